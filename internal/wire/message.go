@@ -1,0 +1,236 @@
+// Package wire is MCP as it travels: JSON-RPC frames kept as raw bytes, server-sent
+// events, protocol revisions, methods, error codes and the HTTP header rules.
+//
+// A frame is cut into its members, never decoded: what the proxy does not decide by,
+// it does not look at. Nothing here starts a goroutine.
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Message is one JSON-RPC 2.0 frame. The members are slices of the parsed frame, so
+// they live as long as it does. A request has a Method and an ID, a notification a
+// Method only, a response an ID and either Result or Error.
+type Message struct {
+	ID     json.RawMessage // a string or number; nil when absent
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  json.RawMessage
+}
+
+// IsRequest reports whether m wants a response.
+func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
+
+// IsNotification reports whether m is a request without an id.
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
+
+// IsResponse reports whether m answers a request.
+func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
+
+// Parse cuts one frame. It checks the whole of it for being JSON of bounded depth and
+// returns an *Error with code ParseError or InvalidRequest. When the frame is JSON but
+// not a valid message, the returned message still carries the id if one was found.
+func Parse(frame []byte) (Message, error) {
+	var m Message
+	end, err := skipValue(frame, skipSpace(frame, 0))
+	if err == nil && skipSpace(frame, end) != len(frame) {
+		err = syntaxError(frame, end)
+	}
+	if err != nil {
+		return m, &Error{Code: ParseError, Message: "parse error: " + err.Error()}
+	}
+	return m, m.fill(frame)
+}
+
+// fill takes the members out of a frame that is known to be JSON.
+func (m *Message) fill(frame []byte) error {
+	if i := skipSpace(frame, 0); frame[i] != '{' {
+		return Invalid("want a JSON-RPC object, have %s", describe(frame[i:]))
+	}
+	var seen [6]bool
+	version := false
+	var problem error
+	Each(frame, func(key, value []byte) bool {
+		field := envelopeField(key)
+		if field < 0 {
+			return true
+		}
+		if seen[field] {
+			problem = Invalid("member %q appears twice", key)
+			return false
+		}
+		seen[field] = true
+		switch field {
+		case 0:
+			version = string(value) == `"2.0"`
+		case 1:
+			if string(value) != "null" {
+				m.ID = value
+			}
+		case 2:
+			if json.Unmarshal(value, &m.Method) != nil {
+				problem = Invalid("method: want a string, have %s", describe(value))
+			}
+		case 3:
+			m.Params = value
+		case 4:
+			m.Result = value
+		case 5:
+			m.Error = value
+		}
+		return true
+	})
+	if problem != nil {
+		return problem
+	}
+	return m.check(version, seen[1])
+}
+
+func envelopeField(key []byte) int {
+	switch string(key) {
+	case "jsonrpc":
+		return 0
+	case "id":
+		return 1
+	case "method":
+		return 2
+	case "params":
+		return 3
+	case "result":
+		return 4
+	case "error":
+		return 5
+	}
+	return -1
+}
+
+func (m *Message) check(version, hasID bool) error {
+	switch {
+	case !version:
+		return Invalid(`jsonrpc: want "2.0"`)
+	case m.ID != nil && m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9'):
+		m.ID = nil
+		return Invalid("id: want a string or a number")
+	case m.Method != "" && (m.Result != nil || m.Error != nil):
+		return Invalid("a message has a method or a result, not both")
+	case m.Method != "" && hasID && m.ID == nil:
+		return Invalid("id: want a string or a number, have null")
+	case m.Method == "" && m.Result == nil && m.Error == nil:
+		return Invalid("no method, no result, no error")
+	case m.Result != nil && m.Error != nil:
+		return Invalid("a response has a result or an error, not both")
+	case m.Method != "" && m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[':
+		return Invalid("params: want an object, have %s", describe(m.Params))
+	}
+	return nil
+}
+
+// Append writes m as one frame without a line break of its own.
+func (m *Message) Append(dst []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0"`...)
+	if m.ID != nil {
+		dst = append(append(dst, `,"id":`...), m.ID...)
+	}
+	if m.Method != "" {
+		dst = append(append(dst, `,"method":`...), Quote(m.Method)...)
+	}
+	if m.Params != nil {
+		dst = append(append(dst, `,"params":`...), m.Params...)
+	}
+	if m.Result != nil {
+		dst = append(append(dst, `,"result":`...), m.Result...)
+	}
+	if m.Error != nil {
+		if m.ID == nil {
+			dst = append(dst, `,"id":null`...)
+		}
+		dst = append(append(dst, `,"error":`...), m.Error...)
+	}
+	return append(dst, '}')
+}
+
+// Request builds a request frame.
+func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
+	return (&Message{ID: id, Method: method, Params: params}).Append(nil)
+}
+
+// Notification builds a notification frame.
+func Notification(method string, params json.RawMessage) []byte {
+	return (&Message{Method: method, Params: params}).Append(nil)
+}
+
+// Result builds a response frame.
+func Result(id, result json.RawMessage) []byte {
+	return (&Message{ID: id, Result: result}).Append(make([]byte, 0, len(result)+len(id)+32))
+}
+
+// Failure builds an error response frame; a nil id is written as null.
+func Failure(id json.RawMessage, err error) []byte {
+	return (&Message{ID: id, Error: AsError(err).JSON()}).Append(nil)
+}
+
+// Quote is s as a JSON string.
+func Quote(s string) json.RawMessage {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
+			b, _ := json.Marshal(s)
+			return b
+		}
+	}
+	b := make([]byte, 0, len(s)+2)
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// Error is a JSON-RPC error object. Raw, when set, is the object as a peer sent it and
+// is passed on unchanged.
+type Error struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	Raw     json.RawMessage `json:"-"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// JSON is the error object's bytes.
+func (e *Error) JSON() json.RawMessage {
+	if e.Raw != nil {
+		return e.Raw
+	}
+	b, _ := json.Marshal(e)
+	return b
+}
+
+// ParseErrorObject reads a peer's error object and keeps its bytes.
+func ParseErrorObject(raw json.RawMessage) *Error {
+	e := &Error{}
+	if err := json.Unmarshal(raw, e); err != nil {
+		return &Error{Code: InternalError, Message: "peer sent an error that is no JSON-RPC error object: " + string(raw)}
+	}
+	e.Raw = append(json.RawMessage(nil), raw...)
+	return e
+}
+
+// AsError is err as a JSON-RPC error; anything that is none becomes an internal error
+// with its text.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: InternalError, Message: err.Error()}
+}
+
+// Errorf builds an Error.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalid is an InvalidRequest error.
+func Invalid(format string, args ...any) *Error {
+	return Errorf(InvalidRequest, "invalid request: "+format, args...)
+}
