@@ -2,75 +2,96 @@
 // every other package uses, a strict parser that reports every problem with its
 // file, line and column, and the defaults.
 //
+//	cfg, err := config.Load("vmcp.yaml")
+//	var problems config.Errors
+//	errors.As(err, &problems) // vmcp.yaml:14:7: scriptedTools[2].scriptFile: no such file "deploy.star"
+//
 // The names follow ToolHive's Virtual MCP Server configuration where the concept is
 // the same. Types carry JSON tags only and hold no interfaces, so that the same
-// structs can be the spec of a Kubernetes resource.
+// structs can be the spec of a Kubernetes resource. A field without omitempty is
+// required; the tags enum and default hold its values and its default, and the
+// parser, the JSON Schema and the reference page all read them.
 package config
+
+//go:generate go test . -run TestGenerated -update
 
 // Config is one vmcp.yaml.
 type Config struct {
-	// Name is the server name shown to clients. Default "vmcp".
-	Name string `json:"name,omitempty"`
-	// Listen is the address of the HTTP endpoint. Default 127.0.0.1:4483.
-	Listen string `json:"listen,omitempty"`
+	// Name is the server name shown to clients.
+	Name string `json:"name,omitempty" default:"vmcp"`
+	// Listen is the address of the HTTP endpoint, host:port. An empty host means every interface.
+	Listen string `json:"listen,omitempty" default:"127.0.0.1:4483"`
 	// Backends are the MCP servers behind the endpoint.
 	Backends []Backend `json:"backends,omitempty"`
 	// Aggregation says how the backends' tools become one list.
 	Aggregation Aggregation `json:"aggregation,omitempty"`
 	// ScriptedTools are workflows written in Starlark, listed as ordinary tools.
 	ScriptedTools []ScriptedTool `json:"scriptedTools,omitempty"`
+	// Scripts are folders, relative to the configuration file, whose .star files are scripted tools.
+	Scripts []string `json:"scripts,omitempty"`
+	// Libraries are what scripts can load.
+	Libraries []Library `json:"libraries,omitempty"`
+	// CompositeTools are workflows in ToolHive's legacy YAML format.
+	CompositeTools []CompositeTool `json:"compositeTools,omitempty"`
+	// Limits bound every run of a script, and all runs together.
+	Limits Limits `json:"limits,omitempty"`
 	// Operational holds timeouts and failure handling.
 	Operational Operational `json:"operational,omitempty"`
 }
 
-// Backend is one MCP server behind the endpoint.
+// Backend is one MCP server behind the endpoint: a URL, or a command to start.
 type Backend struct {
 	// Name identifies the backend; with the prefix strategy it becomes part of tool names.
 	Name string `json:"name"`
-	// URL of a Streamable HTTP or SSE endpoint. Exclusive with Command.
+	// URL of a Streamable HTTP or SSE endpoint. Exclusive with command.
 	URL string `json:"url,omitempty"`
-	// Transport is stdio, streamable-http or sse. Default: stdio with Command, else streamable-http.
-	Transport string `json:"transport,omitempty"`
-	// Command is the program of a stdio backend, started without a shell.
-	Command string   `json:"command,omitempty"`
-	Args    []string `json:"args,omitempty"`
-	// Env is the child's environment beyond PATH, HOME and the like. ${NAME} expands from the proxy's environment.
+	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http.
+	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`
+	// Type is the kind of workload in ToolHive's words; an entry is a server reached directly at its URL, as every one here is.
+	Type string `json:"type,omitempty" enum:"entry"`
+	// Command is the program of a stdio backend, started without a shell. With a slash in it, it is relative to the configuration file.
+	Command string `json:"command,omitempty"`
+	// Args are the command's arguments, as they are.
+	Args []string `json:"args,omitempty"`
+	// Env is the child's environment beyond PATH, HOME and the like. ${NAME} is replaced from the proxy's environment, $${ stays ${.
 	Env map[string]string `json:"env,omitempty"`
 	// Cwd is the working directory of a stdio backend, relative to the configuration file.
 	Cwd string `json:"cwd,omitempty"`
-	// Headers are sent with every HTTP request; ${NAME} expands from the environment.
+	// Headers are sent with every HTTP request. ${NAME} is replaced from the environment, $${ stays ${.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Timeout bounds one call. Default 30s.
+	// Timeout bounds one call. Without it operational.timeouts says.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Sessions is auto (default), shared or exclusive: whether clients share a connection.
-	Sessions string `json:"sessions,omitempty"`
-	// MaxConnections bounds the connections to this backend. Default 64.
-	MaxConnections int `json:"maxConnections,omitempty"`
+	// Sessions says whether clients share a connection.
+	Sessions string `json:"sessions,omitempty" enum:"auto,shared,exclusive" default:"auto"`
+	// MaxConnections bounds the connections to this backend.
+	MaxConnections int `json:"maxConnections,omitempty" default:"64"`
 }
 
 // Aggregation says how the backends' entries become one catalog.
 type Aggregation struct {
-	// ConflictResolution is prefix (default), priority or manual.
-	ConflictResolution       string                   `json:"conflictResolution,omitempty"`
+	// ConflictResolution is what happens when two backends have a tool of the same name.
+	ConflictResolution string `json:"conflictResolution,omitempty" enum:"prefix,priority,manual" default:"prefix"`
+	// ConflictResolutionConfig parametrises the conflict strategy.
 	ConflictResolutionConfig ConflictResolutionConfig `json:"conflictResolutionConfig,omitempty"`
 	// Tools are rules per backend.
 	Tools []WorkloadTools `json:"tools,omitempty"`
 	// ExcludeAllTools hides every backend tool from clients; scripts still call them.
 	ExcludeAllTools bool `json:"excludeAllTools,omitempty"`
-	// DefaultToolVisibility is visible (default) or hidden: what a backend without a rule of its own gets.
-	DefaultToolVisibility string `json:"defaultToolVisibility,omitempty"`
+	// DefaultToolVisibility is what a backend without a rule of its own gets. Scripts call hidden tools, too.
+	DefaultToolVisibility string `json:"defaultToolVisibility,omitempty" enum:"visible,hidden" default:"visible"`
 }
 
 // ConflictResolutionConfig parametrises the conflict strategies.
 type ConflictResolutionConfig struct {
-	// PrefixFormat builds the prefix; {workload} is the backend's name. Default "{workload}_".
-	PrefixFormat string `json:"prefixFormat,omitempty"`
+	// PrefixFormat builds the prefix; {workload} is the backend's name.
+	PrefixFormat string `json:"prefixFormat,omitempty" default:"{workload}_"`
 	// PriorityOrder lists backends, first wins, for the priority strategy.
 	PriorityOrder []string `json:"priorityOrder,omitempty"`
 }
 
 // WorkloadTools are the rules for one backend's entries.
 type WorkloadTools struct {
+	// Workload is the name of the backend.
 	Workload string `json:"workload"`
 	// Filter keeps the tools whose own name matches one of the globs.
 	Filter []string `json:"filter,omitempty"`
@@ -82,65 +103,149 @@ type WorkloadTools struct {
 
 // ToolOverride replaces parts of a tool's definition.
 type ToolOverride struct {
-	Name        string       `json:"name,omitempty"`
-	Description string       `json:"description,omitempty"`
+	// Name is what clients see instead of the backend's own name.
+	Name string `json:"name,omitempty"`
+	// Description replaces the backend's text.
+	Description string `json:"description,omitempty"`
+	// Annotations replace the backend's hints one by one.
 	Annotations *Annotations `json:"annotations,omitempty"`
 }
 
 // Annotations are the tool hints of the MCP specification (ToolAnnotations).
 type Annotations struct {
-	Title           *string `json:"title,omitempty"`
-	ReadOnlyHint    *bool   `json:"readOnlyHint,omitempty"`
-	DestructiveHint *bool   `json:"destructiveHint,omitempty"`
-	IdempotentHint  *bool   `json:"idempotentHint,omitempty"`
-	OpenWorldHint   *bool   `json:"openWorldHint,omitempty"`
+	// Title is the name for people.
+	Title *string `json:"title,omitempty"`
+	// ReadOnlyHint says that the tool changes nothing.
+	ReadOnlyHint *bool `json:"readOnlyHint,omitempty"`
+	// DestructiveHint says that the tool may destroy something.
+	DestructiveHint *bool `json:"destructiveHint,omitempty"`
+	// IdempotentHint says that a second call with the same arguments changes nothing more.
+	IdempotentHint *bool `json:"idempotentHint,omitempty"`
+	// OpenWorldHint says that the tool reaches beyond its own system.
+	OpenWorldHint *bool `json:"openWorldHint,omitempty"`
 }
 
 // ScriptedTool is a workflow in Starlark that clients see as a tool.
 type ScriptedTool struct {
-	Name        string `json:"name"`
-	Title       string `json:"title,omitempty"`
+	// Name is what clients call.
+	Name string `json:"name"`
+	// Title is the name for people.
+	Title string `json:"title,omitempty"`
+	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description"`
-	// Parameters is the JSON Schema of the arguments. Default: an object without properties.
+	// Parameters is the JSON Schema (2020-12) of the arguments. Without it: an object without properties.
 	Parameters Raw `json:"parameters,omitempty"`
-	// Output is the JSON Schema of the returned value.
+	// Output is the JSON Schema (2020-12) of the returned value.
 	Output Raw `json:"output,omitempty"`
-	// Timeout bounds one run. Default 30m.
+	// Timeout bounds one run; short for limits.time.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Script is the source; exactly one of Script and ScriptFile is set.
+	// Script is the source; exactly one of script and scriptFile is set.
 	Script string `json:"script,omitempty"`
-	// ScriptFile is a path relative to the configuration file.
-	ScriptFile  string       `json:"scriptFile,omitempty"`
+	// ScriptFile is the file of the source, relative to the configuration file. After Parse it is absolute.
+	ScriptFile string `json:"scriptFile,omitempty"`
+	// Annotations override the hints derived from the tools that the script calls.
 	Annotations *Annotations `json:"annotations,omitempty"`
+	// Limits override the general limits for this tool.
+	Limits *Limits `json:"limits,omitempty"`
+}
+
+// Library is Starlark code that scripts can load: a folder, or one inline module.
+type Library struct {
+	// Name is what scripts load when the library is inline, such as helpers.star.
+	Name string `json:"name,omitempty"`
+	// Source is the text of an inline library.
+	Source string `json:"source,omitempty"`
+	// Path is a folder of .star files, relative to the configuration file.
+	Path string `json:"path,omitempty"`
+}
+
+// CompositeTool is one workflow in ToolHive's legacy format. Package migrate reads
+// it; here it is only named and kept.
+type CompositeTool struct {
+	// Name is what clients call.
+	Name string
+	// Raw is the whole definition as JSON, its keys in the order of the file.
+	Raw Raw
+	// Pos is where the definition begins.
+	Pos Pos
+}
+
+// MarshalJSON writes the definition as it was read.
+func (c CompositeTool) MarshalJSON() ([]byte, error) { return c.Raw.MarshalJSON() }
+
+// Limits bound the runs of scripts. A tool's own limits override the general ones;
+// runs, runsPerPrincipal and totalMemory exist only in general.
+type Limits struct {
+	// Steps is the number of interpreter steps of one run.
+	Steps int64 `json:"steps,omitempty" default:"1000000"`
+	// Memory is what the values of one run may hold.
+	Memory Bytes `json:"memory,omitempty" default:"256MB"`
+	// Time bounds one run, waiting included.
+	Time Duration `json:"time,omitempty" default:"30m"`
+	// CallTimeout bounds one call of a tool.
+	CallTimeout Duration `json:"callTimeout,omitempty" default:"5m"`
+	// Calls is the number of tool calls of one run.
+	Calls int `json:"calls,omitempty" default:"1000"`
+	// Parallel is the number of branches that run at once.
+	Parallel int `json:"parallel,omitempty" default:"10"`
+	// Branches is the number of branches of one parallel call.
+	Branches int `json:"branches,omitempty" default:"1000"`
+	// Nesting is how deep parallel calls nest.
+	Nesting int `json:"nesting,omitempty" default:"8"`
+	// CallDepth is how deep functions of a script call each other.
+	CallDepth int `json:"callDepth,omitempty" default:"200"`
+	// LoadDepth is how deep libraries load each other.
+	LoadDepth int `json:"loadDepth,omitempty" default:"10"`
+	// Source is the size of one source file.
+	Source Bytes `json:"source,omitempty" default:"256KB"`
+	// Result is the size of one tool result that a script reads.
+	Result Bytes `json:"result,omitempty" default:"8MB"`
+	// Output is the size of the value that a script returns.
+	Output Bytes `json:"output,omitempty" default:"10MB"`
+	// LogBytes is what one run may log.
+	LogBytes Bytes `json:"logBytes,omitempty" default:"1MB"`
+	// ElicitTimeout is how long a question waits for its answer.
+	ElicitTimeout Duration `json:"elicitTimeout,omitempty" default:"10m"`
+	// Runs is the number of runs at once.
+	Runs int `json:"runs,omitempty" default:"100"`
+	// RunsPerPrincipal is the number of runs at once for one client.
+	RunsPerPrincipal int `json:"runsPerPrincipal,omitempty" default:"20"`
+	// TotalMemory is what all runs together may hold.
+	TotalMemory Bytes `json:"totalMemory,omitempty" default:"2GB"`
 }
 
 // Operational holds timeouts and failure handling.
 type Operational struct {
-	Timeouts        Timeouts        `json:"timeouts,omitempty"`
+	// Timeouts bound calls to backends.
+	Timeouts Timeouts `json:"timeouts,omitempty"`
+	// FailureHandling says when a backend counts as down.
 	FailureHandling FailureHandling `json:"failureHandling,omitempty"`
 }
 
 // Timeouts bound calls to backends.
 type Timeouts struct {
-	// Default bounds one call. Default 30s.
-	Default Duration `json:"default,omitempty"`
-	// PerWorkload overrides Default by backend name.
+	// Default bounds one call.
+	Default Duration `json:"default,omitempty" default:"30s"`
+	// PerWorkload overrides default by backend name.
 	PerWorkload map[string]Duration `json:"perWorkload,omitempty"`
 }
 
 // FailureHandling says when a backend counts as down.
 type FailureHandling struct {
-	// HealthCheckInterval is the time between pings of an idle backend. Default 30s.
-	HealthCheckInterval Duration `json:"healthCheckInterval,omitempty"`
-	// UnhealthyThreshold is the number of failed checks in a row after which a backend is down. Default 3.
-	UnhealthyThreshold int `json:"unhealthyThreshold,omitempty"`
+	// HealthCheckInterval is the time between pings of an idle backend.
+	HealthCheckInterval Duration `json:"healthCheckInterval,omitempty" default:"30s"`
+	// UnhealthyThreshold is the number of failed checks in a row after which a backend is down.
+	UnhealthyThreshold int `json:"unhealthyThreshold,omitempty" default:"3"`
 	// CircuitBreaker stops calls to a backend that keeps failing.
 	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
 }
 
 // CircuitBreaker opens after a number of failures in a row and tries again after a while.
 type CircuitBreaker struct {
-	Enabled          bool     `json:"enabled,omitempty"`
-	FailureThreshold int      `json:"failureThreshold,omitempty"` // default 5
-	Timeout          Duration `json:"timeout,omitempty"`          // default 60s
+	// Enabled switches the breaker on.
+	Enabled bool `json:"enabled,omitempty"`
+	// FailureThreshold is the number of failures in a row that open it.
+	FailureThreshold int `json:"failureThreshold,omitempty" default:"5"`
+	// Timeout is how long it stays open before one call may try.
+	Timeout Duration `json:"timeout,omitempty" default:"60s"`
 }
