@@ -1,0 +1,56 @@
+package workspace
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// special are the IPv4 blocks that are not for hosts of the public internet and that
+// netip has no predicate for (IANA's special-purpose registry).
+var special = prefixes(
+	"0.0.0.0/8",       // this network
+	"100.64.0.0/10",   // carrier-grade NAT, and metadata services of some clouds
+	"192.0.0.0/24",    // protocol assignments
+	"192.0.2.0/24",    // documentation
+	"192.88.99.0/24",  // 6to4 relays
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"240.0.0.0/4",     // reserved, and broadcast
+)
+
+// unicast6 is all of IPv6 that is given to hosts; special6 is what is not theirs in it.
+// Tunnels count as special, since an IPv4 address of any kind can be inside.
+var (
+	unicast6 = netip.MustParsePrefix("2000::/3")
+	special6 = prefixes(
+		"2001::/23",     // protocol assignments, Teredo
+		"2001:db8::/32", // documentation
+		"2002::/16",     // 6to4
+		"3fff::/20",     // documentation
+	)
+)
+
+func prefixes(s ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(s))
+	for i, p := range s {
+		out[i] = netip.MustParsePrefix(p)
+	}
+	return out
+}
+
+// public reports whether ip is of a host of the public internet.
+func public(ip netip.Addr) bool {
+	within := func(p netip.Prefix) bool { return p.Contains(ip) }
+	if ip.Is6() {
+		return unicast6.Contains(ip) && !slices.ContainsFunc(special6, within)
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, within)
+}
+
+// parseAddr parses an address as the dialer writes it: an IPv4 address inside of an
+// IPv6 one comes out as IPv4, a zone is dropped.
+func parseAddr(s string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(s)
+	return ip.Unmap().WithZone(""), err
+}
