@@ -13,6 +13,8 @@
 // parser, the JSON Schema and the reference page all read them.
 package config
 
+import "encoding/json"
+
 //go:generate go test . -run TestGenerated -update
 
 // Config is one vmcp.yaml.
@@ -145,7 +147,7 @@ type ScriptedTool struct {
 	ScriptFile string `json:"scriptFile,omitempty"`
 	// Annotations override the hints derived from the tools that the script calls.
 	Annotations *Annotations `json:"annotations,omitempty"`
-	// Limits override the general limits for this tool.
+	// Limits override the general limits for this tool. After Parse they say everything.
 	Limits *Limits `json:"limits,omitempty"`
 }
 
@@ -172,6 +174,18 @@ type CompositeTool struct {
 
 // MarshalJSON writes the definition as it was read.
 func (c CompositeTool) MarshalJSON() ([]byte, error) { return c.Raw.MarshalJSON() }
+
+// UnmarshalJSON keeps the definition; there is no Pos.
+func (c *CompositeTool) UnmarshalJSON(b []byte) error {
+	var named struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(b, &named); err != nil {
+		return err
+	}
+	c.Name = named.Name
+	return c.Raw.UnmarshalJSON(b)
+}
 
 // Limits bound the runs of scripts. A tool's own limits override the general ones;
 // runs, runsPerPrincipal and totalMemory exist only in general.

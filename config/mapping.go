@@ -1,0 +1,143 @@
+package config
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// entry is one key and value of a mapping.
+type entry struct {
+	key     string
+	keyNode *yaml.Node
+	value   *yaml.Node
+	path    string
+}
+
+// entries lists a mapping's keys in order, merge keys resolved: what a mapping says
+// itself wins over what it merges, and of several merged mappings the first wins.
+func (d *decoder) entries(n *yaml.Node, path string, depth int) []entry {
+	if n.Kind != yaml.MappingNode {
+		d.wrong(n, path, "want a mapping, have %s", describe(n))
+		return nil
+	}
+	var own []entry
+	var merged []*yaml.Node
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if k.ShortTag() == "!!merge" {
+			merged = append(merged, v)
+			continue
+		}
+		key, ok := d.key(k, path)
+		if !ok {
+			continue
+		}
+		e := entry{key, k, v, keyPath(path, key)}
+		if before := first[key]; before != nil {
+			d.wrong(k, e.path, "given twice, first in line %d", before.Line)
+			continue
+		}
+		first[key] = k
+		own = append(own, e)
+	}
+	for _, m := range merged {
+		own = d.merge(own, first, m, path, depth)
+	}
+	return own
+}
+
+// key returns the text of a mapping's key.
+func (d *decoder) key(k *yaml.Node, path string) (string, bool) {
+	if k.Kind == yaml.AliasNode {
+		k = k.Alias
+	}
+	if k.Kind != yaml.ScalarNode || isNull(k) {
+		d.wrong(k, path, "want text as a key, have %s", describeKey(k))
+		return "", false
+	}
+	return k.Value, true
+}
+
+func describeKey(k *yaml.Node) string {
+	if isNull(k) {
+		return "nothing"
+	}
+	return describe(k)
+}
+
+// merge adds what own does not have from m, a mapping, an alias of one or a list of them.
+func (d *decoder) merge(own []entry, have map[string]*yaml.Node, m *yaml.Node, path string, depth int) []entry {
+	m, ok := d.enter(m, path+".<<", depth+1)
+	if !ok {
+		return own
+	}
+	if m.Kind == yaml.SequenceNode {
+		for _, item := range m.Content {
+			own = d.merge(own, have, item, path, depth+1)
+		}
+		return own
+	}
+	for _, e := range d.mergedEntries(m, path, depth+1) {
+		if have[e.key] == nil {
+			have[e.key] = e.keyNode
+			own = append(own, e)
+		}
+	}
+	return own
+}
+
+func (d *decoder) mergedEntries(m *yaml.Node, path string, depth int) []entry {
+	if m.Kind != yaml.MappingNode {
+		d.wrong(m, path, "<< wants a mapping to merge, has %s", describe(m))
+		return nil
+	}
+	return d.entries(m, path, depth)
+}
+
+// orList is "a", "a or b", "a, b or c".
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// didYouMean is `; did you mean "x"?` with the candidate nearest to word, or "".
+func didYouMean(word string, candidates []string) string {
+	best, least := "", min(len(word)/3+2, len(word))
+	for _, c := range candidates {
+		if dist := distance(strings.ToLower(word), strings.ToLower(c)); dist < least {
+			best, least = c, dist
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return `; did you mean "` + best + `"?`
+}
+
+// distance is the number of edits (insert, delete, replace, swap neighbours) between a and b.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, prev, cur := rows[(i+2)%3][:], rows[i%3], rows[(i+1)%3]
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+		}
+	}
+	return rows[(len(a)+1)%3][len(b)]
+}

@@ -1,0 +1,312 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	backendName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}$`)
+	toolName    = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+// validator checks what a type cannot say: how fields go together and what exists.
+// It makes relative paths absolute and expands variables on the way.
+type validator struct {
+	*decoder
+	env func(string) (string, bool)
+	dir string
+}
+
+// report notes a problem of the value at path, at its place or that of what holds
+// it. A value that has a problem gets no second one.
+func (v *validator) report(path, format string, args ...any) {
+	for p := path; p != ""; p = parentPath(p) {
+		if v.broken[p] {
+			return
+		}
+	}
+	place := path
+	for place != "" && v.at[place] == (Pos{}) {
+		place = parentPath(place)
+	}
+	p := v.at[place]
+	v.broken[path] = true
+	v.problem(p.Line, p.Column, format, args...)
+	v.problems[len(v.problems)-1].Path = path
+}
+
+func parentPath(path string) string {
+	return path[:max(strings.LastIndexByte(path, '.'), strings.LastIndexByte(path, '['), 0)]
+}
+
+// set reports whether the file says anything at path.
+func (v *validator) set(path string) bool { return v.at[path] != (Pos{}) }
+
+func (v *validator) config(c *Config) {
+	v.listen(c.Listen)
+	v.backends(c)
+	v.aggregation(c)
+	v.tools(c)
+	v.folders("scripts", c.Scripts)
+	v.libraries(c.Libraries)
+	v.workloads(c, "operational.timeouts.perWorkload", keys(c.Operational.Timeouts.PerWorkload))
+}
+
+func (v *validator) listen(addr string) {
+	if addr == "" {
+		return
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		v.report("listen", "want host:port such as 127.0.0.1:4483, have %q", addr)
+		return
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		v.report("listen", "want a port from 0 to 65535, have %q", port)
+	}
+}
+
+func (v *validator) backends(c *Config) {
+	names := map[string]int{}
+	for i := range c.Backends {
+		b, at := &c.Backends[i], indexPath("backends", i)
+		if !backendName.MatchString(b.Name) {
+			v.report(at+".name", "want up to 63 letters, digits, - and _, beginning with a letter or digit; have %q", b.Name)
+		} else if first, ok := names[b.Name]; ok {
+			v.report(at+".name", "%q is the name of backends[%d] already", b.Name, first)
+		} else {
+			names[b.Name] = i
+		}
+		v.backend(b, at)
+	}
+}
+
+func (v *validator) backend(b *Backend, at string) {
+	hasURL, hasCommand := v.set(at+".url"), v.set(at+".command")
+	switch {
+	case hasURL && hasCommand:
+		v.report(at+".command", "a backend has a url or a command, this one has both")
+	case hasCommand:
+		v.child(b, at)
+	case hasURL:
+		v.remote(b, at)
+	default:
+		v.report(at, "want a url or a command")
+	}
+}
+
+// child checks a backend that is a child process.
+func (v *validator) child(b *Backend, at string) {
+	if b.Command == "" {
+		v.report(at+".command", "want the program to start")
+	}
+	if strings.ContainsRune(b.Command, '/') {
+		b.Command = v.absolute(b.Command)
+	}
+	if b.Transport != "" && b.Transport != "stdio" {
+		v.report(at+".transport", "a command speaks stdio, not %s", b.Transport)
+	}
+	v.only(at, "url", "headers", "type")
+	if b.Cwd != "" {
+		b.Cwd = v.folder(at+".cwd", b.Cwd)
+	}
+	for _, name := range keys(b.Env) {
+		path := keyPath(at+".env", name)
+		if !envName.MatchString(name) {
+			v.report(path, "want a name of letters, digits and _")
+		}
+		b.Env[name] = v.expand(path, b.Env[name])
+		if strings.ContainsRune(b.Env[name], 0) {
+			v.report(path, "the value holds a NUL character")
+		}
+	}
+}
+
+// remote checks a backend behind a URL.
+func (v *validator) remote(b *Backend, at string) {
+	if b.Transport == "stdio" {
+		v.report(at+".transport", "stdio needs a command; a url wants streamable-http or sse")
+	}
+	v.only(at, "command", "args", "env", "cwd")
+	v.url(at+".url", b.URL)
+	seen := map[string]string{}
+	for _, name := range keys(b.Headers) {
+		path := keyPath(at+".headers", name)
+		lower := strings.ToLower(name)
+		switch first, twice := seen[lower]; {
+		case !headerName.MatchString(name):
+			v.report(path, "not a header's name")
+		case twice:
+			v.report(path, "the same header as %s", first)
+		case slices.Contains(ownHeaders, lower):
+			v.report(path, "the protocol sets this header itself; remove it")
+		}
+		seen[lower] = name
+		b.Headers[name] = v.expand(path, b.Headers[name])
+		if strings.ContainsAny(b.Headers[name], "\r\n\x00") {
+			v.report(path, "the value holds a line break or NUL character")
+		}
+	}
+}
+
+// ownHeaders are set by the transport and cannot be configured.
+var ownHeaders = []string{
+	"accept", "connection", "content-length", "content-type", "host", "last-event-id", "mcp-method", "mcp-name",
+	"mcp-protocol-version", "mcp-session-id", "transfer-encoding",
+}
+
+// only refuses fields that belong to the other kind of backend.
+func (v *validator) only(at, other string, fields ...string) {
+	for _, f := range fields {
+		if v.set(at + "." + f) {
+			v.report(at+"."+f, "belongs to a backend with a %s", other)
+		}
+	}
+}
+
+// url checks a URL without showing it: it may hold a token.
+func (v *validator) url(path, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		v.report(path, "not a URL; want one such as https://mcp.example.com/mcp")
+	case u.Scheme != "http" && u.Scheme != "https":
+		v.report(path, "want a URL that begins with http:// or https://")
+	case u.Hostname() == "":
+		v.report(path, "the URL names no host")
+	case u.User != nil:
+		v.report(path, "holds a password; put credentials into headers")
+	case u.Fragment != "":
+		v.report(path, "a fragment (#...) is never sent; remove it")
+	}
+}
+
+func (v *validator) aggregation(c *Config) {
+	a := &c.Aggregation
+	const conf = "aggregation.conflictResolutionConfig"
+	order := conf + ".priorityOrder"
+	if a.ConflictResolution == "priority" && len(a.ConflictResolutionConfig.PriorityOrder) == 0 {
+		v.report(order, "the priority strategy wants the backends in their order")
+	}
+	if a.ConflictResolution != "priority" && v.set(order) {
+		v.report(order, "only for conflictResolution: priority")
+	}
+	v.knownOnce(c, order, a.ConflictResolutionConfig.PriorityOrder)
+	if format := a.ConflictResolutionConfig.PrefixFormat; v.set(conf + ".prefixFormat") {
+		rest := strings.Replace(format, "{workload}", "w", 1)
+		if rest == format || !toolName.MatchString(rest) {
+			v.report(conf+".prefixFormat", "want {workload} once, with letters, digits, - and _ around it; have %q", format)
+		}
+	}
+	first := map[string]int{}
+	for i := range a.Tools {
+		at := indexPath("aggregation.tools", i)
+		v.workload(c, at+".workload", a.Tools[i].Workload)
+		if n, twice := first[a.Tools[i].Workload]; twice {
+			v.report(at+".workload", "%q has rules in aggregation.tools[%d] already", a.Tools[i].Workload, n)
+		} else {
+			first[a.Tools[i].Workload] = i
+		}
+		v.rules(&a.Tools[i], at)
+	}
+}
+
+// rules checks the filter and the overrides of one backend.
+func (v *validator) rules(w *WorkloadTools, at string) {
+	for i, glob := range w.Filter {
+		if _, err := path.Match(glob, ""); err != nil || glob == "" {
+			v.report(indexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
+		}
+	}
+	owner := map[string]string{}
+	for _, tool := range keys(w.Overrides) {
+		o, opath := w.Overrides[tool], keyPath(at+".overrides", tool)
+		if !v.set(opath + ".name") {
+			continue
+		}
+		if !toolName.MatchString(o.Name) {
+			v.report(opath+".name", "want 1 to 64 letters, digits, - and _; have %q", o.Name)
+		}
+		if before, twice := owner[o.Name]; twice {
+			v.report(opath+".name", "%q is the new name of %s already", o.Name, before)
+		}
+		owner[o.Name] = tool
+	}
+}
+
+// knownOnce checks a list of backends.
+func (v *validator) knownOnce(c *Config, at string, names []string) {
+	for i, name := range names {
+		v.workload(c, indexPath(at, i), name)
+		if first := slices.Index(names, name); first < i {
+			v.report(indexPath(at, i), "%q is listed twice", name)
+		}
+	}
+}
+
+func (v *validator) workloads(c *Config, at string, names []string) {
+	for _, name := range names {
+		v.workload(c, keyPath(at, name), name)
+	}
+}
+
+// workload checks a reference to a backend.
+func (v *validator) workload(c *Config, at, name string) {
+	known := make([]string, len(c.Backends))
+	for i, b := range c.Backends {
+		known[i] = b.Name
+	}
+	if slices.Contains(known, name) || v.broken["backends"] {
+		return
+	}
+	hint := didYouMean(name, known)
+	if hint == "" && len(known) > 0 {
+		hint = "; known: " + strings.Join(known, ", ")
+	}
+	v.report(at, "no backend is named %q%s", name, hint)
+}
+
+// absolute is where a path of the file leads.
+func (v *validator) absolute(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(v.dir, name)
+}
+
+// folder checks that a folder is there and returns its absolute path.
+func (v *validator) folder(path, name string) string {
+	abs := v.absolute(name)
+	switch info, err := os.Stat(abs); {
+	case err != nil:
+		v.report(path, "no such folder %q", name)
+	case !info.IsDir():
+		v.report(path, "%q is a file, want a folder", name)
+	}
+	return abs
+}
+
+func (v *validator) folders(at string, names []string) {
+	for i := range names {
+		names[i] = v.folder(indexPath(at, i), names[i])
+	}
+}
+
+// keys returns the keys of m in order, so that messages have one.
+func keys[T any](m map[string]T) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
