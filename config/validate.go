@@ -261,9 +261,11 @@ func (v *validator) workloads(c *Config, at string, names []string) {
 
 // workload checks a reference to a backend.
 func (v *validator) workload(c *Config, at, name string) {
-	known := make([]string, len(c.Backends))
-	for i, b := range c.Backends {
-		known[i] = b.Name
+	var known []string
+	for _, b := range c.Backends {
+		if b.Name != "" && !slices.Contains(known, b.Name) {
+			known = append(known, b.Name)
+		}
 	}
 	if slices.Contains(known, name) || v.broken["backends"] {
 		return
