@@ -85,8 +85,8 @@ type Aggregation struct {
 
 // ConflictResolutionConfig parametrises the conflict strategies.
 type ConflictResolutionConfig struct {
-	// PrefixFormat builds the prefix; {workload} is the backend's name.
-	PrefixFormat string `json:"prefixFormat,omitempty" default:"{workload}_"`
+	// PrefixFormat builds the prefix; {workload} is the backend's name. Without it: {workload}_, and no prefix while there is a single backend.
+	PrefixFormat string `json:"prefixFormat,omitempty"`
 	// PriorityOrder lists backends, first wins, for the priority strategy.
 	PriorityOrder []string `json:"priorityOrder,omitempty"`
 }

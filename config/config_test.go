@@ -160,7 +160,7 @@ func TestMergeKeys(t *testing.T) {
 
 func TestDefault(t *testing.T) {
 	c := Default()
-	if c.Listen != "127.0.0.1:4483" || c.Aggregation.ConflictResolutionConfig.PrefixFormat != "{workload}_" ||
+	if c.Listen != "127.0.0.1:4483" || c.Aggregation.ConflictResolution != "prefix" ||
 		c.Operational.Timeouts.Default.Std() != 30*time.Second || c.Limits.Memory.String() != "256MB" {
 		t.Errorf("Default() = %+v", c)
 	}

@@ -1,0 +1,112 @@
+package vmcp
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const module = "github.com/vmcp-dev/vmcp/"
+
+// mayImport says which folders of ours the code of a folder may use; subfolders
+// belong to their folder. A new folder gets a row before it may import any.
+var mayImport = map[string][]string{
+	"config":          {},
+	"script":          {},
+	"migrate":         {},
+	"internal/wire":   {},
+	"internal/schema": {},
+	"internal/deps":   {},
+	"backends":        {"config", "internal/wire"},
+	"builtins":        {"script", "internal/schema"},
+	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema"},
+	"examples":        {},
+	"cmd":             {"config", "backends", "script", "builtins", "migrate", "proxy", "internal/wire", "internal/schema", "examples"},
+}
+
+// layer is the row that a folder belongs to, or "".
+func layer(folder string) string {
+	for f := folder; f != "."; f = path.Dir(f) {
+		if _, ok := mayImport[f]; ok {
+			return f
+		}
+	}
+	return ""
+}
+
+// violations lists the imports against the table. Tests, and the folder test, may import anything.
+func violations(tree fs.FS) ([]string, error) {
+	var found []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (name == "test" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != ".") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || path.Dir(name) == "." {
+			return nil
+		}
+		src, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		from := layer(path.Dir(name))
+		for _, spec := range file.Imports {
+			full, _ := strconv.Unquote(spec.Path.Value)
+			ours, ok := strings.CutPrefix(full, module)
+			if to := layer(ours); ok && (from == "" || to != from && !slices.Contains(mayImport[from], to)) {
+				found = append(found, fmt.Sprintf("%s: %s may not import %s", name, path.Dir(name), ours))
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+func TestLayers(t *testing.T) {
+	found, err := violations(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
+func TestLayersAreSeen(t *testing.T) {
+	source := func(imports string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("package p\nimport _ \"" + module + imports + "\"\n")}
+	}
+	found, err := violations(fstest.MapFS{
+		"script/bad.go":             source("proxy"),
+		"script/bad_test.go":        source("proxy"),
+		"script/journal/good.go":    source("script"),
+		"cmd/vmcp/good.go":          source("proxy/admin"),
+		"examples/bad.go":           source("config"),
+		"backends/backendtest/b.go": source("cmd/vmcp"),
+		"newcomer/bad.go":           source("config"),
+		"test/raw/good.go":          source("proxy"),
+	})
+	want := []string{
+		"backends/backendtest/b.go: backends/backendtest may not import cmd/vmcp",
+		"examples/bad.go: examples may not import config",
+		"newcomer/bad.go: newcomer may not import config",
+		"script/bad.go: script may not import proxy",
+	}
+	if err != nil || !slices.Equal(found, want) {
+		t.Errorf("violations = %q, %v\nwant %q", found, err, want)
+	}
+}
