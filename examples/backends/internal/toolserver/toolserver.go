@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -33,7 +34,8 @@ func Errorf(code, format string, args ...any) *Error {
 // content.
 //
 // Unlike mcp.AddTool, it decodes the arguments from the bytes the client sent: values
-// of type any hold json.Number, so that 9007199254740993 arrives as such.
+// of type any hold json.Number, so that 9007199254740993 arrives as such, and a
+// json.RawMessage is any JSON.
 // Like mcp.AddTool, it panics when a schema cannot be made, which is a bug of the caller.
 func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (Out, error)) {
 	input := schemaOf[In]()
@@ -56,7 +58,8 @@ func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (O
 }
 
 func schemaOf[T any]() *jsonschema.Schema {
-	s, err := jsonschema.For[T](nil)
+	anything := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}}
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: anything})
 	if err != nil {
 		panic(err)
 	}
