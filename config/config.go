@@ -45,7 +45,7 @@ type Config struct {
 type Backend struct {
 	// Name identifies the backend; with the prefix strategy it becomes part of tool names.
 	Name string `json:"name"`
-	// URL of a Streamable HTTP or SSE endpoint. Exclusive with command.
+	// URL is a Streamable HTTP or SSE endpoint. Exclusive with command.
 	URL string `json:"url,omitempty"`
 	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http.
 	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`

@@ -1,0 +1,311 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+)
+
+// TestGenerated keeps the schema and the reference page equal to the structs and
+// their comments; -update writes them.
+func TestGenerated(t *testing.T) {
+	g := newGenerator(t)
+	for path, want := range map[string][]byte{
+		"schema.json":                 g.schema(),
+		"../docs/reference/config.md": g.reference(),
+	} {
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is stale, run go generate ./config (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// Editors and the parser agree on the files of testdata where a schema can tell.
+func TestSchemaFitsTheParser(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("config.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, valid := range map[string]bool{
+		"good/full.yaml": true, "good/anchors.yaml": true, "good/windows.yaml": true,
+		"bad/fields.yaml": false, "bad/list.yaml": false, "bad/aggregation.yaml": false,
+	} {
+		data, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := yaml.Unmarshal(data, &v); err != nil && valid {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			continue // keys that are no text: never valid
+		}
+		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(instance); (err == nil) != valid {
+			t.Errorf("%s: schema says %v, want valid = %v", file, err, valid)
+		}
+	}
+}
+
+// generator knows the comments of the package's types.
+type generator struct {
+	types  map[string]string            // type → comment
+	fields map[string]map[string]string // type → field → comment
+}
+
+func newGenerator(t *testing.T) *generator {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range []string{"config.go", "types.go"} {
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	pkg, err := doc.NewFromFiles(fset, files, "config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &generator{types: map[string]string{}, fields: map[string]map[string]string{}}
+	for _, typ := range pkg.Types {
+		g.types[typ.Name] = oneLine(typ.Doc)
+		g.fields[typ.Name] = map[string]string{}
+		structure, ok := typ.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, f := range structure.Fields.List {
+			for _, name := range f.Names {
+				g.fields[typ.Name][name.Name] = oneLine(f.Doc.Text())
+			}
+		}
+	}
+	return g
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// about is the comment of a field, without the Go name that it begins with.
+func (g *generator) about(t reflect.Type, f field) string {
+	goName := t.Field(f.index).Name
+	return predicate(goName, g.fields[t.Name()][goName])
+}
+
+// predicate is what a comment says about the name that it begins with.
+func predicate(name, comment string) string {
+	text := strings.TrimPrefix(comment, name+" ")
+	for _, verb := range []string{"is ", "are "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+	if text == "" {
+		panic("no comment: " + name)
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+type object = map[string]any // written with sorted keys
+
+func (g *generator) schema() []byte {
+	root := g.structure(reflect.TypeFor[Config]())
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "vmcp.yaml"
+	text, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
+}
+
+func (g *generator) structure(t reflect.Type) object {
+	properties, required := object{}, []string{}
+	for _, f := range fieldsOf(t) {
+		p := g.value(t.Field(f.index).Type)
+		p["description"] = g.about(t, f)
+		if f.enum != nil {
+			p["enum"] = f.enum
+		}
+		if f.fallback != "" {
+			p["default"] = defaultOf(t.Field(f.index).Type, f)
+		}
+		properties[f.name] = p
+		if f.required {
+			required = append(required, f.name)
+		}
+	}
+	o := object{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		o["required"] = required
+	}
+	return o
+}
+
+func defaultOf(t reflect.Type, f field) any {
+	if t.Kind() == reflect.String || wordFor(t) != "number" {
+		return f.fallback
+	}
+	return json.Number(f.fallback)
+}
+
+func (g *generator) value(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[Raw](), reflect.TypeFor[CompositeTool]():
+		return object{"type": "object"}
+	case reflect.TypeFor[Duration]():
+		return object{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}
+	case reflect.TypeFor[Bytes]():
+		return object{"type": "string", "pattern": `^[0-9]+ *(B|KB|MB|GB)$`}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return g.value(t.Elem())
+	case reflect.Struct:
+		return g.structure(t)
+	case reflect.Slice:
+		return object{"type": "array", "items": g.value(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": g.value(t.Elem())}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		return object{"type": "string"}
+	default:
+		return object{"type": "integer", "minimum": 1}
+	}
+}
+
+// reference is the page that people read: one section per struct, in reading order.
+func (g *generator) reference() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Configuration reference\n\n" +
+		"What `vmcp.yaml` may say. This page is generated from the types of package `config`;\n" +
+		"`vmcp schema` prints the same as a JSON Schema for editors.\n")
+	g.section(&b, "vmcp.yaml", reflect.TypeFor[Config](), map[reflect.Type]bool{})
+	return b.Bytes()
+}
+
+func (g *generator) section(b *bytes.Buffer, title string, t reflect.Type, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| Field | Type | Default | |\n|---|---|---|---|\n", title, predicate(t.Name(), g.types[t.Name()]))
+	for _, f := range fieldsOf(t) {
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.name, g.typeCell(t, f), defaultCell(f), strings.ReplaceAll(g.about(t, f), "|", `\|`))
+	}
+	for _, f := range fieldsOf(t) {
+		if inner := structOf(t.Field(f.index).Type); inner != nil {
+			g.section(b, sectionTitle(title, f.name, t.Field(f.index).Type), inner, seen)
+		}
+	}
+}
+
+func sectionTitle(parent, name string, t reflect.Type) string {
+	if parent == "vmcp.yaml" {
+		parent = ""
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		name += "[]"
+	case reflect.Map:
+		name += ".NAME"
+	}
+	return strings.TrimPrefix(parent+"."+name, ".")
+}
+
+// structOf is the struct of ours that a field holds, in whatever way.
+func structOf(t reflect.Type) reflect.Type {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return structOf(t.Elem())
+	case reflect.Struct:
+		if t != reflect.TypeFor[Raw]() && t != reflect.TypeFor[CompositeTool]() {
+			return t
+		}
+	}
+	return nil
+}
+
+func (g *generator) typeCell(t reflect.Type, f field) string {
+	if f.enum != nil {
+		return "`" + strings.Join(f.enum, "`, `") + "`"
+	}
+	return wordFor(t.Field(f.index).Type)
+}
+
+func defaultCell(f field) string {
+	switch {
+	case f.required:
+		return "required"
+	case f.fallback != "":
+		return "`" + f.fallback + "`"
+	}
+	return ""
+}
+
+func wordFor(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Raw]():
+		return "JSON Schema"
+	case reflect.TypeFor[Duration]():
+		return "duration"
+	case reflect.TypeFor[Bytes]():
+		return "size"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return wordFor(t.Elem())
+	case reflect.Slice:
+		return "list of " + wordFor(t.Elem())
+	case reflect.Map:
+		return "name → " + wordFor(t.Elem())
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "text"
+	case reflect.Struct:
+		return "mapping"
+	default:
+		return "number"
+	}
+}
