@@ -89,7 +89,7 @@ func (c *Client) CallAs(ctx context.Context, id, method, params string) (json.Ra
 		return nil, err
 	}
 	defer res.Body.Close()
-	if s := res.Header.Get("Mcp-Session-Id"); s != "" {
+	if s := res.Header.Get("Mcp-Session-Id"); method == "initialize" {
 		c.session = s
 	}
 	m, err := c.answer(ctx, res, id)
