@@ -1,0 +1,225 @@
+package builtins
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// callTool is call_tool(name, args={}, timeout=None).
+func callTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	c, err := newCall(t, fn, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.do(t, false)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	return v, nil
+}
+
+// tryCallTool is try_call_tool(name, args={}, timeout=None).
+func tryCallTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	c, err := newCall(t, fn, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.do(t, true)
+	var failure *script.Failure
+	switch {
+	case err == nil:
+		return outcome(true, v, starlark.None, starlark.None), nil
+	case errors.As(err, &failure):
+		return outcome(false, starlark.None, starlark.String(failure.Message), starlark.String(failure.Kind)), nil
+	}
+	return nil, c.explain(err)
+}
+
+// outcome is what try_call_tool returns.
+func outcome(ok bool, output, message, kind starlark.Value) starlark.Value {
+	return starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
+		"ok": starlark.Bool(ok), "output": output, "error": message, "kind": kind,
+	})
+}
+
+// call is one call of a tool.
+type call struct {
+	function string
+	tool     string
+	args     json.RawMessage
+	timeout  time.Duration
+}
+
+func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (*call, error) {
+	c := &call{function: fn.Name()}
+	var arguments starlark.Value
+	var timeout starlark.Value = starlark.None
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "name", &c.tool, "args?", &arguments, "timeout?", &timeout); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.args, err = jsonObject(t, arguments); err != nil {
+		return nil, fmt.Errorf("%s(%q): args: %w", c.function, c.tool, err)
+	}
+	limit := script.RunOf(t).Limits().CallTimeout
+	if c.timeout, err = duration(timeout, limit); err != nil {
+		return nil, fmt.Errorf("%s(%q): timeout: %w", c.function, c.tool, err)
+	}
+	c.timeout = min(c.timeout, limit)
+	return c, nil
+}
+
+// do makes the call through the door. With caught, every failure is an answer.
+func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
+	host, err := hostOf(t)
+	if err != nil {
+		return nil, err
+	}
+	run := script.RunOf(t)
+	caught = caught || run.Caught(t)
+	key := run.Key(t)
+	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args}
+	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
+		raw, err := c.ask(ctx, host, key, run.Limits().Result)
+		return raw, c.answer(ctx, err, caught)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return toolOutput(t, raw)
+}
+
+// ask calls the tool and looks whether it said no.
+func (c *call) ask(ctx context.Context, host Host, key string, most int64) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
+	defer cancel()
+	raw, err := host.CallTool(ctx, c.tool, c.args, CallOptions{Timeout: c.timeout, Key: key})
+	var known *ToolError
+	switch {
+	case err != nil && errors.As(err, &known):
+		return nil, known
+	case err != nil && context.Cause(ctx) == errCallTimeout:
+		return nil, &ToolError{Kind: Timeout, Msg: fmt.Sprintf("no answer within %s", c.timeout)}
+	case err != nil:
+		return nil, err
+	case int64(len(raw)) > most:
+		return nil, &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result has %s, the limit is %s", script.Bytes(int64(len(raw))), script.Bytes(most))}
+	}
+	return raw, toolSaidNo(raw)
+}
+
+var errCallTimeout = errors.New("call timeout")
+
+// answer turns a failed call into what the door takes for an answer, or not.
+func (c *call) answer(ctx context.Context, err error, caught bool) error {
+	var known *ToolError
+	switch {
+	case err == nil, script.Final(err), ctx.Err() != nil:
+		return err
+	case errors.As(err, &known):
+		failure := &script.Failure{Kind: known.Kind, Message: known.Msg}
+		if caught || known.answer() {
+			return failure
+		}
+		if known.Kind == Unavailable {
+			return script.NotDone(known)
+		}
+		return known
+	case caught:
+		return &script.Failure{Kind: Unavailable, Message: err.Error()}
+	}
+	return err
+}
+
+// explain says which call failed.
+func (c *call) explain(err error) error {
+	return fmt.Errorf("%s(%q): %w", c.function, c.tool, err)
+}
+
+// toolSaidNo returns the text of a result with isError.
+func toolSaidNo(raw json.RawMessage) error {
+	if !bytes.Contains(raw, []byte(`"isError"`)) {
+		return nil
+	}
+	var res struct {
+		IsError bool `json:"isError"`
+		Content []contentText
+	}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
+	}
+	if !res.IsError {
+		return nil
+	}
+	text := joinText(res.Content)
+	if text == "" {
+		text = "the tool reported a failure without text"
+	}
+	return &ToolError{Kind: Tool, Msg: text}
+}
+
+type contentText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+func joinText(content []contentText) string {
+	var texts []string
+	for _, c := range content {
+		if c.Type == "text" {
+			texts = append(texts, c.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// toolOutput is what a script sees of a result: its structured content, else its text
+// and all of its content.
+func toolOutput(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
+	var res struct {
+		StructuredContent json.RawMessage `json:"structuredContent"`
+		Content           json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return nil, &script.Failure{Kind: InvalidOutput, Message: fmt.Sprintf("the result is not a tool result: %v", err)}
+	}
+	if len(res.StructuredContent) > 0 && !bytes.Equal(res.StructuredContent, []byte("null")) {
+		return decode(t, res.StructuredContent)
+	}
+	var texts []contentText
+	if len(res.Content) == 0 {
+		res.Content = json.RawMessage("[]")
+	}
+	_ = json.Unmarshal(res.Content, &texts) // content that is no list of blocks has no text
+	content, err := decode(t, res.Content)
+	if err != nil {
+		return nil, err
+	}
+	text := joinText(texts)
+	if err := script.RunOf(t).Charge(int64(len(text))); err != nil {
+		return nil, err
+	}
+	d := starlark.NewDict(2)
+	_ = d.SetKey(starlark.String("text"), starlark.String(text))
+	_ = d.SetKey(starlark.String("content"), content)
+	return d, nil
+}
+
+// decode makes a value of JSON that came from outside.
+func decode(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
+	v, err := script.DecodeIn(t, raw, script.RunOf(t).Limits().Depth)
+	if err != nil && !script.Final(err) {
+		return nil, &script.Failure{Kind: InvalidOutput, Message: fmt.Sprintf("the result cannot be read: %v", err)}
+	}
+	return v, err
+}

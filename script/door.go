@@ -1,0 +1,235 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+// Effect is one thing that a script does to the world, or learns from it.
+type Effect struct {
+	// Kind and Name say what it is: "call" of a tool by name, "elicit", "now".
+	Kind, Name string
+	// Args complete the effect: at the same position, with another kind, name or
+	// args, it is not the same effect.
+	Args json.RawMessage
+	// Instant effects take no time to speak of: other branches do not go on
+	// meanwhile, and they do not count as calls.
+	Instant bool
+	// Repeatable effects may be performed again when it is not known whether an
+	// interrupted run has performed them.
+	Repeatable bool
+}
+
+// Question is what a run asks of somebody.
+type Question struct {
+	// Key is the question's position in the run: the same question has the same key when the run is resumed.
+	Key string
+	// Method and Params are the request, such as elicitation/create.
+	Method string
+	Params json.RawMessage
+}
+
+// NotDone marks an error of an effect that surely did not happen, so that a later run
+// over the same journal may perform it.
+func NotDone(err error) error { return &notDone{err} }
+
+type notDone struct{ error }
+
+func (n *notDone) Unwrap() error { return n.error }
+
+// Key returns the position of the effect that t performs next.
+func (r *Run) Key(t *starlark.Thread) string { return branchOf(t).key() }
+
+func (b *branch) key() string { return b.path + strconv.Itoa(b.counter) }
+
+// Catching says that errors of t are caught until the returned function is called.
+// An error that a script can see has to be in the journal, else the run could not be
+// resumed past it.
+func (r *Run) Catching(t *starlark.Thread) (done func()) {
+	b := branchOf(t)
+	b.catch++
+	return func() { b.catch-- }
+}
+
+// Do performs an effect, or returns what it returned last time.
+//
+// An effect that failed to get an answer is not recorded, unless the script goes on
+// with the failure (see Catching); one that got the answer "no", a *Failure, always
+// is. While perform runs, other branches go on; it must return soon after its context
+// has ended.
+func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	b := branchOf(t)
+	key := b.key()
+	b.counter++
+	if err := r.admit(b, e); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Switch: !e.Instant}
+	res, replayed, err := r.answer(b, e, entry, perform)
+	if replayed {
+		r.stats.Replayed++
+	}
+	r.observe(Event{
+		Key: key, Kind: e.Kind, Name: e.Name, Start: start, Duration: time.Since(start),
+		Replayed: replayed, Bytes: len(res), Err: err,
+	})
+	return res, err
+}
+
+// admit checks the limits before an effect.
+func (r *Run) admit(b *branch, e Effect) error {
+	if b.ctx.Err() != nil {
+		return ended(b.ctx)
+	}
+	if !e.Instant {
+		r.stats.Calls++
+		if r.stats.Calls > r.limits.Calls {
+			return &LimitError{Limit: "calls", Value: strconv.Itoa(r.limits.Calls)}
+		}
+	}
+	if n := int64(len(e.Args)); n > r.limits.Output {
+		return &LimitError{Limit: "output", Value: Bytes(r.limits.Output)}
+	}
+	return r.Charge(effectBytes)
+}
+
+// effectBytes is what one entry in journal and trace costs at least.
+const effectBytes = 512
+
+// answer takes the answer from the journal, or gets it.
+func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, replayed bool, err error) {
+	old, ok := r.known[entry.Key]
+	if ok && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
+		return nil, false, &Diverged{Key: entry.Key, Have: e.String(), Want: "another " + old.Kind}
+	}
+	switch {
+	case ok && old.Done:
+		res, err = r.replay(b, old)
+		return res, true, err
+	case ok && !e.Repeatable:
+		r.turns.strand(b)
+		if b.ctx.Err() != nil {
+			return nil, false, ended(b.ctx)
+		}
+		return nil, false, &Interrupted{Key: entry.Key, What: e.String()}
+	}
+	res, err = r.perform(b, e, entry, perform)
+	if err == nil {
+		err = r.Charge(int64(len(res)))
+	}
+	return res, false, err
+}
+
+// String names the effect for a reader: call "deploy".
+func (e Effect) String() string {
+	if e.Name == "" {
+		return e.Kind
+	}
+	return fmt.Sprintf("%s %q", e.Kind, e.Name)
+}
+
+// replay delivers a recorded answer when its turn comes.
+func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
+	if e.Switch {
+		if err := r.turns.await(b, e.Key); err != nil {
+			return nil, err
+		}
+	}
+	if b.ctx.Err() != nil {
+		return nil, ended(b.ctx)
+	}
+	if e.Failure != nil {
+		return nil, e.Failure
+	}
+	return e.Result, r.Charge(int64(len(e.Result)))
+}
+
+// perform gets the answer and records it.
+func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
+	if j := r.turns.journal; j != nil && !e.Repeatable {
+		if err := j.Begin(entry); err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+	}
+	ask := func() *Entry {
+		res, err = called(b.ctx, perform)
+		return b.outcome(entry, res, err)
+	}
+	var failed error
+	if e.Instant {
+		failed = r.record(ask())
+	} else {
+		failed = r.turns.perform(b, ask)
+	}
+	switch {
+	case b.ctx.Err() != nil:
+		return nil, ended(b.ctx)
+	case failed != nil:
+		return nil, fmt.Errorf("journal: %w", failed)
+	}
+	return res, err
+}
+
+func (r *Run) record(e *Entry) error {
+	r.turns.mu.Lock()
+	defer r.turns.mu.Unlock()
+	return r.turns.record(e)
+}
+
+// called runs perform; a panic in it is an error of the run, not of the process.
+func called(ctx context.Context, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
+	defer recovered(&err)
+	return perform(ctx)
+}
+
+// outcome says what is to be recorded of an effect; nil for nothing.
+func (b *branch) outcome(entry Entry, res json.RawMessage, err error) *Entry {
+	entry.Done = true
+	var (
+		failure *Failure
+		fresh   *notDone
+	)
+	switch {
+	case err == nil:
+		entry.Result = res
+		if res == nil {
+			entry.Result = json.RawMessage("null")
+		}
+		return &entry
+	case errors.As(err, &failure):
+		entry.Failure = failure
+		return &entry
+	case errors.As(err, &fresh), isSuspended(err):
+		if j := b.run.turns.journal; j != nil {
+			j.Release(entry.Key)
+		}
+	}
+	return nil
+}
+
+func (r *Run) observe(e Event) {
+	if r.trace != nil {
+		r.trace(e)
+	}
+}
+
+func suspended(err error) (*Suspended, bool) {
+	var s *Suspended
+	ok := errors.As(err, &s)
+	return s, ok
+}
+
+func isSuspended(err error) bool {
+	_, ok := suspended(err)
+	return ok
+}
+
+// Caught reports whether a builtin around would catch an error of t.
+func (r *Run) Caught(t *starlark.Thread) bool { return branchOf(t).catch > 0 }

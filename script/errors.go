@@ -1,0 +1,228 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// Error is what went wrong in a script, and where.
+type Error struct {
+	// Msg says what went wrong, without the place.
+	Msg string
+	// Pos is the innermost place in a script.
+	Pos syntax.Position
+	// Backtrace lists the calls that led there, outermost first; "" for errors found before a run.
+	Backtrace string
+	// Err is the cause: a *LimitError, a *Failure, the error of a host; nil when there is only text.
+	Err error
+}
+
+// Error returns "file:line:column: message".
+func (e *Error) Error() string {
+	if !e.Pos.IsValid() {
+		return e.Msg
+	}
+	return e.Pos.String() + ": " + e.Msg
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errors are all the problems that were found in a program before it ran.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the problems one by one.
+func (e Errors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, err := range e {
+		errs[i] = err
+	}
+	return errs
+}
+
+// Failure is an effect that was answered with "no": an answer like any other, so it
+// is recorded, and the same run sees it again when it is resumed.
+type Failure struct {
+	// Kind classifies the failure for the script, such as "tool" or "timeout".
+	Kind string `json:"kind"`
+	// Message is the text for the reader.
+	Message string `json:"message"`
+}
+
+func (f *Failure) Error() string { return f.Message }
+
+// Suspended says that the run cannot go on inside this request: it needs answers
+// that only a later one can bring. The same program run again over the same journal
+// goes on where it stopped.
+type Suspended struct {
+	// Questions are what has to be answered, all of them that were open at the time.
+	Questions []Question
+}
+
+func (s *Suspended) Error() string {
+	return fmt.Sprintf("suspended: waits for %d answers", len(s.Questions))
+}
+
+// Cancelled says that the run was ended from outside.
+type Cancelled struct{ Cause error }
+
+func (c *Cancelled) Error() string { return "cancelled: " + c.Cause.Error() }
+
+// Unwrap returns why.
+func (c *Cancelled) Unwrap() error { return c.Cause }
+
+// Diverged says that a run over a journal did something else than the run that wrote
+// the journal, so that its answers do not fit.
+type Diverged struct{ Key, Have, Want string }
+
+func (d *Diverged) Error() string {
+	return fmt.Sprintf("diverged from its journal at %s: does %s, the journal has %s", d.Key, d.Have, d.Want)
+}
+
+// Interrupted says that an earlier run began an effect and was ended before it knew
+// the outcome. The effect may have happened, so it is not performed again.
+type Interrupted struct{ Key, What string }
+
+func (e *Interrupted) Error() string {
+	return fmt.Sprintf("%s (at %s) was begun by an earlier run that was interrupted: whether it happened is not known, so it is not repeated", e.What, e.Key)
+}
+
+// errSibling ends the branches of a parallel() of which one has failed.
+var errSibling = errors.New("another branch of parallel failed")
+
+// Final reports whether err ends the run whatever the script says: a limit of its
+// own, cancellation, suspension, a journal that does not fit. Builtins that catch
+// errors pass these on.
+func Final(err error) bool {
+	var (
+		limit       *LimitError
+		suspended   *Suspended
+		cancelled   *Cancelled
+		diverged    *Diverged
+		interrupted *Interrupted
+		crash       *crash
+	)
+	return errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
+		errors.As(err, &diverged) || errors.As(err, &interrupted) || errors.As(err, &crash)
+}
+
+// crash is a panic of the interpreter or of a builtin.
+type crash struct {
+	value any
+	stack []byte
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("internal error: %v", c.value) }
+
+// ended translates the reason why a context ended.
+func ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	var limit *LimitError
+	if errors.As(cause, &limit) {
+		return limit
+	}
+	return &Cancelled{Cause: cause}
+}
+
+// compileErrors turns the errors of parser and resolver into ours.
+func compileErrors(err error) error {
+	var (
+		ours Errors
+		one  *Error
+		syn  syntax.Error
+		list resolve.ErrorList
+	)
+	switch {
+	case errors.As(err, &ours), errors.As(err, &one):
+		return err
+	case errors.As(err, &syn):
+		return Errors{{Msg: syn.Msg, Pos: syn.Pos}}
+	case errors.As(err, &list):
+		for _, e := range list {
+			ours = append(ours, &Error{Msg: e.Msg, Pos: e.Pos})
+		}
+		return ours
+	}
+	return Errors{{Msg: err.Error(), Err: err}}
+}
+
+// runError describes an error that ended a run.
+func runError(err error) *Error {
+	var done *Error
+	if errors.As(err, &done) {
+		return done
+	}
+	frames, suffix := trace(err)
+	e := &Error{Msg: err.Error(), Err: err}
+	for i := len(frames) - 1; i >= 0; i-- {
+		if inScript(frames[i]) {
+			e.Pos = frames[i].Pos
+			break
+		}
+	}
+	e.Backtrace = writeTrace(frames, suffix, e.Msg)
+	var limit *LimitError
+	if errors.As(err, &limit) && !limit.Pos.IsValid() {
+		limit.Pos = e.Pos
+	}
+	return e
+}
+
+// trace collects the frames of err, and those of the branches inside of it.
+func trace(err error) (frames []starlark.CallFrame, suffix string) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		eval := evalError(err)
+		if eval == nil {
+			continue
+		}
+		frames = append(frames, eval.CallStack...)
+		suffix = ""
+		if n := len(frames); n > 0 && !inScript(frames[n-1]) && !hidden(frames[n-1]) {
+			suffix = " in " + frames[n-1].Name
+		}
+	}
+	return frames, suffix
+}
+
+// evalError returns err as the interpreter made it, if it did.
+func evalError(err error) *starlark.EvalError {
+	switch err := err.(type) {
+	case *starlark.EvalError:
+		return err
+	case *stopped:
+		return err.eval
+	}
+	return nil
+}
+
+func writeTrace(frames []starlark.CallFrame, suffix, msg string) string {
+	var b strings.Builder
+	b.WriteString("Traceback (most recent call last):\n")
+	for _, f := range frames {
+		if inScript(f) {
+			fmt.Fprintf(&b, "  %s: in %s\n", f.Pos, f.Name)
+		}
+	}
+	fmt.Fprintf(&b, "Error%s: %s", suffix, msg)
+	return b.String()
+}
+
+// inScript reports whether f is a frame of a script, not of a builtin.
+func inScript(f starlark.CallFrame) bool { return f.Pos.Line > 0 }
+
+// hidden reports whether f is a frame of an operation that the script did not write.
+func hidden(f starlark.CallFrame) bool { return strings.HasPrefix(f.Name, "$") }

@@ -1,0 +1,203 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sort"
+	"strings"
+
+	"go.starlark.net/syntax"
+)
+
+// loader compiles a file and what it loads, each file once.
+type loader struct {
+	program *Program
+	load    func(from, name string) (File, error)
+	size    int
+}
+
+// file compiles f; chain are the files that are being loaded, outermost first.
+func (l *loader) file(f File, chain []string) (*file, error) {
+	l.size += len(f.Source)
+	if limit := l.program.limits.Program; l.size > limit {
+		return nil, &LimitError{Limit: "program", Value: Bytes(int64(limit))}
+	}
+	out, err := l.program.parse(f)
+	if err != nil {
+		return nil, err
+	}
+	if len(chain) == 0 {
+		if err := checkEntry(out); err != nil {
+			return nil, err
+		}
+	}
+	chain = append(chain[:len(chain):len(chain)], f.Name)
+	for _, s := range loads(out.tree.Stmts) {
+		if err := l.loadStmt(out, s, chain); err != nil {
+			return nil, err
+		}
+	}
+	return out, l.program.compile(out)
+}
+
+// loadStmt compiles what one load statement names.
+func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error {
+	name := s.ModuleName()
+	fail := func(err error) error {
+		var inner Errors
+		if errors.As(compileErrors(err), &inner) && inner[0].Pos.IsValid() {
+			return err
+		}
+		return &Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
+	}
+	if l.load == nil {
+		return fail(errors.New("there are no libraries to load from"))
+	}
+	f, err := l.load(from.name, name)
+	if err != nil {
+		return fail(err)
+	}
+	from.loads[name] = f.Name
+	for i, c := range chain {
+		if c == f.Name {
+			cycle := append(chain[i:len(chain):len(chain)], f.Name)
+			return fail(fmt.Errorf("cycle: %s", strings.Join(cycle, " → ")))
+		}
+	}
+	if _, ok := l.program.files[f.Name]; ok {
+		return nil
+	}
+	if depth := l.program.limits.LoadDepth; len(chain) > depth {
+		return fail(&LimitError{Limit: "loadDepth", Value: fmt.Sprint(depth)})
+	}
+	lib, err := l.file(f, chain)
+	if err != nil {
+		return fail(err)
+	}
+	l.program.files[f.Name] = lib
+	return nil
+}
+
+// loads finds the load statements; the language allows them at top level, in its blocks too.
+func loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.LoadStmt:
+			found = append(found, s)
+		case *syntax.IfStmt:
+			found = append(found, loads(s.True)...)
+			found = append(found, loads(s.False)...)
+		case *syntax.ForStmt:
+			found = append(found, loads(s.Body)...)
+		case *syntax.WhileStmt:
+			found = append(found, loads(s.Body)...)
+		}
+	}
+	return found
+}
+
+// hash covers every file of the program.
+func (l *loader) hash() string {
+	names := make([]string, 0, len(l.program.files))
+	for name := range l.program.files {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	parts := [][]byte{[]byte(l.program.main.hash)}
+	for _, name := range names {
+		parts = append(parts, []byte(l.program.files[name].hash))
+	}
+	return digest(parts...)
+}
+
+// resolve returns the file that load(name) in the file from means.
+func (p *Program) resolve(from, name string) *file {
+	f := p.main
+	if from != f.name {
+		f = p.files[from]
+	}
+	if f == nil {
+		return nil
+	}
+	return p.files[f.loads[name]]
+}
+
+// Library loads files for scripts from texts and folders. Names are relative to the
+// library, whoever loads: "helpers.star", "lib/text.star".
+type Library struct {
+	// Inline are files by name. They go before folders.
+	Inline map[string]string
+	// Dirs are folders, tried in order. Nothing outside of them is read, symbolic links included.
+	Dirs []string
+}
+
+// Load finds a file; it is a value for Options.Load.
+func (l Library) Load(_, name string) (File, error) {
+	if err := checkLoadName(name); err != nil {
+		return File{}, err
+	}
+	if text, ok := l.Inline[name]; ok {
+		return File{Name: name, Source: []byte(text)}, nil
+	}
+	for _, dir := range l.Dirs {
+		src, err := readBelow(dir, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return File{}, err
+		}
+		return File{Name: name, Source: src}, nil
+	}
+	return File{}, fmt.Errorf("no such file in the libraries%s", l.places())
+}
+
+func (l Library) places() string {
+	if len(l.Dirs) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(l.Dirs, ", ") + ")"
+}
+
+// Dirs returns a loader of files below folders, for Options.Load.
+func Dirs(dirs ...string) func(from, name string) (File, error) {
+	return Library{Dirs: dirs}.Load
+}
+
+// checkLoadName refuses names that are not plain relative paths.
+func checkLoadName(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "\\\x00:"), path.IsAbs(name), path.Clean(name) != name, name == "..", strings.HasPrefix(name, "../"):
+		return fmt.Errorf("want a relative name below the library, such as %q", "helpers.star")
+	case !strings.HasSuffix(name, ".star"):
+		return fmt.Errorf("want a name that ends with .star")
+	}
+	return nil
+}
+
+// readBelow reads a file below dir and nowhere else.
+func readBelow(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	const most = 16 << 20 // any limit on sources is below, and says so itself
+	return io.ReadAll(io.LimitReader(f, most))
+}

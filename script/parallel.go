@@ -1,0 +1,192 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.starlark.net/starlark"
+)
+
+// group is one parallel(): the branches that run for it.
+type group struct {
+	run    *Run
+	parent *branch
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	prefix string // path of branch i is prefix + i + "."
+	key    string
+	catch  bool
+	call   func(t *starlark.Thread, i int) (starlark.Value, error)
+
+	size, started, live int
+	results             []starlark.Value
+	questions           []Question
+	failed              error
+}
+
+// branchError says in which branch an error happened.
+type branchError struct {
+	index int
+	err   error
+}
+
+func (e *branchError) Error() string { return fmt.Sprintf("parallel[%d]: %v", e.index, e.err) }
+func (e *branchError) Unwrap() error { return e.err }
+
+// Parallel calls call(thread, i) for every i below n, at most width at a time, and
+// returns the results in order. Each call is a branch with a thread of its own; the
+// branches never compute at the same time, only their effects overlap, so they may
+// share and change any value.
+//
+// The first error cancels the other branches and is returned when all have ended. A
+// branch that is suspended lets the others go on; then the suspension has the
+// questions of all.
+func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
+	parent := branchOf(t)
+	key := parent.key()
+	parent.counter++
+	if err := r.admitGroup(parent, n); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancelCause(parent.ctx)
+	defer cancel(nil)
+	g := &group{
+		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key,
+		call: call, size: n, results: make([]starlark.Value, n),
+	}
+	g.wait(min(width, r.limits.Parallel, n))
+	return g.outcome()
+}
+
+// admitGroup checks the limits before a parallel().
+func (r *Run) admitGroup(parent *branch, n int) error {
+	if parent.ctx.Err() != nil {
+		return ended(parent.ctx)
+	}
+	depth := 1
+	for g := parent.group; g != nil; g = g.parent.group {
+		depth++
+	}
+	if limit := r.limits.Nesting; depth > limit {
+		return &LimitError{Limit: "nesting", Value: strconv.Itoa(limit)}
+	}
+	r.stats.Branches += n
+	if limit := r.limits.Branches; r.stats.Branches > limit {
+		return &LimitError{Limit: "branches", Value: strconv.Itoa(limit)}
+	}
+	return r.Charge(int64(n) * branchBytes)
+}
+
+// branchBytes is what one branch costs: goroutine, thread, stack.
+const branchBytes = 8 << 10
+
+// wait starts the first branches and waits until all have ended.
+func (g *group) wait(width int) {
+	t := &g.run.turns
+	t.mu.Lock()
+	for range width {
+		g.spawn()
+	}
+	t.wait(g.parent)
+}
+
+// spawn lines up the next branch. The caller holds the mutex of the turns.
+func (g *group) spawn() {
+	i := g.started
+	g.started++
+	g.live++
+	b := g.run.newBranch(g.ctx, g.prefix+strconv.Itoa(i)+".", g)
+	b.catch = g.parent.catch
+	g.run.wg.Add(1)
+	b.start = func() { g.main(b, i) }
+	g.run.turns.fresh = append(g.run.turns.fresh, b)
+}
+
+// main is the goroutine of a branch.
+func (g *group) main(b *branch, i int) {
+	defer g.run.wg.Done()
+	v, err := g.run1(b, i)
+	g.end(b, i, v, err)
+}
+
+func (g *group) run1(b *branch, i int) (v starlark.Value, err error) {
+	defer recovered(&err)
+	if b.ctx.Err() != nil {
+		return nil, ended(b.ctx)
+	}
+	return g.call(b.thread, i)
+}
+
+// end notes how a branch ended and passes the turn on.
+func (g *group) end(b *branch, i int, v starlark.Value, err error) {
+	t := &g.run.turns
+	b.settle()
+	switch s, ok := suspended(err); {
+	case ok:
+		g.questions = append(g.questions, s.Questions...)
+	case err != nil:
+		g.fail(i, err)
+	default:
+		g.results[i] = v
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b.ctx.Err() != nil {
+		t.dead = append(t.dead, b.path)
+	}
+	g.live--
+	if g.failed == nil && g.started < g.size {
+		g.spawn()
+	}
+	if g.live == 0 {
+		g.resume()
+	}
+	t.busy = false
+	t.pass()
+}
+
+// fail ends the other branches, when this is the first error.
+func (g *group) fail(i int, err error) {
+	if g.failed != nil {
+		return
+	}
+	g.failed = &branchError{index: i, err: err}
+	g.cancel(errSibling)
+	g.run.turns.unpark()
+}
+
+// resume lets the parent go on. The caller holds the mutex of the turns.
+//
+// After a failure the parent has waited for effects that were cancelled, and how long
+// that took is in no journal; so it is an effect itself.
+func (g *group) resume() {
+	t := &g.run.turns
+	if g.failed == nil || g.parent.ctx.Err() != nil || t.journal == nil {
+		t.fresh = append([]*branch{g.parent}, t.fresh...)
+		return
+	}
+	if _, ok := g.run.known[g.key]; ok {
+		t.parked[g.key] = g.parent
+		return
+	}
+	if err := t.record(&Entry{Key: g.key, Kind: "join", Done: true, Switch: true}); err != nil {
+		g.failed = errors.Join(g.failed, err)
+	}
+	t.done = append(t.done, g.parent)
+}
+
+// outcome is what parallel() returns.
+func (g *group) outcome() ([]starlark.Value, error) {
+	if g.failed != nil {
+		return nil, g.failed
+	}
+	if len(g.questions) > 0 {
+		return nil, &Suspended{Questions: g.questions}
+	}
+	return g.results, nil
+}

@@ -1,0 +1,63 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+// Returned is what a script returns when a plain value does not say it all.
+type Returned struct {
+	// Content is a list of MCP content blocks; nil for none.
+	Content starlark.Value
+	// Structured is the structured content; nil for none.
+	Structured starlark.Value
+	IsError    bool
+}
+
+func (*Returned) String() string        { return "result(...)" }
+func (*Returned) Type() string          { return "result" }
+func (*Returned) Freeze()               {}
+func (*Returned) Truth() starlark.Bool  { return starlark.True }
+func (*Returned) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: result") }
+
+// result makes the result of what run returned.
+func (r *Run) result(v starlark.Value) (*Result, error) {
+	out := &Result{}
+	ret, ok := v.(*Returned)
+	if !ok {
+		ret = &Returned{Structured: v}
+	}
+	var err error
+	if ret.Structured != nil {
+		if out.Structured, err = r.encode("the returned value", ret.Structured); err != nil {
+			return nil, err
+		}
+	}
+	if ret.Content != nil {
+		if out.Content, err = r.encode("the returned content", ret.Content); err != nil {
+			return nil, err
+		}
+	}
+	out.IsError = ret.IsError
+	out.Stats = r.Stats()
+	return out, nil
+}
+
+func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
+	data, err := Encode(v, r.limits.Output, r.limits.Depth)
+	if err != nil {
+		return nil, &Error{Msg: fmt.Sprintf("%s: %v", what, err), Pos: r.program.main.run, Err: err}
+	}
+	return data, nil
+}
+
+// Stats returns what the run has used so far.
+func (r *Run) Stats() Stats {
+	s := r.stats
+	s.Steps, s.Memory = r.budget.used()
+	s.Duration = time.Since(r.started)
+	return s
+}

@@ -1,0 +1,312 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+// RunOptions say what one run works with. Only Args is usually needed; a zero
+// Limits has the program's.
+type RunOptions struct {
+	// Args is the JSON value that run(params) gets; nothing is {}.
+	Args json.RawMessage
+	// Host is what the builtins reach the world through; package builtins knows its type.
+	Host any
+	// Journal makes the run resumable; nil does without.
+	Journal Journal
+	// Limits override the program's, field by field.
+	Limits Limits
+	// Trace is told of every effect when it has ended. Calls do not overlap.
+	Trace func(Event)
+	// Print gets what print() writes. Nil drops it.
+	Print func(pos, text string)
+}
+
+// Event is one effect of a run, for whoever watches.
+type Event struct {
+	Key      string // position, as in the journal: what is inside of what
+	Kind     string // "call", "elicit", ...
+	Name     string // of the tool
+	Start    time.Time
+	Duration time.Duration
+	Replayed bool // answered by the journal
+	Bytes    int  // size of the result
+	Err      error
+}
+
+// Result is what a run returned.
+type Result struct {
+	// Structured is the returned value as JSON, null included; nil when the script
+	// gave content only.
+	Structured json.RawMessage
+	// Content is a JSON array of MCP content blocks that the script made itself; nil otherwise.
+	Content json.RawMessage
+	// IsError says that the script itself declared its result an error.
+	IsError bool
+	// Stats says what the run used.
+	Stats Stats
+}
+
+// Stats is what a run used.
+type Stats struct {
+	Steps    uint64
+	Memory   int64
+	Calls    int // effects that count as calls, answered by the journal or not
+	Replayed int // of all effects, answered by the journal
+	Branches int
+	Duration time.Duration
+}
+
+// Run is one execution of a program. Builtins find theirs with RunOf.
+type Run struct {
+	program *Program
+	limits  Limits
+	host    any
+	print   func(pos, text string)
+	trace   func(Event)
+	budget  *budget
+	turns   turns
+	wg      sync.WaitGroup // branches
+	started time.Time
+
+	// The branch that has the turn owns these.
+	known   map[string]Entry // of the journal, by key
+	loaded  map[string]starlark.StringDict
+	stats   Stats
+	logged  int64
+	failure error // a branch has crashed
+}
+
+const branchKey = "vmcp.branch"
+
+func branchOf(t *starlark.Thread) *branch {
+	b, _ := t.Local(branchKey).(*branch)
+	return b
+}
+
+// RunOf returns the run that t belongs to.
+func RunOf(t *starlark.Thread) *Run {
+	b := branchOf(t)
+	if b == nil {
+		panic("script: a builtin was called outside of a run")
+	}
+	return b.run
+}
+
+// Host returns the host that the run was started with.
+func (r *Run) Host() any { return r.host }
+
+// Limits returns the limits that hold for the run.
+func (r *Run) Limits() Limits { return r.limits }
+
+// Context returns the context of the branch that t runs.
+func (r *Run) Context(t *starlark.Thread) context.Context { return branchOf(t).ctx }
+
+// Charge takes n bytes from the run's memory budget; what a builtin hands to a script,
+// it charges first.
+func (r *Run) Charge(n int64) error { return r.budget.charge(n) }
+
+// Run runs the program's run(params) and returns its result.
+//
+// The error is a *Suspended when the run waits for an answer, and else an *Error with
+// the place in the script. Nothing that a script does gets out of here: a panic comes
+// back as an error, and no goroutine is left behind.
+func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
+	limits := o.Limits.Or(p.limits)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, &LimitError{Limit: "time", Value: limits.Time.String()})
+	defer cancel()
+	r := &Run{
+		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace,
+		budget: newBudget(limits), started: time.Now(),
+	}
+	r.turns.journal = o.Journal
+	r.turns.busy = true
+	if o.Journal != nil {
+		if err := r.open(ctx, o.Args); err != nil {
+			return nil, err
+		}
+		defer o.Journal.Close()
+	}
+	b := r.newBranch(ctx, "", nil)
+	v, err := r.main(b, o.Args)
+	b.settle()
+	r.wg.Wait()
+	if err == nil {
+		var res *Result
+		if res, err = r.result(v); err == nil {
+			return res, nil
+		}
+	}
+	return nil, r.describe(err)
+}
+
+// describe makes the error that a caller of Run gets.
+func (r *Run) describe(err error) error {
+	if s, ok := suspended(err); ok {
+		return s
+	}
+	return runError(err)
+}
+
+// open takes the journal and learns what is in it.
+func (r *Run) open(ctx context.Context, args json.RawMessage) error {
+	entries, err := r.turns.journal.Open(ctx, Header{Program: r.program.hash, Args: digest(args)})
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	r.known = make(map[string]Entry, len(entries))
+	for _, e := range entries {
+		r.known[e.Key] = e
+		if e.Done && e.Switch {
+			r.turns.replay = append(r.turns.replay, e.Key)
+		}
+	}
+	r.turns.parked = map[string]*branch{}
+	return nil
+}
+
+// main executes the file and then its run function.
+func (r *Run) main(b *branch, args json.RawMessage) (v starlark.Value, err error) {
+	defer recovered(&err)
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	params, err := Decode(r.budget, args, r.limits.Depth)
+	if err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	globals, err := r.init(b, r.program.main)
+	if err != nil {
+		return nil, err
+	}
+	run, ok := globals["run"]
+	if !ok {
+		return nil, &Error{Msg: "no function run(params)", Pos: r.program.main.start()}
+	}
+	return r.Call(b.thread, run, starlark.Tuple{params}, nil)
+}
+
+// init executes the top level of a file.
+func (r *Run) init(b *branch, f *file) (globals starlark.StringDict, err error) {
+	globals, err = f.code.Init(b.thread, r.program.predeclared)
+	return globals, b.took(err)
+}
+
+// recovered turns a panic into an error.
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = &crash{value: v, stack: debug.Stack()}
+	}
+}
+
+// newBranch makes a branch with a thread of its own.
+func (r *Run) newBranch(ctx context.Context, path string, g *group) *branch {
+	b := &branch{run: r, path: path, ctx: ctx, group: g, wake: make(chan struct{}, 1)}
+	b.thread = &starlark.Thread{Name: path, Load: r.load, Print: r.printed}
+	b.thread.SetLocal(branchKey, b)
+	r.budget.install(b.thread)
+	return b
+}
+
+// settle counts the steps since the interpreter last looked.
+func (b *branch) settle() { b.run.budget.tick(b.thread) }
+
+// load is what a load statement does: it executes the file once per run.
+func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error) {
+	b := branchOf(t)
+	pos := t.CallFrame(0).Pos
+	f := r.program.resolve(pos.Filename(), name)
+	if f == nil {
+		return nil, fmt.Errorf("load %q: not part of the program", name)
+	}
+	if globals, ok := r.loaded[f.name]; ok {
+		return globals, nil
+	}
+	globals, err := r.init(b, f)
+	if err != nil {
+		return nil, err
+	}
+	if r.loaded == nil {
+		r.loaded = map[string]starlark.StringDict{}
+	}
+	r.loaded[f.name] = globals
+	return globals, nil
+}
+
+// printed is what print() does.
+func (r *Run) printed(t *starlark.Thread, msg string) {
+	if err := r.ChargeLog(len(msg)); err != nil {
+		stop(t, err)
+		return
+	}
+	if r.print != nil {
+		r.print(t.CallFrame(1).Pos.String(), msg)
+	}
+}
+
+// ChargeLog takes n bytes from what the run may still write to logs.
+func (r *Run) ChargeLog(n int) error {
+	r.logged += int64(n) + 1
+	if r.logged > r.limits.LogBytes {
+		return &LimitError{Limit: "logBytes", Value: Bytes(r.limits.LogBytes)}
+	}
+	return nil
+}
+
+// Call calls a function of the script. Builtins use it instead of starlark.Call when
+// they look at the error, for the interpreter hides the reason why it was stopped.
+func (r *Run) Call(t *starlark.Thread, fn starlark.Value, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	v, err := starlark.Call(t, fn, args, kwargs)
+	return v, branchOf(t).took(err)
+}
+
+// stopped is an error that had to stop the interpreter from inside: the steps that
+// ended, an iterator that failed.
+type stopped struct {
+	eval  *starlark.EvalError
+	cause error
+}
+
+func (s *stopped) Error() string { return s.cause.Error() }
+func (s *stopped) Unwrap() error { return s.cause }
+
+// stop makes the interpreter of t end with err at its next step.
+func stop(t *starlark.Thread, err error) {
+	b := branchOf(t)
+	if b.failed == nil {
+		b.failed = err
+	}
+	t.Cancel(err.Error())
+}
+
+// Stop makes the interpreter of t end with err at its next step. It is for builtins
+// that have no error to return, such as iterators.
+func (r *Run) Stop(t *starlark.Thread, err error) { stop(t, err) }
+
+// took replaces the interpreter's word for "stopped" by the reason.
+func (b *branch) took(err error) error {
+	if err == nil || b.failed == nil {
+		return err
+	}
+	cause := b.failed
+	b.failed = nil
+	b.thread.Uncancel()
+	eval, _ := err.(*starlark.EvalError)
+	return &stopped{eval: eval, cause: cause}
+}
+
+// checkpoint is called every now and then while a branch computes: it returns why the
+// branch must end.
+func checkpoint(t *starlark.Thread) error {
+	b := branchOf(t)
+	if b.ctx.Err() != nil {
+		return ended(b.ctx)
+	}
+	return nil
+}
