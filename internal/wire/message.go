@@ -37,7 +37,7 @@ func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil 
 func Parse(frame []byte) (Message, error) {
 	var m Message
 	end, err := skipValue(frame, skipSpace(frame, 0))
-	if err == nil && skipSpace(frame, end) != len(frame) {
+	if end = skipSpace(frame, end); err == nil && end != len(frame) {
 		err = syntaxError(frame, end)
 	}
 	if err != nil {

@@ -425,3 +425,12 @@ func Line(frame []byte) []byte {
 	out := bytes.ReplaceAll(frame, []byte{'\n'}, []byte{' '})
 	return bytes.ReplaceAll(out, []byte{'\r'}, []byte{' '})
 }
+
+// Compact is a JSON value without the space between its tokens.
+func Compact(v []byte) []byte {
+	var out bytes.Buffer
+	if json.Compact(&out, v) != nil {
+		return v
+	}
+	return out.Bytes()
+}

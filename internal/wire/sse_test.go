@@ -1,0 +1,102 @@
+package wire
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func readAll(t *testing.T, stream string, limit int) ([]Event, error) {
+	t.Helper()
+	r := NewEventReader(strings.NewReader(stream), limit)
+	var all []Event
+	for {
+		e, err := r.Next()
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+}
+
+func TestEventReader(t *testing.T) {
+	stream := "\xef\xbb\xbf: a comment\n\n" +
+		"id: 7\nevent: message\ndata: {\"a\":1}\n\n" +
+		"data: two\ndata:  lines\r\n\r\n" +
+		"retry: 250\n\n" +
+		"id\ndata\n\n" +
+		"unknown: x\n\n" +
+		"data: cut off"
+	got, err := readAll(t, stream, 100)
+	if !errors.Is(err, io.EOF) {
+		t.Fatalf("the end is %v, want EOF", err)
+	}
+	want := []Event{
+		{ID: "7", HasID: true, Name: "message", Data: []byte(`{"a":1}`)},
+		{Data: []byte("two\n lines")},
+		{Retry: 250 * time.Millisecond},
+		{HasID: true, Data: []byte("")},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d events, want %d: %+v", len(got), len(want), got)
+	}
+	for i, w := range want {
+		g := got[i]
+		if g.ID != w.ID || g.HasID != w.HasID || g.Name != w.Name || string(g.Data) != string(w.Data) || g.Retry != w.Retry {
+			t.Errorf("event %d is %+v, want %+v", i, g, w)
+		}
+	}
+}
+
+func TestEventReaderLimit(t *testing.T) {
+	for _, stream := range []string{
+		"data: " + strings.Repeat("x", 200) + "\n\n",
+		strings.Repeat("data: xxxxxxxx\n", 20) + "\n",
+		"data: " + strings.Repeat("x", 10000),
+	} {
+		if _, err := readAll(t, stream, 100); !errors.Is(err, ErrEventTooLarge) {
+			t.Errorf("a stream of %d bytes ends with %v, want ErrEventTooLarge", len(stream), err)
+		}
+	}
+}
+
+func TestEventRoundTrip(t *testing.T) {
+	out := AppendEvent(nil, "p1/3", []byte("{\"a\":\n1}"))
+	got, _ := readAll(t, string(out), 1000)
+	if len(got) != 1 || got[0].ID != "p1/3" || string(got[0].Data) != `{"a": 1}` {
+		t.Errorf("AppendEvent(%s) reads as %+v", out, got)
+	}
+}
+
+// FuzzEvents feeds any bytes: the reader keeps its limit and never invents data.
+func FuzzEvents(f *testing.F) {
+	f.Add("data: x\n\ndata: y\r\n\r\n")
+	f.Add("id: 1\nretry: 10\nevent: e\ndata\n\n:\n\n")
+	f.Fuzz(func(t *testing.T, stream string) {
+		got, err := readAll(t, stream, 64)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, ErrEventTooLarge) {
+			t.Fatalf("the end is %v", err)
+		}
+		for _, e := range got {
+			if len(e.Data) > 64+8 {
+				t.Fatalf("an event of %d bytes over a limit of 64", len(e.Data))
+			}
+		}
+	})
+}
+
+func BenchmarkEvents(b *testing.B) {
+	stream := strings.Repeat(string(AppendEvent(nil, "1", []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`))), 100)
+	b.SetBytes(int64(len(stream)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r := NewEventReader(strings.NewReader(stream), 1<<20)
+		for {
+			if _, err := r.Next(); err != nil {
+				break
+			}
+		}
+	}
+}
