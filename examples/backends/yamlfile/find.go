@@ -65,8 +65,12 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// offset is where a node starts. Columns count characters, from 1.
+// offset is where a node starts. Columns count characters, from 1. A null that is not
+// written can be on a line after the last.
 func (s *source) offset(n *node) int {
+	if n.Line > len(s.lines) {
+		return len(s.text)
+	}
 	i := s.lines[n.Line-1]
 	if n.Line == 1 {
 		i += len(bom(s.text))
