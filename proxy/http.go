@@ -1,0 +1,370 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+const (
+	// MaxBody is the largest request body.
+	MaxBody = 4 << 20
+	// keptBody is the largest buffer that is kept for the next request.
+	keptBody = 64 << 10
+)
+
+// ServeHTTP serves /mcp, /healthz, /readyz and /metrics.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/mcp":
+		p.serveMCP(w, r)
+	case "/healthz":
+		io.WriteString(w, "ok\n")
+	case "/readyz":
+		p.serveReady(w, r)
+	case "/metrics":
+		p.metrics.handler.ServeHTTP(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (p *Proxy) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if err := checkOrigin(r, p.options.AllowedOrigins); err != nil {
+		refuse(w, http.StatusForbidden, nil, err)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		p.post(w, r)
+	case http.MethodGet:
+		p.get(w, r)
+	case http.MethodDelete:
+		p.delete(w, r)
+	default:
+		notAllowed(w, "POST, GET, DELETE")
+	}
+}
+
+func notAllowed(w http.ResponseWriter, allow string) {
+	w.Header().Set("Allow", allow)
+	refuse(w, http.StatusMethodNotAllowed, nil, wire.Invalid("want %s", allow))
+}
+
+// checkOrigin keeps web pages out: against DNS rebinding a loopback listener answers
+// only to loopback names, and an Origin must be the endpoint's own, loopback on a
+// loopback listener, or allowed (basic/transports, security warning).
+func checkOrigin(r *http.Request, allowed []string) error {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	loopback := local != nil && isLoopback(local.String())
+	if loopback && !isLoopback(r.Host) {
+		return wire.Invalid("host %q is not allowed on a loopback address", r.Host)
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	for _, a := range allowed {
+		if a == origin || a == "*" {
+			return nil
+		}
+	}
+	u, err := url.Parse(origin)
+	if err == nil && u.Host != "" && (strings.EqualFold(u.Host, r.Host) || loopback && isLoopback(u.Host)) {
+		return nil
+	}
+	return wire.Invalid("origin %q is not allowed", origin)
+}
+
+// isLoopback reports whether host, with or without a port, is a loopback name or address.
+func isLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// post serves one frame, or a batch where the revision has batches.
+func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
+	if ct := r.Header.Get("Content-Type"); ct != "application/json" && !strings.HasPrefix(ct, "application/json;") {
+		refuse(w, http.StatusUnsupportedMediaType, nil, wire.Invalid("content type %q: want application/json", ct))
+		return
+	}
+	if !accepts(r.Header.Get("Accept")) {
+		refuse(w, http.StatusNotAcceptable, nil, wire.Invalid("Accept: want application/json, text/event-stream"))
+		return
+	}
+	buf := takeBuffer()
+	defer buf.free()
+	if err := buf.read(w, r); err != nil {
+		refuseBody(w, err)
+		return
+	}
+	m, err := wire.Parse(buf.b)
+	switch {
+	case err != nil && isBatch(buf.b):
+		p.postBatch(w, r, buf.b)
+	case err != nil:
+		refuse(w, http.StatusBadRequest, m.ID, err)
+	case isModern(r, &m):
+		p.postModern(w, r, &m, buf)
+	default:
+		p.postLegacy(w, r, &m)
+	}
+}
+
+// accepts is lenient where no harm is done: it wants a client to take JSON or anything.
+func accepts(accept string) bool {
+	return accept == "" || strings.Contains(accept, "application/json") || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/*")
+}
+
+func isBatch(b []byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	return len(b) > 0 && b[0] == '[' && wire.Valid(b)
+}
+
+// buffer is a reusable request body.
+type buffer struct {
+	b    []byte
+	kept bool // something outlives the request and still reads it
+}
+
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}
+
+func takeBuffer() *buffer { return buffers.Get().(*buffer) }
+
+func (b *buffer) free() {
+	if cap(b.b) <= keptBody && !b.kept {
+		b.b = b.b[:0]
+		buffers.Put(b)
+	}
+}
+
+var errTooLarge = errors.New("request body is larger than " + strconv.Itoa(MaxBody) + " bytes")
+
+func (b *buffer) read(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength > MaxBody {
+		return errTooLarge
+	}
+	if n := int(r.ContentLength) + 1; n > cap(b.b) {
+		b.b = make([]byte, 0, n)
+	}
+	for {
+		if len(b.b) == cap(b.b) {
+			b.b = append(b.b, 0)[:len(b.b)]
+		}
+		n, err := r.Body.Read(b.b[len(b.b):cap(b.b)])
+		b.b = b.b[:len(b.b)+n]
+		if len(b.b) > MaxBody {
+			return errTooLarge
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	if errors.Is(err, errTooLarge) {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestEntityTooLarge, nil, wire.Invalid("%v", err))
+		return
+	}
+	refuse(w, http.StatusBadRequest, nil, wire.Errorf(wire.ParseError, "read request: %v", err))
+}
+
+// refuse answers with a JSON-RPC error and an HTTP status.
+func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+	writeJSON(w, status, wire.Failure(id, err))
+}
+
+func writeJSON(w http.ResponseWriter, status int, frame []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(frame)))
+	w.WriteHeader(status)
+	w.Write(frame)
+}
+
+// httpReply is the answer to one POST: a JSON body, unless frames must go ahead of the
+// result; then it becomes an event stream.
+type httpReply struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	session *session // nil for stateless clients
+	polling bool     // the client's revision has SSE polling
+
+	mu       sync.Mutex
+	stream   *stream       // guarded by mu; set when the answer became a stream
+	finished bool          // guarded by mu; the answer has been given
+	pumped   chan struct{} // closed when the connection is not written to any more
+}
+
+// send makes the reply an event stream and puts a frame on it. What comes after the
+// answer goes to the session's own stream.
+func (h *httpReply) send(frame []byte) {
+	if s := h.upgrade(); s != nil {
+		s.send(frame)
+	}
+}
+
+func (h *httpReply) upgrade() *stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.finished && h.session != nil {
+		return h.session.standalone()
+	}
+	if h.finished {
+		return nil
+	}
+	if h.stream == nil {
+		if h.session != nil {
+			h.stream = h.session.newStream()
+		} else {
+			h.stream = newStream("")
+		}
+		h.pumped = make(chan struct{})
+		go h.pump(h.stream)
+	}
+	return h.stream
+}
+
+// pump owns the connection from the moment the answer became a stream.
+func (h *httpReply) pump(s *stream) {
+	defer close(h.pumped)
+	startEvents(h.w, s, -1, h.polling).pump(s, h.r.Context().Done())
+}
+
+// resumable reports whether the client can come back for the answer if it loses the
+// connection now.
+func (h *httpReply) resumable() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stream != nil && h.stream.resumable
+}
+
+// finish sends the result or the error and waits until the connection is done with.
+func (h *httpReply) finish(id json.RawMessage, resp *backends.Response, err error) {
+	s := h.end()
+	if s == nil {
+		h.finishJSON(id, resp, err)
+		return
+	}
+	s.send(finalFrame(id, resp, err))
+	if h.session != nil {
+		h.session.endStream(s)
+	} else {
+		s.close()
+	}
+	<-h.pumped
+}
+
+// end lets no more frames in and returns the stream, if the answer became one.
+func (h *httpReply) end() *stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.finished = true
+	return h.stream
+}
+
+// abandon ends the reply to a client that left.
+func (h *httpReply) abandon() {
+	if s := h.end(); s != nil {
+		s.close()
+		<-h.pumped
+	}
+}
+
+// release gives a response's buffers back.
+func release(resp *backends.Response) {
+	if resp != nil {
+		resp.Close()
+	}
+}
+
+// finalFrame is the response as one frame.
+func finalFrame(id json.RawMessage, resp *backends.Response, err error) []byte {
+	if err == nil {
+		var result []byte
+		if result, err = resp.Bytes(maxFrame); err == nil {
+			return wire.Result(id, result)
+		}
+	}
+	return wire.Failure(id, err)
+}
+
+func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err error) {
+	switch {
+	case err != nil:
+		refuse(h.w, h.status(err), id, err)
+	case resp.Body != nil:
+		h.streamJSON(id, resp.Body)
+	default:
+		out := takeBuffer()
+		m := wire.Message{ID: id, Result: resp.Result}
+		out.b = m.Append(out.b)
+		writeJSON(h.w, http.StatusOK, out.b)
+		out.free()
+	}
+}
+
+// streamJSON copies a large result without holding it. A backend that breaks off in the
+// middle breaks the answer off too: the client must not take it for whole.
+func (h *httpReply) streamJSON(id json.RawMessage, result io.Reader) {
+	h.w.Header().Set("Content-Type", "application/json")
+	head := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
+	h.w.Write(head)
+	if _, err := io.Copy(h.w, result); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	h.w.Write([]byte{'}'})
+}
+
+// status is the HTTP status of a JSON-RPC error. Before 2026-07-28 errors of the
+// protocol's upper half travel with 200.
+func (h *httpReply) status(err error) int {
+	if h.session != nil {
+		return http.StatusOK
+	}
+	switch wire.AsError(err).Code {
+	case wire.MethodNotFound:
+		return http.StatusNotFound
+	case wire.HeaderMismatch, wire.MissingCapability, wire.UnsupportedVersion, wire.InvalidRequest, wire.ParseError:
+		return http.StatusBadRequest
+	case wire.InvalidParams:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// detach is a context for a request that may outlive its connection: it ends with the
+// connection unless the client can resume.
+func (h *httpReply) detach() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(h.r.Context()))
+	stop := context.AfterFunc(h.r.Context(), func() {
+		if !h.resumable() {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
+}

@@ -1,0 +1,217 @@
+// Package proxy is the one MCP endpoint: the edges that clients speak to over HTTP and
+// stdio, the catalog of everything they can name, the routes to backends and scripts,
+// and the life of a configuration.
+//
+//	p, err := proxy.New(proxy.Options{Log: log})
+//	err = p.Apply(ctx, cfg)
+//	http.ListenAndServe(cfg.Listen, p)
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+const (
+	// sessionIdle is how long an unused session is kept.
+	sessionIdle = time.Hour
+	sweepEvery  = time.Minute
+	// settle is how long changes are collected before clients hear of them.
+	settle = 20 * time.Millisecond
+)
+
+// Options are what a Proxy takes from its surroundings. The zero value works.
+type Options struct {
+	Log     *slog.Logger // nothing is logged by default
+	Version string       // shown to clients and backends
+	// AllowedOrigins are Origin headers to accept beside the endpoint's own; "*" is any.
+	AllowedOrigins []string
+}
+
+// Proxy is one endpoint over many backends. It is safe for concurrent use.
+type Proxy struct {
+	options    Options
+	log        *slog.Logger
+	serverInfo json.RawMessage
+	backends   *backends.Set
+	catalog    atomic.Pointer[catalog]
+	metrics    *metrics
+	parked     *parkedTable
+	sessions   sessions // over HTTP
+	pipes      sessions // over stdio
+	listeners  listeners
+	tasks      taskTable
+
+	subscriptions subscriptions
+
+	applying sync.Mutex // held while a configuration is applied
+	building sync.Mutex // guards config, scripts and the swap of the catalog
+	config   *config.Config
+	scripts  []*scriptedTool
+
+	work    sync.WaitGroup // goroutines of ours
+	closing chan struct{}
+	once    sync.Once
+}
+
+// New makes a proxy without backends; Apply gives it some.
+func New(o Options) (*Proxy, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Proxy{options: o, log: o.Log, parked: newParkedTable(), config: &config.Config{}, closing: make(chan struct{})}
+	p.subscriptions.p = p
+	p.setName("")
+	p.backends = backends.NewSet(backends.Options{
+		Log:        o.Log,
+		ClientInfo: p.serverInfo,
+		Changed:    p.rebuild,
+		Updated:    p.resourceUpdated,
+	})
+	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.serverInfo}))
+	p.metrics = newMetrics(p)
+	p.work.Add(1)
+	go p.sweep()
+	return p, nil
+}
+
+func (p *Proxy) setName(name string) {
+	if name == "" {
+		name = "vmcp"
+	}
+	version := p.options.Version
+	if version == "" {
+		version = "dev"
+	}
+	p.serverInfo = wire.Set(wire.Set(nil, "name", wire.Quote(name)), "version", wire.Quote(version))
+}
+
+// Handler is the HTTP endpoint: /mcp, /healthz, /readyz, /metrics.
+func (p *Proxy) Handler() http.Handler { return p }
+
+// Apply brings the proxy to a configuration: what did not change keeps running, what is
+// new is brought up side by side, what is gone is closed. It does not wait for backends;
+// their entries come with them. After an error the old configuration runs on untouched.
+func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
+	p.applying.Lock()
+	defer p.applying.Unlock()
+	scripts, err := compileScripts(cfg)
+	if err != nil {
+		return err
+	}
+	p.building.Lock()
+	p.config, p.scripts = cfg, scripts
+	p.setName(cfg.Name)
+	p.building.Unlock()
+	if err := p.backends.Apply(ctx, backendConfigs(cfg)); err != nil {
+		return err
+	}
+	p.rebuild()
+	return nil
+}
+
+// Check is Apply stopped before anything starts: scripts compile, definitions hold.
+func Check(cfg *config.Config) error {
+	_, err := compileScripts(cfg)
+	return err
+}
+
+// backendConfigs resolves the timeouts that apply to each backend.
+func backendConfigs(cfg *config.Config) []config.Backend {
+	out := make([]config.Backend, len(cfg.Backends))
+	for i, b := range cfg.Backends {
+		for _, d := range []config.Duration{cfg.Operational.Timeouts.PerWorkload[b.Name], cfg.Operational.Timeouts.Default} {
+			if b.Timeout == 0 {
+				b.Timeout = d
+			}
+		}
+		out[i] = b
+	}
+	return out
+}
+
+// rebuild makes the catalog anew, swaps it in and tells those who listen what changed.
+func (p *Proxy) rebuild() {
+	p.building.Lock()
+	defer p.building.Unlock()
+	old := p.catalog.Load()
+	now := buildCatalog(p.config, p.backends.All(), p.scripts, pageStyle{serverInfo: p.serverInfo})
+	p.catalog.Store(now)
+	p.logProblems(old, now)
+	for _, c := range []struct {
+		method string
+		same   bool
+	}{
+		{wire.ToolsChanged, now.tools.equal(old.tools)},
+		{wire.PromptsChanged, now.prompts.equal(old.prompts)},
+		{wire.ResChanged, now.resources.equal(old.resources) && now.templates.equal(old.templates)},
+	} {
+		if !c.same {
+			p.broadcast(c.method)
+		}
+	}
+}
+
+// logProblems says what is new in the list of problems.
+func (p *Proxy) logProblems(old, now *catalog) {
+	known := map[Problem]bool{}
+	for _, pr := range old.problems {
+		known[pr] = true
+	}
+	for _, pr := range now.problems {
+		if !known[pr] {
+			p.log.Warn(pr.Reason, "backend", pr.Backend, "entry", pr.Entry)
+		}
+	}
+}
+
+// eachSession visits the sessions on HTTP and stdio.
+func (p *Proxy) eachSession(f func(*session)) {
+	for _, s := range p.sessions.all() {
+		f(s)
+	}
+	for _, s := range p.pipes.all() {
+		f(s)
+	}
+}
+
+// sweep ends sessions that nobody uses.
+func (p *Proxy) sweep() {
+	defer p.work.Done()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			for _, s := range p.sessions.idle(now.Add(-sessionIdle)) {
+				p.log.Info("session expired", "session", s.id[:6], "idle", sessionIdle)
+				p.endSession(s)
+			}
+		case <-p.closing:
+			return
+		}
+	}
+}
+
+// principal is who a request comes from. There is no authentication yet: everybody is
+// the same.
+func (p *Proxy) principal(*http.Request) string { return "" }
+
+// Close ends every session, call and backend, and waits for all of it.
+func (p *Proxy) Close() error {
+	p.once.Do(func() { close(p.closing) })
+	p.parked.close()
+	p.eachSession(func(s *session) { p.endSession(s) })
+	err := p.backends.Close()
+	p.work.Wait()
+	return err
+}

@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// parkedTable holds what waits for a client's next request under single-use handles. A
+// handle travels sealed: bound to who asked, to the method and to the arguments.
+type parkedTable struct {
+	aead cipher.AEAD
+
+	mu      sync.Mutex
+	waiting map[string]*parkedCall // by handle, guarded by mu
+}
+
+type parkedCall struct {
+	live  *liveCall
+	timer *time.Timer
+}
+
+func newParkedTable() *parkedTable {
+	key := make([]byte, 32)
+	rand.Read(key)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return &parkedTable{aead: aead, waiting: map[string]*parkedCall{}}
+}
+
+// binding is what a sealed state is good for: this principal, method and arguments.
+func (x *exchange) binding() []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(x.client.principal), []byte(x.method)} {
+		h.Write(part)
+		h.Write([]byte{0})
+	}
+	for _, key := range [...]string{"name", "uri", "arguments"} {
+		h.Write(wire.Compact(wire.Get(x.params, key)))
+		h.Write([]byte{0})
+	}
+	return h.Sum(nil)
+}
+
+// put parks a call and returns the sealed handle.
+func (t *parkedTable) put(x *exchange, l *liveCall) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) >= parkedMax {
+		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
+	}
+	handle := rand.Text()
+	t.waiting[handle] = &parkedCall{live: l, timer: time.AfterFunc(parkedFor, func() { t.expire(handle) })}
+	return t.seal(handle, x.binding()), nil
+}
+
+func (t *parkedTable) expire(handle string) {
+	if c := t.remove(handle); c != nil {
+		c.live.cancel(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
+	}
+}
+
+func (t *parkedTable) remove(handle string) *parkedCall {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.waiting[handle]
+	delete(t.waiting, handle)
+	return c
+}
+
+func (t *parkedTable) seal(text string, binding []byte) string {
+	nonce := make([]byte, t.aead.NonceSize())
+	rand.Read(nonce)
+	return base64.RawURLEncoding.EncodeToString(t.aead.Seal(nonce, nonce, []byte(text), binding))
+}
+
+func (t *parkedTable) open(sealed string, binding []byte) (string, bool) {
+	b, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || len(b) < t.aead.NonceSize() {
+		return "", false
+	}
+	text, err := t.aead.Open(nil, b[:t.aead.NonceSize()], b[t.aead.NonceSize():], binding)
+	return string(text), err == nil
+}
+
+// errState refuses a requestState, whatever is wrong with it: which it is, is not the
+// sender's business.
+var errState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to somebody else")
+
+// take ends the wait of the call behind a request's state.
+func (t *parkedTable) take(x *exchange, state json.RawMessage) (*liveCall, error) {
+	handle, ok := t.open(wire.Text(state), x.binding())
+	if !ok {
+		return nil, errState
+	}
+	c := t.remove(handle)
+	if c == nil || !c.timer.Stop() {
+		return nil, errState
+	}
+	return c.live, nil
+}
+
+// close gives up all that waits.
+func (t *parkedTable) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for handle, c := range t.waiting {
+		c.timer.Stop()
+		c.live.cancel(context.Canceled)
+		delete(t.waiting, handle)
+	}
+}
+
+func (t *parkedTable) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.waiting)
+}
