@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -160,13 +161,55 @@ func TestGreedyQueriesEnd(t *testing.T) {
 
 func TestSeedFillsAnEmptyDatabaseOnce(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Root: t.TempDir(), Database: filepath.Join(dir, "d.db"), Seed: filepath.Join(dir, "seed.sql")}
+	o := Options{Root: t.TempDir(), Database: filepath.Join(dir, "d.db"), Seed: filepath.Join(dir, "seed.sql"), QueryTimeout: time.Minute}
 	if err := os.WriteFile(o.Seed, []byte("CREATE TABLE t (x); INSERT INTO t VALUES (1);"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if got := start(t, o).ok("sql_query", args{"sql": "SELECT count(*) FROM t"}); asJSON(got["rows"]) != "[[1]]" {
-			t.Errorf("rows of the seeded table: got %s, want one", asJSON(got["rows"]))
+	var wg sync.WaitGroup
+	for range 8 { // as when a proxy starts several processes of one backend
+		wg.Go(func() {
+			s, err := openStore(o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.close()
+		})
+	}
+	wg.Wait()
+	if got := start(t, o).ok("sql_query", args{"sql": "SELECT count(*) FROM t"}); asJSON(got["rows"]) != "[[1]]" {
+		t.Errorf("rows of the seeded table: got %s, want one", asJSON(got["rows"]))
+	}
+}
+
+func TestBadDatabasesAreRefusedAtStart(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
+		return path
+	}
+	link := filepath.Join(dir, "link.db")
+	if err := os.Symlink(file("target", ""), link); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no database":  {Options{Database: file("text.db", strings.Repeat("not a database ", 100)), Seed: file("ok.sql", "")}, "not a database"},
+		"link":         {Options{Database: link}, "want a regular file"},
+		"no folder":    {Options{Database: filepath.Join(dir, "no", "d.db")}, "no such file"},
+		"no seed":      {Options{Seed: filepath.Join(dir, "no.sql")}, "no such file"},
+		"seed not SQL": {Options{Seed: file("bad.sql", "CREATE TABEL t (x)")}, "syntax error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.o.Root = t.TempDir()
+			if _, err := New(tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("New: got %v, want an error with %q", err, tt.want)
+			}
+		})
 	}
 }

@@ -48,7 +48,7 @@ func openStore(o Options) (*store, error) {
 		return nil, err
 	}
 	s := &store{timeout: o.QueryTimeout}
-	if s.writer, err = sql.Open("sqlite", dsn(file)); err != nil {
+	if s.writer, err = sql.Open("sqlite", dsn(file)+"&_txlock=immediate"); err != nil {
 		return nil, fmt.Errorf("database %s: %w", o.Database, err)
 	}
 	s.writer.SetMaxOpenConns(1)
@@ -140,25 +140,26 @@ func (s *store) with(ctx context.Context, db *sql.DB, f func(context.Context, *s
 	return nil
 }
 
-// seed fills a database that has no tables, in one transaction.
+// seed fills a database that has no tables, in one transaction, which begins with the
+// look at them: of several processes that start at once, one seeds.
 func (s *store) seed(file string) error {
+	if file == "" {
+		return s.writing(context.Background(), func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
 	return s.writing(context.Background(), func(ctx context.Context, c *sql.Conn) error {
-		var tables int
-		if err := c.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-			return fmt.Errorf("database: %w", err)
-		}
-		if file == "" || tables > 0 {
-			return nil
-		}
-		src, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("seed: %w", err)
-		}
 		tx, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
 		defer tx.Rollback()
+		var tables int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil || tables > 0 {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, string(src)); err != nil {
 			return fmt.Errorf("seed %s: %w", file, err)
 		}

@@ -22,11 +22,10 @@ type splice struct {
 func (s *source) edit(p *place, value *node) ([]byte, error) {
 	change := s.replacements
 	if p.node == nil {
-		value = wrap(p.rest[min(1, len(p.rest)):], value)
+		if value = wrap(p.rest[1:], value); value == nil || !accepts(p) {
+			return nil, p.missing()
+		}
 		change = s.insertions
-	}
-	if value == nil {
-		return nil, p.missing()
 	}
 	want := s.expected(p, value)
 	for _, c := range change(p, value) {
@@ -34,9 +33,6 @@ func (s *source) edit(p *place, value *node) ([]byte, error) {
 		if got, err := parse(text, s.doc); err == nil && sameDocs(got.docs, want) && s.keepsComments(got, c) {
 			return text, nil
 		}
-	}
-	if p.node == nil && !accepts(p) {
-		return nil, p.missing()
 	}
 	return nil, toolserver.Errorf(BadValue, "%s: this value cannot be written there without touching the rest of the file", pathText(append(slices.Clone(p.done), p.rest...)))
 }
@@ -162,9 +158,6 @@ func (s *source) insertions(p *place, value *node) []splice {
 		return []splice{s.appended(len(s.text), blockLines(wrap(p.rest[:1], value)))}
 	}
 	parent, st := p.parents[len(p.parents)-1], p.rest[0]
-	if !accepts(p) {
-		return nil
-	}
 	if parent.Kind == yaml.ScalarNode {
 		up := &place{node: parent, parents: p.parents[:len(p.parents)-1]}
 		return s.replacements(up, wrap([]step{st}, value))
@@ -174,13 +167,9 @@ func (s *source) insertions(p *place, value *node) []splice {
 	if isFlow(parent) {
 		return s.flowInsertion(parent, end-1, st, value)
 	}
-	one := wrap([]step{{key: st.key, index: min(st.index, 0)}}, value)
+	entry := wrap([]step{{key: st.key, index: min(st.index, 0)}}, value)
 	line := min(end+lineLength(s.text[end:])+1, len(s.text))
-	flat := wrap([]step{{key: st.key, index: min(st.index, 0)}}, &node{Kind: yaml.ScalarNode, Value: flowText(value)})
-	return []splice{
-		s.appended(line, indent(blockLines(one), parent.Column-1)),
-		s.appended(line, indent(blockLines(flat), parent.Column-1)),
-	}
+	return []splice{s.appended(line, indent(blockLines(entry), parent.Column-1))}
 }
 
 // accepts reports whether the parent can take what is missing: a mapping any key, a

@@ -261,6 +261,8 @@ func FuzzSet(f *testing.F) {
 	f.Add("a: 1 # c\nb: [x, {y: 'z'}]\n", "b[1].y", `"v"`)
 	f.Add("a: |\n  x\n\nb:\n- c\n", "b[0]", `{"k":[1]}`)
 	f.Add("? a\n: - &x b\n  - *x\n", "a[0]", `2`)
+	f.Add("?", "0", "0")   // a null after the last line
+	f.Add("0", "[1]", "0") // an index of a value that is no list
 	f.Fuzz(func(t *testing.T, text, path, value string) {
 		if path == "" || !json.Valid([]byte(value)) {
 			return

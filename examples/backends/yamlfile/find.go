@@ -159,7 +159,7 @@ func child(n *node, st step, through bool) (*node, error) {
 	case n.Kind == yaml.MappingNode && st.index < 0:
 		v, err := valueOf(n, st.key)
 		if v == nil && err == nil && through {
-			return merged(n, st.key, 0)
+			return merged(n, st.key, map[*node]bool{})
 		}
 		return v, err
 	}
@@ -181,18 +181,16 @@ func valueOf(n *node, key string) (*node, error) {
 	return found, nil
 }
 
-// maxDepth bounds recursion through aliases, which can form a circle.
-const maxDepth = 100
-
-// merged looks for a key in the mappings that << names.
-func merged(n *node, key string, depth int) (*node, error) {
-	if depth > maxDepth {
-		return nil, toolserver.Errorf(Malformed, "merge keys form a circle")
-	}
+// merged looks for a key in the mappings that << names, each once: they can form a circle.
+func merged(n *node, key string, seen map[*node]bool) (*node, error) {
 	for _, m := range merges(n) {
+		if seen[m] {
+			continue
+		}
+		seen[m] = true
 		v, err := valueOf(m, key)
 		if v == nil && err == nil {
-			v, err = merged(m, key, depth+1)
+			v, err = merged(m, key, seen)
 		}
 		if v != nil || err != nil {
 			return v, err

@@ -13,6 +13,9 @@ import (
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
+// maxDepth bounds nesting, which through aliases can have no end.
+const maxDepth = 100
+
 // maxValue bounds the JSON of one value: with aliases, a short file can hold a huge one.
 const maxValue = 4 << 20
 
@@ -49,40 +52,43 @@ func appendList(b []byte, n *node, depth int) ([]byte, error) {
 }
 
 func appendObject(b []byte, n *node, depth int) ([]byte, error) {
-	w := objectWriter{b: append(b, '{'), seen: map[string]bool{}, depth: depth}
-	if err := w.add(n, 0); err != nil {
+	w := objectWriter{b: append(b, '{'), keys: map[string]bool{}, seen: map[*node]bool{}, depth: depth}
+	if err := w.add(n); err != nil {
 		return nil, err
 	}
 	return append(w.b, '}'), nil
 }
 
-// objectWriter writes the entries of a mapping, then those it merges in.
+// objectWriter writes the entries of a mapping, then those it merges in, each mapping
+// once.
 type objectWriter struct {
 	b     []byte
-	seen  map[string]bool
+	keys  map[string]bool
+	seen  map[*node]bool
 	depth int
 }
 
-func (w *objectWriter) add(n *node, merge int) (err error) {
-	if merge > maxDepth {
-		return toolserver.Errorf(Malformed, "merge keys form a circle")
+func (w *objectWriter) add(n *node) (err error) {
+	if w.seen[n] {
+		return nil
 	}
+	w.seen[n] = true
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := target(n.Content[i]), n.Content[i+1]
-		if k.ShortTag() == "!!merge" || w.seen[k.Value] {
+		if k.ShortTag() == "!!merge" || w.keys[k.Value] {
 			continue
 		}
-		if len(w.seen) > 0 {
+		if len(w.keys) > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.seen[k.Value] = true
+		w.keys[k.Value] = true
 		w.b = append(appendString(w.b, k.Value), ':')
 		if w.b, err = appendDeep(w.b, v, w.depth+1); err != nil {
 			return err
 		}
 	}
 	for _, m := range merges(n) {
-		if err := w.add(m, merge+1); err != nil {
+		if err := w.add(m); err != nil {
 			return err
 		}
 	}

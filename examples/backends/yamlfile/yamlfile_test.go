@@ -217,6 +217,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Aliases can make a short file endless, or larger than the machine.
+func TestFilesThatGrowWhenReadAreHeld(t *testing.T) {
+	c := start(t, "a: &a {<<: [*a, *a], b: &b {<<: [*a, *b], x: 1}}\n")
+	if got := c.ok("get", args{"path": "a.b.b.x"}); !strings.Contains(got, `"value":1,`) {
+		t.Errorf("get through circles of merge keys: got %s", got)
+	}
+	c.refused(NotFound, "get", args{"path": "a.nope"})
+	c.refused(Malformed, "get", args{"path": "a"})
+	laughs := "a0: &a0 [x, x]\n"
+	for i := range 40 {
+		laughs += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	c.write(laughs)
+	c.refused(Malformed, "get", args{"path": "a40"})
+	c.ok("set", args{"path": "a0[0]", "value": "y"})
+}
+
 func TestSetKeepsPermissionsAndLeavesNoOtherFiles(t *testing.T) {
 	c := start(t, services)
 	c.ok("set", args{"path": "server.port", "value": 1})

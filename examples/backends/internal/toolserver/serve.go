@@ -18,35 +18,42 @@ import (
 //
 // There is no authentication, so addr must be a loopback address.
 func Serve(ctx context.Context, s *mcp.Server, addr string) error {
-	var err error
 	if addr == "" {
-		err = s.Run(ctx, &mcp.StdioTransport{})
-	} else {
-		err = serveHTTP(ctx, s, addr)
+		return ended(s.Run(ctx, &mcp.StdioTransport{}))
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+	l, err := listen(addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "serving http://%s/mcp\n", l.Addr())
+	return serveHTTP(ctx, s, l)
+}
+
+// ended is nil when serving ended because it was meant to.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
 }
 
-func serveHTTP(ctx context.Context, s *mcp.Server, addr string) error {
+func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		l.Close()
-		return fmt.Errorf("listen on %s: want a loopback address such as 127.0.0.1:8080, as there is no authentication", addr)
+		return nil, fmt.Errorf("listen on %s: want a loopback address such as 127.0.0.1:8080, as there is no authentication", addr)
 	}
+	return l, nil
+}
+
+func serveHTTP(ctx context.Context, s *mcp.Server, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	h := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { h.Close() })
 	defer stop()
-	fmt.Fprintf(os.Stderr, "serving http://%s/mcp\n", l.Addr())
-	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return ended(h.Serve(l))
 }
