@@ -1,0 +1,232 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// Transports of a backend.
+const (
+	TransportStdio = "stdio"
+	TransportHTTP  = "streamable-http"
+	TransportSSE   = "sse"
+)
+
+const (
+	defaultTimeout        = 30 * time.Second
+	defaultMaxConnections = 64
+)
+
+// Backend is one MCP server behind the endpoint. Its run loop keeps one main connection
+// open, whatever happens to the server; clients that can be called back get
+// connections of their own.
+type Backend struct {
+	name      string
+	cfg       config.Backend
+	set       *Set
+	log       *slog.Logger
+	transport string
+	url       *url.URL
+	headers   http.Header
+	env       map[string]string
+	info      json.RawMessage // clientInfo of the proxy
+	invalid   error           // why the configuration cannot work
+	http      *http.Transport // nil for stdio
+
+	timeout        time.Duration
+	maxMessage     int64
+	checkInterval  time.Duration
+	checkThreshold int
+	breaker        *breaker
+	stats          counters
+
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	nextID atomic.Int64
+	era    atomic.Int32
+	offer  atomic.Pointer[Offer]
+	main   atomic.Pointer[conn] // the usable main connection; nil while there is none
+	slots  chan struct{}        // one token per open connection
+	leases leases
+	subs   subscriptions
+
+	wake       chan struct{} // cap 1: look at stale lists and at suspicions
+	stale      atomic.Int32  // lists to fetch again
+	suspicious atomic.Bool   // the connection should be checked at once
+	active     atomic.Int64  // when the backend last answered, in unix nanoseconds
+
+	retiring atomic.Bool
+	quiet    chan struct{} // cap 1: the last call of a retiring backend has ended
+
+	mu      sync.Mutex
+	state   State         // guarded by mu
+	changes chan struct{} // guarded by mu; closed and replaced when state changes
+	closed  bool          // guarded by mu: no goroutine may start
+	wg      sync.WaitGroup
+}
+
+// Status is whether a backend can be called.
+type Status int
+
+const (
+	// Connecting: the first attempt, or the first one after a loss, is running.
+	Connecting Status = iota
+	// Ready: connected and greeted.
+	Ready
+	// Down: the last attempt went wrong; the next one is scheduled.
+	Down
+)
+
+func (s Status) String() string { return [...]string{"connecting", "ready", "down"}[s] }
+
+// State is a snapshot of a backend's connection.
+type State struct {
+	Status    Status
+	Since     time.Time
+	Err       error // the last thing that went wrong; nil once ready
+	Revision  string
+	Transport string
+}
+
+func (s *Set) newBackend(cfg config.Backend) *Backend {
+	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
+		timeout: cfg.Timeout.Std(), maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
+	if b.timeout <= 0 {
+		b.timeout = s.o.Timeout
+	}
+	b.configure()
+	b.configureHealth(s.o.FailureHandling)
+	n := cfg.MaxConnections
+	if n <= 0 {
+		n = defaultMaxConnections
+	}
+	b.slots = make(chan struct{}, n)
+	b.leases.init()
+	b.subs.renew = make(chan struct{}, 1)
+	b.offer.Store(&Offer{})
+	b.state = State{Since: time.Now(), Transport: b.transport}
+	b.ctx, b.stop = context.WithCancelCause(context.Background())
+	b.wg.Go(b.run)
+	return b
+}
+
+// configure works out the transport and expands ${NAME} in headers and environment.
+func (b *Backend) configure() {
+	var errs []error
+	if b.transport = b.cfg.Transport; b.transport == "" {
+		b.transport = TransportHTTP
+		if b.cfg.Command != "" {
+			b.transport = TransportStdio
+		}
+	}
+	b.env = map[string]string{}
+	for name, v := range b.cfg.Env {
+		v, err := b.set.expand(v)
+		b.env[name] = v
+		errs = append(errs, err)
+	}
+	b.headers = http.Header{}
+	for name, v := range b.cfg.Headers {
+		v, err := b.set.expand(v)
+		b.headers.Set(name, v)
+		errs = append(errs, err)
+	}
+	if b.transport != TransportStdio {
+		raw, err := b.set.expand(b.cfg.URL)
+		errs = append(errs, err)
+		b.url, err = parseURL(raw)
+		errs = append(errs, err)
+		b.http = newTransport()
+	}
+	b.invalid = errors.Join(errs...)
+}
+
+// Name is the backend's name in the configuration.
+func (b *Backend) Name() string { return b.name }
+
+// Offer is what the backend offers now: never nil, empty while it is down, immutable.
+func (b *Backend) Offer() *Offer { return b.offer.Load() }
+
+// State is a snapshot of the connection.
+func (b *Backend) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
+}
+
+// setState changes the state and tells who waits for that.
+func (b *Backend) setState(s Status, err error) {
+	b.mu.Lock()
+	if b.state.Status != s {
+		b.state.Since = time.Now()
+	}
+	b.state.Status, b.state.Err = s, err
+	if c := b.main.Load(); c != nil {
+		b.state.Revision = c.hello.Revision
+	}
+	close(b.changes)
+	b.changes = make(chan struct{})
+	b.mu.Unlock()
+	b.set.changed()
+}
+
+// watch returns the state and a channel that is closed when it changes.
+func (b *Backend) watch() (State, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state, b.changes
+}
+
+// spawn runs f on a goroutine that Close waits for; false once the backend is closed.
+func (b *Backend) spawn(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.wg.Go(f)
+	return true
+}
+
+// close ends everything and waits for it.
+func (b *Backend) close() {
+	b.stop(errClosed)
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.closeLeases(func(*lease) bool { return true })
+	b.wg.Wait()
+	if b.http != nil {
+		b.http.CloseIdleConnections()
+	}
+}
+
+// notified passes on what belongs to no call.
+func (b *Backend) notified(method string, params json.RawMessage) {
+	if f := b.set.o.Notified; f != nil {
+		f(b, method, params)
+	}
+}
+
+// updated passes on that a resource changed.
+func (b *Backend) updated(params json.RawMessage) {
+	if f := b.set.o.Updated; f != nil {
+		f(b, wire.GetString(params, "uri"), params)
+	}
+}
+
+// junk logs what a backend sent instead of a frame.
+func (b *Backend) junk(frame []byte, err error) {
+	b.stats.junk.Add(1)
+	b.log.Warn("not an MCP message", "err", err, "line", brief(frame))
+}

@@ -1,0 +1,67 @@
+package backendtest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// role is the variable that makes a test binary a server.
+const role = "BACKENDTEST_ROLE"
+
+// Main runs the tests, or, in a process that Stdio configured, the server.
+func Main(m *testing.M) {
+	if name := os.Getenv(role); name != "" {
+		play(name)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Stdio configures a backend that runs a server in a process of its own. Role "sdk" is
+// the server of New; for the others see play.
+func Stdio(name, as string) config.Backend {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return config.Backend{Name: name, Command: self, Env: map[string]string{role: as}}
+}
+
+// play runs the server that Stdio asked for.
+func play(name string) {
+	switch name {
+	case "sdk":
+		New().Run(context.Background(), &mcp.StdioTransport{})
+	case "legacy":
+		New("2025-11-25", "2025-06-18").Run(context.Background(), &mcp.StdioTransport{})
+	}
+}
+
+// HTTP serves s over Streamable HTTP, stateful (revisions up to 2025-11-25) or not
+// (2026-07-28), and returns the URL.
+func HTTP(t testing.TB, s *mcp.Server, stateful bool) string {
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: !stateful, PropagateRequestCancellation: true})
+	return serve(t, h) + "/mcp"
+}
+
+// SSE serves s over the HTTP+SSE transport of 2024-11-05.
+func SSE(t testing.TB, s *mcp.Server) string {
+	return serve(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)) + "/sse"
+}
+
+func serve(t testing.TB, h http.Handler) string {
+	server := httptest.NewServer(h)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}

@@ -1,0 +1,94 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// counters are what Stats is taken from.
+type counters struct {
+	calls, failures, timeouts, reconnects, junk atomic.Uint64
+	running, connections, children              atomic.Int64
+}
+
+// Stats are counters since the backend was configured, and gauges.
+type Stats struct {
+	Calls      uint64
+	Failures   uint64 // calls without an answer
+	Timeouts   uint64 // of those, for lack of time
+	Reconnects uint64
+	Junk       uint64 // lines and events that were no message
+
+	Running     int64 // calls
+	Connections int64
+	Children    int64
+}
+
+// Stats returns the counters.
+func (b *Backend) Stats() Stats {
+	s := &b.stats
+	return Stats{
+		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
+		Reconnects: s.reconnects.Load(), Junk: s.junk.Load(),
+		Running: s.running.Load(), Connections: s.connections.Load(), Children: s.children.Load(),
+	}
+}
+
+// Call makes one request and waits for its answer. A *wire.Error is the backend's own;
+// any other error is an *Error. The response must be closed.
+func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
+	b.stats.calls.Add(1)
+	if err := b.breaker.allow(); err != nil {
+		return nil, b.count(&Error{Backend: b.name, Kind: Unavailable, Err: err})
+	}
+	resp, err := b.attempt(ctx, r)
+	if err != nil && b.again(ctx, r, err) {
+		resp, err = b.attempt(ctx, r)
+	}
+	return resp, b.count(err)
+}
+
+// again reports whether a call may be made a second time: it surely was not executed
+// because the session was forgotten, or executing it twice does no harm.
+func (b *Backend) again(ctx context.Context, r *Request, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	return errors.Is(err, errSessionGone) || r.Idempotent && kindOf(err) == Interrupted
+}
+
+// attempt makes the call once.
+func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
+	c, giveBack, err := b.borrow(ctx, r.For)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	return c.do(ctx, r)
+}
+
+// count keeps the statistics, the breaker and the health check informed of how a call
+// ended.
+func (b *Backend) count(err error) error {
+	var answer *wire.Error
+	if err == nil || errors.As(err, &answer) {
+		b.touch()
+		b.breaker.succeeded()
+		return err
+	}
+	switch kindOf(err) {
+	case Cancelled:
+		return err
+	case Timeout:
+		b.stats.timeouts.Add(1)
+		b.suspect()
+	case Unavailable, Interrupted:
+		b.suspect()
+	}
+	b.stats.failures.Add(1)
+	b.breaker.failed()
+	return err
+}

@@ -1,0 +1,110 @@
+package backends
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// Kind says what became of a call that has no answer.
+type Kind int
+
+const (
+	// Unavailable: the call surely was not executed. It may be made again.
+	Unavailable Kind = iota + 1
+	// Timeout: no answer within the deadline. It may have been executed.
+	Timeout
+	// Interrupted: the connection broke after the call was sent. It may have been executed.
+	Interrupted
+	// Protocol: the backend answered something that is no MCP answer.
+	Protocol
+	// Cancelled: the caller gave up.
+	Cancelled
+	// TooLarge: the request or the answer exceeds a limit.
+	TooLarge
+)
+
+var kindNames = [...]string{"unknown", "unavailable", "timeout", "interrupted", "protocol", "cancelled", "too large"}
+
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return kindNames[0]
+	}
+	return kindNames[k]
+}
+
+// Error is a call that got no answer. An answer that is a JSON-RPC error is a
+// *wire.Error instead, as the backend sent it.
+type Error struct {
+	Backend string
+	Kind    Kind
+	Err     error
+}
+
+func (e *Error) Error() string { return "backend " + e.Backend + ": " + e.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+var (
+	errDeadline    = errors.New("no answer within the deadline")
+	errClosed      = errors.New("closed")
+	errSessionGone = errors.New("the backend has forgotten the session")
+)
+
+// errorf builds an Error of this backend.
+func (b *Backend) errorf(k Kind, format string, args ...any) *Error {
+	return &Error{Backend: b.name, Kind: k, Err: fmt.Errorf(format, args...)}
+}
+
+// failure classifies err. sent says whether the request may have reached the backend.
+func (b *Backend) failure(ctx context.Context, err error, sent bool) error {
+	var own *Error
+	var answer *wire.Error
+	switch {
+	case errors.As(err, &own), errors.As(err, &answer):
+		return err
+	case ctx.Err() != nil:
+		return b.stopped(ctx, sent)
+	case !sent || isDialError(err):
+		return &Error{Backend: b.name, Kind: Unavailable, Err: err}
+	}
+	return &Error{Backend: b.name, Kind: Interrupted, Err: err}
+}
+
+// stopped is the error of a call whose context ended: by its own clock, by the
+// caller's deadline, because the backend is being closed, or because the caller left.
+func (b *Backend) stopped(ctx context.Context, sent bool) error {
+	cause := context.Cause(ctx)
+	kind := Cancelled
+	switch {
+	case errors.Is(cause, errDeadline), errors.Is(cause, context.DeadlineExceeded):
+		kind, cause = Timeout, errDeadline
+	case errors.Is(cause, errClosed) && !sent:
+		kind = Unavailable
+	case errors.Is(cause, errClosed):
+		kind = Interrupted
+	}
+	return &Error{Backend: b.name, Kind: kind, Err: cause}
+}
+
+// isDialError reports whether err happened before a connection existed.
+func isDialError(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+}
+
+// kindOf is err's Kind, or 0 when it has none.
+func kindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return 0
+}

@@ -1,0 +1,213 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// probeTimeout is how long a backend may take to answer server/discover before it is
+// taken for one that ignores requests ahead of initialize.
+const probeTimeout = 3 * time.Second
+
+// era is what is known of a backend's revision from earlier connections.
+type era int32
+
+const (
+	eraUnknown era = iota
+	eraModern
+	eraLegacy
+)
+
+// purpose is what a connection is opened for.
+type purpose struct {
+	private      bool
+	capabilities json.RawMessage // declared at initialize
+	caller       *Caller         // nil for the main connection
+}
+
+// open connects and shakes hands. A process that cannot bear the probe is started once
+// more without it.
+func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
+	c, err := b.connect(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	probed := b.era.Load() != int32(eraLegacy)
+	err = c.shake(ctx)
+	if err != nil && probed && b.transport == TransportStdio && c.ctx.Err() != nil && ctx.Err() == nil {
+		c.close()
+		b.era.Store(int32(eraLegacy))
+		if c, err = b.connect(ctx, p); err != nil {
+			return nil, err
+		}
+		err = c.shake(ctx)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	c.settle()
+	return c, nil
+}
+
+// connect builds the link of the configured transport.
+func (b *Backend) connect(ctx context.Context, p purpose) (*conn, error) {
+	c := b.newConn(p.private)
+	c.declared = p.capabilities
+	if err := b.link(ctx, c); err != nil {
+		c.close()
+		return nil, b.failure(ctx, err, false)
+	}
+	if p.caller != nil {
+		c.guest(p.caller)
+	}
+	return c, nil
+}
+
+func (b *Backend) link(ctx context.Context, c *conn) error {
+	if b.invalid != nil {
+		return b.invalid
+	}
+	switch b.transport {
+	case TransportStdio:
+		child, err := b.startChild()
+		if err != nil {
+			return err
+		}
+		c.link = newPipe(c, child)
+	case TransportSSE:
+		frames, err := openEvents(ctx, c, b.url)
+		if err != nil {
+			return err
+		}
+		c.link = newPipe(c, frames)
+	default:
+		c.link = newHTTPLink(c, b.url)
+	}
+	return nil
+}
+
+// shake finds out which revision the backend speaks and greets it in that.
+func (c *conn) shake(ctx context.Context) error {
+	if c.b.era.Load() != int32(eraLegacy) && c.b.transport != TransportSSE {
+		modern, err := c.discover(ctx)
+		if modern || err != nil {
+			return err
+		}
+	}
+	err := c.initialize(ctx)
+	var answer *wire.Error
+	if errors.As(err, &answer) || kindOf(err) == Protocol {
+		c.b.era.Store(int32(eraUnknown)) // perhaps it has been upgraded
+	}
+	return err
+}
+
+// discover probes for 2026-07-28. Only a connection that is gone is an error: whatever
+// else comes back, or does not, means an older backend.
+func (c *conn) discover(ctx context.Context) (modern bool, err error) {
+	c.modernise(true)
+	resp, err := c.doWithin(ctx, &Request{Method: wire.Discover}, min(probeTimeout, c.b.timeout))
+	if err == nil {
+		defer resp.Close()
+		var result []byte
+		if result, err = resp.Bytes(c.b.maxMessage); err == nil && c.adoptDiscovered(result) {
+			c.b.era.Store(int32(eraModern))
+			return true, nil
+		}
+	}
+	c.modernise(false)
+	switch {
+	case c.ctx.Err() != nil:
+		return false, c.b.failure(ctx, c.cause(), false)
+	case ctx.Err() != nil, kindOf(err) == Unavailable && isDialError(err):
+		return false, err
+	}
+	return false, nil
+}
+
+// modernise switches the connection to the stateless revision, or back.
+func (c *conn) modernise(on bool) {
+	c.modern = on
+	if h, ok := c.link.(*httpLink); ok {
+		rev := ""
+		if on {
+			rev = wire.Rev2607
+		}
+		h.set(wire.HeaderVersion, rev)
+	}
+}
+
+// adoptDiscovered takes a server/discover result; false when it does not offer the
+// modern revision.
+func (c *conn) adoptDiscovered(result []byte) bool {
+	var d struct{ SupportedVersions []string }
+	if json.Unmarshal(result, &d) != nil || !slices.Contains(d.SupportedVersions, wire.Rev2607) {
+		return false
+	}
+	c.hello = readHello(result)
+	c.hello.Revision = wire.Rev2607
+	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
+		c.hello.ServerInfo = append(json.RawMessage(nil), info...)
+	}
+	return true
+}
+
+func readHello(result []byte) hello {
+	keep := func(key string) json.RawMessage { return append(json.RawMessage(nil), wire.Get(result, key)...) }
+	return hello{
+		Revision:     wire.GetString(result, "protocolVersion"),
+		ServerInfo:   keep("serverInfo"),
+		Capabilities: keep("capabilities"),
+		Instructions: wire.GetString(result, "instructions"),
+	}
+}
+
+// initialize is the handshake of the revisions before 2026-07-28.
+func (c *conn) initialize(ctx context.Context) error {
+	params := []byte(`{"protocolVersion":"` + wire.Rev2511 + `","capabilities":`)
+	params = append(append(params, c.declared...), `,"clientInfo":`...)
+	params = append(append(params, c.b.info...), '}')
+	result, err := c.request(ctx, wire.Initialize, params)
+	if err != nil {
+		return err
+	}
+	c.hello = readHello(result)
+	if !slices.Contains(wire.Legacy, c.hello.Revision) {
+		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.hello.Revision, wire.Legacy)
+	}
+	if h, ok := c.link.(*httpLink); ok && c.hello.Revision >= wire.Rev2506 {
+		h.set(wire.HeaderVersion, c.hello.Revision)
+	}
+	c.notify(wire.Initialized, nil)
+	return nil
+}
+
+// settle starts what a connection that has shaken hands needs.
+func (c *conn) settle() {
+	if !c.modern {
+		c.b.era.CompareAndSwap(int32(eraUnknown), int32(eraLegacy))
+	}
+	if h, ok := c.link.(*httpLink); ok && !c.modern {
+		c.b.spawn(h.follow)
+	}
+}
+
+// parseURL checks a backend's URL.
+func parseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("url %q: want http:// or https:// and a host", s)
+	}
+	return u, nil
+}

@@ -1,0 +1,48 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+)
+
+// Request is one request to a backend, in the backend's own names.
+type Request struct {
+	Method string
+	// Params is the request's params. A progress token in its _meta is the caller's; it
+	// is replaced on the way out and restored in what the Sink gets.
+	Params json.RawMessage
+	// Header holds Mcp-Param-* headers to pass on. Other headers are not.
+	Header http.Header
+	// For is the client that the call is made for; nil for the proxy itself.
+	For *Caller
+	// Idempotent requests are sent again after a lost connection.
+	Idempotent bool
+}
+
+// Caller is the client that a call is made for.
+type Caller struct {
+	// Session is the id of its session; "" for a stateless client.
+	Session string
+	// Principal is who is asking. Connections that call back are never shared between principals.
+	Principal string
+	// Capabilities are the client's, as it declared them.
+	Capabilities json.RawMessage
+	// Info is the client's clientInfo.
+	Info json.RawMessage
+	// LogLevel is the level of log messages the client wants; "" when it asked for none.
+	LogLevel string
+	// Sink receives what the backend sends while a call runs.
+	Sink Sink
+}
+
+// Sink receives what a backend sends while a call runs, in order, and always before
+// Call returns. Calls of one Sink method never overlap within one call, except that
+// Request runs on a goroutine of its own.
+type Sink interface {
+	// Notify takes a notification. It should not block for long.
+	Notify(method string, params json.RawMessage)
+	// Request asks the client (elicitation/create, sampling/createMessage, roots/list)
+	// and waits for the answer. A *wire.Error goes to the backend as it is.
+	Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}

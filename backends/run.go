@@ -1,0 +1,230 @@
+package backends
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+const (
+	defaultCheckInterval  = 30 * time.Second
+	defaultCheckThreshold = 3
+	// stableTime is how long a connection must have lived for the next loss to start
+	// with a short wait again.
+	stableTime   = 10 * time.Second
+	checkTimeout = 10 * time.Second
+	// retireTime is how long a removed backend may finish its running calls.
+	retireTime = 30 * time.Second
+)
+
+func (b *Backend) configureHealth(f config.FailureHandling) {
+	b.checkInterval, b.checkThreshold = f.HealthCheckInterval.Std(), f.UnhealthyThreshold
+	if b.checkInterval <= 0 {
+		b.checkInterval = defaultCheckInterval
+	}
+	if b.checkThreshold <= 0 {
+		b.checkThreshold = defaultCheckThreshold
+	}
+	b.breaker = newBreaker(f.CircuitBreaker)
+}
+
+func newBackoff() *backoff.ExponentialBackOff {
+	w := backoff.NewExponentialBackOff()
+	w.InitialInterval, w.Multiplier, w.MaxInterval = 100*time.Millisecond, 2, 4*time.Second
+	w.Reset()
+	return w
+}
+
+// run keeps the main connection until the backend is closed.
+func (b *Backend) run() {
+	wait := newBackoff()
+	for b.ctx.Err() == nil {
+		start := time.Now()
+		err := b.runOnce()
+		if b.ctx.Err() != nil {
+			return
+		}
+		if time.Since(start) > stableTime {
+			wait.Reset()
+			if err == nil {
+				continue // it was well for a while: try at once
+			}
+		}
+		if b.State().Status == Connecting && err != nil {
+			b.goDown(err)
+		}
+		sleep(b.ctx, wait.NextBackOff())
+	}
+}
+
+// goDown says that the backend cannot be reached, once per outage.
+func (b *Backend) goDown(err error) {
+	b.log.Warn("backend is down", "err", err)
+	b.offer.Store(&Offer{})
+	b.setState(Down, err)
+}
+
+// runOnce opens the main connection and serves it until it is lost. It returns the
+// error of an attempt that did not get that far.
+func (b *Backend) runOnce() error {
+	ctx, cancel := context.WithTimeout(b.ctx, b.timeout+probeTimeout)
+	defer cancel()
+	c, err := b.openMain(ctx)
+	if err != nil {
+		if b.State().Status == Down {
+			b.setState(Down, err)
+		}
+		return err
+	}
+	defer func() {
+		c.close()
+		<-b.slots
+	}()
+	if err := b.refresh(ctx, c, allLists); err != nil {
+		return err
+	}
+	b.main.Store(c)
+	b.log.Info("backend is ready", "revision", c.hello.Revision, "transport", b.transport, "tools", len(b.Offer().Tools))
+	b.touch()
+	b.setState(Ready, nil)
+	b.serve(c)
+	b.main.Store(nil)
+	if b.ctx.Err() == nil {
+		b.stats.reconnects.Add(1)
+		b.log.Warn("backend is lost", "err", c.cause())
+		b.setState(Connecting, c.cause())
+	}
+	return nil
+}
+
+func (b *Backend) openMain(ctx context.Context) (*conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c, err := b.open(ctx, purpose{capabilities: b.mainCapabilities()})
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	if b.cfg.Sessions == "shared" || c.modern && b.transport == TransportStdio {
+		c.turn = make(chan struct{}, 1)
+	}
+	return c, nil
+}
+
+// serve refreshes lists and checks health until the connection is lost.
+func (b *Backend) serve(c *conn) {
+	if c.modern {
+		b.spawn(func() { b.listen(c) })
+	} else {
+		b.spawn(func() { b.resubscribe(c) })
+	}
+	tick := time.NewTicker(b.checkInterval)
+	defer tick.Stop()
+	failed := 0
+	for {
+		select {
+		case <-c.lost():
+			return
+		case <-b.wake:
+		case <-tick.C:
+			b.expire()
+			if time.Since(b.lastAnswer()) < b.checkInterval {
+				failed = 0
+				continue
+			}
+			b.suspicious.Store(true)
+		}
+		if b.suspicious.Swap(false) {
+			failed = b.check(c, failed)
+		}
+		if bits := b.stale.Swap(0); bits != 0 && c.ctx.Err() == nil {
+			b.update(c, bits)
+		}
+	}
+}
+
+// update fetches lists that changed and announces them, even when they are equal.
+func (b *Backend) update(c *conn, bits int32) {
+	if err := b.refresh(c.ctx, c, bits); err != nil {
+		b.changedLater(bits)
+		return
+	}
+	b.set.changed()
+}
+
+// changedLater keeps lists marked as stale after a fetch that did not work; the next
+// wake or check tries again.
+func (b *Backend) changedLater(bits int32) {
+	b.stale.Or(bits)
+	b.suspicious.Store(true)
+}
+
+// check asks the backend whether it lives. After enough failures in a row, or when it
+// cannot be reached at all, the connection counts as lost.
+func (b *Backend) check(c *conn, failed int) int {
+	method := wire.Ping
+	if c.modern {
+		method = wire.Discover
+	}
+	resp, err := c.doWithin(c.ctx, &Request{Method: method}, min(checkTimeout, b.timeout))
+	if err == nil {
+		resp.Close()
+	}
+	if err == nil || kindOf(err) == 0 || kindOf(err) == Protocol {
+		b.touch() // any answer is a sign of life
+		return 0
+	}
+	failed++
+	b.log.Info("health check", "err", err, "failed", failed)
+	// A backend that is busy with calls may be slow to answer a check.
+	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(b.checkThreshold)*b.checkInterval
+	if failed >= b.checkThreshold && !busy || isDialError(err) {
+		c.fail(err)
+	}
+	return failed
+}
+
+// suspect asks for a health check at once: something else went wrong.
+func (b *Backend) suspect() {
+	b.suspicious.Store(true)
+	b.poke()
+}
+
+func (b *Backend) touch() { b.active.Store(time.Now().UnixNano()) }
+
+func (b *Backend) lastAnswer() time.Time { return time.Unix(0, b.active.Load()) }
+
+// retire closes a backend that is no longer configured, after its running calls.
+func (b *Backend) retire() {
+	b.retiring.Store(true)
+	limit := time.NewTimer(retireTime)
+	defer limit.Stop()
+	for busy := b.stats.running.Load() > 0; busy; busy = b.stats.running.Load() > 0 {
+		select {
+		case <-b.quiet:
+			continue
+		case <-limit.C:
+		case <-b.set.done:
+		}
+		break
+	}
+	b.close()
+}
+
+// idle is called when the last running call has ended.
+func (b *Backend) idle() {
+	if !b.retiring.Load() {
+		return
+	}
+	select {
+	case b.quiet <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,168 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// subscriptions are the resources whose changes somebody wants to hear of.
+type subscriptions struct {
+	mu    sync.Mutex
+	uris  []string      // guarded by mu
+	renew chan struct{} // cap 1: the listen stream must be opened with other uris
+}
+
+// Subscribe asks for updates of a resource, or ends that. It is remembered across
+// reconnects; Options.Updated hears of the updates.
+func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
+	if !b.subs.set(uri, on) {
+		return nil
+	}
+	c, err := b.await(ctx)
+	if err != nil {
+		return err
+	}
+	if c.modern {
+		b.subs.wake()
+		return nil
+	}
+	method := wire.Subscribe
+	if !on {
+		method = wire.Unsubscribe
+	}
+	_, err = c.request(ctx, method, uriParams(uri))
+	var answer *wire.Error
+	if on && errors.As(err, &answer) {
+		b.subs.set(uri, false)
+	}
+	return err
+}
+
+func uriParams(uri string) json.RawMessage {
+	return append(append([]byte(`{"uri":`), wire.Quote(uri)...), '}')
+}
+
+// set notes a subscription; false when nothing changed.
+func (s *subscriptions) set(uri string, on bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.uris, uri)
+	switch {
+	case on && i < 0:
+		s.uris = append(s.uris, uri)
+	case !on && i >= 0:
+		s.uris = slices.Delete(s.uris, i, i+1)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *subscriptions) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.uris)
+}
+
+func (s *subscriptions) wake() {
+	select {
+	case s.renew <- struct{}{}:
+	default:
+	}
+}
+
+// resubscribe asks a legacy backend for the updates that an earlier connection had.
+func (b *Backend) resubscribe(c *conn) {
+	for _, uri := range b.subs.list() {
+		if _, err := c.request(c.ctx, wire.Subscribe, uriParams(uri)); err != nil {
+			b.log.Info("subscription not renewed", "uri", uri, "err", err)
+		}
+	}
+}
+
+// listen keeps the stream on which a modern backend announces changes. What may have
+// been missed while there was none is fetched again.
+func (b *Backend) listen(c *conn) {
+	wait := newBackoff()
+	for first := true; c.ctx.Err() == nil; first = false {
+		params := listenParams(c.hello.Capabilities, b.subs.list())
+		if params == nil {
+			select {
+			case <-b.subs.renew:
+			case <-c.lost():
+			}
+			continue
+		}
+		if !first {
+			b.changed(allLists)
+		}
+		start := time.Now()
+		err := b.listenOnce(c, params)
+		var answer *wire.Error
+		switch {
+		case err == errRenew:
+			continue
+		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound, kindOf(err) == Protocol:
+			b.log.Info("backend announces no changes", "err", err)
+			return
+		}
+		b.suspect()
+		if time.Since(start) > stableTime {
+			wait.Reset()
+		}
+		sleep(c.ctx, wait.NextBackOff())
+	}
+}
+
+// errRenew ends a listen stream that must be opened with other uris.
+var errRenew = errors.New("subscriptions changed")
+
+// listenOnce holds one listen stream until it ends.
+func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-b.subs.renew:
+			cancel(errRenew)
+		case <-over:
+			cancel(nil)
+		}
+	}()
+	resp, err := c.doWithin(ctx, &Request{Method: wire.Listen, Params: params}, 0)
+	if err == nil {
+		return resp.Close()
+	}
+	if context.Cause(ctx) == errRenew {
+		return errRenew
+	}
+	return err
+}
+
+// listenParams asks for every change that the backend says it announces, and for
+// updates of uris; nil when that is nothing.
+func listenParams(capabilities json.RawMessage, uris []string) json.RawMessage {
+	filter := map[string]any{}
+	for member, capability := range map[string]string{
+		"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources",
+	} {
+		if string(wire.GetPath(capabilities, capability, "listChanged")) == "true" {
+			filter[member] = true
+		}
+	}
+	if len(uris) > 0 {
+		filter["resourceSubscriptions"] = uris
+	}
+	if len(filter) == 0 {
+		return nil
+	}
+	params, _ := json.Marshal(map[string]any{"notifications": filter})
+	return params
+}
