@@ -1,0 +1,222 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// findDefaults notes which schemas have a default somewhere inside of them.
+func (s *Schema) findDefaults(sch *jsonschema.Schema, seen map[*jsonschema.Schema]bool) bool {
+	if sch == nil {
+		return false
+	}
+	if seen[sch] {
+		return s.defaults[sch]
+	}
+	seen[sch] = true
+	found := false
+	for _, p := range sch.Properties {
+		found = s.findDefaults(p, seen) || p.Default != nil || found
+	}
+	for _, part := range parts(sch) {
+		found = s.findDefaults(part, seen) || found
+	}
+	for _, item := range []*jsonschema.Schema{sch.Items2020, additional(sch)} {
+		found = s.findDefaults(item, seen) || found
+	}
+	for _, item := range sch.PrefixItems {
+		found = s.findDefaults(item, seen) || found
+	}
+	// Inside of a cycle the answer is not known yet: look.
+	s.defaults[sch] = found || sch.Ref != nil && seen[sch.Ref]
+	return s.defaults[sch]
+}
+
+// parts are the schemas that hold for the same value as sch, whatever the value is.
+func parts(sch *jsonschema.Schema) []*jsonschema.Schema {
+	if sch.Ref == nil {
+		return sch.AllOf
+	}
+	return append([]*jsonschema.Schema{sch.Ref}, sch.AllOf...)
+}
+
+func additional(sch *jsonschema.Schema) *jsonschema.Schema {
+	a, _ := sch.AdditionalProperties.(*jsonschema.Schema)
+	return a
+}
+
+// Defaults returns raw with the members that are missing and have a default, at every
+// level: in objects, and in the elements of arrays. Alternatives (anyOf, oneOf, if) add nothing.
+func (s *Schema) Defaults(raw json.RawMessage) (json.RawMessage, error) {
+	if !s.defaults[s.root] {
+		return raw, nil
+	}
+	return s.fill(s.root, raw, 0)
+}
+
+const maxDepth = 1000
+
+func (s *Schema) fill(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+	if sch == nil || !s.defaults[sch] {
+		return raw, nil
+	}
+	if depth > maxDepth {
+		return nil, fmt.Errorf("nested more than %d deep", maxDepth)
+	}
+	raw, err := s.fillValue(sch, raw, depth)
+	for _, part := range parts(sch) {
+		if err != nil {
+			return nil, err
+		}
+		raw, err = s.fill(part, raw, depth+1)
+	}
+	return raw, err
+}
+
+func (s *Schema) fillValue(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	if len(trimmed) == 0 {
+		return raw, nil
+	}
+	switch trimmed[0] {
+	case '{':
+		return s.fillObject(sch, raw, depth)
+	case '[':
+		return s.fillArray(sch, raw, depth)
+	}
+	return raw, nil
+}
+
+// member is one member of an object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+func (s *Schema) fillObject(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+	members, err := readObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	changed := false
+	for i, m := range members {
+		have[m.name] = true
+		p, ok := sch.Properties[m.name]
+		if !ok {
+			p = additional(sch)
+		}
+		v, err := s.fill(p, m.value, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		changed = changed || len(v) != len(m.value)
+		members[i].value = v
+	}
+	for _, name := range sortedKeys(sch.Properties) {
+		p := sch.Properties[name]
+		if have[name] || p.Default == nil {
+			continue
+		}
+		v, err := marshal(*p.Default)
+		if err != nil {
+			return nil, err
+		}
+		if v, err = s.fill(p, v, depth+1); err != nil {
+			return nil, err
+		}
+		members = append(members, member{name, v})
+		changed = true
+	}
+	if !changed {
+		return raw, nil
+	}
+	return writeObject(members)
+}
+
+func (s *Schema) fillArray(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+	var elems []json.RawMessage
+	if err := json.Unmarshal(raw, &elems); err != nil {
+		return nil, err
+	}
+	changed := false
+	for i, e := range elems {
+		item := sch.Items2020
+		if i < len(sch.PrefixItems) {
+			item = sch.PrefixItems[i]
+		}
+		v, err := s.fill(item, e, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		changed = changed || len(v) != len(e)
+		elems[i] = v
+	}
+	if !changed {
+		return raw, nil
+	}
+	return json.RawMessage("[" + string(bytes.Join(raws(elems), []byte(","))) + "]"), nil
+}
+
+func raws(elems []json.RawMessage) [][]byte {
+	out := make([][]byte, len(elems))
+	for i, e := range elems {
+		out[i] = e
+	}
+	return out
+}
+
+// readObject reads the members of an object in their order.
+func readObject(raw json.RawMessage) ([]member, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	var members []member
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: key.(string)}
+		if err := d.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		members = append(members, m)
+	}
+	_, err := d.Token()
+	return members, err
+}
+
+func writeObject(members []member) (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := marshal(m.name)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// marshal is json.Marshal without the escapes for HTML.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

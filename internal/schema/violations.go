@@ -1,0 +1,143 @@
+package schema
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// Violation is one place at which a value does not fit its schema.
+type Violation struct {
+	// Path leads to the place: "items[2].name"; "" is the value itself.
+	Path string
+	// Message says what is wrong there, and what would be right.
+	Message string
+}
+
+func (v Violation) String() string {
+	if v.Path == "" {
+		return v.Message
+	}
+	return v.Path + ": " + v.Message
+}
+
+// Violations are all the places at which a value does not fit its schema.
+type Violations []Violation
+
+func (v Violations) Error() string {
+	lines := make([]string, len(v))
+	for i, one := range v {
+		lines[i] = one.String()
+	}
+	return strings.Join(lines, "; ")
+}
+
+var english = message.NewPrinter(language.English)
+
+// violations flattens what the validator found into what a reader wants to know.
+func violations(e *jsonschema.ValidationError) Violations {
+	var out Violations
+	collect(e, &out)
+	slices.SortStableFunc(out, func(a, b Violation) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(out)
+}
+
+func collect(e *jsonschema.ValidationError, out *Violations) {
+	add := func(path []string, format string, args ...any) {
+		*out = append(*out, Violation{pathOf(path), fmt.Sprintf(format, args...)})
+	}
+	at := e.InstanceLocation
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			add(append(slices.Clone(at), name), "is required")
+		}
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			add(append(slices.Clone(at), name), "is not a known property")
+		}
+	case *kind.Type:
+		add(at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		add(at, "want one of %s, have %s", list(k.Want), show(k.Got))
+	case *kind.Const:
+		add(at, "want %s, have %s", show(k.Want), show(k.Got))
+	case *kind.AnyOf, *kind.OneOf:
+		if len(e.Causes) == 0 {
+			add(at, "%s", e.ErrorKind.LocalizedString(english))
+			return
+		}
+		add(at, "fits none of the alternatives: %s", alternatives(e.Causes))
+	default:
+		if len(e.Causes) == 0 {
+			add(at, "%s", strings.ReplaceAll(e.ErrorKind.LocalizedString(english), "'", `"`))
+			return
+		}
+		for _, cause := range e.Causes {
+			collect(cause, out)
+		}
+	}
+}
+
+// alternatives says for each alternative why it does not fit.
+func alternatives(causes []*jsonschema.ValidationError) string {
+	var texts []string
+	for _, c := range causes {
+		texts = append(texts, violations(c).Error())
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), " | ")
+}
+
+// pathOf writes the way to a place: "items[2].name".
+func pathOf(parts []string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		if _, err := strconv.Atoi(p); err == nil {
+			b.WriteString("[" + p + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+func list(values []any) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = show(v)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// show writes a value for a message, not too long.
+func show(v any) string {
+	if s, ok := v.(string); ok {
+		return strconv.Quote(cut(s))
+	}
+	data, err := marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return cut(string(data))
+}
+
+func cut(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
