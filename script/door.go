@@ -153,34 +153,22 @@ func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
 
 // perform gets the answer and records it.
 func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
-	if j := r.turns.journal; j != nil && !e.Repeatable {
-		if err := j.Begin(entry); err != nil {
-			return nil, fmt.Errorf("journal: %w", err)
+	if !e.Repeatable {
+		if err := r.turns.begin(entry); err != nil {
+			return nil, err
 		}
 	}
-	ask := func() *Entry {
+	failed := r.turns.perform(b, entry.Switch, func() outcome {
 		res, err = called(b.ctx, perform)
-		return b.outcome(entry, res, err)
-	}
-	var failed error
-	if e.Instant {
-		failed = r.record(ask())
-	} else {
-		failed = r.turns.perform(b, ask)
-	}
+		return outcomeOf(entry, res, err)
+	})
 	switch {
 	case b.ctx.Err() != nil:
 		return nil, ended(b.ctx)
 	case failed != nil:
-		return nil, fmt.Errorf("journal: %w", failed)
+		return nil, failed
 	}
 	return res, err
-}
-
-func (r *Run) record(e *Entry) error {
-	r.turns.mu.Lock()
-	defer r.turns.mu.Unlock()
-	return r.turns.record(e)
 }
 
 // called runs perform; a panic in it is an error of the run, not of the process.
@@ -189,29 +177,24 @@ func called(ctx context.Context, perform func(context.Context) (json.RawMessage,
 	return perform(ctx)
 }
 
-// outcome says what is to be recorded of an effect; nil for nothing.
-func (b *branch) outcome(entry Entry, res json.RawMessage, err error) *Entry {
-	entry.Done = true
+// outcome is what the journal learns of an effect that was performed.
+type outcome struct {
+	entry Entry // recorded when Done
+	undo  bool  // it surely did not happen
+}
+
+func outcomeOf(entry Entry, res json.RawMessage, err error) outcome {
 	var (
 		failure *Failure
 		fresh   *notDone
 	)
 	switch {
 	case err == nil:
-		entry.Result = res
-		if res == nil {
-			entry.Result = json.RawMessage("null")
-		}
-		return &entry
+		entry.Done, entry.Result = true, res
 	case errors.As(err, &failure):
-		entry.Failure = failure
-		return &entry
-	case errors.As(err, &fresh), isSuspended(err):
-		if j := b.run.turns.journal; j != nil {
-			j.Release(entry.Key)
-		}
+		entry.Done, entry.Failure = true, failure
 	}
-	return nil
+	return outcome{entry, errors.As(err, &fresh) || isSuspended(err)}
 }
 
 func (r *Run) observe(e Event) {

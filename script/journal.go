@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 )
 
 // Journal remembers what the effects of a run returned, so that the run can stop and
@@ -29,6 +30,10 @@ type Journal interface {
 	// Close gives the journal back.
 	Close() error
 }
+
+// ErrOtherRun is returned by Open for a journal that another program wrote, or the
+// same one for other arguments.
+var ErrOtherRun = errors.New("belongs to another run: the script or its arguments have changed")
 
 // Header names the run that a journal belongs to.
 type Header struct {

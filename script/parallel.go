@@ -174,7 +174,8 @@ func (g *group) resume() {
 		t.parked[g.key] = g.parent
 		return
 	}
-	if err := t.record(&Entry{Key: g.key, Kind: "join", Done: true, Switch: true}); err != nil {
+	join := Entry{Key: g.key, Kind: "join", Done: true, Switch: true}
+	if err := t.settle(outcome{entry: join}); err != nil {
 		g.failed = errors.Join(g.failed, err)
 	}
 	t.done = append(t.done, g.parent)

@@ -2,6 +2,9 @@ package script
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,19 +121,25 @@ func (t *turns) wait(b *branch) {
 	<-b.wake
 }
 
-// perform runs f while other branches go on, then records its answer.
-func (t *turns) perform(b *branch, f func() *Entry) error {
+// perform runs f and tells the journal. With others, other branches go on meanwhile.
+func (t *turns) perform(b *branch, others bool, f func() outcome) error {
+	if !others {
+		o := f()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.settle(o)
+	}
 	t.mu.Lock()
 	t.flying++
 	t.busy = false
 	t.pass()
 	t.mu.Unlock()
 
-	e := f()
+	o := f()
 
 	t.mu.Lock()
 	t.flying--
-	err := t.record(e)
+	err := t.settle(o)
 	t.done = append(t.done, b)
 	if !t.busy {
 		t.pass()
@@ -140,13 +149,35 @@ func (t *turns) perform(b *branch, f func() *Entry) error {
 	return err
 }
 
-// record writes e to the journal. The caller holds t.mu, so that the order of the
-// journal is the order in which branches go on.
-func (t *turns) record(e *Entry) error {
-	if e == nil || t.journal == nil {
+// begin tells the journal that an effect is about to be performed.
+func (t *turns) begin(e Entry) error {
+	if t.journal == nil {
 		return nil
 	}
-	return t.journal.Record(*e)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return journalError(t.journal.Begin(e))
+}
+
+// settle tells the journal what became of an effect. The caller holds t.mu, so that
+// the order of the journal is the order in which branches go on.
+func (t *turns) settle(o outcome) error {
+	switch {
+	case t.journal == nil:
+		return nil
+	case o.entry.Done:
+		return journalError(t.journal.Record(o.entry))
+	case o.undo:
+		return journalError(t.journal.Release(o.entry.Key))
+	}
+	return nil
+}
+
+func journalError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("journal: %w", err)
 }
 
 // await waits until the replay comes to key.
@@ -170,8 +201,8 @@ func (t *turns) strand(b *branch) {
 func (t *turns) unpark() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, b := range t.parked {
-		if b.ctx.Err() != nil {
+	for _, key := range slices.Sorted(maps.Keys(t.parked)) {
+		if b := t.parked[key]; b.ctx.Err() != nil {
 			delete(t.parked, key)
 			t.fresh = append(t.fresh, b)
 		}
