@@ -138,6 +138,12 @@ func (b *builder) addScript(s *scriptedTool) {
 
 func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	rule := b.rules[be.Name()]
+	exact := map[string]bool{} // names that need no change
+	for _, item := range offer.Tools {
+		if text := b.toolText(be.Name(), rule, item.Name); exposedName(text) == text {
+			exact[text] = true
+		}
+	}
 	for _, item := range offer.Tools {
 		if err := usableTool(item); err != nil {
 			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
@@ -149,8 +155,22 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 			continue
 		}
 		e := &entry{own: item.Name, backend: be, headers: headers, hidden: b.isHidden(rule, item.Name)}
-		b.nameTool(e, rule, item)
+		text := b.toolText(be.Name(), rule, item.Name)
+		e.name = exposedName(text)
+		if e.name != text && exact[e.name] {
+			e.name = hashedName(text)
+		}
+		b.claimTool(e, rule, item)
 	}
+}
+
+// toolText is what the override and the strategy make of a tool's name, before it is
+// made to fit.
+func (b *builder) toolText(backend string, rule *config.WorkloadTools, own string) string {
+	if rule != nil && rule.Overrides[own].Name != "" {
+		return b.prefix(backend) + rule.Overrides[own].Name
+	}
+	return b.prefix(backend) + own
 }
 
 // usableTool says why no client could use a definition.
@@ -190,17 +210,12 @@ func matchesAny(globs []string, names ...string) bool {
 	return false
 }
 
-// nameTool applies the override and the conflict strategy, and claims the name.
-func (b *builder) nameTool(e *entry, rule *config.WorkloadTools, item backends.Item) {
+// claimTool gives e its name, unless somebody has it.
+func (b *builder) claimTool(e *entry, rule *config.WorkloadTools, item backends.Item) {
 	backend := e.backend.Name()
 	var over config.ToolOverride
 	if rule != nil {
 		over = rule.Overrides[e.own]
-	}
-	text := b.prefix(backend) + cmp.Or(over.Name, e.own)
-	e.name = exposedName(text)
-	if owner := b.c.toolByName[e.name]; owner != nil && owner.backend == e.backend && e.name != text {
-		e.name = hashedName(text)
 	}
 	e.def = overrideTool(item.Raw, e.name, over)
 	origin := backend + "." + e.own

@@ -136,7 +136,10 @@ func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	startEvents(w, st, after, false).pump(st, r.Context().Done())
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(p.listening, cancel)()
+	startEvents(w, st, after, false).pump(st, ctx.Done())
 	s.touch()
 }
 

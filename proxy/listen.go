@@ -79,7 +79,7 @@ func (p *Proxy) listen(ctx context.Context, x *exchange, id json.RawMessage, rep
 	p.listeners.add(l)
 	select {
 	case <-ctx.Done():
-	case <-p.closing:
+	case <-p.listening.Done():
 	}
 	p.listeners.remove(l)
 	for _, uri := range l.uris {

@@ -58,9 +58,13 @@ type Proxy struct {
 	config   *config.Config
 	scripts  []*scriptedTool
 
-	work    sync.WaitGroup // goroutines of ours
-	closing chan struct{}
-	once    sync.Once
+	settled chan struct{} // closed when no backend is on its first attempt any more; guarded by building
+
+	work      sync.WaitGroup  // goroutines of ours
+	life      context.Context // ends with Close
+	end       context.CancelFunc
+	listening context.Context // ends with Drain
+	drain     context.CancelFunc
 }
 
 // New makes a proxy without backends; Apply gives it some.
@@ -68,7 +72,9 @@ func New(o Options) (*Proxy, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Proxy{options: o, log: o.Log, parked: newParkedTable(), config: &config.Config{}, closing: make(chan struct{})}
+	p := &Proxy{options: o, log: o.Log, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{})}
+	p.life, p.end = context.WithCancel(context.Background())
+	p.listening, p.drain = context.WithCancel(p.life)
 	p.subscriptions.p = p
 	p.setName("")
 	p.backends = backends.NewSet(backends.Options{
@@ -110,6 +116,7 @@ func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 	}
 	p.building.Lock()
 	p.config, p.scripts = cfg, scripts
+	p.settled = make(chan struct{})
 	p.setName(cfg.Name)
 	p.building.Unlock()
 	if err := p.backends.Apply(ctx, backendConfigs(cfg)); err != nil {
@@ -143,10 +150,13 @@ func backendConfigs(cfg *config.Config) []config.Backend {
 func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
-	old := p.catalog.Load()
+	old, settled := p.catalog.Load(), p.backendsSettled()
 	now := buildCatalog(p.config, p.backends.All(), p.scripts, pageStyle{serverInfo: p.serverInfo})
 	p.catalog.Store(now)
 	p.logProblems(old, now)
+	if settled && !isClosed(p.settled) {
+		close(p.settled)
+	}
 	for _, c := range []struct {
 		method string
 		same   bool
@@ -158,6 +168,38 @@ func (p *Proxy) rebuild() {
 		if !c.same {
 			p.broadcast(c.method)
 		}
+	}
+}
+
+func (p *Proxy) backendsSettled() bool {
+	for _, b := range p.backends.All() {
+		if b.State().Status == backends.Connecting {
+			return false
+		}
+	}
+	return true
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Settled waits until every backend has answered or failed once and the catalog holds
+// what they offer, or until ctx ends.
+func (p *Proxy) Settled(ctx context.Context) error {
+	p.building.Lock()
+	settled := p.settled
+	p.building.Unlock()
+	select {
+	case <-settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -196,7 +238,7 @@ func (p *Proxy) sweep() {
 				p.log.Info("session expired", "session", s.id[:6], "idle", sessionIdle)
 				p.endSession(s)
 			}
-		case <-p.closing:
+		case <-p.life.Done():
 			return
 		}
 	}
@@ -206,9 +248,13 @@ func (p *Proxy) sweep() {
 // the same.
 func (p *Proxy) principal(*http.Request) string { return "" }
 
+// Drain ends the streams on which clients only listen and lets no new ones begin, so
+// that an HTTP server can shut down without breaking off a call.
+func (p *Proxy) Drain() { p.drain() }
+
 // Close ends every session, call and backend, and waits for all of it.
 func (p *Proxy) Close() error {
-	p.once.Do(func() { close(p.closing) })
+	p.end()
 	p.parked.close()
 	p.eachSession(func(s *session) { p.endSession(s) })
 	err := p.backends.Close()

@@ -88,10 +88,12 @@ func backendStatus(b *backends.Backend) BackendStatus {
 }
 
 // serveReady answers 200 once the configuration is applied: a backend that is down is
-// shown, and does not take the endpoint out of service.
+// shown, and does not take the endpoint out of service. With ?tools it shows the tools.
 func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request) {
 	s := p.Status()
-	s.Tools = nil
+	if !r.URL.Query().Has("tools") {
+		s.Tools = nil
+	}
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

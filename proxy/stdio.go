@@ -41,7 +41,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 			return err
 		case <-ctx.Done():
 			return nil
-		case <-p.closing:
+		case <-p.life.Done():
 			return nil
 		}
 	}

@@ -1,0 +1,185 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// toolServer has tools that answer with the server's name.
+func toolServer(name string, tools ...string) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	for _, tool := range tools {
+		mcp.AddTool(s, &mcp.Tool{Name: tool, Description: tool + " of " + name}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + "." + tool}}}, nil, nil
+		})
+	}
+	return s
+}
+
+func listed(t *testing.T, s *mcp.ClientSession) map[string]*mcp.Tool {
+	t.Helper()
+	all := map[string]*mcp.Tool{}
+	for tool, err := range s.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[tool.Name] = tool
+	}
+	return all
+}
+
+func names(all map[string]*mcp.Tool) string {
+	var out []string
+	for n := range all {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// TestNaming shows what clients see under each strategy, and what is refused.
+func TestNaming(t *testing.T) {
+	yes := true
+	for _, tt := range []struct {
+		name        string
+		aggregation config.Aggregation
+		want        string
+		problems    []string // what each must contain
+	}{
+		{name: "prefix by default", want: "a_get a_put b_get b_only"},
+		{name: "another prefix", aggregation: config.Aggregation{ConflictResolutionConfig: config.ConflictResolutionConfig{PrefixFormat: "x-{workload}-"}},
+			want: "x-a-get x-a-put x-b-get x-b-only"},
+		{name: "priority", aggregation: config.Aggregation{ConflictResolution: "priority", ConflictResolutionConfig: config.ConflictResolutionConfig{PriorityOrder: []string{"b", "a"}}},
+			want: "get only put", problems: []string{`a get name "get" refused: it belongs to b.get; scripts reach this tool as "a.get"`}},
+		{name: "manual, one renamed", aggregation: config.Aggregation{ConflictResolution: "manual", Tools: []config.WorkloadTools{{Workload: "b", Overrides: map[string]config.ToolOverride{"get": {Name: "fetch"}}}}},
+			want: "fetch get only put"},
+		{name: "filter with globs", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", Filter: []string{"g*"}}}},
+			want: "a_get b_get b_only"},
+		{name: "exclude one backend", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", ExcludeAll: true}}},
+			want: "b_get b_only"},
+		{name: "exclude all", aggregation: config.Aggregation{ExcludeAllTools: true}, want: ""},
+		{name: "hidden by default", aggregation: config.Aggregation{DefaultToolVisibility: "hidden", Tools: []config.WorkloadTools{{Workload: "b"}}},
+			want: "b_get b_only"},
+		{name: "override", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", Overrides: map[string]config.ToolOverride{
+			"get": {Name: "take", Description: "takes", Annotations: &config.Annotations{ReadOnlyHint: &yes}}}}}},
+			want: "a_put a_take b_get b_only"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, url := start(t, &config.Config{
+				Backends: []config.Backend{
+					{Name: "a", URL: sdkBackend(t, toolServer("a", "get", "put"), false)},
+					{Name: "b", URL: sdkBackend(t, toolServer("b", "get", "only"), true)},
+				},
+				Aggregation: tt.aggregation,
+			})
+			all := listed(t, connect(t, url, "2025-11-25", nil))
+			if got := names(all); got != tt.want {
+				t.Errorf("tools: %s\n want: %s", got, tt.want)
+			}
+			if take := all["a_take"]; take != nil && (take.Description != "takes" || !take.Annotations.ReadOnlyHint) {
+				t.Errorf("override: %+v", take)
+			}
+			problems := p.Status().Problems
+			if len(problems) != len(tt.problems) {
+				t.Fatalf("problems: %+v, want %q", problems, tt.problems)
+			}
+			for i, want := range tt.problems {
+				if got := problems[i].Backend + " " + problems[i].Entry + " " + problems[i].Reason; got != want {
+					t.Errorf("problem: %s\n   want: %s", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestHiddenTools are called by scripts and do not exist for clients.
+func TestHiddenTools(t *testing.T) {
+	_, url := start(t, &config.Config{
+		Backends:      []config.Backend{{Name: "a", URL: sdkBackend(t, toolServer("a", "get"), false)}},
+		Aggregation:   config.Aggregation{ExcludeAllTools: true},
+		ScriptedTools: []config.ScriptedTool{{Name: "through", Description: "d", Script: "def run(params):\n    return {\"got\": call_tool(\"a.get\")[\"text\"]}\n"}},
+	})
+	s := connect(t, url, "2025-11-25", nil)
+	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "through"})
+	if got := text(t, r, err); got != `{"got":"a.get"}` {
+		t.Errorf("through: %s", got)
+	}
+	_, hidden := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get"})
+	_, unknown := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "gut"})
+	if hidden == nil || unknown == nil || strings.Replace(hidden.Error(), `get`, `gut`, 1) != unknown.Error() {
+		t.Errorf("a hidden tool answers %q, an unknown one %q: want no difference", hidden, unknown)
+	}
+}
+
+// TestNamesFitEveryClient exposes names that some clients would refuse.
+func TestNamesFitEveryClient(t *testing.T) {
+	long := strings.Repeat("very_long_", 10)
+	_, url := start(t, &config.Config{Backends: []config.Backend{
+		{Name: "a", URL: sdkBackend(t, toolServer("a", "x.y", "x_y", long+"1", long+"2", "Z"), false)},
+	}})
+	s := connect(t, url, "2025-11-25", nil)
+	all := listed(t, s)
+	if len(all) != 5 {
+		t.Fatalf("%d names for 5 tools: %s", len(all), names(all))
+	}
+	fits := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+	for name, tool := range all {
+		if !fits.MatchString(name) {
+			t.Errorf("name %q", name)
+		}
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name})
+		want := "a." + strings.TrimSuffix(tool.Description, " of a")
+		if got := text(t, r, err); got != want {
+			t.Errorf("%s reaches %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestScriptNamesAreSafe: a backend cannot take the name of a script.
+func TestScriptNamesAreSafe(t *testing.T) {
+	p, url := start(t, &config.Config{
+		Backends:      []config.Backend{{Name: "a", URL: sdkBackend(t, toolServer("a", "deploy"), false)}},
+		ScriptedTools: []config.ScriptedTool{{Name: "deploy", Description: "ours", Script: "def run(params):\n    return {\"by\": \"script\"}\n"}},
+	})
+	s := connect(t, url, "2025-11-25", nil)
+	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"})
+	if got := text(t, r, err); got != `{"by":"script"}` {
+		t.Errorf("deploy is answered by %s", got)
+	}
+	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Reason, `it belongs to script deploy`) {
+		t.Errorf("problems: %+v", pr)
+	}
+}
+
+// TestPages lists more tools than fit one page, in the same order every time.
+func TestPages(t *testing.T) {
+	var many []string
+	for i := range 1203 {
+		many = append(many, fmt.Sprintf("t%04d", i))
+	}
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "a", URL: sdkBackend(t, toolServer("a", many...), false)}}})
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		s := connect(t, url, revision, nil)
+		var first []string // in the order of the list
+		for tool, err := range s.Tools(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			first = append(first, tool.Name)
+		}
+		if !slices.Equal(first, many) {
+			t.Errorf("%s: %d tools of %d, or another order", revision, len(first), len(many))
+		}
+		if _, err := s.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nonsense"}); err == nil {
+			t.Error("a cursor that is none was accepted")
+		}
+	}
+}
