@@ -154,6 +154,8 @@ func TestGreedyQueriesEnd(t *testing.T) {
 	c := start(t, Options{QueryTimeout: time.Minute})
 	c.refused("sql_error", "sql_query", args{"sql": "SELECT zeroblob(1000000000)"})
 	got := c.ok("sql_query", args{"sql": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i, printf('%.*c', 100000, 'x') FROM n"})
+	c.refused("sql_error", "sql_query", args{"sql": "WITH RECURSIVE n(i, s) AS (SELECT 1, zeroblob(1000000) UNION SELECT i+1, randomblob(1000000) FROM n) SELECT count(*) FROM n"})
+	c.ok("sql_query", args{"sql": "SELECT 1"})
 	if rows := got["rows"].([]any); len(rows) > 20 || got["truncated"] != true {
 		t.Errorf("endless rows of 100 kB: got %d of them, truncated %v", len(rows), got["truncated"])
 	}

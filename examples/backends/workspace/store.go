@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
+	"modernc.org/libc"
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 )
@@ -42,7 +44,23 @@ var limits = map[int]int{
 	lib.SQLITE_LIMIT_SQL_LENGTH: 256 << 10,
 }
 
+// countMemory makes SQLite count its memory, without which hard_heap_limit has no effect.
+// It is for the whole process and has to come before anything else uses SQLite.
+var countMemory = sync.OnceValue(func() error {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	on := libc.NewVaList(int32(1))
+	defer libc.Xfree(tls, on)
+	if rc := lib.Xsqlite3_config(tls, lib.SQLITE_CONFIG_MEMSTATUS, on); rc != lib.SQLITE_OK {
+		return fmt.Errorf("database: the memory limit cannot be set (code %d): SQLite is in use already", rc)
+	}
+	return nil
+})
+
 func openStore(o Options) (*store, error) {
+	if err := countMemory(); err != nil {
+		return nil, err
+	}
 	file, err := databaseURI(o)
 	if err != nil {
 		return nil, err
