@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/examples/backends/workspace"
+	"github.com/vmcp-dev/vmcp/examples/backends/yamlfile"
+	"github.com/vmcp-dev/vmcp/examples/demo"
+)
+
+// demoBackends are the example servers that this program can be, as a child of itself.
+var demoBackends = map[string]func(context.Context, []string) error{
+	"workspace": workspace.Main,
+	"yamlfile":  yamlfile.Main,
+}
+
+func (a *app) demoBackend() *cobra.Command {
+	return &cobra.Command{
+		Use:                "demo-backend NAME [ARGUMENT...]",
+		Short:              "be one of the demo's backends, on standard input and output",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		Args:               cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			serve, ok := demoBackends[args[0]]
+			if !ok {
+				return usageError("demo-backend: want workspace or yamlfile, have " + args[0])
+			}
+			return serve(c.Context(), args[1:])
+		},
+	}
+}
+
+// demo lays the demo out in the user's cache and returns its configuration.
+func (a *app) demo() (source, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return source{}, fmt.Errorf("demo: where is this program: %w", err)
+	}
+	dir, err := demoDir()
+	if err != nil {
+		return source{}, fmt.Errorf("demo: %w", err)
+	}
+	if err := demo.Write(dir); err != nil {
+		return source{}, fmt.Errorf("demo: %w", err)
+	}
+	cfg, err := config.Parse(filepath.Join(dir, defaultFile), demo.Config(self, dir))
+	a.say("no %s here: serving the built-in demo, its files are in %s", defaultFile, dir)
+	return source{config: cfg, demo: true}, err
+}
+
+// demoDir is a folder that stays, or a temporary one for users without a cache.
+func demoDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		dir := filepath.Join(cache, "vmcp", "demo")
+		if err = os.MkdirAll(dir, 0o755); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", "vmcp-demo-")
+}
+
+// tryCommand is a command to paste that calls the demo's scripted tool.
+func tryCommand(endpoint string) string {
+	words := []string{ownCommand(), "call", demo.Tool, "--args", "'" + demo.Arguments + "'"}
+	if endpoint != defaultURL {
+		words = append(words, "--url", endpoint)
+	}
+	return strings.Join(words, " ")
+}
+
+// ownCommand is how the user can start this program again.
+func ownCommand() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "vmcp"
+	}
+	if strings.Contains(filepath.ToSlash(self), "/go-build") { // started by go run, gone when it ends
+		return "go run ./cmd/vmcp"
+	}
+	if strings.ContainsRune(os.Args[0], filepath.Separator) {
+		return os.Args[0]
+	}
+	return "vmcp"
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+const (
+	defaultURL = "http://127.0.0.1:4483/mcp"
+	// settleTime is how long a command waits for the backends of a configuration
+	// before it works with those that are there.
+	settleTime = 15 * time.Second
+)
+
+// target is where a client command finds its tools.
+type target struct{ url, config string }
+
+func (t *target) register(c *cobra.Command) {
+	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default "+defaultURL+")")
+	c.Flags().StringVar(&t.config, "config", "", "a configuration file to use instead of a running endpoint")
+	c.MarkFlagsMutuallyExclusive("url", "config")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+}
+
+// endpoint is a connection to a running vmcp, or to one inside this process.
+type endpoint struct {
+	*mcp.ClientSession
+	recorder *recorder
+	status   func(context.Context) (proxy.Status, error)
+	release  func()
+}
+
+// Close ends the session and, for a proxy of our own, the proxy and its backends.
+func (e *endpoint) Close() {
+	if e.ClientSession != nil {
+		_ = e.ClientSession.Close() // the results are in
+	}
+	e.release()
+}
+
+// open connects to the target.
+func (a *app) open(ctx context.Context, t target) (*endpoint, error) {
+	if t.config != "" {
+		return a.openConfig(ctx, t.config)
+	}
+	if t.url == "" {
+		t.url = defaultURL
+	}
+	u, err := url.Parse(t.url)
+	if err != nil || u.Host == "" {
+		return nil, usageError("--url: want a URL such as " + defaultURL)
+	}
+	e := &endpoint{recorder: &recorder{base: http.DefaultTransport}, release: func() {}}
+	e.status = func(ctx context.Context) (proxy.Status, error) { return e.fetchStatus(ctx, u) }
+	if err := a.connect(ctx, e, t.url); err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			err = &hintError{fmt.Errorf("%s: nothing is listening there", t.url), `start it with "vmcp serve", or name a configuration with --config`}
+		}
+		return nil, err
+	}
+	return e, nil
+}
+
+// openConfig runs a configuration inside this process and goes through its HTTP
+// edge, as any client would.
+func (a *app) openConfig(ctx context.Context, file string) (*endpoint, error) {
+	cfg, err := a.load(file)
+	if err != nil {
+		return nil, err
+	}
+	p, err := proxy.New(proxy.Options{Log: a.log.logger(a.err, slog.LevelError), Version: buildVersion()})
+	if err != nil {
+		return nil, err
+	}
+	inside := newInside(p.Handler())
+	e := &endpoint{
+		recorder: &recorder{base: inside.transport()},
+		status:   func(context.Context) (proxy.Status, error) { return p.Status(), nil },
+		release:  func() { inside.close(); _ = p.Close() }, // what a backend says at its end is logged
+	}
+	if err := p.Apply(ctx, cfg); err != nil {
+		e.Close()
+		return nil, err
+	}
+	a.settle(ctx, p, settleTime)
+	if err := a.connect(ctx, e, insideURL); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (a *app) connect(ctx context.Context, e *endpoint, url string) error {
+	client := mcp.NewClient(&mcp.Implementation{Name: "vmcp", Version: buildVersion()}, a.clientOptions())
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: url, HTTPClient: &http.Client{Transport: e.recorder}, MaxRetries: -1, DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", url, err)
+	}
+	e.ClientSession = session
+	return nil
+}
+
+// clientOptions shows people what a running call says; files and pipes get results only.
+func (a *app) clientOptions() *mcp.ClientOptions {
+	if !isTerminal(a.err) {
+		return nil
+	}
+	return &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			a.say("%s", progressText(r.Params))
+		},
+	}
+}
+
+func progressText(p *mcp.ProgressNotificationParams) string {
+	text := fmt.Sprintf("%g", p.Progress)
+	if p.Total > 0 {
+		text += fmt.Sprintf(" of %g", p.Total)
+	}
+	return strings.TrimSpace(text + " " + p.Message)
+}
+
+// fetchStatus asks a running vmcp where its tools come from. Another server has
+// no such page; then there is no origin to show.
+func (e *endpoint) fetchStatus(ctx context.Context, mcpURL *url.URL) (proxy.Status, error) {
+	page := *mcpURL
+	page.Path, page.RawQuery = "/readyz", "tools"
+	var s proxy.Status
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
+	if err != nil {
+		return s, err
+	}
+	resp, err := e.recorder.base.RoundTrip(req)
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	return s, json.NewDecoder(resp.Body).Decode(&s)
+}
+
+// settle waits until every backend is connected or down, but not for longer than limit.
+func (a *app) settle(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	told := time.After(time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !settled(p.Status()) {
+		select {
+		case <-tick.C:
+		case <-told:
+			if isTerminal(a.err) {
+				a.say("waiting for the backends")
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// settled reports whether all backends came up or failed, and the catalog shows it.
+func settled(s proxy.Status) bool {
+	listed := map[string]bool{}
+	for _, t := range s.Tools {
+		listed[t.Backend] = true
+	}
+	for _, p := range s.Problems {
+		listed[p.Backend] = true
+	}
+	for _, b := range s.Backends {
+		if b.State == "connecting" || b.State == "ready" && b.Tools > 0 && !listed[b.Name] {
+			return false
+		}
+	}
+	return true
+}

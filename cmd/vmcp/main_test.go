@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+var update = flag.Bool("update", false, "rewrite expectations and generated pages")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vmcp": main})
+}
+
+// TestCommands runs the scripts in testdata, each a session at a shell.
+func TestCommands(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"freeport": freePort,
+			"answers":  answers,
+			"closed":   closed,
+			"exits":    exits,
+			"hold":     hold,
+			"paste":    paste,
+			"waitline": waitLine,
+		},
+	})
+}
+
+// freePort sets a variable to a port that nobody uses.
+func freePort(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Check(l.Close())
+	ts.Setenv(args[0], fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+}
+
+// hold begins a request and leaves it unfinished until the test ends.
+func hold(ts *testscript.TestScript, _ bool, args []string) {
+	conn, err := net.Dial("tcp", args[0])
+	ts.Check(err)
+	ts.Defer(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: "+args[0]+
+		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+	ts.Check(err)
+	// The server asks for the body once the request is being handled.
+	_, err = io.ReadFull(conn, make([]byte, len("HTTP/1.1 100")))
+	ts.Check(err)
+}
+
+// closed waits until an address takes no connections any more.
+func closed(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func() error {
+		conn, err := net.Dial("tcp", args[0])
+		if err != nil {
+			return nil
+		}
+		return errors.Join(errors.New(args[0]+" still takes connections"), conn.Close())
+	})
+}
+
+// exits runs a command that ends with the exit code given first.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
+		ts.Fatalf("%q: %v, want exit code %s", args[1:], err, args[0])
+	}
+}
+
+// waitLine waits until a file has a line with the text.
+func waitLine(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func() error {
+		if text := ts.ReadFile(args[0]); !strings.Contains(text, args[1]) {
+			return fmt.Errorf("%s has no line with %q:\n%s", args[0], args[1], text)
+		}
+		return nil
+	})
+}
+
+// poll tries until there is no error, for a minute: other processes are involved.
+func poll(ts *testscript.TestScript, try func() error) {
+	deadline := time.Now().Add(time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for err := try(); err != nil; err = try() {
+		if <-tick.C; time.Now().After(deadline) {
+			ts.Fatalf("%v", err)
+		}
+	}
+}
+
+// answers waits until a page is there and, given more words, until they all stand on it.
+func answers(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func() error {
+		page, err := fetch(args[0])
+		if err == nil && !containsAll(page, args[1:]) {
+			err = fmt.Errorf("%s: want %q in\n%s", args[0], args[1:], page)
+		}
+		return err
+	})
+}
+
+func fetch(url string) (string, error) {
+	resp, err := http.Get(url) //nolint:gosec // the test's own server
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(resp.Body)
+	return b.String(), err
+}
+
+func containsAll(s string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(s, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// paste runs the command that a file shows after "vmcp: try:", as a user would in a shell.
+func paste(ts *testscript.TestScript, _ bool, args []string) {
+	_, command, ok := strings.Cut(ts.ReadFile(args[0]), "vmcp: try: ")
+	if !ok {
+		ts.Fatalf("no command to try in %s:\n%s", args[0], ts.ReadFile(args[0]))
+	}
+	command, _, _ = strings.Cut(command, "\n")
+	ts.Check(ts.Exec("sh", "-c", command))
+}
+
+// TestReference keeps the page about the command equal to its help; -update writes it.
+func TestReference(t *testing.T) {
+	const path = "../../docs/reference/cli.md"
+	var page bytes.Buffer
+	page.WriteString("# Command reference\n\nGenerated from the help of `vmcp`, which says the same.\n")
+	writeReference(t, &page, new(app).root())
+	if *update {
+		if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
+		t.Errorf("%s is stale, run go test ./cmd/vmcp -run TestReference -update (-want +got):\n%s", path, diff)
+	}
+}
+
+func writeReference(t *testing.T, w *bytes.Buffer, c *cobra.Command) {
+	t.Helper()
+	c.DisableAutoGenTag = true
+	w.WriteByte('\n')
+	var section bytes.Buffer
+	if err := doc.GenMarkdownCustom(c, &section, func(file string) string {
+		return "#" + strings.ReplaceAll(strings.TrimSuffix(file, ".md"), "_", "-")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.Write(bytes.TrimSpace(section.Bytes()))
+	w.WriteByte('\n')
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "completion" {
+			writeReference(t, w, sub)
+		}
+	}
+}

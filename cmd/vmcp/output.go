@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// outputFlag adds --output to a command and returns where its value will be.
+func outputFlag(c *cobra.Command) *string {
+	o := c.Flags().StringP("output", "o", "text", "how results are written: text or json")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if *o != "text" && *o != "json" {
+			return usageError("--output: want text or json, have " + *o)
+		}
+		return nil
+	}
+	return o
+}
+
+// printJSON writes v indented, for machines and for eyes.
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// isTerminal reports whether w is one, so that people see progress and files do not.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitDone  = 0
+	exitFound = 1 // it ran and there is a problem
+	exitUsage = 2 // it was called wrongly
+)
+
+// app is one invocation of the command.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	log      logFlags
+	running  bool // past flags and arguments: what goes wrong now is not wrong usage
+}
+
+// run is the whole program but for the process around it.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal is not caught: it ends the process at once
+	return runContext(ctx, args, stdin, stdout, stderr)
+}
+
+func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{in: stdin, out: stdout, err: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	a.report(err)
+	if a.running && !errors.As(err, new(usageError)) {
+		return exitFound
+	}
+	return exitUsage
+}
+
+// usageError is an argument that only a running command finds wrong.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// hintError adds what to do about an error.
+type hintError struct {
+	err  error
+	hint string
+}
+
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+
+// errTold is a problem that has been told already.
+var errTold = errors.New("told already")
+
+// report writes an error, one prefixed line per line of it, and its hint.
+func (a *app) report(err error) {
+	if errors.Is(err, errTold) {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		if line = strings.TrimRight(line, " \t"); line != "" {
+			a.say("%s", line)
+		}
+	}
+	var hinted *hintError
+	if errors.As(err, &hinted) {
+		a.say("hint: %s", hinted.hint)
+	}
+}
+
+// say writes one line for a person, away from the results.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.err, "vmcp: "+format+"\n", args...)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "vmcp",
+		Short: "many MCP servers behind one endpoint, with scripted tools over them",
+		Long: `vmcp serves many MCP servers as one endpoint, and workflows written in Starlark as
+tools next to theirs. Without a configuration file, "vmcp serve" runs a demo.
+
+Results go to standard output, everything else to standard error. The exit code is 0
+when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.log.check() },
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	a.log.register(root.PersistentFlags())
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.schema(), a.version(), a.demoBackend()} {
+		work := c.RunE
+		c.RunE = func(c *cobra.Command, args []string) error {
+			a.running = true
+			return work(c, args)
+		}
+		root.AddCommand(c)
+	}
+	root.InitDefaultCompletionCmd()
+	return root
+}

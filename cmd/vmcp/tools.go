@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+// listedTool is one line of the tools command.
+type listedTool struct {
+	Name        string `json:"name"`
+	Backend     string `json:"backend,omitempty"`  // of a backend's tool
+	Original    string `json:"original,omitempty"` // its name there
+	Scripted    bool   `json:"scripted,omitempty"`
+	Hidden      bool   `json:"hidden,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+func (a *app) tools() *cobra.Command {
+	var t target
+	c := &cobra.Command{
+		Use:   "tools",
+		Short: "list the tools of a running endpoint or of a configuration",
+		Long: `Tools lists what clients can call and where each tool comes from: a backend and the
+name that it has there, or a script. Hidden tools, which only scripts can call, are marked.
+With --config the backends of the file are started for the moment.`,
+		Example: "  vmcp tools\n  vmcp tools --config vmcp.yaml --output json",
+		Args:    cobra.NoArgs,
+	}
+	t.register(c)
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		e, err := a.open(c.Context(), t)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		list, err := a.list(c, e)
+		if err != nil {
+			return err
+		}
+		if *output == "json" {
+			return a.printJSON(list)
+		}
+		return a.printTools(list)
+	}
+	return c
+}
+
+// list joins what clients see with what the status knows about it.
+func (a *app) list(c *cobra.Command, e *endpoint) ([]listedTool, error) {
+	status, err := e.status(c.Context())
+	if err != nil {
+		status = proxy.Status{} // not a vmcp: no origins
+	}
+	a.tellTroubles(status)
+	known := map[string]proxy.ToolStatus{}
+	for _, t := range status.Tools {
+		known[t.Name] = t
+	}
+	list := []listedTool{}
+	for tool, err := range e.Tools(c.Context(), nil) {
+		if err != nil {
+			return nil, fmt.Errorf("list tools: %w", err)
+		}
+		list = append(list, describe(tool, known))
+	}
+	for _, t := range status.Tools {
+		if t.Hidden {
+			list = append(list, listedTool{Name: t.Name, Backend: t.Backend, Original: t.Original, Hidden: true, Description: t.Description})
+		}
+	}
+	return list, nil
+}
+
+func describe(tool *mcp.Tool, known map[string]proxy.ToolStatus) listedTool {
+	t, ok := known[tool.Name]
+	return listedTool{
+		Name: tool.Name, Backend: t.Backend, Original: t.Original,
+		Scripted: ok && t.Backend == "", Description: tool.Description,
+	}
+}
+
+// tellTroubles says why tools may be missing.
+func (a *app) tellTroubles(s proxy.Status) {
+	for _, b := range s.Backends {
+		if b.State != "ready" {
+			a.say("backend %s is %s: %s", b.Name, b.State, orElse(b.Error, "no answer yet"))
+		}
+	}
+	for _, p := range s.Problems {
+		a.say("%s", strings.TrimPrefix(p.Backend+": "+p.Entry+": "+p.Reason, ": "))
+	}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func (a *app) printTools(list []listedTool) error {
+	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tFROM\tDESCRIPTION")
+	for _, t := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, t.from(), firstSentence(t.Description))
+	}
+	return w.Flush()
+}
+
+// from names the origin.
+func (t *listedTool) from() string {
+	switch {
+	case t.Scripted:
+		return "script"
+	case t.Backend == "":
+		return "-"
+	case t.Hidden:
+		return t.Backend + "." + t.Original + " (hidden)"
+	}
+	return t.Backend + "." + t.Original
+}
+
+// firstSentence keeps lines of a table short.
+func firstSentence(s string) string {
+	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
+	if i := strings.Index(s, ". "); i > 0 {
+		s = s[:i+1]
+	}
+	if runes := []rune(s); len(runes) > 80 {
+		return string(runes[:79]) + "…"
+	}
+	return s
+}
+
+// toolNames lists the tools for completion; nothing when that is not quick.
+func (a *app) toolNames(c *cobra.Command, t target) []string {
+	e, err := a.open(c.Context(), t)
+	if err != nil {
+		return nil
+	}
+	defer e.Close()
+	var names []string
+	for tool, err := range e.Tools(c.Context(), nil) {
+		if err != nil {
+			break
+		}
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
