@@ -39,18 +39,17 @@ const (
 	// maxNesting bounds how deep a value may be nested to be hashed or written out.
 	maxNesting = 400
 	// maxIntBits bounds integers; their operations are charged by their size.
-	maxIntBits = 64 << 10
+	maxIntBits = 16 << 10
 )
 
 // budget is what a run may still use. All branches of a run share it; they take turns,
 // so it needs no lock.
 type budget struct {
-	limits  Limits
-	steps   int64 // used; of the interpreter those up to the last tick
-	memory  int64 // charged
-	flooded bool  // some dict has far more equal hashes than chance allows
-	large   map[starlark.Value]*sketch
-	ops     operators
+	limits Limits
+	steps  int64 // used; of the interpreter those up to the last tick
+	memory int64 // charged
+	large  map[starlark.Value]*sketch
+	ops    operators
 }
 
 func newBudget(l Limits) *budget {

@@ -221,13 +221,15 @@ func (d *decoder) dict(base int) (starlark.Value, error) {
 		return nil, err
 	}
 	v := starlark.NewDict(max(n-1, 0)) // a dict grows before the entry that is one too many
-	probe := probe{budget: d.budget}
 	for i := 0; i < len(pairs); i += 2 {
-		if err := probe.insert(v, pairs[i]); err != nil {
-			return nil, err
-		}
+		had := v.Len()
 		if err := v.SetKey(pairs[i], pairs[i+1]); err != nil {
 			return nil, err
+		}
+		if had >= smallTable && v.Len() > had && d.budget != nil {
+			if err := d.budget.crowdCost(v, pairs[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	clear(pairs)

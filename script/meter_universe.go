@@ -1,0 +1,532 @@
+package script
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// operatorsName is the predeclared function that hands its operators to a file. Source
+// cannot spell it.
+const operatorsName = "$operators"
+
+// nativeUniverse are the universal names that need no metering: they do no more than a
+// step is worth, whatever they are given.
+var nativeUniverse = map[string]bool{
+	"None": true, "True": true, "False": true,
+	"bool": true, "chr": true, "len": true, "range": true, "type": true,
+}
+
+// meteredFunctions are done instead of the universal functions of the same names.
+var meteredFunctions = map[string]func(*budget, *call) (starlark.Value, error){
+	"abs":       firstCharged((*budget).numberCost),
+	"all":       func(b *budget, c *call) (starlark.Value, error) { return b.search(c, false) },
+	"any":       func(b *budget, c *call) (starlark.Value, error) { return b.search(c, true) },
+	"bytes":     makeBytes,
+	"dict":      makeDict,
+	"dir":       firstCharged((*budget).dirCost),
+	"enumerate": eachCharged(16 + 24 + 32 + tinyWeight),
+	"fail":      say,
+	"float":     firstCharged((*budget).numberCost),
+	"getattr":   getAttr,
+	"hasattr":   hasAttr,
+	"hash":      firstCharged((*budget).numberCost),
+	"int":       makeInt,
+	"list":      eachCharged(16),
+	"max":       func(b *budget, c *call) (starlark.Value, error) { return b.extreme(c, syntax.GT) },
+	"min":       func(b *budget, c *call) (starlark.Value, error) { return b.extreme(c, syntax.LT) },
+	"ord":       firstCharged((*budget).numberCost),
+	"print":     say,
+	"repr":      makeText((*budget).repr),
+	"reversed":  eachCharged(16),
+	"set":       makeSet,
+	"sorted":    sorted,
+	"str":       makeText((*budget).str),
+	"tuple":     eachCharged(16),
+	"zip":       zip,
+}
+
+// universe is what files see beneath the builtins.
+var universe = func() starlark.StringDict {
+	all := starlark.StringDict{
+		operatorsName: starlark.NewBuiltin(operatorsName, func(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+			return &budgetOf(t).ops, nil
+		}),
+	}
+	for name, do := range meteredFunctions {
+		native := starlark.Universe[name].(*starlark.Builtin)
+		all[name] = starlark.NewBuiltin(name, func(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			return do(budgetOf(t), &call{name, native, nil, t, args, kwargs})
+		})
+	}
+	return all
+}()
+
+// meteredUniverse returns the universal functions as files see them.
+func meteredUniverse() starlark.StringDict { return maps.Clone(universe) }
+
+// firstCharged pays for the first argument, then calls the native function.
+func firstCharged(cost func(*budget, starlark.Value) error) func(*budget, *call) (starlark.Value, error) {
+	return func(b *budget, c *call) (starlark.Value, error) {
+		if len(c.args) > 0 {
+			if err := cost(b, c.args[0]); err != nil {
+				return nil, err
+			}
+		}
+		return c.pass()
+	}
+}
+
+// numberCost pays for reading a text or copying a number.
+func (b *budget) numberCost(v starlark.Value) error {
+	switch v := v.(type) {
+	case starlark.Int:
+		return b.chargeInt(v)
+	case starlark.String:
+		return b.readCost(len(v))
+	case starlark.Bytes:
+		return b.readCost(len(v))
+	}
+	return nil
+}
+
+// readCost pays for reading n bytes, and for quoting them in an error.
+func (b *budget) readCost(n int) error {
+	if n < bytesPerStep {
+		return nil
+	}
+	if err := b.work(int64(n) / bytesPerStep); err != nil {
+		return err
+	}
+	return b.charge(4 * int64(n))
+}
+
+func (b *budget) dirCost(v starlark.Value) error {
+	if x, ok := v.(starlark.HasAttrs); ok {
+		n := len(x.AttrNames())
+		if err := b.chargeEach(int64(n), pieceWeight+16); err != nil {
+			return err
+		}
+		return b.work(int64(n))
+	}
+	return nil
+}
+
+// sized returns v, or its elements if their number is not known, and pays for walking
+// through them, and for each as many bytes as it takes besides.
+func (b *budget) sized(v starlark.Iterable, each int64) (starlark.Iterable, error) {
+	n := starlark.Len(v)
+	if n < 0 {
+		return b.collect(v, each)
+	}
+	if err := b.visit(n); err != nil {
+		return nil, err
+	}
+	return v, b.chargeEach(int64(n), each+elementWeight(v, n))
+}
+
+// elementWeight is what an element weighs that is made when it is asked for.
+func elementWeight(v starlark.Iterable, n int) int64 {
+	switch v := v.(type) {
+	case *starlark.List, starlark.Tuple, *starlark.Dict, *starlark.Set:
+		return 1
+	case starlark.Indexable:
+		if v.Type() == "range" && n > 0 && bits(v.Index(0).(starlark.Int)) <= 32 && bits(v.Index(n-1).(starlark.Int)) <= 32 {
+			return 1
+		}
+	}
+	return 2 * tinyWeight
+}
+
+// collect makes a list of the elements of v.
+func (b *budget) collect(v starlark.Iterable, each int64) (starlark.Iterable, error) {
+	var elems starlark.Tuple
+	for elem := range starlark.Elements(v) {
+		if len(elems)%elemsPerStep == 0 {
+			if err := b.work(1); err != nil {
+				return nil, err
+			}
+			if err := b.chargeEach(elemsPerStep, each+3*slotWeight+tinyWeight); err != nil {
+				return nil, err
+			}
+		}
+		elems = append(elems, elem)
+	}
+	return elems, nil
+}
+
+// eachCharged pays for every element of the first argument, then calls the native function.
+func eachCharged(each int64) func(*budget, *call) (starlark.Value, error) {
+	return func(b *budget, c *call) (starlark.Value, error) {
+		if err := b.charge(2 * tinyWeight); err != nil {
+			return nil, err
+		}
+		if len(c.args) > 0 {
+			if v, ok := c.args[0].(starlark.Iterable); ok {
+				v, err := b.sized(v, each)
+				if err != nil {
+					return nil, err
+				}
+				c.args = append(starlark.Tuple{v}, c.args[1:]...)
+			}
+		}
+		return c.pass()
+	}
+}
+
+// search is any (for True) and all (for False).
+func (b *budget) search(c *call, want starlark.Bool) (starlark.Value, error) {
+	if len(c.args) != 1 || len(c.kwargs) > 0 {
+		return c.pass()
+	}
+	v, ok := c.args[0].(starlark.Iterable)
+	if !ok {
+		return c.pass()
+	}
+	i := 0
+	for elem := range starlark.Elements(v) {
+		if i++; i%elemsPerStep == 0 {
+			if err := b.work(1); err != nil {
+				return nil, err
+			}
+		}
+		if elem.Truth() == want {
+			return want, nil
+		}
+	}
+	return !want, nil
+}
+
+func makeBytes(b *budget, c *call) (starlark.Value, error) {
+	if len(c.args) == 1 {
+		switch v := c.args[0].(type) {
+		case starlark.String:
+			if err := b.copyCost(int64(len(v)), 6); err != nil {
+				return nil, err
+			}
+		case starlark.Bytes:
+		case starlark.Iterable:
+			v, err := b.sized(v, 1)
+			if err != nil {
+				return nil, err
+			}
+			c.args = starlark.Tuple{v}
+		}
+	}
+	return c.pass()
+}
+
+func makeDict(b *budget, c *call) (starlark.Value, error) {
+	if len(c.args) > 1 {
+		return c.pass()
+	}
+	d := new(starlark.Dict)
+	if err := b.charge(dictWeight); err != nil {
+		return nil, err
+	}
+	if err := b.fill(d, c.args, c.kwargs); err != nil {
+		return nil, c.wrong(err)
+	}
+	return d, nil
+}
+
+func makeSet(b *budget, c *call) (starlark.Value, error) {
+	if err := b.charge(dictWeight); err != nil {
+		return nil, err
+	}
+	if len(c.args) != 1 || len(c.kwargs) > 0 {
+		return c.pass()
+	}
+	v, ok := c.args[0].(starlark.Iterable)
+	if !ok {
+		return c.pass()
+	}
+	s := new(starlark.Set)
+	if err := b.insertAll(s, v); err != nil {
+		return nil, c.wrong(err)
+	}
+	return s, nil
+}
+
+func makeInt(b *budget, c *call) (starlark.Value, error) {
+	for _, v := range c.args {
+		if s, ok := v.(starlark.String); ok && len(s) > maxNumber {
+			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), maxNumber)
+		}
+	}
+	for _, kv := range c.kwargs {
+		if s, ok := kv[1].(starlark.String); ok && len(s) > maxNumber {
+			return nil, fmt.Errorf("int: string of %d characters, at most %d can be read", len(s), maxNumber)
+		}
+		if err := b.numberCost(kv[1]); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.args) > 0 {
+		if err := b.numberCost(c.args[0]); err != nil {
+			return nil, err
+		}
+	}
+	return c.pass()
+}
+
+func makeText(text func(*budget, starlark.Value) (string, error)) func(*budget, *call) (starlark.Value, error) {
+	return func(b *budget, c *call) (starlark.Value, error) {
+		if len(c.args) != 1 || len(c.kwargs) > 0 {
+			return c.pass()
+		}
+		if s, ok := c.args[0].(starlark.String); ok && c.name == "str" {
+			return s, nil
+		}
+		s, err := text(b, c.args[0])
+		return starlark.String(s), err
+	}
+}
+
+// say is print and fail: it writes the arguments out, then calls the native function.
+func say(b *budget, c *call) (starlark.Value, error) {
+	args := make(starlark.Tuple, len(c.args))
+	n := 0
+	for i, v := range c.args {
+		text, err := b.str(v)
+		if _, ok := v.(starlark.Bytes); ok && c.name == "fail" {
+			text, err = b.repr(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		args[i] = starlark.String(text)
+		n += len(text)
+	}
+	for _, kv := range c.kwargs {
+		if sep, ok := starlark.AsString(kv[1]); ok {
+			n += len(sep) * len(args)
+		}
+	}
+	if err := b.copyCost(3*int64(n), 1); err != nil {
+		return nil, err
+	}
+	c.args = args
+	return c.pass()
+}
+
+func getAttr(b *budget, c *call) (starlark.Value, error) {
+	if err := b.namesCost(c.args); err != nil {
+		return nil, err
+	}
+	if len(c.args) >= 2 {
+		x, ok := c.args[0].(starlark.HasAttrs)
+		name, ok2 := starlark.AsString(c.args[1])
+		if ok && ok2 && len(c.args) <= 3 && len(c.kwargs) == 0 {
+			if v, err := attr(x, name); err == nil && v != nil {
+				return v, nil
+			}
+		}
+	}
+	return c.pass()
+}
+
+func hasAttr(b *budget, c *call) (starlark.Value, error) {
+	if err := b.namesCost(c.args); err != nil {
+		return nil, err
+	}
+	return c.pass()
+}
+
+// namesCost pays for looking up names as long as the arguments.
+func (b *budget) namesCost(args starlark.Tuple) error {
+	for _, v := range args {
+		if s, ok := v.(starlark.String); ok {
+			if err := b.readCost(len(s)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// extreme is max and min.
+func (b *budget) extreme(c *call, op syntax.Token) (starlark.Value, error) {
+	if len(c.args) == 0 {
+		return c.pass()
+	}
+	var key starlark.Callable
+	if err := starlark.UnpackArgs(c.name, nil, c.kwargs, "key?", &key); err != nil {
+		return nil, err
+	}
+	var all starlark.Value = c.args
+	if len(c.args) == 1 {
+		all = c.args[0]
+	}
+	iterable, ok := all.(starlark.Iterable)
+	if !ok {
+		return c.pass()
+	}
+	iterable, err := b.sized(iterable, 0)
+	if err != nil {
+		return nil, err
+	}
+	var best, bestKey starlark.Value
+	for v := range starlark.Elements(iterable) {
+		k, err := keyOf(c.thread, key, v)
+		if err != nil {
+			return nil, err
+		}
+		better := best == nil
+		if !better {
+			if better, err = b.compare(op, k, bestKey, starlark.CompareLimit); err != nil {
+				return nil, c.wrong(err)
+			}
+		}
+		if better {
+			best, bestKey = v, k
+		}
+	}
+	if best == nil {
+		return nil, c.wrong(errors.New("argument is an empty sequence"))
+	}
+	return best, nil
+}
+
+// keyOf applies the key function, if there is one.
+func keyOf(t *starlark.Thread, key starlark.Callable, v starlark.Value) (starlark.Value, error) {
+	if key == nil {
+		return v, nil
+	}
+	return starlark.Call(t, key, starlark.Tuple{v}, nil)
+}
+
+func sorted(b *budget, c *call) (starlark.Value, error) {
+	var (
+		iterable starlark.Iterable
+		key      starlark.Callable
+		reverse  bool
+	)
+	if err := starlark.UnpackArgs(c.name, c.args, c.kwargs, "iterable", &iterable, "key?", &key, "reverse?", &reverse); err != nil {
+		return nil, err
+	}
+	iterable, err := b.sized(iterable, 3*16+16)
+	if err != nil {
+		return nil, err
+	}
+	items, err := b.keyed(c.thread, iterable, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.sort(items, reverse); err != nil {
+		return nil, err
+	}
+	values := make([]starlark.Value, len(items))
+	for i, item := range items {
+		values[i] = item.value
+	}
+	return starlark.NewList(values), nil
+}
+
+// item is a value to be sorted by its key.
+type item struct{ key, value starlark.Value }
+
+func (b *budget) keyed(t *starlark.Thread, v starlark.Iterable, key starlark.Callable) ([]item, error) {
+	items := make([]item, 0, starlark.Len(v))
+	for elem := range starlark.Elements(v) {
+		k, err := keyOf(t, key, elem)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item{k, elem})
+	}
+	return items, nil
+}
+
+// sort sorts items; after an error it ends as fast as it can.
+func (b *budget) sort(items []item, reverse bool) error {
+	var failed error
+	n := 0
+	slices.SortStableFunc(items, func(x, y item) int {
+		if failed != nil {
+			return 0
+		}
+		if n++; n%elemsPerStep == 0 {
+			if failed = b.work(1); failed != nil {
+				return 0
+			}
+		}
+		if reverse {
+			x, y = y, x
+		}
+		c, err := b.order(x.key, y.key)
+		if err != nil {
+			failed = err
+		}
+		return c
+	})
+	return failed
+}
+
+// order says which of two values is less.
+func (b *budget) order(x, y starlark.Value) (int, error) {
+	switch x := x.(type) {
+	case starlark.Int:
+		if y, ok := y.(starlark.Int); ok {
+			return x.Cmp(y, 1)
+		}
+	case starlark.String:
+		if y, ok := y.(starlark.String); ok {
+			return cmp.Compare(x, y), b.textCost(min(len(x), len(y)))
+		}
+	}
+	less, err := b.compare(syntax.LT, x, y, starlark.CompareLimit)
+	if err != nil {
+		return 0, err
+	}
+	if less {
+		return -1, nil
+	}
+	more, err := b.compare(syntax.LT, y, x, starlark.CompareLimit)
+	if more {
+		return 1, err
+	}
+	return 0, err
+}
+
+func zip(b *budget, c *call) (starlark.Value, error) {
+	if len(c.args) == 0 || len(c.kwargs) > 0 {
+		return c.pass()
+	}
+	args := make(starlark.Tuple, len(c.args))
+	rows, row := int64(-1), int64(24+16)
+	for i, v := range c.args {
+		iterable, ok := v.(starlark.Iterable)
+		if !ok {
+			return c.pass()
+		}
+		if starlark.Len(v) < 0 {
+			var err error
+			if iterable, err = b.collect(iterable, 0); err != nil {
+				return nil, err
+			}
+		}
+		n := starlark.Len(iterable)
+		if rows < 0 || int64(n) < rows {
+			rows = int64(n)
+		}
+		row += 16 + elementWeight(iterable, n)
+		args[i] = iterable
+	}
+	if err := b.chargeEach(rows, row); err != nil {
+		return nil, err
+	}
+	if err := b.work(rows * int64(len(args)) / elemsPerStep); err != nil {
+		return nil, err
+	}
+	if err := b.charge(int64(len(args))*3*tinyWeight + tinyWeight); err != nil {
+		return nil, err
+	}
+	c.args = args
+	return c.pass()
+}
