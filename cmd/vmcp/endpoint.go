@@ -157,35 +157,9 @@ func (e *endpoint) fetchStatus(ctx context.Context, mcpURL *url.URL) (proxy.Stat
 func (a *app) settle(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	told := time.After(time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !settled(p.Status()) {
-		select {
-		case <-tick.C:
-		case <-told:
-			if isTerminal(a.err) {
-				a.say("waiting for the backends")
-			}
-		case <-ctx.Done():
-			return
-		}
+	if isTerminal(a.err) {
+		slow := time.AfterFunc(time.Second, func() { a.say("waiting for the backends") })
+		defer slow.Stop()
 	}
-}
-
-// settled reports whether all backends came up or failed, and the catalog shows it.
-func settled(s proxy.Status) bool {
-	listed := map[string]bool{}
-	for _, t := range s.Tools {
-		listed[t.Backend] = true
-	}
-	for _, p := range s.Problems {
-		listed[p.Backend] = true
-	}
-	for _, b := range s.Backends {
-		if b.State == "connecting" || b.State == "ready" && b.Tools > 0 && !listed[b.Name] {
-			return false
-		}
-	}
-	return true
+	_ = p.Settled(ctx) // the status shows who is missing
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -38,13 +40,14 @@ func TestCommands(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"freeport": freePort,
-			"answers":  answers,
-			"closed":   closed,
-			"exits":    exits,
-			"hold":     hold,
-			"paste":    paste,
-			"waitline": waitLine,
+			"freeport":  freePort,
+			"answers":   answers,
+			"closed":    closed,
+			"exits":     exits,
+			"hold":      hold,
+			"listening": listening,
+			"paste":     paste,
+			"waitline":  waitLine,
 		},
 	})
 }
@@ -68,6 +71,15 @@ func hold(ts *testscript.TestScript, _ bool, args []string) {
 	// The server asks for the body once the request is being handled.
 	_, err = io.ReadFull(conn, make([]byte, len("HTTP/1.1 100")))
 	ts.Check(err)
+}
+
+// listening opens a session and the stream on which it only listens.
+func listening(ts *testscript.TestScript, _ bool, args []string) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(context.Background(),
+		&mcp.StreamableClientTransport{Endpoint: args[0], MaxRetries: -1}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	ts.Check(err)
+	ts.Defer(func() { _ = session.Close() })
 }
 
 // closed waits until an address takes no connections any more.

@@ -149,10 +149,12 @@ func (a *app) serveHTTP(ctx context.Context, p *proxy.Proxy, l net.Listener, fro
 	case <-ctx.Done():
 	}
 	a.say("stopping; interrupt again to stop at once")
+	p.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close() // calls that outlast the drain are cut
+		a.say("some calls are cut: they took longer than %s", drainTime)
+		_ = server.Close()
 	}
 	<-ended
 	return nil
