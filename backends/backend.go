@@ -60,10 +60,11 @@ type Backend struct {
 	leases leases
 	subs   subscriptions
 
-	wake       chan struct{} // cap 1: look at stale lists and at suspicions
-	stale      atomic.Int32  // lists to fetch again
-	suspicious atomic.Bool   // the connection should be checked at once
-	active     atomic.Int64  // when the backend last answered, in unix nanoseconds
+	wake       chan struct{}    // cap 1: look at stale lists and at suspicions
+	stale      atomic.Int32     // lists to fetch again
+	said       [3]atomic.Uint64 // announced changes of tools, prompts and resources
+	suspicious atomic.Bool      // the connection should be checked at once
+	active     atomic.Int64     // when the backend last answered, in unix nanoseconds
 
 	retiring atomic.Bool
 	quiet    chan struct{} // cap 1: the last call of a retiring backend has ended

@@ -102,7 +102,7 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 
 // begin registers a call.
 func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
-	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For}
+	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
 	k.ctx, k.clock = startClock(ctx, limit)
 	if limit > 0 {
 		c.b.stats.running.Add(1)
@@ -220,11 +220,11 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 			c.reply(wire.Result(m.ID, json.RawMessage("{}")))
 		}
 	case wire.ToolsChanged:
-		c.b.changed(toolsList)
+		c.b.announced(toolsList)
 	case wire.PromptsChanged:
-		c.b.changed(promptsList)
+		c.b.announced(promptsList)
 	case wire.ResChanged:
-		c.b.changed(resourcesList)
+		c.b.announced(resourcesList)
 	case wire.ResUpdated:
 		c.b.updated(m.Params)
 	case wire.Cancelled:

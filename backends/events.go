@@ -54,6 +54,9 @@ func (h *httpLink) readEvents(k *call, resp *http.Response) (*Response, error) {
 		if h.c.modern || pos.last == "" || quiet > maxResumes {
 			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
 		}
+		if p, ok := k.sink().(Poller); ok {
+			p.Polled(pos.retry)
+		}
 		if resp, err = h.resume(k.ctx, &pos); err != nil {
 			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
 		}

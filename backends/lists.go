@@ -19,6 +19,9 @@ type Offer struct {
 
 	Tools, Prompts, Resources, Templates                 []Item
 	ToolsMeta, PromptsMeta, ResourcesMeta, TemplatesMeta ListMeta
+
+	// How often the backend said that a list changed, whether it reads differently or not.
+	ToolsSaid, PromptsSaid, ResourcesSaid uint64
 }
 
 // Item is one entry of a list.
@@ -70,6 +73,16 @@ func (b *Backend) changed(bits int32) {
 	b.poke()
 }
 
+// announced notes that the backend said that a list changed.
+func (b *Backend) announced(bit int32) {
+	for i, l := range [...]int32{toolsList, promptsList, resourcesList} {
+		if bit == l {
+			b.said[i].Add(1)
+		}
+	}
+	b.changed(bit)
+}
+
 // poke wakes the run loop.
 func (b *Backend) poke() {
 	select {
@@ -84,6 +97,7 @@ func (b *Backend) refresh(ctx context.Context, c *conn, bits int32) error {
 	next := *b.Offer()
 	next.Revision, next.Instructions = c.hello.Revision, c.hello.Instructions
 	next.ServerInfo, next.Capabilities = c.hello.ServerInfo, c.hello.Capabilities
+	next.ToolsSaid, next.PromptsSaid, next.ResourcesSaid = b.said[0].Load(), b.said[1].Load(), b.said[2].Load()
 	for _, l := range lists {
 		if bits&l.bit == 0 {
 			continue

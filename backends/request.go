@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 )
 
 // Request is one request to a backend, in the backend's own names.
@@ -18,6 +19,8 @@ type Request struct {
 	For *Caller
 	// Idempotent requests are sent again after a lost connection.
 	Idempotent bool
+
+	modern bool // sent in the form of 2026-07-28 before the backend is known to speak it
 }
 
 // Caller is the client that a call is made for.
@@ -45,4 +48,10 @@ type Sink interface {
 	// Request asks the client (elicitation/create, sampling/createMessage, roots/list)
 	// and waits for the answer. A *wire.Error goes to the backend as it is.
 	Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// A Poller is a Sink that wants to know when the backend ends the stream of an answer
+// and will give the answer to who comes back after retry (SEP-1699).
+type Poller interface {
+	Polled(retry time.Duration)
 }

@@ -29,6 +29,7 @@ type catalog struct {
 
 	instructions string
 	problems     []Problem
+	said         [3]uint64 // how often backends announced changed tools, prompts, resources
 }
 
 // An entry is one thing that clients or scripts can name.
@@ -84,6 +85,9 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 	for _, be := range b.byPriority(all) {
 		offer := be.Offer()
 		offers[be.Name()] = offer
+		b.c.said[0] += offer.ToolsSaid
+		b.c.said[1] += offer.PromptsSaid
+		b.c.said[2] += offer.ResourcesSaid
 		b.addTools(be, offer)
 		b.addPrompts(be, offer)
 		b.addResources(be, offer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -135,6 +136,13 @@ func severity(level string) int {
 		}
 	}
 	return -1
+}
+
+// Polled passes on that the backend will answer to who comes back (SEP-1699).
+func (x *exchange) Polled(retry time.Duration) {
+	if h, ok := x.out.(*httpReply); ok && h.polling {
+		h.upgrade().sendAway(retry)
+	}
 }
 
 // Request asks the client and waits for its answer.

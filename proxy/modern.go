@@ -27,7 +27,7 @@ func (p *Proxy) postModern(w http.ResponseWriter, r *http.Request, m *wire.Messa
 		return
 	}
 	reply := &httpReply{w: w, r: r}
-	c, err := p.statelessClient(m, p.principal(r))
+	c, err := p.statelessClient(m, r.Header, p.principal(r))
 	if err == nil {
 		err = checkStandardHeaders(r.Header, m)
 	}
@@ -51,13 +51,19 @@ func (p *Proxy) postModern(w http.ResponseWriter, r *http.Request, m *wire.Messa
 }
 
 // statelessClient reads who asks from a request's _meta (2026-07-28, basic/lifecycle).
-func (p *Proxy) statelessClient(m *wire.Message, principal string) (*client, error) {
+// header is nil on stdio.
+func (p *Proxy) statelessClient(m *wire.Message, header http.Header, principal string) (*client, error) {
 	meta := wire.Get(m.Params, "_meta")
 	version := wire.Get(meta, wire.MetaProtocolVersion)
 	if version == nil || version[0] != '"' {
 		return nil, wire.Errorf(wire.InvalidParams, "params._meta: want %s", wire.MetaProtocolVersion)
 	}
 	revision := wire.Text(version)
+	if header != nil {
+		if err := sameHeader(header, wire.HeaderVersion, revision); err != nil {
+			return nil, err
+		}
+	}
 	if revision != wire.Rev2607 {
 		return nil, unsupported(revision)
 	}
@@ -83,10 +89,6 @@ func unsupported(revision string) error {
 
 // checkStandardHeaders compares the headers that intermediaries decide by with the body.
 func checkStandardHeaders(h http.Header, m *wire.Message) error {
-	meta := wire.Get(m.Params, "_meta")
-	if err := sameHeader(h, wire.HeaderVersion, wire.GetString(meta, wire.MetaProtocolVersion)); err != nil {
-		return err
-	}
 	if err := sameHeader(h, wire.HeaderMethod, m.Method); err != nil {
 		return err
 	}

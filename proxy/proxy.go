@@ -146,7 +146,8 @@ func backendConfigs(cfg *config.Config) []config.Backend {
 	return out
 }
 
-// rebuild makes the catalog anew, swaps it in and tells those who listen what changed.
+// rebuild makes the catalog anew, swaps it in and tells those who listen what changed:
+// what reads differently, and what a backend says has changed though it reads the same.
 func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
@@ -161,9 +162,9 @@ func (p *Proxy) rebuild() {
 		method string
 		same   bool
 	}{
-		{wire.ToolsChanged, now.tools.equal(old.tools)},
-		{wire.PromptsChanged, now.prompts.equal(old.prompts)},
-		{wire.ResChanged, now.resources.equal(old.resources) && now.templates.equal(old.templates)},
+		{wire.ToolsChanged, now.said[0] <= old.said[0] && now.tools.equal(old.tools)},
+		{wire.PromptsChanged, now.said[1] <= old.said[1] && now.prompts.equal(old.prompts)},
+		{wire.ResChanged, now.said[2] <= old.said[2] && now.resources.equal(old.resources) && now.templates.equal(old.templates)},
 	} {
 		if !c.same {
 			p.broadcast(c.method)

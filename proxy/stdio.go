@@ -192,7 +192,7 @@ func (e *stdioEdge) serve(ctx context.Context, x *exchange, id json.RawMessage) 
 func (e *stdioEdge) client(m *wire.Message) (*client, error) {
 	stateless := wire.GetPath(m.Params, "_meta", wire.MetaProtocolVersion) != nil
 	if m.Method == wire.Discover || stateless {
-		return e.p.statelessClient(m, "")
+		return e.p.statelessClient(m, nil, "")
 	}
 	if e.session != nil {
 		return e.session.client, nil
