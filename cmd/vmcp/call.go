@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 )
@@ -80,10 +82,7 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 	params.SetProgressToken("vmcp")
 	result, err := e.CallTool(ctx, params)
 	if err != nil {
-		if status, statusErr := e.status(ctx); statusErr == nil {
-			a.tellTroubles(status)
-		}
-		return fmt.Errorf("call %s: %w", name, err)
+		return a.callError(ctx, e, name, err)
 	}
 	if output == "json" {
 		err = a.printRaw(e.recorder.result())
@@ -92,6 +91,22 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 	}
 	if err == nil && result.IsError {
 		return errTold
+	}
+	return err
+}
+
+// callError says what the server said, and what may explain it.
+func (a *app) callError(ctx context.Context, e *endpoint, name string, err error) error {
+	var refused *jsonrpc.Error
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("call %s: %w", name, err)
+	}
+	if status, err := e.status(ctx); err == nil {
+		a.tellTroubles(status)
+	}
+	err = fmt.Errorf("call %s: %s (%d)", name, refused.Message, refused.Code)
+	if refused.Code == jsonrpc.CodeInvalidParams {
+		err = &hintError{err, `"vmcp tools" lists the tools`}
 	}
 	return err
 }

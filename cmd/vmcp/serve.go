@@ -174,7 +174,7 @@ func (a *app) greet(ctx context.Context, p *proxy.Proxy, from source, endpoint s
 		if b.State == "ready" {
 			a.say("backend %s: %d tools", b.Name, b.Tools)
 		} else {
-			a.say("backend %s is %s: %s", b.Name, b.State, orElse(b.Error, "no answer yet"))
+			a.tellState(b)
 		}
 	}
 	if from.demo {

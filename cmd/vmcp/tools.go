@@ -91,7 +91,7 @@ func describe(tool *mcp.Tool, known map[string]proxy.ToolStatus) listedTool {
 func (a *app) tellTroubles(s proxy.Status) {
 	for _, b := range s.Backends {
 		if b.State != "ready" {
-			a.say("backend %s is %s: %s", b.Name, b.State, orElse(b.Error, "no answer yet"))
+			a.tellState(b)
 		}
 	}
 	for _, p := range s.Problems {
@@ -99,11 +99,13 @@ func (a *app) tellTroubles(s proxy.Status) {
 	}
 }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
+// tellState says why a backend is not ready.
+func (a *app) tellState(b proxy.BackendStatus) {
+	reason := strings.TrimPrefix(b.Error, "backend "+b.Name+": ")
+	if reason == "" {
+		reason = "no answer yet"
 	}
-	return s
+	a.say("backend %s is %s: %s", b.Name, b.State, reason)
 }
 
 func (a *app) printTools(list []listedTool) error {
