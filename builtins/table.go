@@ -10,7 +10,12 @@
 package builtins
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
 )
 
 // Builtin is a row of the table.
@@ -32,16 +37,42 @@ func row(name, signature, help string, f function) Builtin {
 }
 
 // Table lists everything that a script can call beyond the language itself.
-func Table() []Builtin { return table }
+func Table() []Builtin { return slices.Clone(table) }
 
 var table = []Builtin{
-	row("call_tool", "call_tool(name, args={}, timeout=None)", "calls a tool and returns its output; a failure ends the script", callTool),
-	row("try_call_tool", "try_call_tool(name, args={}, timeout=None)", "calls a tool and returns struct(ok, output, error, kind), whatever happens", tryCallTool),
-	row("log", `log(message, level="info", **fields)`, "writes to the log of the server, of the client and of the run", logMessage),
+	row("call_tool", "call_tool(name, args={}, timeout=None)",
+		"calls a tool and returns its output; a failure ends the script", callTool),
+	row("try_call_tool", "try_call_tool(name, args={}, timeout=None)",
+		"calls a tool and returns struct(ok, output, error, kind), whatever the tool does", tryCallTool),
+	row("retry", `retry(fn, max_attempts=3, delay="1s", backoff=2, max_delay="30s", jitter=0.2)`,
+		"calls a function again while it fails, or while its result has ok == False", retry),
+	row("parallel", "parallel(fns) or parallel(fn, items), max_concurrency=10",
+		"calls functions side by side and returns their results in order", parallel),
+	row("pages", `pages(tool, args={}, cursor="cursor", next="nextCursor", items="items")`,
+		"iterates over what a tool returns in pages, fetching each when it is needed", pages),
+	row("elicit", `elicit(message, schema={}, validate=True, timeout=None, when_unavailable="error")`,
+		"asks the user and returns struct(action, content)", elicit),
+	row("log", `log(message, level="info", **fields)`,
+		"writes to the log of the server, of the client and of the run", logMessage),
+	row("progress", "progress(done, total=None, message=None)",
+		"tells the client how far the script is, if the client wants to know", progress),
+	row("result", "result(content=None, structured=None, is_error=False)",
+		"makes a result with content blocks, for run to return", result),
+	row("sleep", "sleep(duration)", "waits", sleep),
+	row("struct", "struct(**fields)", "makes an immutable value with fields", starlarkstruct.Make),
+	module("json", "JSON text to values and back", jsonModule),
+	module("math", "functions on numbers whose results are exact", mathModule),
+	module("re", "regular expressions in the syntax of RE2", reModule),
+	module("time", "the clock, in UTC, and arithmetic with it", timeModule),
+}
+
+func module(name, help string, m *starlarkstruct.Module) Builtin {
+	members := slices.Sorted(maps.Keys(m.Members))
+	return Builtin{Name: name, Signature: name + "." + strings.Join(members, ", "+name+"."), Help: help, Value: m}
 }
 
 // All returns the table as the names that a program is compiled with.
-func All() starlark.StringDict { return all }
+func All() starlark.StringDict { return maps.Clone(all) }
 
 var all = func() starlark.StringDict {
 	d := make(starlark.StringDict, len(table))

@@ -18,9 +18,10 @@ type Effect struct {
 	// Args complete the effect: at the same position, with another kind, name or
 	// args, it is not the same effect.
 	Args json.RawMessage
-	// Instant effects take no time to speak of: other branches do not go on
-	// meanwhile, and they do not count as calls.
+	// Instant effects take no time to speak of: other branches do not go on meanwhile.
 	Instant bool
+	// Free effects do not count as calls, nor do instant ones.
+	Free bool
 	// Repeatable effects may be performed again when it is not known whether an
 	// interrupted run has performed them.
 	Repeatable bool
@@ -88,7 +89,7 @@ func (r *Run) admit(b *branch, e Effect) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	if !e.Instant {
+	if !e.Instant && !e.Free {
 		r.stats.Calls++
 		if r.stats.Calls > r.limits.Calls {
 			return &LimitError{Limit: "calls", Value: strconv.Itoa(r.limits.Calls)}

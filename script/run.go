@@ -105,6 +105,11 @@ func (r *Run) Host() any { return r.host }
 // Limits returns the limits that hold for the run.
 func (r *Run) Limits() Limits { return r.limits }
 
+// Thread returns the thread that computes at the moment: for values that are handed
+// from branch to branch and have no thread of their own, such as iterators. Only
+// builtins may ask.
+func (r *Run) Thread() *starlark.Thread { return r.turns.now.thread }
+
 // Context returns the context of the branch that t runs.
 func (r *Run) Context(t *starlark.Thread) context.Context { return branchOf(t).ctx }
 
@@ -134,6 +139,7 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 		defer o.Journal.Close()
 	}
 	b := r.newBranch(ctx, "", nil)
+	r.turns.now = b
 	v, err := r.main(b, o.Args)
 	b.settle()
 	r.wg.Wait()

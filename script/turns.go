@@ -20,6 +20,7 @@ type turns struct {
 
 	mu     sync.Mutex
 	busy   bool               // a branch has the turn
+	now    *branch            // the branch that has the turn, or had it last
 	fresh  []*branch          // go next, in this order: they start, or what they waited for is no effect
 	done   []*branch          // their effects are recorded, in this order
 	replay []string           // keys of the recorded effects that are still to be delivered, in this order
@@ -52,7 +53,7 @@ func (t *turns) pass() {
 	if b == nil {
 		return
 	}
-	t.busy = true
+	t.busy, t.now = true, b
 	if start := b.start; start != nil {
 		b.start = nil
 		go start()

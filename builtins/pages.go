@@ -1,0 +1,167 @@
+package builtins
+
+import (
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// pager is the value of pages(tool, args={}, cursor="cursor", next="nextCursor", items="items"):
+// the elements of all the pages that a tool returns, fetched while they are consumed.
+type pager struct {
+	run    *script.Run
+	tool   string
+	args   *starlark.Dict
+	cursor string   // argument that takes the cursor
+	next   []string // where a page has the next cursor
+	items  []string // where a page has its elements; nil: the page is the element
+}
+
+func pages(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	p := &pager{run: script.RunOf(t), cursor: "cursor"}
+	next := "nextCursor"
+	var arguments starlark.Value
+	var items starlark.Value = starlark.String("items")
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "tool", &p.tool, "args?", &arguments,
+		"cursor?", &p.cursor, "next?", &next, "items?", &items); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.args, err = copyArgs(arguments); err != nil {
+		return nil, fmt.Errorf("pages(%q): args: %w", p.tool, err)
+	}
+	p.next = strings.Split(next, ".")
+	switch items := items.(type) {
+	case starlark.NoneType:
+	case starlark.String:
+		p.items = strings.Split(string(items), ".")
+	default:
+		return nil, fmt.Errorf("pages(%q): items: want a text or None, have %s", p.tool, items.Type())
+	}
+	return p, p.run.Charge(int64(p.args.Len()) * 128)
+}
+
+func copyArgs(v starlark.Value) (*starlark.Dict, error) {
+	d := new(starlark.Dict)
+	switch v := v.(type) {
+	case nil, starlark.NoneType:
+	case *starlark.Dict:
+		for _, item := range v.Items() {
+			if err := d.SetKey(item[0], item[1]); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, fmt.Errorf("want a dict, have %s", v.Type())
+	}
+	return d, nil
+}
+
+func (p *pager) String() string        { return fmt.Sprintf("pages(%q)", p.tool) }
+func (p *pager) Type() string          { return "pages" }
+func (p *pager) Freeze()               {}
+func (p *pager) Truth() starlark.Bool  { return starlark.True }
+func (p *pager) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: pages") }
+
+// Iterate begins with the first page, each time.
+func (p *pager) Iterate() starlark.Iterator {
+	args, _ := copyArgs(p.args) // the keys were hashable before
+	return &pageIterator{pager: p, args: args}
+}
+
+// pageIterator fetches a page when the one before is used up.
+type pageIterator struct {
+	*pager
+	args *starlark.Dict
+	page starlark.Iterator // nil: fetch
+	last starlark.Value    // cursor of the page
+	end  bool
+}
+
+// Next returns the next element. An iterator cannot return an error, so a failure
+// stops the interpreter at its next step.
+func (it *pageIterator) Next(p *starlark.Value) bool {
+	for {
+		if it.page != nil && it.page.Next(p) {
+			return true
+		}
+		it.Done()
+		if it.end {
+			return false
+		}
+		t := it.run.Thread()
+		if err := it.fetch(t); err != nil {
+			it.end = true
+			it.run.Stop(t, fmt.Errorf("pages(%q): %w", it.tool, err))
+			return false
+		}
+	}
+}
+
+// Done leaves the page.
+func (it *pageIterator) Done() {
+	if it.page != nil {
+		it.page.Done()
+		it.page = nil
+	}
+}
+
+// fetch gets the next page through the door.
+func (it *pageIterator) fetch(t *starlark.Thread) error {
+	args, err := jsonObject(t, it.args)
+	if err != nil {
+		return err
+	}
+	c := &call{function: "pages", tool: it.tool, args: args, timeout: it.run.Limits().CallTimeout}
+	page, err := c.do(t, false)
+	if err != nil {
+		return err
+	}
+	if err := it.advance(page); err != nil {
+		return err
+	}
+	items := page
+	if it.items == nil {
+		items = starlark.NewList([]starlark.Value{page})
+	} else if items = member(page, it.items); items == nil {
+		return fmt.Errorf("the page has no %q", strings.Join(it.items, "."))
+	}
+	if it.page = starlark.Iterate(items); it.page == nil {
+		return fmt.Errorf("%q of the page: want a list, have %s", strings.Join(it.items, "."), items.Type())
+	}
+	return nil
+}
+
+// advance takes the next cursor out of the page.
+func (it *pageIterator) advance(page starlark.Value) error {
+	cursor := member(page, it.next)
+	switch cursor {
+	case nil, starlark.None, starlark.String(""):
+		it.end = true
+		return nil
+	}
+	if it.last != nil {
+		if same, err := starlark.Equal(cursor, it.last); err != nil || same {
+			return fmt.Errorf("the page has the cursor %s that it was fetched with", cursor)
+		}
+	}
+	it.last = cursor
+	return it.args.SetKey(starlark.String(it.cursor), cursor)
+}
+
+// member follows names into dicts; nil when there is nothing.
+func member(v starlark.Value, path []string) starlark.Value {
+	for _, name := range path {
+		d, ok := v.(*starlark.Dict)
+		if !ok {
+			return nil
+		}
+		if v, ok, _ = d.Get(starlark.String(name)); !ok {
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,166 @@
+package builtins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// retrying is what retry(...) was asked to do.
+type retrying struct {
+	fn       starlark.Callable
+	attempts int
+	delay    time.Duration
+	most     time.Duration // of one delay
+	backoff  float64
+	jitter   float64
+}
+
+// retry is retry(fn, max_attempts=3, delay="1s", backoff=2, max_delay="30s", jitter=0.2).
+func retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	r, err := newRetrying(fn, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		v, err := r.try(t)
+		again, why := worthRetry(v, err)
+		if !again {
+			return v, err
+		}
+		if attempt == r.attempts {
+			return v, gaveUp(attempt, err)
+		}
+		if err := r.pause(t, attempt, why); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func newRetrying(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (*retrying, error) {
+	r := &retrying{attempts: 3}
+	var delay, most, backoff, jitter starlark.Value
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "fn", &r.fn, "max_attempts?", &r.attempts,
+		"delay?", &delay, "backoff?", &backoff, "max_delay?", &most, "jitter?", &jitter); err != nil {
+		return nil, err
+	}
+	if r.attempts < 1 {
+		return nil, fmt.Errorf("retry: max_attempts: want at least 1, have %d", r.attempts)
+	}
+	var err error
+	if r.delay, err = duration(delay, time.Second); err != nil {
+		return nil, fmt.Errorf("retry: delay: %w", err)
+	}
+	if r.most, err = duration(most, 30*time.Second); err != nil {
+		return nil, fmt.Errorf("retry: max_delay: %w", err)
+	}
+	if r.backoff, err = number(backoff, 2); err != nil || r.backoff < 1 {
+		return nil, errors.New("retry: backoff: want a number that is at least 1")
+	}
+	if r.jitter, err = number(jitter, 0.2); err != nil || r.jitter < 0 || r.jitter > 1 {
+		return nil, errors.New("retry: jitter: want a number from 0 to 1")
+	}
+	return r, nil
+}
+
+// try calls the function once. Its failures have to be in the journal: the script goes on with them.
+func (r *retrying) try(t *starlark.Thread) (starlark.Value, error) {
+	run := script.RunOf(t)
+	defer run.Catching(t)()
+	return run.Call(t, r.fn, nil, nil)
+}
+
+// worthRetry reports whether another attempt could end better, and why this one did not.
+func worthRetry(v starlark.Value, err error) (bool, string) {
+	if err != nil {
+		var failure *script.Failure
+		hopeless := errors.As(err, &failure) && !mayPass(failure.Kind)
+		return !hopeless && !script.Final(err), err.Error()
+	}
+	res, ok := v.(starlark.HasAttrs)
+	if !ok {
+		return false, ""
+	}
+	if okay, _ := res.Attr("ok"); okay != starlark.False {
+		return false, ""
+	}
+	kind, _ := res.Attr("kind")
+	message, _ := res.Attr("error")
+	text, _ := message.(starlark.String)
+	if k, ok := kind.(starlark.String); ok && !mayPass(string(k)) {
+		return false, ""
+	}
+	return true, string(text)
+}
+
+// mayPass reports whether a call that failed in this way can end better next time.
+func mayPass(kind string) bool {
+	switch kind {
+	case InvalidInput, Denied, NotFound, Declined, Unanswerable:
+		return false
+	}
+	return true
+}
+
+// gaveUp says how often it was tried; a result that says so itself is returned as it is.
+func gaveUp(attempts int, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case attempts == 1:
+		return err
+	}
+	return fmt.Errorf("retry: gave up after %d attempts: %w", attempts, err)
+}
+
+// pause waits before the next attempt. How long is decided once, also for a run that is resumed.
+func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
+	delay := float64(r.delay)
+	for range attempt - 1 {
+		delay = min(delay*r.backoff, float64(r.most))
+	}
+	args, err := json.Marshal(struct {
+		Attempt int    `json:"attempt"`
+		Why     string `json:"why"`
+	}{attempt, why})
+	if err != nil {
+		return err
+	}
+	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true}
+	_, err = script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
+		d := min(delay, float64(r.most)) * (1 + r.jitter*(2*rand.Float64()-1))
+		return nil, sleepFor(ctx, time.Duration(d))
+	})
+	return err
+}
+
+// sleepFor waits, or returns why the wait was over early.
+func sleepFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// number reads an int or a float; nil is fallback.
+func number(v starlark.Value, fallback float64) (float64, error) {
+	if v == nil || v == starlark.None {
+		return fallback, nil
+	}
+	f, ok := starlark.AsFloat(v)
+	if !ok {
+		return 0, fmt.Errorf("want a number, have %s", v.Type())
+	}
+	return f, nil
+}
