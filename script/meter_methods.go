@@ -49,10 +49,10 @@ type method struct {
 	metered
 }
 
-var _ starlark.Callable = method{}
+var _ starlark.Callable = (*method)(nil)
 
 // CallInternal pays for the call and makes it.
-func (m method) CallInternal(t *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (m *method) CallInternal(t *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b := budgetOf(t)
 	if m.call != nil {
 		return m.call(b, &call{m.Name(), m.Builtin, m.Receiver(), t, args, kwargs})
@@ -89,7 +89,7 @@ func attr(x starlark.HasAttrs, name string) (starlark.Value, error) {
 		return v, err
 	}
 	if m, ok := methodsOf(x)[name]; ok {
-		return method{native, m}, nil
+		return &method{native, m}, nil
 	}
 	return v, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -27,9 +28,17 @@ func (b *budget) str(v starlark.Value) (string, error) {
 	case starlark.String:
 		return string(v), nil
 	case starlark.Bytes:
-		return strings.ToValidUTF8(string(v), "\uFFFD"), b.copyCost(int64(len(v)), 4)
+		return validUTF8(string(v)), b.copyCost(int64(len(v)), 8)
 	}
 	return b.repr(v)
+}
+
+// validUTF8 replaces every byte that is not UTF-8.
+func validUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 // writer writes values as the interpreter does.

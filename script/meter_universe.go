@@ -293,10 +293,7 @@ func say(b *budget, c *call) (starlark.Value, error) {
 	args := make(starlark.Tuple, len(c.args))
 	n := 0
 	for i, v := range c.args {
-		text, err := b.str(v)
-		if _, ok := v.(starlark.Bytes); ok && c.name == "fail" {
-			text, err = b.repr(v)
-		}
+		text, err := b.said(c.name, v)
 		if err != nil {
 			return nil, err
 		}
@@ -313,6 +310,19 @@ func say(b *budget, c *call) (starlark.Value, error) {
 	}
 	c.args = args
 	return c.pass()
+}
+
+// said is what print and fail make of an argument.
+func (b *budget) said(name string, v starlark.Value) (string, error) {
+	switch v := v.(type) {
+	case starlark.String:
+		return string(v), nil
+	case starlark.Bytes:
+		if name == "print" {
+			return string(v), nil
+		}
+	}
+	return b.repr(v)
 }
 
 func getAttr(b *budget, c *call) (starlark.Value, error) {
@@ -443,16 +453,18 @@ func (b *budget) keyed(t *starlark.Thread, v starlark.Iterable, key starlark.Cal
 	return items, nil
 }
 
-// sort sorts items; after an error it ends as fast as it can.
+// sort sorts items. As in the interpreter, values that have no order count as equal and
+// the last such pair is the error; after a limit it ends as fast as it can.
 func (b *budget) sort(items []item, reverse bool) error {
 	var failed error
 	n := 0
 	slices.SortStableFunc(items, func(x, y item) int {
-		if failed != nil {
+		if isLimit(failed) {
 			return 0
 		}
 		if n++; n%elemsPerStep == 0 {
-			if failed = b.work(1); failed != nil {
+			if err := b.work(1); err != nil {
+				failed = err
 				return 0
 			}
 		}
@@ -498,35 +510,54 @@ func zip(b *budget, c *call) (starlark.Value, error) {
 	if len(c.args) == 0 || len(c.kwargs) > 0 {
 		return c.pass()
 	}
-	args := make(starlark.Tuple, len(c.args))
-	rows, row := int64(-1), int64(24+16)
-	for i, v := range c.args {
+	rows, row := int64(-1), int64(24+16+16*len(c.args))
+	for _, v := range c.args {
+		n := starlark.Len(v)
 		iterable, ok := v.(starlark.Iterable)
 		if !ok {
 			return c.pass()
 		}
-		if starlark.Len(v) < 0 {
-			var err error
-			if iterable, err = b.collect(iterable, 0); err != nil {
-				return nil, err
-			}
-		}
-		n := starlark.Len(iterable)
-		if rows < 0 || int64(n) < rows {
+		if n >= 0 && (rows < 0 || int64(n) < rows) {
 			rows = int64(n)
 		}
-		row += 16 + elementWeight(iterable, n)
-		args[i] = iterable
+		row += elementWeight(iterable, n)
+	}
+	if err := b.charge(int64(len(c.args)+1) * 3 * tinyWeight); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(c.args, func(v starlark.Value) bool { return starlark.Len(v) < 0 }) {
+		return b.zipUnknown(c.args, row+2*slotWeight)
 	}
 	if err := b.chargeEach(rows, row); err != nil {
 		return nil, err
 	}
-	if err := b.work(rows * int64(len(args)) / elemsPerStep); err != nil {
+	if err := b.work(rows * int64(len(c.args)) / elemsPerStep); err != nil {
 		return nil, err
 	}
-	if err := b.charge(int64(len(args))*3*tinyWeight + tinyWeight); err != nil {
-		return nil, err
-	}
-	c.args = args
 	return c.pass()
+}
+
+// zipUnknown is zip where some argument does not know its length.
+func (b *budget) zipUnknown(args starlark.Tuple, row int64) (starlark.Value, error) {
+	iters := make([]starlark.Iterator, len(args))
+	for i, v := range args {
+		iters[i] = starlark.Iterate(v)
+		defer iters[i].Done()
+	}
+	var rows []starlark.Value
+	for {
+		if err := b.charge(row); err != nil {
+			return nil, err
+		}
+		if err := b.work(1 + int64(len(args))/elemsPerStep); err != nil {
+			return nil, err
+		}
+		tuple := make(starlark.Tuple, len(args))
+		for i, it := range iters {
+			if !it.Next(&tuple[i]) {
+				return starlark.NewList(rows), nil
+			}
+		}
+		rows = append(rows, tuple)
+	}
 }
