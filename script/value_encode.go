@@ -326,7 +326,7 @@ func (e *encoder) tooDeep() error {
 			return &pathError{msg: fmt.Sprintf("%s contains itself", v.Type()), keep: i + j + 1}
 		}
 	}
-	return &pathError{msg: fmt.Sprintf("nested more than %d deep", e.maxDepth), keep: 8}
+	return &pathError{msg: fmt.Sprintf("nested more than %d deep", e.maxDepth), keep: 8, more: "…"}
 }
 
 func (e *encoder) tooLong() error { return &tooLongError{e.maxBytes} }
@@ -339,14 +339,18 @@ func (e *tooLongError) Error() string { return "JSON text of more than " + Bytes
 type pathError struct {
 	path []string // innermost first
 	msg  string
-	keep int // outermost elements of the path to show, if not 0
+	keep int    // outermost elements of the path to show, if not 0
+	more string // stands for the rest of the path
 }
 
 func (e *pathError) Error() string {
 	path := slices.Clone(e.path)
 	slices.Reverse(path)
 	if e.keep > 0 && len(path) > e.keep {
-		path = append(path[:e.keep], "…")
+		path = path[:e.keep]
+		if e.more != "" {
+			path = append(path, e.more)
+		}
 	}
 	return "$" + strings.Join(path, "") + ": " + e.msg
 }
