@@ -16,6 +16,7 @@ type call struct {
 	method string
 	params json.RawMessage
 	header http.Header
+	modern bool
 	caller *Caller         // nil: the proxy itself
 	token  json.RawMessage // the caller's progress token; nil when it gave none
 	ctx    context.Context // ends with the clock, the caller or the connection

@@ -41,7 +41,9 @@ type conn struct {
 	turnOf *Caller                       // who holds turn
 	opener *call                         // stands for the client that c was opened for until its first call
 	asking map[string]context.CancelFunc // the backend's requests that a client is answering
-	level  string                        // what logging/setLevel was last sent
+
+	levelMu sync.Mutex // held while the level is being set
+	level   string     // guarded by levelMu: what logging/setLevel was last sent
 }
 
 // hello is what a backend says of itself.

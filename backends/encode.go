@@ -19,7 +19,7 @@ func perRequestMeta(key string) bool {
 
 // encode writes the request frame of c and notes the caller's progress token in it.
 func (c *call) encode() []byte {
-	meta := c.conn.metaFor(c.caller)
+	meta := c.meta()
 	b := make([]byte, 0, len(c.params)+len(meta)+len(c.method)+96)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = strconv.AppendInt(b, c.id, 10)
@@ -93,14 +93,14 @@ func (c *call) appendMeta(b []byte, theirs, ours []byte) []byte {
 	return append(b, '}')
 }
 
-// metaFor is the members of _meta that a modern backend wants with each request,
-// without braces; nil for a legacy one.
-func (c *conn) metaFor(of *Caller) []byte {
+// meta is the members of _meta that a modern backend wants with each request, without
+// braces; nil for a legacy one.
+func (c *call) meta() []byte {
 	if !c.modern {
 		return nil
 	}
-	info, capabilities, level := c.b.info, json.RawMessage("{}"), ""
-	if of != nil {
+	info, capabilities, level := c.conn.b.info, json.RawMessage("{}"), ""
+	if of := c.caller; of != nil {
 		level = of.LogLevel
 		if len(of.Info) > 0 {
 			info = of.Info

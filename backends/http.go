@@ -66,22 +66,19 @@ func newHTTPLink(c *conn, u *url.URL) *httpLink {
 // set changes a header of all later requests.
 func (h *httpLink) set(key, value string) {
 	header := maps.Clone(*h.header.Load())
-	if value == "" {
-		delete(header, key)
-	} else {
-		header[key] = []string{value}
-	}
+	header[key] = []string{value}
 	h.header.Store(&header)
 }
 
 // headers are the request headers of k.
 func (h *httpLink) headers(k *call) http.Header {
 	base := *h.header.Load()
-	if !h.c.modern {
+	if !k.modern {
 		return base
 	}
-	header := make(http.Header, len(base)+len(k.header)+2)
+	header := make(http.Header, len(base)+len(k.header)+3)
 	maps.Copy(header, base)
+	header[wire.HeaderVersion] = []string{wire.Rev2607}
 	header[wire.HeaderMethod] = []string{k.method}
 	if name := nameOf(k); name != "" {
 		header[wire.HeaderName] = []string{wire.EncodeHeader(name)}
@@ -279,15 +276,28 @@ func (h *httpLink) refused(k *call, resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	resp.Body.Close()
 	status := &statusError{code: resp.StatusCode, text: brief(body)}
-	if resp.StatusCode == http.StatusNotFound && h.id.Load() != nil {
+	if h.forgotten(k, resp.StatusCode) {
 		h.c.fail(errSessionGone)
 		return &Error{Backend: h.c.b.name, Kind: Unavailable, Err: errSessionGone}
 	}
 	m, err := wire.Skim(body)
-	if err == nil && m.Error != nil && (m.ID != nil || h.c.modern || k.method == wire.Initialize) {
+	if err == nil && m.Error != nil && (m.ID != nil || k.modern || k.method == wire.Initialize) {
 		return wire.ParseErrorObject(m.Error)
 	}
 	return &Error{Backend: h.c.b.name, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("%s: %w", k.method, status)}
+}
+
+// forgotten reports whether a status means that the backend does not know the session
+// any more: 404 says so; some servers say 400, which then a ping gets, too.
+func (h *httpLink) forgotten(k *call, status int) bool {
+	if h.id.Load() == nil || status != http.StatusNotFound && status != http.StatusBadRequest {
+		return false
+	}
+	if status == http.StatusNotFound || k.method == wire.Ping {
+		return true
+	}
+	_, err := h.c.request(k.ctx, wire.Ping, nil)
+	return errors.Is(err, errSessionGone)
 }
 
 // kindOfStatus says what an HTTP status without a JSON-RPC answer means for a call.
@@ -326,7 +336,7 @@ func (h *httpLink) send(ctx context.Context, frame []byte) error {
 
 // cancel tells a legacy backend; to a modern one the closed stream said it already.
 func (h *httpLink) cancel(k *call) {
-	if !h.c.modern && k.method != wire.Initialize {
+	if !k.modern && k.method != wire.Initialize {
 		h.c.reply(cancelFrame(k))
 	}
 }

@@ -340,19 +340,20 @@ func (b *Backend) closeLeases(which func(*lease) bool) {
 	}
 }
 
-// setLevel asks a legacy backend for log messages of the caller's level.
+// setLevel asks a legacy backend for log messages of the caller's level, and waits until
+// it has heard.
 func (c *conn) setLevel(ctx context.Context, level string) {
 	if c.modern || level == "" || !declares(c.hello.Capabilities, "logging") {
 		return
 	}
-	c.mu.Lock()
-	same := c.level == level
-	c.level = level
-	c.mu.Unlock()
-	if same {
+	c.levelMu.Lock()
+	defer c.levelMu.Unlock()
+	if c.level == level {
 		return
 	}
 	if _, err := c.request(ctx, wire.SetLevel, append(append([]byte(`{"level":`), wire.Quote(level)...), '}')); err != nil {
 		c.b.log.Info("log level not set", "level", level, "err", err)
+		return
 	}
+	c.level = level
 }

@@ -141,10 +141,11 @@ func (p *pipe) send(ctx context.Context, frame []byte) error {
 }
 
 func (p *pipe) cancel(k *call) {
-	if k.method == wire.Initialize {
-		return // must not be cancelled
+	switch k.method {
+	case wire.Initialize, wire.Discover: // must not be cancelled; comes before initialize
+	default:
+		p.c.reply(cancelFrame(k))
 	}
-	p.c.reply(cancelFrame(k))
 }
 
 func (p *pipe) close() {

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,53 +97,81 @@ func (b *Backend) link(ctx context.Context, c *conn) error {
 
 // shake finds out which revision the backend speaks and greets it in that.
 func (c *conn) shake(ctx context.Context) error {
-	if c.b.era.Load() != int32(eraLegacy) && c.b.transport != TransportSSE {
-		modern, err := c.discover(ctx)
-		if modern || err != nil {
-			return err
-		}
+	if c.b.era.Load() == int32(eraLegacy) || c.b.transport == TransportSSE {
+		return c.greet(ctx)
 	}
-	err := c.initialize(ctx)
-	var answer *wire.Error
-	if errors.As(err, &answer) || kindOf(err) == Protocol {
-		c.b.era.Store(int32(eraUnknown)) // perhaps it has been upgraded
+	probing, stop := context.WithCancel(ctx)
+	defer stop()
+	answer := c.probe(probing)
+	if modern, err := c.discovered(ctx, answer); modern || err != nil {
+		return err
+	}
+	err := c.greet(ctx)
+	if err != nil && c.ctx.Err() == nil {
+		// A slow start may have let the probe's time run out on a modern backend.
+		if modern, _ := c.discovered(ctx, answer); modern {
+			return nil
+		}
 	}
 	return err
 }
 
-// discover probes for 2026-07-28. Only a connection that is gone is an error: whatever
-// else comes back, or does not, means an older backend.
-func (c *conn) discover(ctx context.Context) (modern bool, err error) {
-	c.modernise(true)
-	resp, err := c.doWithin(ctx, &Request{Method: wire.Discover}, min(probeTimeout, c.b.timeout))
-	if err == nil {
-		defer resp.Close()
-		var result []byte
-		if result, err = resp.Bytes(c.b.maxMessage); err == nil && c.adoptDiscovered(result) {
-			c.b.era.Store(int32(eraModern))
-			return true, nil
-		}
+// greet initializes a legacy backend. One that refuses has perhaps been upgraded since:
+// the next attempt probes again.
+func (c *conn) greet(ctx context.Context) error {
+	err := c.initialize(ctx)
+	var answer *wire.Error
+	if errors.As(err, &answer) || kindOf(err) == Protocol {
+		c.b.era.Store(int32(eraUnknown))
 	}
-	c.modernise(false)
-	switch {
-	case c.ctx.Err() != nil:
-		return false, c.b.failure(ctx, c.cause(), false)
-	case ctx.Err() != nil, kindOf(err) == Unavailable && isDialError(err):
-		return false, err
-	}
-	return false, nil
+	return err
 }
 
-// modernise switches the connection to the stateless revision, or back.
-func (c *conn) modernise(on bool) {
-	c.modern = on
-	if h, ok := c.link.(*httpLink); ok {
-		rev := ""
-		if on {
-			rev = wire.Rev2607
+// probe asks server/discover in the background; the channel gets what came of it.
+func (c *conn) probe(ctx context.Context) <-chan probed {
+	answer := make(chan probed, 1)
+	c.b.spawn(func() {
+		resp, err := c.do(ctx, &Request{Method: wire.Discover, modern: true})
+		if err != nil {
+			answer <- probed{err: err}
+			return
 		}
-		h.set(wire.HeaderVersion, rev)
+		defer resp.Close()
+		result, err := resp.Bytes(c.b.maxMessage)
+		answer <- probed{bytes.Clone(result), err}
+	})
+	return answer
+}
+
+// probed is the outcome of a probe.
+type probed struct {
+	result []byte
+	err    error
+}
+
+// discovered waits a moment for the probe and takes a modern backend's answer. Only a
+// backend that is gone is an error: whatever else comes back, or does not, means an
+// older one.
+func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
+	late := time.NewTimer(min(probeTimeout, c.b.timeout))
+	defer late.Stop()
+	var p probed
+	select {
+	case p = <-answer:
+	case <-late.C:
+		return false, nil
 	}
+	switch {
+	case p.err == nil && c.adoptDiscovered(p.result):
+		c.modern = true
+		c.b.era.Store(int32(eraModern))
+		return true, nil
+	case c.ctx.Err() != nil:
+		return false, c.b.failure(ctx, c.cause(), false)
+	case ctx.Err() != nil, isDialError(p.err):
+		return false, p.err
+	}
+	return false, nil
 }
 
 // adoptDiscovered takes a server/discover result; false when it does not offer the

@@ -17,6 +17,9 @@ const (
 	// with a short wait again.
 	stableTime   = 10 * time.Second
 	checkTimeout = 10 * time.Second
+	// reconnectTime is how long the first attempt after a loss may take before the
+	// backend counts as down.
+	reconnectTime = 5 * time.Second
 	// retireTime is how long a removed backend may finish its running calls.
 	retireTime = 30 * time.Second
 )
@@ -71,7 +74,11 @@ func (b *Backend) goDown(err error) {
 // runOnce opens the main connection and serves it until it is lost. It returns the
 // error of an attempt that did not get that far.
 func (b *Backend) runOnce() error {
-	ctx, cancel := context.WithTimeout(b.ctx, b.timeout+probeTimeout)
+	limit := b.timeout + probeTimeout
+	if b.State().Err != nil && b.State().Status == Connecting {
+		limit = reconnectTime // what it offered is kept meanwhile
+	}
+	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, errDeadline)
 	defer cancel()
 	c, err := b.openMain(ctx)
 	if err != nil {

@@ -112,7 +112,7 @@ func TestEveryTransportListsAndCalls(t *testing.T) {
 				t.Errorf("revision %q, want %q", got, tt.revision)
 			}
 			o := b.Offer()
-			if len(o.Tools) != 11 || len(o.Prompts) != 2 || len(o.Resources) != 1 || len(o.Templates) != 1 {
+			if len(o.Tools) != 12 || len(o.Prompts) != 2 || len(o.Resources) != 1 || len(o.Templates) != 1 {
 				t.Errorf("offer has %d tools, %d prompts, %d resources, %d templates", len(o.Tools), len(o.Prompts), len(o.Resources), len(o.Templates))
 			}
 			if got := text(t, b, tool("echo", `{"n":9007199254740993}`, nil)); got != `{"n":9007199254740993}` {

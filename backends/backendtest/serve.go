@@ -2,9 +2,11 @@ package backendtest
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,7 +27,8 @@ func Main(m *testing.M) {
 }
 
 // Stdio configures a backend that runs a server in a process of its own. Role "sdk" is
-// the server of New; for the others see play.
+// the server of New, "legacy" the same before 2026-07-28; the others misbehave, see
+// there.
 func Stdio(name, as string) config.Backend {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,15 +44,30 @@ func play(name string) {
 		New().Run(context.Background(), &mcp.StdioTransport{})
 	case "legacy":
 		New("2025-11-25", "2025-06-18").Run(context.Background(), &mcp.StdioTransport{})
+	default:
+		misbehave(name)
 	}
 }
 
 // HTTP serves s over Streamable HTTP, stateful (revisions up to 2025-11-25) or not
 // (2026-07-28), and returns the URL.
 func HTTP(t testing.TB, s *mcp.Server, stateful bool) string {
-	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+	return serve(t, streamable(s, stateful)) + "/mcp"
+}
+
+// Listen is HTTP on a listener of the caller's. The function it returns stops the
+// server as if it had been killed.
+func Listen(t testing.TB, l net.Listener, s *mcp.Server, stateful bool) (stop func()) {
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: streamable(s, stateful)}}
+	server.Start()
+	stop = sync.OnceFunc(func() { end(server) })
+	t.Cleanup(stop)
+	return stop
+}
+
+func streamable(s *mcp.Server, stateful bool) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
 		&mcp.StreamableHTTPOptions{Stateless: !stateful, PropagateRequestCancellation: true})
-	return serve(t, h) + "/mcp"
 }
 
 // SSE serves s over the HTTP+SSE transport of 2024-11-05.
@@ -59,9 +77,13 @@ func SSE(t testing.TB, s *mcp.Server) string {
 
 func serve(t testing.TB, h http.Handler) string {
 	server := httptest.NewServer(h)
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	t.Cleanup(func() { end(server) })
 	return server.URL
+}
+
+// end closes a server and cuts its connections, open streams included.
+func end(server *httptest.Server) {
+	server.Listener.Close()
+	server.CloseClientConnections()
+	server.Close()
 }

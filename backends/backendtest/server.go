@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -27,7 +28,8 @@ import (
 //	ask       elicits an answer and returns it
 //	sample    asks for a sample and returns its text
 //	roots     asks for the roots and returns their uris
-//	wait      ends when it is cancelled, or after ms milliseconds
+//	wait      like progress, then ends when it is cancelled, or after ms milliseconds
+//	cancelled tells how many waits were cancelled
 //	fail      returns a tool error
 //	grow      adds a tool named grown
 //
@@ -43,7 +45,7 @@ func New(revisions ...string) *mcp.Server {
 	})
 	for name, run := range map[string]func(context.Context, *mcp.CallToolRequest) (string, error){
 		"echo": echo, "big": big, "progress": progress, "log": logs, "ask": ask, "sample": sample,
-		"roots": roots, "wait": wait, "fail": fail,
+		"roots": roots, "wait": wait, "cancelled": cancelled, "fail": fail,
 		"grow": func(context.Context, *mcp.CallToolRequest) (string, error) {
 			s.AddTool(&mcp.Tool{Name: "grown", InputSchema: anyObject}, handler(echo))
 			return "grown", nil
@@ -160,12 +162,22 @@ func roots(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
 }
 
 func wait(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+	if _, err := progress(ctx, r); err != nil {
+		return "", err
+	}
 	t := time.NewTimer(time.Duration(number(r, "ms", 60_000)) * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return "waited", nil
 	case <-ctx.Done():
+		cancellations.Add(1)
 		return "", ctx.Err()
 	}
+}
+
+var cancellations atomic.Int64
+
+func cancelled(context.Context, *mcp.CallToolRequest) (string, error) {
+	return fmt.Sprint(cancellations.Load()), nil
 }

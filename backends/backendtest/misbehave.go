@@ -1,0 +1,110 @@
+package backendtest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// misbehave is a stdio server that speaks 2025-11-25 except for what its name says:
+//
+//	exits    leaves at once, with a word on stderr
+//	mute     reads and never answers
+//	junk     writes junk around every answer
+//	dies     is killed when a tool is called
+//	shy      leaves when anything comes before initialize
+//	deaf     ignores everything that comes before initialize
+//	stubborn ignores SIGTERM and the end of its input, and has a child that does, too;
+//	         the tool "pids" tells both process ids
+//	flood    writes a line without end when a tool is called
+//	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
+func misbehave(name string) {
+	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
+	switch name {
+	case "exits":
+		fmt.Fprintln(os.Stderr, "cannot find my config")
+		os.Exit(3)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		p.descendant = exec.Command("sh", "-c", `trap "" TERM; while :; do sleep 1; done`)
+		p.descendant.Start()
+	case "slow":
+		time.Sleep(4 * time.Second)
+	}
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		if m, err := wire.Parse(in.Bytes()); err == nil && m.IsRequest() && name != "mute" {
+			p.answer(m)
+		}
+	}
+	if name == "stubborn" {
+		select {}
+	}
+}
+
+// player is the state of one misbehaving server.
+type player struct {
+	name        string
+	out         *bufio.Writer
+	initialized bool
+	descendant  *exec.Cmd
+}
+
+func (p *player) answer(m wire.Message) {
+	if !p.initialized && m.Method != wire.Initialize && p.name != "slow" {
+		switch p.name {
+		case "shy":
+			os.Exit(1)
+		case "deaf":
+			return
+		}
+		p.send(wire.Failure(m.ID, wire.Errorf(wire.InvalidRequest, "not initialized")))
+		return
+	}
+	switch {
+	case p.name == "slow" && m.Method == wire.Initialize:
+		p.send(wire.Failure(m.ID, wire.Errorf(wire.MethodNotFound, "no such method")))
+	case m.Method == wire.Discover:
+		p.send(wire.Result(m.ID, []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)))
+	case m.Method == wire.Initialize:
+		p.initialized = true
+		p.send(wire.Result(m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)))
+	case m.Method == wire.ToolsList:
+		p.send(wire.Result(m.ID, []byte(`{"tools":[{"name":"pids","inputSchema":{}}]}`)))
+	case m.Method == wire.ToolsCall:
+		p.call(m)
+	default:
+		p.send(wire.Result(m.ID, []byte(`{}`)))
+	}
+}
+
+func (p *player) call(m wire.Message) {
+	text := "fine"
+	switch p.name {
+	case "dies":
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "flood":
+		for {
+			p.out.WriteString(strings.Repeat("x", 1<<16))
+		}
+	case "stubborn":
+		text = fmt.Sprint(os.Getpid(), " ", p.descendant.Process.Pid)
+	}
+	p.send(wire.Result(m.ID, fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text)))
+}
+
+func (p *player) send(frame []byte) {
+	if p.name == "junk" {
+		fmt.Fprintf(p.out, "starting up...\n\n{not json\n[1,2]\n{\"jsonrpc\":\"2.0\",\"id\":987654,\"result\":{}}\n%s\r\n\xff\xfe\n", frame)
+	} else {
+		fmt.Fprintf(p.out, "%s\n", frame)
+	}
+	p.out.Flush()
+}

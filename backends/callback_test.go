@@ -1,0 +1,184 @@
+package backends_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// client is a Sink that records what it gets and answers what it is asked.
+type client struct {
+	name   string
+	mu     sync.Mutex
+	got    []string
+	answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+func (c *client) Notify(method string, params json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got = append(c.got, strings.TrimPrefix(method, "notifications/")+" "+string(params))
+}
+
+func (c *client) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	c.mu.Lock()
+	c.got = append(c.got, method)
+	c.mu.Unlock()
+	if c.answer != nil {
+		return c.answer(ctx, method, params)
+	}
+	switch method {
+	case wire.Elicit:
+		return fmt.Appendf(nil, `{"action":"accept","content":{"from":%q,"asked":%s}}`, c.name, wire.Get(params, "message")), nil
+	case wire.CreateMessage:
+		return fmt.Appendf(nil, `{"role":"assistant","model":"m","content":{"type":"text","text":%q}}`, c.name), nil
+	}
+	return fmt.Appendf(nil, `{"roots":[{"uri":"file:///%s"}]}`, c.name), nil
+}
+
+func (c *client) notes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.got...)
+}
+
+var everything = json.RawMessage(`{"elicitation":{},"sampling":{},"roots":{"listChanged":true}}`)
+
+// caller is a client with a session and all capabilities.
+func caller(c *client) *backends.Caller {
+	return &backends.Caller{Session: "session of " + c.name, Principal: c.name, Capabilities: everything, Sink: c}
+}
+
+func TestBackendAsksTheClientOfTheCall(t *testing.T) {
+	for _, tt := range transports {
+		if tt.revision == wire.Rev2607 {
+			continue // asks by multi-round-trip results only
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			ann := &client{name: "ann"}
+			for _, call := range []struct{ tool, want string }{
+				{"ask", `accept map[asked:{"q":1} from:ann]`},
+				{"sample", "ann"},
+				{"roots", "file:///ann"},
+			} {
+				if got := text(t, b, tool(call.tool, `{"q":1}`, caller(ann))); got != call.want {
+					t.Errorf("%s answered %q, want %q", call.tool, got, call.want)
+				}
+			}
+			if got := b.Stats().Connections; got != 2 {
+				t.Errorf("%d connections, want the main one and one for the session", got)
+			}
+		})
+	}
+}
+
+func TestClientWithoutCapabilitiesIsNotAsked(t *testing.T) {
+	for _, tt := range transports {
+		if tt.revision == wire.Rev2607 {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			bob := &client{name: "bob"}
+			got := text(t, b, tool("ask", `{}`, &backends.Caller{Session: "s", Sink: bob}))
+			if !strings.Contains(got, "elicitation") || len(bob.notes()) != 0 {
+				t.Errorf("ask answered %q, client got %q", got, bob.notes())
+			}
+		})
+	}
+}
+
+func TestProgressKeepsTheCallersTokenAndComesBeforeTheResult(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			for range 20 {
+				ann := &client{name: "ann"}
+				r := tool("progress", `{"steps":3}`, &backends.Caller{Session: "s", Sink: ann})
+				r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":"mine","keep":1}`))
+				text(t, b, r)
+				notes := ann.notes()
+				if len(notes) != 3 {
+					t.Fatalf("got %q before the result, want three notifications", notes)
+				}
+				for i, n := range notes {
+					p := json.RawMessage(strings.TrimPrefix(n, "progress "))
+					if wire.GetString(p, "progressToken") != "mine" || string(wire.Get(p, "progress")) != fmt.Sprint(i+1) {
+						t.Errorf("notification %d is %s", i, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestLogMessagesReachTheClientThatWantsThem(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			ann := &client{name: "ann"}
+			text(t, b, tool("log", `{}`, &backends.Caller{Session: "s", LogLevel: "debug", Sink: ann}))
+			if got := ann.notes(); len(got) != 2 || !strings.Contains(got[0], `"one"`) || !strings.Contains(got[1], `"two"`) {
+				t.Errorf("client got %q", got)
+			}
+		})
+	}
+}
+
+func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			var all sync.WaitGroup
+			clients := make([]*client, 20)
+			for i := range clients {
+				c := &client{name: fmt.Sprint("client", i)}
+				clients[i] = c
+				of := caller(c)
+				of.LogLevel = "info"
+				if i%2 == 0 {
+					of.Session = "" // stateless
+				}
+				for range 3 {
+					all.Go(func() { talk(t, b, c, of, tt.revision) })
+				}
+			}
+			all.Wait()
+			for _, c := range clients {
+				count := map[string]int{}
+				for _, n := range c.notes() {
+					kind, _, _ := strings.Cut(n, " ")
+					count[kind]++
+				}
+				if count["message"] != 6 || count["progress"] != 6 {
+					t.Errorf("%s got %v, want 6 log messages and 6 steps", c.name, count)
+				}
+			}
+		})
+	}
+}
+
+// talk makes calls that call back and checks that all of it concerns c.
+func talk(t *testing.T, b *backends.Backend, c *client, of *backends.Caller, revision string) {
+	if revision != wire.Rev2607 {
+		if got, want := text(t, b, tool("ask", `{}`, of)), "accept map[asked:{} from:"+c.name+"]"; got != want {
+			t.Errorf("%s: ask answered %q", c.name, got)
+		}
+	}
+	text(t, b, tool("log", `{}`, of))
+	r := tool("progress", `{"steps":2}`, of)
+	r.Params = wire.Set(r.Params, "_meta", fmt.Appendf(nil, `{"progressToken":%q}`, c.name))
+	text(t, b, r)
+	for _, n := range c.notes() {
+		if strings.HasPrefix(n, "progress") && !strings.Contains(n, `"`+c.name+`"`) {
+			t.Errorf("%s got %s", c.name, n)
+		}
+	}
+}

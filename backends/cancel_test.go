@@ -1,0 +1,136 @@
+package backends_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// started is a Sink that tells when the backend has begun with the call.
+type started chan struct{}
+
+func (s started) Notify(string, json.RawMessage) {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+func (s started) Request(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return nil, errors.New("not expected")
+}
+
+// cancelled makes a call that waits, cancels it once it runs, checks its error, and
+// waits until the backend has noticed.
+func cancelled(t *testing.T, b *backends.Backend, session string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	running := make(started, 1)
+	r := tool("wait", `{"steps":1}`, &backends.Caller{Session: session, Sink: running})
+	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
+	done := make(chan error)
+	go func() {
+		_, err := b.Call(ctx, r)
+		done <- err
+	}()
+	<-running
+	before := text(t, b, tool("cancelled", `{}`, nil))
+	cancel()
+	if err := <-done; kind(err) != backends.Cancelled {
+		t.Errorf("cancelled call: %v", err)
+	}
+	eventually(t, "the backend to notice", func() bool { return text(t, b, tool("cancelled", `{}`, nil)) != before })
+}
+
+func TestCancellationReachesTheBackendAndNobodyElse(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			other := make(chan string)
+			go func() { other <- text(t, b, tool("wait", `{"ms":300}`, nil)) }()
+			cancelled(t, b, "s")
+			if got := <-other; got != "waited" {
+				t.Errorf("the other call answered %q", got)
+			}
+			if got := b.Stats(); got.Connections != 1 || got.Reconnects != 0 {
+				t.Errorf("connections were harmed: %+v", got)
+			}
+		})
+	}
+}
+
+func TestCallEndsAtItsDeadline(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := tt.config(t)
+			b, _ := ready(t, backends.Options{}, cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := b.Call(ctx, tool("wait", `{"ms":2000}`, nil)); kind(err) != backends.Timeout {
+				t.Errorf("call: %v, want a timeout", err)
+			}
+			text(t, b, tool("echo", `{}`, nil))
+		})
+	}
+}
+
+// TestDeadlineStartsAgainOnProgress uses a backend that reports a step every 400 ms, for
+// longer than the timeout of 1 s.
+func TestDeadlineStartsAgainOnProgress(t *testing.T) {
+	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) {
+		token := x.Param("_meta", "progressToken")
+		for range 5 {
+			pause(x.Request.Context(), 400*time.Millisecond)
+			if token != "" {
+				x.Event("", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+token+`,"progress":1}}`)
+			}
+		}
+		x.EventResult(`{"content":[{"text":"done"}]}`)
+	}}
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(time.Second)})
+	r := tool("t", `{}`, &backends.Caller{Sink: &client{}})
+	if _, err := b.Call(t.Context(), r); kind(err) != backends.Timeout {
+		t.Errorf("without a token: %v, want a timeout", err)
+	}
+	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":"x"}`))
+	if got := text(t, b, r); got != "done" {
+		t.Errorf("with a token: %q", got)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func TestDeadlineStandsStillWhileTheClientIsAsked(t *testing.T) {
+	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), Timeout: config.Duration(500 * time.Millisecond)}
+	b, _ := ready(t, backends.Options{}, cfg)
+	ann := &client{name: "ann", answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		pause(ctx, 1200*time.Millisecond)
+		return json.RawMessage(`{"action":"decline"}`), nil
+	}}
+	if got := text(t, b, tool("ask", `{}`, caller(ann))); !strings.HasPrefix(got, "decline") {
+		t.Errorf("ask answered %q", got)
+	}
+}
+
+func TestClientsErrorReachesTheBackendAsItIs(t *testing.T) {
+	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "legacy"))
+	ann := &client{name: "ann", answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+		return nil, &wire.Error{Code: -1, Message: "the user is asleep"}
+	}}
+	if got := text(t, b, tool("ask", `{}`, caller(ann))); !strings.Contains(got, "the user is asleep") {
+		t.Errorf("ask answered %q", got)
+	}
+}

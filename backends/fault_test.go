@@ -1,0 +1,262 @@
+package backends_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// kind is the Kind of a call's error, 0 for none or another.
+func kind(err error) backends.Kind {
+	var e *backends.Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return 0
+}
+
+// eventually polls for something that only the operating system knows.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
+	for _, tt := range []struct{ role, revision string }{
+		{"junk", wire.Rev2511},
+		{"shy", wire.Rev2511},
+		{"deaf", wire.Rev2511},
+		{"stubborn", wire.Rev2511},
+		{"slow", wire.Rev2607},
+	} {
+		t.Run(tt.role, func(t *testing.T) {
+			t.Parallel()
+			b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", tt.role))
+			if got := b.State().Revision; got != tt.revision {
+				t.Errorf("revision %s, want %s", got, tt.revision)
+			}
+			text(t, b, tool("pids", `{}`, nil))
+			if junk := b.Stats().Junk; (junk > 0) != (tt.role == "junk") {
+				t.Errorf("%d pieces of junk", junk)
+			}
+		})
+	}
+}
+
+func TestOneBrokenBackendHoldsUpNobody(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		config config.Backend
+		down   bool
+		reason string
+	}{
+		{"exits", backendtest.Stdio("bad", "exits"), true, "exit status 3; its last words: cannot find my config"},
+		{"no such program", config.Backend{Name: "bad", Command: "/no/such/program"}, true, "no such file"},
+		{"mute", backendtest.Stdio("bad", "mute"), false, ""},
+		{"refuses connections", config.Backend{Name: "bad", URL: "http://127.0.0.1:1/mcp"}, true, "connection refused"},
+		{"accepts and hangs", config.Backend{Name: "bad", URL: hangingListener(t)}, false, ""},
+		{"unset variable", config.Backend{Name: "bad", URL: "http://127.0.0.1:1/mcp", Headers: map[string]string{"Authorization": "Bearer ${NO_SUCH_VARIABLE}"}}, true, "NO_SUCH_VARIABLE is not set"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			good := config.Backend{Name: "good", URL: backendtest.HTTP(t, backendtest.New(), false)}
+			s, changes := newSet(t, backends.Options{}, tt.config, good)
+			bad, fine := s.All()[0], s.All()[1]
+			waitFor(t, changes, "the good one", func() bool { return fine.State().Status == backends.Ready })
+			text(t, fine, tool("echo", `{}`, nil))
+			if !tt.down {
+				if got := bad.State().Status; got != backends.Connecting {
+					t.Errorf("the bad one is %v", got)
+				}
+				return
+			}
+			waitFor(t, changes, "down", func() bool { return bad.State().Status == backends.Down })
+			if _, err := bad.Call(t.Context(), tool("x", `{}`, nil)); kind(err) != backends.Unavailable || !strings.Contains(err.Error(), tt.reason) {
+				t.Errorf("call: %v, want unavailable because of %q", err, tt.reason)
+			}
+		})
+	}
+}
+
+// hangingListener accepts connections and never says anything.
+func hangingListener(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return "http://" + l.Addr().String() + "/mcp"
+}
+
+func TestProcessKilledInMidCallIsStartedAgain(t *testing.T) {
+	b, changes := ready(t, backends.Options{}, backendtest.Stdio("b", "dies"))
+	_, err := b.Call(t.Context(), tool("pids", `{}`, nil))
+	if kind(err) != backends.Interrupted || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("call: %v, want interrupted by a kill", err)
+	}
+	waitFor(t, changes, "the restart", func() bool { return b.Stats().Reconnects == 1 && b.State().Status == backends.Ready })
+	if len(b.Offer().Tools) != 1 {
+		t.Error("its tools have not come back")
+	}
+}
+
+func TestEndlessLineEndsTheConnectionNotTheProxy(t *testing.T) {
+	b, changes := ready(t, backends.Options{MaxMessage: 1 << 20}, backendtest.Stdio("b", "flood"))
+	if _, err := b.Call(t.Context(), tool("pids", `{}`, nil)); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
+		t.Errorf("call: %v", err)
+	}
+	waitFor(t, changes, "the restart", func() bool { return b.Stats().Reconnects == 1 && b.State().Status == backends.Ready })
+}
+
+func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
+	s, changes := newSet(t, backends.Options{}, backendtest.Stdio("b", "stubborn"))
+	b := s.All()[0]
+	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
+	var pids [2]int
+	fmt.Sscan(text(t, b, tool("pids", `{}`, nil)), &pids[0], &pids[1])
+	s.Close()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// alive reports whether a process exists and is no zombie.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	before, files := runtime.NumGoroutine(), openFiles()
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			ann := &client{name: "ann"}
+			b, _ := ready(t, backends.Options{}, tt.config(t))
+			if tt.revision != wire.Rev2607 {
+				text(t, b, tool("ask", `{}`, caller(ann)))
+			}
+			cancelled(t, b, "")
+		})
+	}
+	eventually(t, "goroutines and descriptors to go", func() bool {
+		return runtime.NumGoroutine() <= before && openFiles() <= files
+	})
+}
+
+func openFiles() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
+}
+
+func TestForgottenSessionIsReopenedAndTheCallMadeOnce(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			var forget atomic.Bool
+			executed := 0
+			raw := &backendtest.Raw{Session: "one", Tools: `{"name":"t"}`}
+			raw.First = func(x *backendtest.Exchange) bool {
+				if x.Message.Method == wire.Initialize {
+					forget.Store(false)
+				}
+				if forget.Load() {
+					x.WriteHeader(status)
+					x.Raw(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no valid session"},"id":null}`)
+				}
+				return forget.Load()
+			}
+			raw.Handle = func(x *backendtest.Exchange) {
+				if x.Message.Method == wire.ToolsCall {
+					executed++
+				}
+				x.JSON(`{"content":[{"text":"hi"}]}`)
+			}
+			b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+			forget.Store(true)
+			if got := text(t, b, tool("t", `{}`, nil)); got != "hi" || executed != 1 {
+				t.Errorf("answer %q after %d executions", got, executed)
+			}
+			if n := len(raw.Seen(wire.Initialize)); n != 2 {
+				t.Errorf("%d sessions were opened, want 2", n)
+			}
+		})
+	}
+}
+
+func TestRefusedCallHarmsNoOther(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		want   backends.Kind
+	}{
+		{http.StatusRequestEntityTooLarge, backends.TooLarge},
+		{http.StatusBadRequest, backends.Protocol},
+		{http.StatusTooManyRequests, backends.Unavailable},
+		{http.StatusInternalServerError, backends.Interrupted},
+	} {
+		raw := &backendtest.Raw{Session: "one", Handle: func(x *backendtest.Exchange) {
+			if x.Param("arguments", "bad") == "true" {
+				x.WriteHeader(tt.status)
+				return
+			}
+			x.JSON(`{"content":[{"text":"hi"}]}`)
+		}}
+		b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+		if _, err := b.Call(t.Context(), tool("t", `{"bad":true}`, nil)); kind(err) != tt.want {
+			t.Errorf("HTTP %d: %v, want %v", tt.status, err, tt.want)
+		}
+		text(t, b, tool("t", `{}`, nil))
+		if n := len(raw.Seen(wire.Initialize)); n != 1 {
+			t.Errorf("HTTP %d: %d sessions were opened", tt.status, n)
+		}
+	}
+}
+
+func TestBackendRestartedOnTheSamePortIsBack(t *testing.T) {
+	for _, stateful := range []bool{true, false} {
+		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := l.Addr().String()
+			stop := backendtest.Listen(t, l, backendtest.New(), stateful)
+			b, changes := ready(t, backends.Options{}, config.Backend{Name: "b", URL: "http://" + address + "/mcp"})
+			text(t, b, tool("echo", `{}`, nil))
+			stop()
+			waitFor(t, changes, "down", func() bool { return b.State().Status == backends.Down })
+			if len(b.Offer().Tools) != 0 {
+				t.Error("a backend that is down offers tools")
+			}
+			if l, err = net.Listen("tcp", address); err != nil {
+				t.Fatal(err)
+			}
+			backendtest.Listen(t, l, backendtest.New(), stateful)
+			waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
+			text(t, b, tool("echo", `{}`, nil))
+		})
+	}
+}
