@@ -1,0 +1,515 @@
+package script_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
+)
+
+// client answers questions between requests, like a client of MCP 2026-07-28.
+type client struct {
+	mu      sync.Mutex
+	answers map[string]string // by key
+}
+
+func (c *client) answer(ctx context.Context, q script.Question) (json.RawMessage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a, ok := c.answers[q.Key]; ok {
+		return json.RawMessage(`{"action":"accept","content":{"v":"` + a + `"}}`), nil
+	}
+	return scripttest.Later(ctx, q)
+}
+
+// reply answers all the questions of a suspended run, each with its own key.
+func (c *client) reply(t *testing.T, err error) (asked []string) {
+	t.Helper()
+	var s *script.Suspended
+	if !errors.As(err, &s) {
+		t.Fatalf("the run did not stop to ask: %v", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers == nil {
+		c.answers = map[string]string{}
+	}
+	for _, q := range s.Questions {
+		asked = append(asked, q.Key)
+		c.answers[q.Key] = q.Key
+	}
+	return asked
+}
+
+const asksFourTimes = `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+
+def ask(text):
+    return elicit(text, FORM).content["v"]
+
+def charge(who):
+    call_tool("charge", {"who": who})
+    return [who, ask("sure, " + who + "?"), call_tool("charge", {"who": who + " again"})["who"]]
+
+def run(params):
+    call_tool("charge", {"who": "first"})
+    a = ask("one?")
+    call_tool("charge", {"who": "second"})
+    b = ask("two?")
+    return [a, b, parallel(charge, ["left", "right"])]
+`
+
+func charges(h *scripttest.Host) []string {
+	var who []string
+	for _, c := range h.Calls() {
+		var args struct{ Who string }
+		_ = json.Unmarshal([]byte(c.Args), &args)
+		who = append(who, args.Who)
+	}
+	slices.Sort(who)
+	return who
+}
+
+func TestARunGoesOnWhereItStoppedAndRepeatsNothing(t *testing.T) {
+	c := &client{}
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
+	p := scripttest.Compile(t, asksFourTimes)
+	j := journal.New()
+	run := func() (*script.Result, error) {
+		return p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+	}
+	for _, want := range [][]string{{"1"}, {"3"}, {"4.b0.1", "4.b1.1"}} {
+		_, err := run()
+		if got := c.reply(t, err); !slices.Equal(got, want) {
+			t.Fatalf("asked %q, want %q", got, want)
+		}
+	}
+	const want = `["1","3",[["left","4.b0.1","left again"],["right","4.b1.1","right again"]]]`
+	for range 3 { // the finished run answers again and again
+		res, err := run()
+		if err != nil || string(res.Structured) != want {
+			t.Fatalf("got %v, %v\nwant %s", res, err, want)
+		}
+	}
+	if got, want := charges(h), []string{"first", "left", "left again", "right", "right again", "second"}; !slices.Equal(got, want) {
+		t.Errorf("charged %q, want each once: %q", got, want)
+	}
+}
+
+func TestTheSameStateSentManyTimesAtOnceIsOneRun(t *testing.T) {
+	c := &client{}
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: c.answer}
+	p := scripttest.Compile(t, asksFourTimes)
+	j := journal.New()
+	for round := range 4 {
+		errs := make(chan error, 8)
+		for range 8 {
+			go func() {
+				_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+				errs <- err
+			}()
+		}
+		var last error
+		for range 8 {
+			err := <-errs
+			if last != nil && err.Error() != last.Error() {
+				t.Errorf("round %d: %v and %v", round, err, last)
+			}
+			last = err
+		}
+		if round < 3 {
+			c.reply(t, last)
+		}
+	}
+	if got := charges(h); len(got) != 6 {
+		t.Errorf("charged %q, want 6 times", got)
+	}
+}
+
+// What a script has seen and gone on with is in the journal, whatever it was.
+func TestCaughtFailuresAreAnswers(t *testing.T) {
+	c := &client{}
+	h := &scripttest.Host{Answer: c.answer}
+	up := false
+	h.Tools = map[string]scripttest.Tool{
+		"charge": scripttest.Echo,
+		"shaky": func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			if up {
+				return scripttest.Structured(`"up"`), nil
+			}
+			return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "down"}
+		},
+		"refuse": scripttest.Fails("no"),
+	}
+	p := scripttest.Compile(t, `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+
+def run(params):
+    seen = []
+    def attempt():
+        seen.append(len(seen))
+        if len(seen) < 3:
+            call_tool("shaky")
+        return len(seen)
+    out = [try_call_tool("shaky").kind, try_call_tool("refuse").kind, retry(attempt, delay=0)]
+    elicit("go on?", FORM)
+    return out + [call_tool("shaky")]
+`)
+	j := journal.New()
+	_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+	c.reply(t, err)
+	before := len(h.Calls())
+	up = true
+	res, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+	const want = `["unavailable","tool",3,"up"]`
+	if err != nil || string(res.Structured) != want {
+		t.Errorf("got %v, %v\nwant %s", res, err, want)
+	}
+	if n := len(h.Calls()) - before; n != 1 {
+		t.Errorf("the resumed run made %d calls, want the last one only", n)
+	}
+	if res.Stats.Replayed == 0 {
+		t.Error("Stats.Replayed is 0")
+	}
+}
+
+func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
+	lost := errors.New("connection reset")
+	for _, tt := range []struct {
+		name, want string
+		err        error
+	}{
+		{"surely not executed: called again", `"done"`, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}},
+		{"the tool said no: says no again", `test.star:1:29: call_tool("pay"): no money`, &builtins.ToolError{Kind: builtins.Tool, Msg: "no money"}},
+		{"perhaps executed: not called again", `test.star:1:29: call_tool("pay"): call "pay" (at 0) was begun by an earlier run that was interrupted: whether it happened is not known, so it is not repeated`, lost},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.err
+			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"pay": func(context.Context, json.RawMessage) (json.RawMessage, error) {
+				return scripttest.Structured(`"done"`), err
+			}}}
+			p := scripttest.Compile(t, `def run(p): return call_tool("pay")`)
+			j := journal.New()
+			if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err == nil {
+				t.Fatal("the first run went well")
+			}
+			err = nil
+			if got := outcome(p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})); got != tt.want {
+				t.Errorf("second run\n got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func outcome(res *script.Result, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return string(res.Structured)
+}
+
+func TestAJournalServesOneProgramAndOneSetOfArguments(t *testing.T) {
+	h := &scripttest.Host{}
+	j := journal.New()
+	p := scripttest.Compile(t, `def run(p): return time.now() and 1`)
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err != nil {
+		t.Fatal(err)
+	}
+	edited := scripttest.Compile(t, `def run(p): return time.now() and 2`)
+	if _, err := edited.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.Is(err, script.ErrOtherRun) {
+		t.Errorf("another program: %v", err)
+	}
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Args: json.RawMessage(`{"a":1}`)}); !errors.Is(err, script.ErrOtherRun) {
+		t.Errorf("other arguments: %v", err)
+	}
+}
+
+func TestTimeAndJitterAreReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{}
+		h := &scripttest.Host{Answer: c.answer}
+		p := scripttest.Compile(t, `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+
+def run(p):
+    t = time.now()
+    sleep("10m")
+    elicit("?", FORM)
+    return str(t)
+`)
+		j := journal.New()
+		_, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+		c.reply(t, err)
+		began := time.Now()
+		res, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) != 0 {
+			t.Errorf("the resumed run slept for %s", time.Since(began))
+		}
+		if want := began.Add(-10 * time.Minute).UTC().Format(time.RFC3339Nano); string(res.Structured) != `"`+want+`"` {
+			t.Errorf("the resumed run began at %s, want %s", res.Structured, want)
+		}
+	})
+}
+
+// busy writes down what happens in which order, over branches that fail, nest and are
+// tried again: whatever order the host answers in, the journal makes it the same again.
+const busy = `
+log_ = []
+
+def work(n):
+    for i in range(3):
+        log_.append((n, i, call_tool("echo", {"n": n, "i": i})["i"]))
+    if n % 4 == 3:
+        log_.append(parallel(lambda m: call_tool("echo", {"m": m})["m"] + len(log_), [1, 2, 3]))
+    return len(log_)
+
+def risky(n):
+    log_.append(("risky", n))
+    r = try_call_tool("sometimes", {"n": n})
+    log_.append((n, r.ok))
+    if not r.ok and n > 2:
+        fail("no")
+    call_tool("echo", {"n": n})
+    return n
+
+def brave():
+    return parallel(risky, range(5))
+
+def cautious():
+    out = caught(brave)
+    log_.append(("cautious", out))
+    return out
+
+def run(params):
+    out = parallel([
+        lambda: parallel(work, range(8), max_concurrency=3),
+        lambda: [retry(brave, max_attempts=20, delay=0), len(log_)],
+        lambda: [work(n) for n in range(3)],
+        lambda: [cautious() for n in range(3)],
+    ])
+    return [out, log_]
+`
+
+// caught(fn) calls fn and returns None when it fails.
+func caught(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	run := script.RunOf(t)
+	defer run.Catching(t)()
+	v, err := run.Call(t, args[0], nil, nil)
+	if err != nil && !script.Final(err) {
+		return starlark.None, nil
+	}
+	return v, err
+}
+
+func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
+	names := builtins.All()
+	names["caught"] = starlark.NewBuiltin("caught", caught)
+	p, err := script.Compile(script.File{Name: "busy.star", Source: []byte(busy)}, script.Options{Builtins: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var mu sync.Mutex
+		draw := func(n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return rng.IntN(n)
+		}
+		slow := func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+			select {
+			case <-time.After(time.Duration(draw(1000)) * time.Millisecond):
+				return scripttest.Echo(ctx, args)
+			case <-ctx.Done():
+				time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // takes its time to end
+				if draw(2) == 0 {                                        // and answers all the same
+					return scripttest.Echo(ctx, args)
+				}
+				return nil, context.Cause(ctx)
+			}
+		}
+		h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": slow,
+			"sometimes": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+				res, err := slow(ctx, args)
+				if err == nil && draw(3) == 0 {
+					return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "down"}
+				}
+				return res, err
+			}}}
+		j := journal.New()
+		var want *script.Result
+		synctest.Test(t, func(t *testing.T) {
+			var err error
+			if want, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, err.(*script.Error).Backtrace)
+			}
+		})
+		nobody := &scripttest.Host{}
+		for range 3 {
+			got, err := p.Run(t.Context(), script.RunOptions{Host: nobody, Journal: j})
+			if err != nil {
+				t.Fatalf("seed %d: replay: %v", seed, err)
+			}
+			if string(got.Structured) != string(want.Structured) || got.Stats.Steps != want.Stats.Steps {
+				t.Fatalf("seed %d: replay\n got %s, %d steps\nwant %s, %d steps", seed,
+					got.Structured, got.Stats.Steps, want.Structured, want.Stats.Steps)
+			}
+		}
+		if n := len(nobody.Calls()); n != 0 {
+			t.Fatalf("seed %d: the replay made %d calls", seed, n)
+		}
+	}
+}
+
+func TestManyRunsAtOnceCancelledAtRandom(t *testing.T) {
+	before := runtime.NumGoroutine()
+	p := scripttest.Compile(t, `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+
+def one(n):
+    call_tool("echo", {"n": n})
+    if n % 5 == 4:
+        return elicit("go on?", FORM, when_unavailable="cancel").action
+    return parallel(lambda m: call_tool("wait", {"m": m}), range(3))
+
+def run(params):
+    return parallel(one, range(10))
+`)
+	var runs sync.WaitGroup
+	for i := range 200 {
+		runs.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 2))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			calls := rng.IntN(60)
+			var mu sync.Mutex
+			wait := func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+				mu.Lock()
+				calls--
+				if calls == 0 {
+					cancel()
+				}
+				mu.Unlock()
+				runtime.Gosched()
+				return scripttest.Echo(ctx, args)
+			}
+			c := &client{}
+			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": wait, "wait": wait}, Answer: c.answer}
+			o := script.RunOptions{Host: h, Journal: journal.New()}
+			for range 2 {
+				_, err := p.Run(ctx, o)
+				var (
+					suspended *script.Suspended
+					cancelled *script.Cancelled
+				)
+				if errors.As(err, &suspended) {
+					c.reply(t, err)
+					continue
+				}
+				if err != nil && !errors.As(err, &cancelled) && !strings.Contains(err.Error(), "canceled") {
+					t.Errorf("run %d: %v", i, err)
+				}
+			}
+		})
+	}
+	runs.Wait()
+	if after := settledGoroutines(before); after > before {
+		buf := make([]byte, 1<<16)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, after, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// settledGoroutines counts goroutines once those that have nothing left to do but end have ended.
+func settledGoroutines(want int) int {
+	for range 1000 {
+		if runtime.NumGoroutine() <= want {
+			break
+		}
+		runtime.Gosched()
+	}
+	return runtime.NumGoroutine()
+}
+
+func TestALimitEndsABranchThatComputes(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"hang": scripttest.Hangs}}
+	_, err := scripttest.Run(t, h, `
+def spin():
+    while True:
+        pass
+
+def run(params):
+    return retry(lambda: parallel([lambda: call_tool("hang"), spin]))
+`, `{}`)
+	var limit *script.LimitError
+	if !errors.As(err, &limit) || limit.Limit != "steps" {
+		t.Fatalf("got %v, want the limit of steps", err)
+	}
+	if want := "parallel[1]: limit reached: steps (1000000)"; err.(*script.Error).Msg != want {
+		t.Errorf("got  %s\nwant %s", err.(*script.Error).Msg, want)
+	}
+}
+
+func TestErrorsCarryTheWayToThem(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"no": scripttest.Fails("no")}}
+	_, err := scripttest.Run(t, h, `
+def inner(n):
+    return call_tool("no")
+
+def outer(n):
+    return parallel(inner, [n])
+
+def run(params):
+    return parallel(outer, [1, 2])
+`, `{}`)
+	var e *script.Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	if want := `test.star:3:21: parallel[0]: parallel[0]: call_tool("no"): no`; e.Error() != want {
+		t.Errorf("got  %s\nwant %s", e, want)
+	}
+	const want = `Traceback (most recent call last):
+  test.star:9:20: in run
+  test.star:6:20: in outer
+  test.star:3:21: in inner
+Error in call_tool: parallel[0]: parallel[0]: call_tool("no"): no`
+	if e.Backtrace != want {
+		t.Errorf("got\n%s\nwant\n%s", e.Backtrace, want)
+	}
+}
+
+func ExampleProgram_Run() {
+	p, err := script.Compile(script.File{Name: "hello.star", Source: []byte(`
+def run(params):
+    return {"text": "Hello, " + params["name"]}
+`)}, script.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := p.Run(context.Background(), script.RunOptions{Args: json.RawMessage(`{"name": "World"}`)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(res.Structured))
+	// Output: {"text":"Hello, World"}
+}
