@@ -1,0 +1,117 @@
+package gotmpl
+
+import (
+	"strings"
+
+	"go.starlark.net/syntax"
+)
+
+// Kind is what is known of a value before the script runs.
+type Kind int
+
+// The kinds. Int is an integer of Go, which JSON numbers never are; Nil is nothing at all.
+const (
+	Any Kind = iota
+	Nil
+	Text
+	Bool
+	Int
+	Float
+	Map
+	List
+)
+
+// Expr is a Starlark expression.
+type Expr struct {
+	Code string
+	Kind Kind
+	// Maybe says that the value may also be None.
+	Maybe bool
+	// Loose says that the code needs parentheses where an operand is wanted.
+	Loose bool
+	// Text is the value of a literal of kind Text.
+	Text    string
+	Literal bool
+}
+
+// Operand returns the code of e as part of a larger expression.
+func (e Expr) Operand() string {
+	if e.Loose {
+		return "(" + e.Code + ")"
+	}
+	return e.Code
+}
+
+// String returns the expression of a text.
+func String(s string) Expr {
+	return Expr{Code: Quote(s), Kind: Text, Text: s, Literal: true}
+}
+
+// None is the expression of what is missing.
+var None = Expr{Code: "None", Kind: Nil, Maybe: true}
+
+// Quote writes s as a Starlark string.
+func Quote(s string) string {
+	if strings.Count(strings.TrimSuffix(s, "\n"), "\n") > 1 && blockable(s) {
+		return `"""` + s + `"""`
+	}
+	return syntax.Quote(s, false)
+}
+
+// blockable reports whether s reads the same between triple quotes.
+func blockable(s string) bool {
+	if strings.Contains(s, `"""`) || strings.HasSuffix(s, `"`) || strings.HasPrefix(s, `"`) {
+		return false
+	}
+	for _, line := range strings.Split(s, "\n") {
+		if strings.TrimRight(line, " ") != line {
+			return false
+		}
+	}
+	for _, r := range s {
+		if r == '\\' || r == '\uFFFD' || r < ' ' && r != '\n' || r == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// Call writes a call, on several lines when it would be a long one.
+func Call(fn string, args ...string) string {
+	return fn + bracket("(", ")", args)
+}
+
+// Dict writes a dict of alternating keys and values.
+func Dict(entries []string) string { return bracket("{", "}", entries) }
+
+// ListOf writes a list.
+func ListOf(items []string) string { return bracket("[", "]", items) }
+
+// maxLine is the length up to which a bracketed expression stays on one line.
+const maxLine = 92
+
+func bracket(left, right string, items []string) string {
+	total := len(left) + len(right)
+	for _, s := range items {
+		total += len(s) + 2
+	}
+	joined := left + strings.Join(items, ", ") + right
+	if total <= maxLine && !strings.Contains(joined, "\n") || len(items) == 0 {
+		return joined
+	}
+	if len(items) == 1 && left == "(" && compact(items[0]) {
+		return joined
+	}
+	var b strings.Builder
+	b.WriteString(left + "\n")
+	for _, s := range items {
+		b.WriteString(s + ",\n")
+	}
+	b.WriteString(right)
+	return b.String()
+}
+
+// compact reports whether a lone argument carries its own line breaks well.
+func compact(s string) bool {
+	return strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") || strings.HasPrefix(s, `"`) && !strings.HasPrefix(s, `"""`)
+}

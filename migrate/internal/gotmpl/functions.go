@@ -1,0 +1,290 @@
+package gotmpl
+
+import (
+	"fmt"
+	"strings"
+	"text/template/parse"
+)
+
+// call writes the call of a function; node is what errors name.
+func (g *generator) call(name string, node parse.Node, argNodes []parse.Node, d dot, final *Expr) Expr {
+	c := call{g: g, name: name, node: node}
+	for _, n := range argNodes {
+		c.args = append(c.args, g.operand(n, d))
+		c.nodes = append(c.nodes, n)
+	}
+	if final != nil {
+		c.args = append(c.args, *final)
+		c.nodes = append(c.nodes, node)
+	}
+	if msg := c.wrongCount(len(argNodes)); msg != "" {
+		return g.fail(ident(node), msg)
+	}
+	return c.write()
+}
+
+// ident returns the name of the function that a command calls.
+func ident(n parse.Node) parse.Node {
+	if c, ok := n.(*parse.CommandNode); ok {
+		return c.Args[0]
+	}
+	return n
+}
+
+// call is the use of one function.
+type call struct {
+	g     *generator
+	name  string
+	node  parse.Node
+	args  []Expr
+	nodes []parse.Node
+}
+
+// arity says how many arguments a function wants: exactly, or at least when the number is
+// negative, as -1-min.
+var arity = map[string]int{
+	"and": -2, "or": -2, "not": 1, "eq": -2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
+	"len": 1, "index": -2, "slice": -2, "print": -1, "printf": -2, "println": -1,
+	"html": -1, "js": -1, "urlquery": -1, "call": -2,
+	"json": 1, "quote": 1, "fromJson": 1,
+}
+
+func (c *call) wrongCount(written int) string {
+	want := arity[c.name]
+	switch {
+	case want < 0 && len(c.args) < -want-1:
+		return fmt.Sprintf("wrong number of args for %s: want at least %d got %d", c.name, -want-1, written)
+	case want >= 0 && len(c.args) != want:
+		return fmt.Sprintf("wrong number of args for %s: want %d got %d", c.name, want, len(c.args))
+	}
+	return ""
+}
+
+func (c *call) write() Expr {
+	switch c.name {
+	case "and", "or":
+		return c.shortCircuit()
+	case "not":
+		return Expr{Code: "not " + c.args[0].Operand(), Kind: Bool, Loose: true}
+	case "eq", "ne", "lt", "le", "gt", "ge":
+		return c.compare()
+	}
+	if c.g.style == Clean {
+		return c.clean()
+	}
+	return c.exact()
+}
+
+// shortCircuit writes and, or: Starlark's return an operand too, by the same idea of truth.
+func (c *call) shortCircuit() Expr {
+	e := Expr{Kind: c.args[0].Kind, Loose: len(c.args) > 1}
+	var codes []string
+	for _, a := range c.args {
+		codes = append(codes, a.Operand())
+		if a.Kind != e.Kind {
+			e.Kind = Any
+		}
+		e.Maybe = e.Maybe || a.Maybe
+	}
+	if e.Kind == Any {
+		e.Maybe = true
+	}
+	if last := c.args[len(c.args)-1]; c.name == "or" && last.Kind == Text && e.Kind == Text {
+		e.Maybe = last.Maybe
+	}
+	e.Code = strings.Join(codes, " "+c.name+" ")
+	if len(c.args) == 1 {
+		return c.args[0]
+	}
+	return e
+}
+
+var operators = map[string]string{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+// compare writes a comparison: with an operator where the kinds are known to fit.
+func (c *call) compare() Expr {
+	if len(c.args) < 2 {
+		return c.g.fail(c.node, "error calling "+c.name+": missing argument for comparison")
+	}
+	if c.g.style == Exact && !c.comparable() {
+		return Expr{Code: c.legacy(c.name, true), Kind: Bool}
+	}
+	op := operators[c.name]
+	if c.name == "eq" && len(c.args) > 2 {
+		return Expr{Code: c.args[0].Operand() + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Loose: true}
+	}
+	return Expr{Code: c.args[0].Operand() + " " + op + " " + c.args[1].Operand(), Kind: Bool, Loose: true}
+}
+
+// comparable reports whether the operator does what the function does.
+func (c *call) comparable() bool {
+	kind := c.args[0].Kind
+	for _, a := range c.args {
+		if a.Kind != kind || kind == Any || kind == Map || kind == List || kind == Nil {
+			return false
+		}
+		if c.name != "eq" && c.name != "ne" && (a.Maybe || kind == Bool) {
+			return false
+		}
+	}
+	return true
+}
+
+func codes(args []Expr) string {
+	list := make([]string, len(args))
+	for i, a := range args {
+		list[i] = a.Code
+	}
+	return strings.Join(list, ", ")
+}
+
+// legacy writes the call of a helper of the legacy module; a helper that can refuse its
+// arguments is told where it stands.
+func (c *call) legacy(fn string, refuses bool) string {
+	c.g.Load(fn)
+	var args []string
+	for _, a := range c.args {
+		args = append(args, a.Code)
+	}
+	if refuses {
+		args = append(args, "at = "+Quote(c.g.at(c.node)))
+	}
+	return Call(fn, args...)
+}
+
+// exact writes the functions that have no counterpart in Starlark.
+func (c *call) exact() Expr {
+	switch c.name {
+	case "print":
+		return Expr{Code: c.legacy("sprint", false), Kind: Text}
+	case "println":
+		return Expr{Code: c.legacy("sprintln", false), Kind: Text}
+	case "printf":
+		c.args[0] = c.text(0)
+		return Expr{Code: c.legacy("printf", false), Kind: Text}
+	case "html":
+		return Expr{Code: c.legacy("html_escape", false), Kind: Text}
+	case "js":
+		return Expr{Code: c.legacy("js_escape", false), Kind: Text}
+	case "urlquery":
+		return Expr{Code: c.legacy("url_query", false), Kind: Text}
+	case "json":
+		return Expr{Code: c.legacy("to_json", false), Kind: Text}
+	case "quote":
+		c.args[0] = c.text(0)
+		return Expr{Code: c.legacy("quote", false), Kind: Text}
+	case "fromJson":
+		c.args[0] = c.text(0)
+		return Expr{Code: c.legacy("from_json", true), Kind: Any, Maybe: true}
+	case "len":
+		return Expr{Code: c.legacy("length", true), Kind: Int}
+	case "index":
+		return Expr{Code: c.legacy("index", true), Kind: Any, Maybe: true}
+	case "slice":
+		return Expr{Code: c.legacy("slice", true), Kind: Any}
+	}
+	return c.function()
+}
+
+// function writes the template function "call": no value of a workflow is a function.
+func (c *call) function() Expr {
+	name := "nil"
+	if len(c.nodes) > 0 {
+		name = c.nodes[0].String()
+	}
+	c.g.Load("call_value")
+	args := []string{c.args[0].Code, Quote(name), "at = " + Quote(c.g.at(c.node))}
+	return Expr{Code: Call("call_value", args...), Kind: Any, Maybe: true}
+}
+
+// text writes argument i where the function wants a text and nothing else.
+func (c *call) text(i int) Expr {
+	a := c.args[i]
+	if a.Kind == Text && !a.Maybe {
+		return a
+	}
+	if lit := literalNode(c.nodes[i]); lit != nil {
+		return c.g.fail(lit, fmt.Sprintf("expected string; found %s", lit))
+	}
+	c.g.Load("string")
+	at := c.g.at(lastNode(c.nodes[i]))
+	return Expr{Code: Call("string", a.Code, "at = "+Quote(at)), Kind: Text}
+}
+
+func literalNode(n parse.Node) parse.Node {
+	switch n.(type) {
+	case *parse.NumberNode, *parse.BoolNode:
+		return n
+	}
+	return nil
+}
+
+// fail writes an expression that fails as the template would have.
+func (g *generator) fail(n parse.Node, msg string) Expr {
+	g.Load("template_error")
+	return Expr{Code: Call("template_error", Quote(msg), "at = "+Quote(g.at(n))), Kind: Any, Maybe: true}
+}
+
+// print writes the text that an action prints.
+func (g *generator) print(e Expr) Expr {
+	switch {
+	case e.Kind == Text && !e.Maybe:
+		return e
+	case e.Kind == Nil:
+		return String("<no value>")
+	case g.style == Clean:
+		return Expr{Code: e.Operand(), Kind: Text}
+	case e.Kind == Int && !e.Maybe:
+		if strings.Trim(e.Code, "0123456789") == "" {
+			return String(e.Code)
+		}
+		return Expr{Code: Call("str", e.Code), Kind: Text}
+	}
+	g.Load("text")
+	return Expr{Code: Call("text", e.Code), Kind: Text}
+}
+
+// fields writes a chain of fields below a value.
+func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
+	switch {
+	case len(names) == 0:
+		return base
+	case base.Kind == Nil:
+		return base
+	case g.style == Clean:
+		return g.cleanFields(base, names)
+	case base.Kind == Map && !base.Maybe && len(names) == 1:
+		return Expr{Code: Call(base.Operand()+".get", Quote(names[0])), Kind: Any, Maybe: true}
+	}
+	g.Load("field")
+	args := []string{base.Code}
+	for _, name := range names {
+		args = append(args, Quote(name))
+	}
+	args = append(args, "at = "+Quote(g.at(n)))
+	return Expr{Code: Call("field", args...), Kind: Any, Maybe: true}
+}
+
+// items writes what a range with one variable goes through.
+func (g *generator) items(e Expr, at string) string {
+	if g.style == Clean {
+		if e.Maybe && e.Kind != List {
+			return e.Operand() + " or []"
+		}
+		return e.Code
+	}
+	g.Load("items")
+	return Call("items", e.Code, "at = "+Quote(at))
+}
+
+// pairs writes what a range with two variables goes through.
+func (g *generator) pairs(e Expr, at string) string {
+	if g.style == Clean {
+		if e.Kind == Map {
+			return "sorted(" + e.Operand() + ".items())"
+		}
+		return "enumerate(" + e.Code + ")"
+	}
+	g.Load("pairs")
+	return Call("pairs", e.Code, "at = "+Quote(at))
+}

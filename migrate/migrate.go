@@ -1,0 +1,119 @@
+// Package migrate turns workflows in ToolHive's YAML format into scripts.
+//
+// A definition is a graph of steps with Go templates. Parse reads definitions with the
+// place of every field, and refuses what the legacy engine refused; Translate writes a
+// script that does the same, in one of two styles:
+//
+//	defs, err := migrate.Parse("vmcp.yaml", data)
+//	s, err := migrate.Translate(defs[0], migrate.Options{})
+//	fmt.Print(s.Source)
+//
+// The package is a pure function of text: it reads no files and runs nothing.
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Style is how close a script keeps to the engine that its workflow was written for.
+type Style string
+
+// The styles.
+const (
+	// Exact scripts do what the legacy engine did, in everything that clients and tools
+	// can observe. It is what runs when a configuration has compositeTools.
+	Exact Style = "exact"
+	// Clean scripts are what a person would have written; the notes say where they may
+	// do something else.
+	Clean Style = "clean"
+)
+
+// Options say how to translate.
+type Options struct {
+	// Style is Exact by default.
+	Style Style
+	// Fix translates what a definition meant where it is plain what that is, instead of
+	// refusing it: fields that never existed, parameters in the old form and the like.
+	Fix bool
+}
+
+// Script is a translated definition: all that a scripted tool needs.
+type Script struct {
+	// Name and Description are what clients see.
+	Name, Description string
+	// Source is the text of the script.
+	Source string
+	// Parameters and Output are JSON Schemas; nil when the definition has none.
+	Parameters, Output json.RawMessage
+	// Timeout bounds a run; 0 is the default. A script in the exact style keeps the
+	// workflow's own deadline itself and ends with the legacy engine's words, so its
+	// Timeout is a little longer than that.
+	Timeout time.Duration
+	// Annotations are the tool's hints as a JSON object; nil when there are none.
+	Annotations json.RawMessage
+	// Unchecked says that the arguments must come to the script as the client sent them:
+	// not validated against Parameters, and without its defaults.
+	Unchecked bool
+	// Tools are the tools that the workflow calls, each once, in the order of the definition.
+	Tools []string
+	// Pos is where the definition begins.
+	Pos Pos
+	// Notes are for a person to read.
+	Notes []Note
+}
+
+// Pos is a place in a file.
+type Pos struct {
+	File         string
+	Line, Column int
+}
+
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Note is something about a definition that deserves a human's eye.
+type Note struct {
+	Pos Pos
+	// Path is the field, such as steps[2].onError.
+	Path string
+	Msg  string
+}
+
+func (n Note) String() string {
+	if n.Path == "" {
+		return fmt.Sprintf("%s: %s", n.Pos, n.Msg)
+	}
+	return fmt.Sprintf("%s: %s: %s", n.Pos, n.Path, n.Msg)
+}
+
+// Problem is why a definition is refused.
+type Problem Note
+
+func (p Problem) Error() string { return Note(p).String() }
+
+// Errors are all the problems of a file or of a definition.
+type Errors []Problem
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, p := range e {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the problems one by one.
+func (e Errors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, p := range e {
+		errs[i] = p
+	}
+	return errs
+}

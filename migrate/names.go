@@ -1,0 +1,74 @@
+package migrate
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"go.starlark.net/starlark"
+)
+
+// names hands out the names of a script, each once.
+type names struct{ taken map[string]bool }
+
+// reserved are words of the language, and names that scripts have anyway.
+var reserved = strings.Fields(`and break continue def elif else for if in lambda load not or pass return while
+	as assert async await class del except finally from global import is nonlocal raise try with yield
+	run params call_tool try_call_tool retry parallel elicit log progress pages result json math time re struct
+	_`)
+
+func newNames(legacy []string) *names {
+	n := &names{taken: map[string]bool{}}
+	for _, word := range reserved {
+		n.taken[word] = true
+	}
+	for word := range starlark.Universe {
+		n.taken[word] = true
+	}
+	for _, word := range legacy {
+		n.taken[word] = true
+	}
+	return n
+}
+
+// fresh returns a name like hint that nothing else has.
+func (n *names) fresh(hint string) string {
+	base := identifier(hint)
+	name := base
+	for i := 2; n.taken[name]; i++ {
+		name = base + "_" + strconv.Itoa(i)
+	}
+	n.taken[name] = true
+	return name
+}
+
+// identifier makes a name in lower case with underscores: fetchData is fetch_data.
+func identifier(s string) string {
+	var b strings.Builder
+	last := rune('_')
+	for _, c := range s {
+		switch {
+		case c < 128 && unicode.IsUpper(c):
+			if unicode.IsLower(last) || unicode.IsDigit(last) {
+				b.WriteByte('_')
+			}
+			b.WriteRune(unicode.ToLower(c))
+		case c < 128 && (unicode.IsLower(c) || unicode.IsDigit(c)):
+			b.WriteRune(c)
+		case last != '_' && b.Len() > 0:
+			b.WriteByte('_')
+			c = '_'
+		default:
+			c = '_'
+		}
+		last = c
+	}
+	name := strings.Trim(b.String(), "_")
+	if name == "" {
+		return "step"
+	}
+	if unicode.IsDigit(rune(name[0])) {
+		return "step_" + name
+	}
+	return name
+}

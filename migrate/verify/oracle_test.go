@@ -1,0 +1,77 @@
+package verify_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/vmcp-dev/vmcp/migrate/verify"
+)
+
+var update = flag.Bool("update", false, "rewrite want.star")
+
+// exceptions are the recorded runs that scripts are not to repeat.
+var exceptions = []string{"167_elicit_decline_skip_remaining", "169_elicit_timeout_skip_remaining"}
+
+// TestOracle runs every recorded run of the legacy engine against the script that its
+// workflow is migrated to.
+func TestOracle(t *testing.T) {
+	folders, err := filepath.Glob("../testdata/oracle/*")
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no recorded runs: %v", err)
+	}
+	for _, dir := range folders {
+		t.Run(filepath.Base(dir), func(t *testing.T) { checkCase(t, dir) })
+	}
+}
+
+func checkCase(t *testing.T, dir string) {
+	cases, err := verify.Load(filepath.Join(dir, "case.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cases[0]
+	s, refused := c.Migrate()
+	if s == nil {
+		for _, d := range verify.Compare(refused, c.Want) {
+			t.Errorf("%s\nhave %s\nwant %s", d.What, d.Have, d.Want)
+		}
+		return
+	}
+	golden(t, filepath.Join(dir, "want.star"), s.Source)
+	synctest.Test(t, func(t *testing.T) {
+		have, err := c.RunScript(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diffs := verify.Compare(have, c.Want); c.Exception() != "" {
+			if len(diffs) == 0 || !slices.Contains(exceptions, filepath.Base(dir)) {
+				t.Errorf("an exception (%s) that is not listed, or that does what was recorded", c.Exception())
+			}
+			return
+		}
+		for _, d := range verify.Compare(have, c.Want) {
+			t.Errorf("%s\nhave %s\nwant %s", d.What, d.Have, d.Want)
+		}
+	})
+}
+
+func golden(t *testing.T, file, have string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have != string(want) {
+		t.Errorf("%s\nhave\n%s\nwant\n%s", file, have, want)
+	}
+}
