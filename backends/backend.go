@@ -97,6 +97,8 @@ type State struct {
 	Err       error // the last thing that went wrong; nil once ready
 	Revision  string
 	Transport string
+	// Listening is whether a modern backend has acknowledged that it will announce changes.
+	Listening bool
 }
 
 func (s *Set) newBackend(cfg config.Backend) *Backend {
@@ -158,6 +160,9 @@ func (b *Backend) Name() string { return b.name }
 // Offer is what the backend offers now: never nil, empty while it is down, immutable.
 func (b *Backend) Offer() *Offer { return b.offer.Load() }
 
+// Set is the set that the backend belongs to.
+func (b *Backend) Set() *Set { return b.set }
+
 // State is a snapshot of the connection.
 func (b *Backend) State() State {
 	b.mu.Lock()
@@ -179,6 +184,13 @@ func (b *Backend) setState(s Status, err error) {
 	b.changes = make(chan struct{})
 	b.mu.Unlock()
 	b.set.changed()
+}
+
+// setListening notes whether a modern backend announces its changes.
+func (b *Backend) setListening(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state.Listening = on
 }
 
 // watch returns the state and a channel that is closed when it changes.

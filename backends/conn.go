@@ -232,6 +232,7 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 	case wire.Cancelled:
 		c.withdraw(wire.Get(m.Params, "requestId"))
 	case wire.Acknowledged:
+		c.b.setListening(true)
 	default:
 		if m.IsRequest() && !asksClient(m.Method) {
 			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)

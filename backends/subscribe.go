@@ -136,6 +136,7 @@ func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
 			cancel(nil)
 		}
 	}()
+	defer b.setListening(false)
 	resp, err := c.doWithin(ctx, &Request{Method: wire.Listen, Params: params}, 0)
 	if err == nil {
 		return resp.Close()

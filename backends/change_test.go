@@ -1,0 +1,167 @@
+package backends_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+func TestChangedListIsFetchedAgain(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			b, changes := ready(t, backends.Options{}, tt.config(t))
+			settled(t, b)
+			text(t, b, tool("grow", `{}`, nil))
+			waitFor(t, changes, "the new tool", func() bool {
+				return slices.ContainsFunc(b.Offer().Tools, func(i backends.Item) bool { return i.Name == "grown" })
+			})
+		})
+	}
+}
+
+// settled waits until a modern backend has acknowledged its listen stream: changes
+// before that are announced to nobody.
+func settled(t testing.TB, b *backends.Backend) {
+	eventually(t, "the listen stream", func() bool { return b.State().Revision != wire.Rev2607 || b.State().Listening })
+}
+
+func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
+	for _, tt := range transports {
+		t.Run(tt.name, func(t *testing.T) {
+			updates := make(chan string, 10)
+			b, _ := ready(t, backends.Options{Updated: func(_ *backends.Backend, uri string, _ json.RawMessage) {
+				select {
+				case updates <- uri:
+				default:
+				}
+			}}, tt.config(t))
+			if err := b.Subscribe(t.Context(), "test://static", true); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "an update", func() bool {
+				text(t, b, tool("touch", `{}`, nil))
+				return len(updates) > 0
+			})
+			if uri := <-updates; uri != "test://static" {
+				t.Errorf("updated %q", uri)
+			}
+		})
+	}
+}
+
+func TestApplyKeepsWhatDidNotChange(t *testing.T) {
+	at := func(name string, header string) config.Backend {
+		raw := &backendtest.Raw{Modern: true, Tools: `{"name":"t"}`, Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[{"text":"hi"}]}`) }}
+		return config.Backend{Name: name, URL: raw.Start(t), Headers: map[string]string{"X": header}}
+	}
+	kept, edited, removed, added := at("kept", "1"), at("edited", "1"), at("removed", "1"), at("added", "1")
+	s, changes := newSet(t, backends.Options{}, kept, edited, removed)
+	allReady := func() bool {
+		return !slices.ContainsFunc(s.All(), func(b *backends.Backend) bool { return b.State().Status != backends.Ready })
+	}
+	waitFor(t, changes, "the first configuration", allReady)
+	before := s.All()
+	edited.Headers = map[string]string{"X": "2"}
+	if err := s.Apply(t.Context(), []config.Backend{added, edited, kept}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, changes, "the second configuration", allReady)
+	after := s.All()
+	if after[2] != before[0] {
+		t.Error("the unchanged backend was replaced")
+	}
+	if after[1] == before[1] {
+		t.Error("the changed backend was kept")
+	}
+	var names []string
+	for _, b := range after {
+		names = append(names, b.Name())
+		text(t, b, tool("t", `{}`, nil))
+	}
+	if got := strings.Join(names, " "); got != "added edited kept" {
+		t.Errorf("order is %s", got)
+	}
+	eventually(t, "the removed one to be closed", func() bool { return before[2].Stats().Connections == 0 })
+	if _, err := before[2].Call(t.Context(), tool("t", `{}`, nil)); kind(err) != backends.Unavailable {
+		t.Errorf("call of a removed backend: %v", err)
+	}
+}
+
+func TestRemovedBackendFinishesItsCalls(t *testing.T) {
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), false)})
+	running := make(started, 1)
+	r := tool("wait", `{"ms":300,"steps":1}`, &backends.Caller{Sink: running})
+	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
+	answer := make(chan string)
+	go func() { answer <- text(t, b, r) }()
+	<-running
+	if err := b.Set().Apply(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answer; got != "waited" {
+		t.Errorf("answer %q", got)
+	}
+}
+
+func TestApplyRefusesTwoOfOneName(t *testing.T) {
+	s, _ := newSet(t, backends.Options{})
+	if err := s.Apply(context.Background(), []config.Backend{{Name: "a"}, {Name: "a"}}); err == nil {
+		t.Error("two backends of one name were accepted")
+	}
+}
+
+func TestReleaseClosesWhatIsExclusiveToASession(t *testing.T) {
+	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "legacy"))
+	for _, name := range []string{"ann", "bob"} {
+		text(t, b, tool("ask", `{}`, caller(&client{name: name})))
+	}
+	if n := b.Stats().Children; n != 3 {
+		t.Errorf("%d processes, want one for all and one for each", n)
+	}
+	b.Set().Release("session of ann")
+	eventually(t, "ann's process to end", func() bool { return b.Stats().Children == 2 })
+	text(t, b, tool("ask", `{}`, caller(&client{name: "ann"})))
+}
+
+func TestConnectionsAreCappedAndReused(t *testing.T) {
+	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), MaxConnections: 3}
+	b, _ := ready(t, backends.Options{}, cfg)
+	var all sync.WaitGroup
+	for i := range 12 {
+		of := caller(&client{name: fmt.Sprint("c", i)})
+		if i%3 == 0 {
+			of.Session = ""
+		}
+		all.Go(func() {
+			text(t, b, tool("ask", `{}`, of))
+			if n := b.Stats().Connections; n > 3 {
+				t.Errorf("%d connections, want at most 3", n)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestSharedSessionsTakeTurns(t *testing.T) {
+	server := backendtest.New()
+	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, server, true), Sessions: "shared"}
+	b, _ := ready(t, backends.Options{}, cfg)
+	var all sync.WaitGroup
+	for i := range 8 {
+		c := &client{name: fmt.Sprint("c", i)}
+		all.Go(func() { talk(t, b, c, caller(c), wire.Rev2511) })
+	}
+	all.Wait()
+	if n := len(slices.Collect(server.Sessions())); n != 1 {
+		t.Errorf("%d sessions, want one", n)
+	}
+}
