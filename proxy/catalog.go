@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/yosida95/uritemplate/v3"
 
@@ -42,6 +43,9 @@ type entry struct {
 	hidden  bool              // callable from scripts only
 	headers []headerParam     // x-mcp-header declarations of a tool
 	match   *uritemplate.Template
+
+	contractOnce sync.Once
+	schemas      contract
 }
 
 // origin names where e comes from.

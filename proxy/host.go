@@ -25,7 +25,10 @@ type host struct {
 	x       *exchange
 	catalog *catalog
 	tool    *scriptedTool
-	chain   []string // the scripted tools that led here, this one last
+	chain   []string        // the scripted tools that led here, this one last
+	journal script.Journal  // nil when the run cannot be resumed
+	parked  *parkedCall     // what keeps the journal between two requests
+	answers json.RawMessage // what this request brings, by the keys of the questions
 }
 
 // CallTool calls any tool of the catalog, by exposed name or as backend.tool.
@@ -41,6 +44,9 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	}
 	defer resp.Close()
 	result, err := resp.Bytes(h.tool.limits.Or(script.DefaultLimits()).Result)
+	if err == nil && e.script == nil {
+		err = e.contract().checkOutput(result)
+	}
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 	}
@@ -56,6 +62,9 @@ func (h *host) inner(name string, args json.RawMessage) *exchange {
 func (h *host) serve(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
 	if e.script != nil {
 		return h.nested(ctx, x, e)
+	}
+	if err := e.contract().checkInput(wire.Get(x.params, "arguments")); err != nil {
+		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 	}
 	req := &backends.Request{Method: x.method, Params: wire.Set(x.params, "name", wire.Quote(e.own)), For: x.caller()}
 	if e.headers != nil {
@@ -74,7 +83,15 @@ func (h *host) nested(ctx context.Context, x *exchange, e *entry) (*backends.Res
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("scripted tools call each other more than %d deep: %s", maxCallDepth, strings.Join(chain, " -> "))}
 	}
 	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.script, chain: chain}
-	return inner.run(ctx, wire.Get(x.params, "arguments"))
+	res, err := inner.execute(ctx, wire.Get(x.params, "arguments"))
+	_, contract := err.(*builtins.ToolError)
+	switch {
+	case contract || err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: explain(err)}
+	}
+	return answer(inner.toolResult(res))
 }
 
 // unknown says that there is no such tool, and which one may be meant.
@@ -141,10 +158,17 @@ func kindForScripts(k backends.Kind) string {
 	return builtins.Unavailable
 }
 
-// Elicit asks the client's user.
+// Elicit asks the client's user: now, or by stopping the run until a later request
+// brings the answer.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	if !h.x.client.can(wire.Elicit) {
 		return nil, builtins.ErrNoElicitation
+	}
+	if h.journal != nil {
+		if a := wire.Get(h.answers, q.Key); a != nil {
+			return slices.Clone(a), nil
+		}
+		return nil, &script.Suspended{Questions: []script.Question{q}}
 	}
 	return h.x.Request(ctx, q.Method, q.Params)
 }

@@ -121,7 +121,7 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	if len(l.questions) == 0 {
 		return nil, nil
 	}
-	state, err := x.p.parked.put(x, l)
+	state, err := x.p.parked.put(x, &parkedCall{live: l})
 	if err != nil {
 		l.cancel(err)
 		return nil, err
@@ -129,13 +129,17 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	l.out = nil
 	requests := json.RawMessage("{}")
 	for key, q := range l.questions {
-		requests = wire.Set(requests, key, wire.Set(wire.Set(nil, "method", wire.Quote(q.method)), "params", orEmpty(q.params)))
+		requests = wire.Set(requests, key, inputRequest(q.method, q.params))
 	}
 	return &backends.Response{Result: inputRequired(requests, state)}, nil
 }
 
+func inputRequest(method string, params json.RawMessage) json.RawMessage {
+	return wire.Set(wire.Set(nil, "method", wire.Quote(method)), "params", orEmpty(params))
+}
+
 func orEmpty(params json.RawMessage) json.RawMessage {
-	if len(params) == 0 {
+	if len(params) == 0 || string(params) == "null" {
 		return json.RawMessage("{}")
 	}
 	return params
@@ -147,8 +151,14 @@ func inputRequired(requests json.RawMessage, state string) json.RawMessage {
 	return append(append(append(out, `,"requestState":`...), wire.Quote(state)...), '}')
 }
 
-// resume makes x the call's own request and hands it the answers. Questions that are
-// still open are asked again.
+// follow makes x the call's own request, hands it the answers that x brings and waits
+// for what comes of it.
+func (l *liveCall) follow(ctx context.Context, x *exchange) (*backends.Response, error) {
+	l.resume(x, wire.Get(x.params, "inputResponses"))
+	return l.wait(ctx, x)
+}
+
+// resume hands over the answers. Questions that are still open are asked again.
 func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

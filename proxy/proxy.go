@@ -50,6 +50,7 @@ type Proxy struct {
 	pipes      sessions // over stdio
 	listeners  listeners
 	tasks      taskTable
+	admission  admission
 
 	subscriptions subscriptions
 
@@ -83,6 +84,7 @@ func New(o Options) (*Proxy, error) {
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
 	})
+	p.admission.set(p.config.Limits)
 	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.serverInfo}))
 	p.metrics = newMetrics(p)
 	p.work.Add(1)
@@ -117,6 +119,7 @@ func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 	p.building.Lock()
 	p.config, p.scripts = cfg, scripts
 	p.settled = make(chan struct{})
+	p.admission.set(cfg.Limits)
 	p.setName(cfg.Name)
 	p.building.Unlock()
 	if err := p.backends.Apply(ctx, backendConfigs(cfg)); err != nil {

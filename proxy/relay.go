@@ -61,12 +61,14 @@ func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context
 	if state == nil {
 		return p.startLive(ctx, x, call).wait(ctx, x)
 	}
-	l, err := p.parked.take(x, state)
-	if err != nil {
+	c, err := p.parked.take(x, state)
+	switch {
+	case err != nil:
 		return nil, err
+	case c.live == nil:
+		return nil, errState
 	}
-	l.resume(x, wire.Get(x.params, "inputResponses"))
-	return l.wait(ctx, x)
+	return c.live.follow(ctx, x)
 }
 
 // rounds calls a stateless backend for a client with a session: what the backend asks

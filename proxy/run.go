@@ -7,31 +7,94 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // callScript runs a scripted tool for a client.
+//
+// A client with a session is asked while the run waits. A stateless one is asked
+// between two requests: the run stops with its questions, its journal waits under the
+// request state, and the next request runs the program again over that journal, which
+// answers everything that was done before. What a backend asks in the middle of a call
+// cannot be stopped so; there the run itself waits in memory, like any other live call.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
 	h := &host{p: p, x: x, catalog: p.catalog.Load(), tool: e.script, chain: []string{e.name}}
-	run := func(ctx context.Context) (*backends.Response, error) {
-		return h.run(ctx, orEmpty(wire.Get(x.params, "arguments")))
-	}
+	state := wire.Get(x.params, "requestState")
 	if !x.client.modern() || !x.client.callsBack() {
-		return run(ctx)
+		if state != nil {
+			return nil, errState
+		}
+		return h.run(ctx, wire.Get(x.params, "arguments"))
 	}
-	return p.live(ctx, x, run)
+	h.parked = &parkedCall{journal: journal.New()}
+	if state != nil {
+		c, err := p.parked.take(x, state)
+		if err != nil {
+			return nil, err
+		}
+		if c.live != nil {
+			return c.live.follow(ctx, x)
+		}
+		h.parked, h.answers = c, wire.Get(x.params, "inputResponses")
+	}
+	h.journal = h.parked.journal
+	return p.startLive(ctx, x, func(ctx context.Context) (*backends.Response, error) {
+		return h.run(ctx, wire.Get(x.params, "arguments"))
+	}).wait(ctx, x)
 }
 
-// run executes the tool's program and makes a tool result of what it returned.
-func (h *host) run(ctx context.Context, args json.RawMessage) (*backends.Response, error) {
-	began := time.Now()
-	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Limits: h.tool.limits})
-	h.logRun(res, err, time.Since(began))
-	if err != nil {
+// run makes a tool result of what the program returned.
+func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
+	res, err := h.execute(ctx, raw)
+	var suspended *script.Suspended
+	switch {
+	case errors.As(err, &suspended):
+		return h.suspend(suspended)
+	case errors.Is(err, script.ErrOtherRun):
+		return nil, errState
+	case err != nil:
 		return h.failed(ctx, err)
 	}
-	return answer(h.x.typed(toolResult(res)))
+	return answer(h.x.typed(h.toolResult(res)))
+}
+
+// execute runs the tool's program under its contract: arguments and output fit their
+// schemas. The contract's own errors are *builtins.ToolError.
+func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
+	args, err := h.tool.arguments(raw)
+	if err != nil {
+		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
+	}
+	release, err := h.p.admission.enter(ctx, h)
+	if err != nil {
+		return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: err.Error()}
+	}
+	defer release()
+	began := time.Now()
+	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits})
+	if err == nil {
+		if err = h.tool.checkOutput(res); err != nil {
+			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
+		}
+	}
+	h.logRun(res, err, time.Since(began))
+	return res, err
+}
+
+// suspend ends the request with the run's questions.
+func (h *host) suspend(s *script.Suspended) (*backends.Response, error) {
+	state, err := h.p.parked.put(h.x, h.parked)
+	if err != nil {
+		return nil, err
+	}
+	requests := json.RawMessage("{}")
+	for _, q := range s.Questions {
+		requests = wire.Set(requests, q.Key, inputRequest(q.Method, q.Params))
+	}
+	return answer(inputRequired(requests, state))
 }
 
 // failed is a run that did not end well: an answer of the tool with the place in the
@@ -40,26 +103,30 @@ func (h *host) failed(ctx context.Context, err error) (*backends.Response, error
 	if ctx.Err() != nil {
 		return nil, relayError(context.Canceled)
 	}
-	text := err.Error()
-	var se *script.Error
-	if errors.As(err, &se) && se.Backtrace != "" {
-		text += "\n" + se.Backtrace
-	}
-	content := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(text))
+	content := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(explain(err)))
 	result := append(append([]byte(`{"content":[`), content...), `],"isError":true}`...)
 	return answer(h.x.typed(result))
 }
 
-// toolResult is a run's result as a CallToolResult: its JSON as structured content and
-// as text.
-func toolResult(res *script.Result) json.RawMessage {
+// explain is an error with the way through the script that led to it.
+func explain(err error) string {
+	var se *script.Error
+	if errors.As(err, &se) && se.Backtrace != "" {
+		return err.Error() + "\n" + se.Backtrace
+	}
+	return err.Error()
+}
+
+// toolResult is a run's result as a CallToolResult: its JSON as structured content,
+// which had to be an object before 2026-07-28, and as text.
+func (h *host) toolResult(res *script.Result) json.RawMessage {
 	content := res.Content
 	if content == nil {
 		text := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(string(res.Structured)))
 		content = append(append([]byte{'['}, text...), ']')
 	}
 	out := append([]byte(`{"content":`), content...)
-	if len(res.Structured) > 0 && res.Structured[0] == '{' {
+	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.modern()) {
 		out = append(append(out, `,"structuredContent":`...), res.Structured...)
 	}
 	if res.IsError {
@@ -75,9 +142,13 @@ func (x *exchange) typed(result json.RawMessage) json.RawMessage {
 
 func (h *host) logRun(res *script.Result, err error, took time.Duration) {
 	log := h.p.log.With("tool", h.tool.name, "duration", took)
-	if res != nil {
+	var suspended *script.Suspended
+	switch {
+	case errors.As(err, &suspended):
+		log.Info("run waits for answers", "questions", len(suspended.Questions))
+	case err != nil:
+		log.Warn("run failed", "err", err)
+	default:
 		log.Info("run", "steps", res.Stats.Steps, "memory", res.Stats.Memory, "calls", res.Stats.Calls)
-		return
 	}
-	log.Warn("run failed", "err", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -18,6 +19,8 @@ type scriptedTool struct {
 	definition json.RawMessage
 	program    *script.Program
 	limits     script.Limits
+	input      *schema.Schema
+	output     *schema.Schema // nil: anything
 }
 
 // compileScripts compiles every scripted tool of a configuration. The error has all
@@ -25,8 +28,9 @@ type scriptedTool struct {
 func compileScripts(cfg *config.Config) ([]*scriptedTool, error) {
 	var tools []*scriptedTool
 	var problems []error
+	load := libraries(cfg).Load
 	for i := range cfg.ScriptedTools {
-		t, err := compileScript(cfg, &cfg.ScriptedTools[i])
+		t, err := compileScript(cfg, &cfg.ScriptedTools[i], load)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -36,7 +40,22 @@ func compileScripts(cfg *config.Config) ([]*scriptedTool, error) {
 	return tools, errors.Join(problems...)
 }
 
-func compileScript(cfg *config.Config, c *config.ScriptedTool) (*scriptedTool, error) {
+// libraries is where load() finds files.
+func libraries(cfg *config.Config) script.Library {
+	l := script.Library{Inline: map[string]string{}}
+	for _, lib := range cfg.Libraries {
+		if lib.Path != "" {
+			l.Dirs = append(l.Dirs, lib.Path)
+		} else {
+			l.Inline[lib.Name] = lib.Source
+		}
+	}
+	return l
+}
+
+type loadFunc func(from, name string) (script.File, error)
+
+func compileScript(cfg *config.Config, c *config.ScriptedTool, load loadFunc) (*scriptedTool, error) {
 	file := script.File{Name: c.Name + ".star", Source: []byte(c.Script)}
 	if c.ScriptFile != "" {
 		source, err := os.ReadFile(c.ScriptFile)
@@ -45,15 +64,54 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool) (*scriptedTool, e
 		}
 		file = script.File{Name: c.ScriptFile, Source: source}
 	}
-	limits := scriptLimits(c.Limits).Or(scriptLimits(&cfg.Limits))
+	t := &scriptedTool{name: c.Name, limits: scriptLimits(c.Limits).Or(scriptLimits(&cfg.Limits))}
 	if c.Timeout > 0 {
-		limits.Time = c.Timeout.Std()
+		t.limits.Time = c.Timeout.Std()
 	}
-	program, err := script.Compile(file, script.Options{Builtins: builtins.All(), Limits: limits})
-	if err != nil {
+	var err error
+	if t.program, err = script.Compile(file, script.Options{Builtins: builtins.All(), Load: load, Limits: t.limits}); err != nil {
 		return nil, err
 	}
-	return &scriptedTool{name: c.Name, definition: scriptDefinition(c), program: program, limits: limits}, nil
+	t.definition = scriptDefinition(c)
+	return t, t.compileSchemas(c)
+}
+
+func (t *scriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
+	if t.input, err = schema.Compile(wire.Get(t.definition, "inputSchema")); err != nil {
+		return fmt.Errorf("scripted tool %s: parameters: %w", c.Name, err)
+	}
+	if len(c.Output.JSON) > 0 {
+		if t.output, err = schema.Compile(c.Output.JSON); err != nil {
+			return fmt.Errorf("scripted tool %s: output: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// arguments fills in the defaults of a call's arguments and checks them.
+func (t *scriptedTool) arguments(raw json.RawMessage) (json.RawMessage, error) {
+	args, err := t.input.Defaults(orEmpty(raw))
+	if err == nil {
+		err = t.input.Validate(args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the arguments of %s do not fit its parameters: %w", t.name, err)
+	}
+	return args, nil
+}
+
+// checkOutput holds a result against the schema that the tool declares.
+func (t *scriptedTool) checkOutput(res *script.Result) error {
+	if t.output == nil || res.IsError {
+		return nil
+	}
+	if len(res.Structured) == 0 {
+		return fmt.Errorf("%s declares an output schema and returned no structured value", t.name)
+	}
+	if err := t.output.Validate(res.Structured); err != nil {
+		return fmt.Errorf("the value that %s returned does not fit its output schema: %w", t.name, err)
+	}
+	return nil
 }
 
 // scriptLimits is the configuration's limits as the engine takes them.

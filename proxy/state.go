@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // parkedTable holds what waits for a client's next request under single-use handles. A
@@ -23,9 +24,13 @@ type parkedTable struct {
 	waiting map[string]*parkedCall // by handle, guarded by mu
 }
 
+// parkedCall is a call that waits in memory, or the journal of a run that goes on by
+// running again. Exactly one of the two is set.
 type parkedCall struct {
-	live  *liveCall
-	timer *time.Timer
+	live    *liveCall
+	journal script.Journal
+	handle  string // under which it was parked before; "" at first
+	timer   *time.Timer
 }
 
 func newParkedTable() *parkedTable {
@@ -56,20 +61,27 @@ func (x *exchange) binding() []byte {
 	return h.Sum(nil)
 }
 
-// put parks a call and returns the sealed handle.
-func (t *parkedTable) put(x *exchange, l *liveCall) (string, error) {
+// put parks a call and returns the sealed handle. A journal keeps its handle from one
+// round to the next.
+func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if c.handle != "" && t.waiting[c.handle] == c {
+		c.timer.Reset(parkedFor)
+		return t.seal(c.handle, x.binding()), nil
+	}
 	if len(t.waiting) >= parkedMax {
 		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
 	}
 	handle := rand.Text()
-	t.waiting[handle] = &parkedCall{live: l, timer: time.AfterFunc(parkedFor, func() { t.expire(handle) })}
+	c.handle = handle
+	c.timer = time.AfterFunc(parkedFor, func() { t.expire(handle) })
+	t.waiting[handle] = c
 	return t.seal(handle, x.binding()), nil
 }
 
 func (t *parkedTable) expire(handle string) {
-	if c := t.remove(handle); c != nil {
+	if c := t.remove(handle); c != nil && c.live != nil {
 		c.live.cancel(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
 	}
 }
@@ -101,17 +113,25 @@ func (t *parkedTable) open(sealed string, binding []byte) (string, bool) {
 // sender's business.
 var errState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to somebody else")
 
-// take ends the wait of the call behind a request's state.
-func (t *parkedTable) take(x *exchange, state json.RawMessage) (*liveCall, error) {
+// take finds what waits behind a request's state. A live call waits no longer: its
+// state is good for one request. A journal stays until it expires: whoever brings its
+// state again finds everything answered, and nothing is done twice.
+func (t *parkedTable) take(x *exchange, state json.RawMessage) (*parkedCall, error) {
 	handle, ok := t.open(wire.Text(state), x.binding())
 	if !ok {
 		return nil, errState
 	}
-	c := t.remove(handle)
-	if c == nil || !c.timer.Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.waiting[handle]
+	if c == nil {
 		return nil, errState
 	}
-	return c.live, nil
+	if c.live != nil {
+		delete(t.waiting, handle)
+		c.timer.Stop()
+	}
+	return c, nil
 }
 
 // close gives up all that waits.
@@ -120,7 +140,9 @@ func (t *parkedTable) close() {
 	defer t.mu.Unlock()
 	for handle, c := range t.waiting {
 		c.timer.Stop()
-		c.live.cancel(context.Canceled)
+		if c.live != nil {
+			c.live.cancel(context.Canceled)
+		}
 		delete(t.waiting, handle)
 	}
 }

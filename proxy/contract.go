@@ -1,0 +1,62 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// contract is the schemas of a backend's tool, which scripts are held to. A schema that
+// cannot be compiled holds nobody to anything: the backend checks for itself.
+type contract struct {
+	tool          string
+	input, output *schema.Schema
+}
+
+// contract compiles e's schemas when the first script calls it.
+func (e *entry) contract() *contract {
+	e.contractOnce.Do(func() {
+		e.schemas.tool = e.name
+		e.schemas.input = foreignSchema(wire.Get(e.def, "inputSchema"))
+		e.schemas.output = foreignSchema(wire.Get(e.def, "outputSchema"))
+	})
+	return &e.schemas
+}
+
+func foreignSchema(raw json.RawMessage) *schema.Schema {
+	if len(raw) == 0 {
+		return nil
+	}
+	s, err := schema.CompileForeign(raw)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+func (c *contract) checkInput(args json.RawMessage) error {
+	if c.input == nil {
+		return nil
+	}
+	if err := c.input.Validate(args); err != nil {
+		return fmt.Errorf("the arguments do not fit the input schema of %s: %w", c.tool, err)
+	}
+	return nil
+}
+
+// checkOutput holds a successful result to the output schema.
+func (c *contract) checkOutput(result json.RawMessage) error {
+	if c.output == nil || string(wire.Get(result, "isError")) == "true" {
+		return nil
+	}
+	value := wire.Get(result, "structuredContent")
+	if value == nil {
+		return fmt.Errorf("%s declares an output schema and returned no structured content", c.tool)
+	}
+	if err := c.output.Validate(value); err != nil {
+		return fmt.Errorf("the result of %s does not fit its output schema: %w", c.tool, err)
+	}
+	return nil
+}

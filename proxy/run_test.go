@@ -1,0 +1,220 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// chargeServer counts how often each amount was charged.
+type chargeServer struct {
+	mu      sync.Mutex
+	charged map[string]int
+}
+
+func (c *chargeServer) server() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "charge"}, func(_ context.Context, _ *mcp.CallToolRequest, a echoArgs) (*mcp.CallToolResult, any, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.charged[a.Text]++
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "charged " + a.Text}}}, nil, nil
+	})
+	return s
+}
+
+// each is how often every amount was charged, as text.
+func (c *chargeServer) each() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, _ := json.Marshal(c.charged)
+	return string(b)
+}
+
+const askingScript = `
+FORM = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+def ask(what):
+    return elicit(what, schema = FORM).content["answer"]
+
+def run(params):
+    call_tool("charge", {"text": "a"})
+    first = ask("first")
+    call_tool("charge", {"text": "b"})
+    second = ask("second")
+    both = parallel([lambda: ask("left"), lambda: ask("right")])
+    call_tool("charge", {"text": "c"})
+    return {"answers": [first, second] + both}
+`
+
+func startAsking(t *testing.T) (*chargeServer, string) {
+	bank := &chargeServer{charged: map[string]int{}}
+	_, url := start(t, &config.Config{
+		Backends:      []config.Backend{{Name: "bank", URL: sdkBackend(t, bank.server(), false)}},
+		ScriptedTools: []config.ScriptedTool{{Name: "asking", Description: "asks four times", Script: askingScript}},
+	})
+	return bank, url
+}
+
+// TestQuestionsForEveryClient asks in sequence and in parallel, with effects between.
+func TestQuestionsForEveryClient(t *testing.T) {
+	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			bank, url := startAsking(t)
+			var asked atomic.Int32
+			s := connect(t, url, revision, askedBy(&asked))
+			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "asking"})
+			if got, want := text(t, r, err), `{"answers":["to first","to second","to left","to right"]}`; got != want {
+				t.Errorf("got %s\nwant %s", got, want)
+			}
+			if got := bank.each(); got != `{"a":1,"b":1,"c":1}` || asked.Load() != 4 {
+				t.Errorf("charged %s, asked %d times", got, asked.Load())
+			}
+		})
+	}
+}
+
+// modernCall posts one stateless tools/call and returns its result or error object.
+func modernCall(t *testing.T, url, tool, more string) (result, failure json.RawMessage) {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}%s,"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, tool, more)
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+	r.Header.Set("Mcp-Method", "tools/call")
+	r.Header.Set("Mcp-Name", tool)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return nil, nil
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	if i := bytes.LastIndex(b, []byte("data: ")); i >= 0 {
+		b = b[i+len("data: "):]
+	}
+	var m struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Errorf("%s: %v", b, err)
+	}
+	return m.Result, m.Error
+}
+
+type inputRequired struct {
+	ResultType    string
+	RequestState  string
+	InputRequests map[string]struct{ Params struct{ Message string } }
+}
+
+func asks(t *testing.T, result json.RawMessage) inputRequired {
+	t.Helper()
+	var in inputRequired
+	if err := json.Unmarshal(result, &in); err != nil || in.ResultType != "input_required" || in.RequestState == "" {
+		t.Fatalf("want input_required, have %s", result)
+	}
+	return in
+}
+
+// answers is the part of the next request that answers everything in.
+func (in inputRequired) answers() string {
+	var parts []string
+	for key, q := range in.InputRequests {
+		parts = append(parts, fmt.Sprintf(`%q:{"action":"accept","content":{"answer":%q}}`, key, "to "+q.Params.Message))
+	}
+	return fmt.Sprintf(`,"requestState":%q,"inputResponses":{%s}`, in.RequestState, strings.Join(parts, ","))
+}
+
+// TestRoundsDoNothingTwice brings every state several times at once.
+func TestRoundsDoNothingTwice(t *testing.T) {
+	bank, url := startAsking(t)
+	result, _ := modernCall(t, url, "asking", "")
+	for _, want := range []int{1, 1, 2} {
+		in := asks(t, result)
+		if len(in.InputRequests) != want {
+			t.Fatalf("%d questions in this round, want %d: %s", len(in.InputRequests), want, result)
+		}
+		results := make([]json.RawMessage, 8)
+		var all sync.WaitGroup
+		for i := range results {
+			all.Go(func() { results[i], _ = modernCall(t, url, "asking", in.answers()) })
+		}
+		all.Wait()
+		result = results[0]
+	}
+	if got, want := string(result), `"structuredContent":{"answers":["to first","to second","to left","to right"]}`; !strings.Contains(got, want) {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := bank.each(); got != `{"a":1,"b":1,"c":1}` {
+		t.Errorf("charged %s, want each once", got)
+	}
+}
+
+// TestStateIsRefused changes what a state is bound to; nothing may be executed for it.
+func TestStateIsRefused(t *testing.T) {
+	bank, url := startAsking(t)
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+	before := bank.each()
+	flipped := []byte(in.RequestState)
+	flipped[len(flipped)/2] ^= 1
+	bad := in
+	bad.RequestState = string(flipped)
+	none := in
+	none.RequestState = "x"
+	for name, more := range map[string]string{
+		"a flipped bit":    bad.answers(),
+		"no state of ours": none.answers(),
+		"other arguments":  strings.Replace(in.answers(), `,"requestState"`, `,"arguments":{"x":1},"requestState"`, 1),
+	} {
+		result, failure := modernCall(t, url, "asking", more)
+		if failure == nil || !strings.Contains(string(failure), "requestState is not valid") {
+			t.Errorf("%s: result %s error %s", name, result, failure)
+		}
+	}
+	if after := bank.each(); after != before {
+		t.Errorf("charged %s, then %s", before, after)
+	}
+}
+
+func TestScriptContracts(t *testing.T) {
+	raw := func(s string) config.Raw { return config.Raw{JSON: json.RawMessage(s)} }
+	_, url := start(t, &config.Config{ScriptedTools: []config.ScriptedTool{
+		{Name: "typed", Description: "d", Parameters: raw(`{"type":"object","properties":{"n":{"type":"integer"},"o":{"type":"object","properties":{"x":{"default":5}},"default":{}}},"required":["n"]}`),
+			Output: raw(`{"type":"object","properties":{"n":{"type":"integer","maximum":10}}}`),
+			Script: "def run(params):\n    return {\"n\": params[\"n\"], \"x\": params[\"o\"][\"x\"]}\n"},
+		{Name: "outer", Description: "d", Script: "def run(params):\n    return try_call_tool(\"typed\", {\"n\": \"no\"}).kind\n"},
+		{Name: "a", Description: "d", Script: "def run(params):\n    return call_tool(\"b\")\n"},
+		{Name: "b", Description: "d", Script: "def run(params):\n    return call_tool(\"a\")\n"},
+	}})
+	s := connect(t, url, "2026-07-28", nil)
+	for _, tt := range []struct {
+		tool string
+		args map[string]any
+		want string
+	}{
+		{"typed", map[string]any{"n": 3}, `{"n":3,"x":5}`},
+		{"typed", map[string]any{"n": "3"}, "the arguments of typed do not fit its parameters: n:"},
+		{"typed", nil, "do not fit its parameters"},
+		{"typed", map[string]any{"n": 11}, "does not fit its output schema: n:"},
+		{"outer", nil, `"invalid_input"`},
+		{"a", nil, "in a circle: a -> b -> a"},
+	} {
+		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tt.tool, Arguments: tt.args})
+		if got := text(t, r, err); !strings.Contains(got, tt.want) {
+			t.Errorf("%s(%v)\n got %s\nwant %s", tt.tool, tt.args, got, tt.want)
+		}
+	}
+}
