@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"config":          {},
 	"script":          {},
 	"migrate":         {},
+	"migrate/verify":  {"migrate", "script", "builtins", "internal/schema"}, // runs what migrate wrote
 	"internal/wire":   {},
 	"internal/schema": {},
 	"internal/deps":   {},
@@ -29,7 +30,7 @@ var mayImport = map[string][]string{
 	"builtins":        {"script", "internal/schema"},
 	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema"},
 	"examples":        {},
-	"cmd":             {"config", "backends", "script", "builtins", "migrate", "proxy", "internal/wire", "internal/schema", "examples"},
+	"cmd":             {"config", "backends", "script", "builtins", "migrate", "migrate/verify", "proxy", "internal/wire", "internal/schema", "examples"},
 }
 
 // layer is the row that a folder belongs to, or "".

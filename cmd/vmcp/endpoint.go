@@ -63,11 +63,14 @@ func (a *app) open(ctx context.Context, t target) (*endpoint, error) {
 	if err != nil || u.Host == "" {
 		return nil, usageError("--url: want a URL such as " + defaultURL)
 	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/mcp"
+	}
 	e := &endpoint{recorder: &recorder{base: http.DefaultTransport}, release: func() {}}
 	e.status = func(ctx context.Context) (proxy.Status, error) { return e.fetchStatus(ctx, u) }
-	if err := a.connect(ctx, e, t.url); err != nil {
+	if err := a.connect(ctx, e, u.String()); err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			err = &hintError{fmt.Errorf("%s: nothing is listening there", t.url), `start it with "vmcp serve", or name a configuration with --config`}
+			err = &hintError{fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`}
 		}
 		return nil, err
 	}

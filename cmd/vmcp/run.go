@@ -101,9 +101,12 @@ tools next to theirs. Without a configuration file, "vmcp serve" runs a demo.
 
 Results go to standard output, everything else to standard error. The exit code is 0
 when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownCommand,
+
+		SuggestionsMinimumDistance: 2,
+
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.log.check() },
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -118,4 +121,16 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 	}
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// knownCommand refuses what is left when no subcommand has that name.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q", args[0])
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		return &hintError{err, fmt.Sprintf("did you mean %q?", near[0])}
+	}
+	return &hintError{err, `"vmcp --help" lists the commands`}
 }

@@ -52,6 +52,17 @@ func (a *app) check(name string) []error {
 
 // load reads a configuration file, or standard input for "-".
 func (a *app) load(name string) (*config.Config, error) {
+	cfg, err := a.parse(name)
+	if err != nil {
+		return nil, err
+	}
+	if problems := notYet(name, cfg); len(problems) > 0 {
+		return nil, problems
+	}
+	return cfg, nil
+}
+
+func (a *app) parse(name string) (*config.Config, error) {
 	if name != "-" {
 		return config.Load(name)
 	}
@@ -60,6 +71,19 @@ func (a *app) load(name string) (*config.Config, error) {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
 	return config.Parse("<stdin>", data)
+}
+
+// notYet refuses what a configuration can say and the proxy does not do yet.
+func notYet(name string, cfg *config.Config) config.Errors {
+	var problems config.Errors
+	if len(cfg.Scripts) > 0 {
+		problems = append(problems, config.Problem{Pos: config.Pos{File: name, Line: 1, Column: 1},
+			Path: "scripts", Message: "is not supported yet; name each script under scriptedTools"})
+	}
+	for _, c := range cfg.CompositeTools {
+		problems = append(problems, config.Problem{Pos: c.Pos, Path: "compositeTools", Message: "is not supported yet; write " + c.Name + " as a scripted tool"})
+	}
+	return problems
 }
 
 // split takes apart what holds several problems.
