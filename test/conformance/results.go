@@ -26,6 +26,9 @@ type check struct {
 	Details json.RawMessage `json:"details"`
 }
 
+// notReached is the outcome of a check that a scenario did not come to.
+const notReached = "not reached"
+
 // scenario is the outcome of one scenario.
 type scenario []check
 
@@ -51,17 +54,20 @@ func (s scenario) good(outcomes ...string) []check {
 	return slices.DeleteFunc(slices.Clone(s), func(c check) bool { return !slices.Contains(outcomes, c.Status) })
 }
 
-// passed says that something was checked, and that nothing failed: the suite counts
-// a warning as passed.
+// passed is the suite's own judgement: nothing failed, and not all was skipped.
 func (s scenario) passed() bool {
-	return len(s.good("SUCCESS", "WARNING")) > 0 && len(s.good("FAILURE")) == 0
+	return len(s) > len(s.good("SKIPPED")) && len(s.good("FAILURE")) == 0
 }
 
-// lost returns the checks that s passes and other does not. A check that was not
-// reached is lost, and so is one that is only a warning now.
+// lost returns what keeps other from being as good as s: of a scenario that fails,
+// every check that s passes, of one that passes those that are only a warning now.
+// Such a scenario may leave out checks that do not apply to how it was answered.
 func (s scenario) lost(other scenario) []check {
 	lost := other.missing(s.good("SUCCESS"), other.good("SUCCESS"))
-	return append(lost, other.missing(s.good("WARNING"), other.good("WARNING", "SUCCESS"))...)
+	if !other.passed() {
+		return lost
+	}
+	return slices.DeleteFunc(lost, func(c check) bool { return c.Status == notReached || c.Status == "INFO" })
 }
 
 // missing returns, as they are in s, the checks of want that have is short of.
@@ -86,7 +92,7 @@ func (s scenario) find(id string) check {
 			return c
 		}
 	}
-	return check{ID: id, Status: "not reached"}
+	return check{ID: id, Status: notReached}
 }
 
 // runSuite runs a suite against an address and reads its results.

@@ -76,17 +76,17 @@ func (p *Process) wait() {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the process to end, kills its group when it has not within ten seconds,
+// Stop asks the process to end, kills its group when it has not within half a minute,
 // and returns what it ended with.
 func (p *Process) Stop() error {
 	_ = p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
 		return p.err
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL)
 		<-p.done
-		return fmt.Errorf("%s did not end within 10s of SIGTERM", filepath.Base(p.Cmd.Path))
+		return fmt.Errorf("%s did not end within 30s of SIGTERM", filepath.Base(p.Cmd.Path))
 	}
 }
 

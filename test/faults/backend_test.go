@@ -1,0 +1,158 @@
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/test/raw"
+)
+
+// role makes this test binary a stdio backend with a fault.
+const role = "VMCP_FAULT_ROLE"
+
+// marker is a variable with a test's own value in the environment of every process
+// that its backends start, by which the test finds those that are left.
+const marker = "VMCP_FAULT_MARKER"
+
+var roles = map[string]func() error{
+	"good":     func() error { return newBackend().ServeStdio(os.Stdin, os.Stdout) },
+	"hang":     func() error { _, err := io.Copy(io.Discard, os.Stdin); return err },
+	"exit":     func() error { return errors.New("this backend exits at once") },
+	"junk":     writeJunk,
+	"stubborn": stayForever,
+	"parent":   serveWithChild,
+}
+
+// writeJunk answers every line with something that is no JSON-RPC.
+func writeJunk() error {
+	for _, text := range []string{"Hello! Listening...", "{", "\x00\xff\xfe", `{"jsonrpc":"2.0"}`, `[]`, `{"id":1}`, strings.Repeat("long ", 100_000)} {
+		fmt.Println(text)
+	}
+	_, err := io.Copy(os.Stdout, os.Stdin)
+	return err
+}
+
+// stayForever is a good backend that ignores its end of input and requests to end.
+func stayForever() error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	_ = newBackend().ServeStdio(os.Stdin, os.Stdout)
+	select {}
+}
+
+// serveWithChild is a good backend that leaves a child of its own behind.
+func serveWithChild() error {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), role+"=stubborn")
+	in, _, err := os.Pipe() // kept open: the child reads no end of input
+	if err != nil {
+		return err
+	}
+	child.Stdin = in
+	if err := child.Start(); err != nil {
+		return err
+	}
+	return newBackend().ServeStdio(os.Stdin, os.Stdout)
+}
+
+// newBackend is a sound MCP server with tools to look at it from outside.
+func newBackend() *raw.Server {
+	s := &raw.Server{}
+	s.Handle = func(c *raw.Call) (string, error) {
+		switch c.Method {
+		case "tools/list":
+			return s.List("tools", tool("echo"), tool("pid"), tool("hold")), nil
+		case "tools/call":
+			return callTool(c)
+		}
+		return "", raw.ErrDefault
+	}
+	return s
+}
+
+func tool(name string) string {
+	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name)
+}
+
+func callTool(c *raw.Call) (string, error) {
+	var p struct {
+		Name      string
+		Arguments struct{ Text, Started string }
+	}
+	if err := json.Unmarshal(c.Params, &p); err != nil {
+		return "", err
+	}
+	text := p.Arguments.Text
+	switch p.Name {
+	case "pid":
+		text = fmt.Sprint(os.Getpid())
+	case "hold": // until cancelled; creates the file `started` when it has begun
+		if err := os.WriteFile(p.Arguments.Started, nil, 0o600); err != nil {
+			return "", err
+		}
+		<-c.Done()
+		return "", c.Err()
+	}
+	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text), nil
+}
+
+// httpBackend is a sound backend over HTTP whose address outlives it.
+type httpBackend struct {
+	addr   string
+	modern bool
+	server *http.Server
+	raw    *raw.Server
+}
+
+func (b *httpBackend) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", b.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.raw = newBackend()
+	b.raw.Modern = b.modern
+	b.server = &http.Server{Handler: b.raw}
+	go b.server.Serve(l) // ends with Close
+	t.Cleanup(func() { b.server.Close() })
+}
+
+// silent accepts connections and never answers on any.
+type silent struct {
+	listener net.Listener
+	accepted chan net.Conn
+}
+
+func newSilent(t *testing.T) *silent {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &silent{l, make(chan net.Conn, 1000)}
+	go s.accept()
+	t.Cleanup(func() { l.Close() })
+	return s
+}
+
+func (s *silent) accept() {
+	defer close(s.accepted)
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.accepted <- conn
+	}
+}
+
+func (s *silent) url() string { return "http://" + s.listener.Addr().String() + "/mcp" }
