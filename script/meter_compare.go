@@ -8,13 +8,14 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// compare computes x op y like starlark.CompareDepth, and pays for every element that
+// compare computes v op y like starlark.CompareDepth, and pays for every element that
 // it looks at: two small lists that share their parts can unfold to any size.
-func (b *budget) compare(op syntax.Token, x, y starlark.Value, depth int) (bool, error) {
-	switch x := x.(type) {
+func (b *budget) compare(op syntax.Token, v, y starlark.Value, depth int) (bool, error) {
+	switch x := v.(type) {
 	case starlark.Int:
 		if y, ok := y.(starlark.Int); ok {
-			return intCompare(op, x, y)
+			c, err := x.Cmp(y, 1)
+			return threeway(op, c), err
 		}
 	case starlark.String:
 		if y, ok := y.(starlark.String); ok {
@@ -33,8 +34,8 @@ func (b *budget) compare(op syntax.Token, x, y starlark.Value, depth int) (bool,
 			return b.compareSequences(op, x, y, depth)
 		}
 	case starlark.Tuple:
-		if y, ok := y.(starlark.Tuple); ok {
-			return b.compareSequences(op, x, y, depth)
+		if _, ok := y.(starlark.Tuple); ok {
+			return b.compareTuples(op, v, y, depth)
 		}
 	case *starlark.Dict:
 		if y, ok := y.(*starlark.Dict); ok && (op == syntax.EQL || op == syntax.NEQ) {
@@ -53,7 +54,7 @@ func (b *budget) compare(op syntax.Token, x, y starlark.Value, depth int) (bool,
 			return eq == (op == syntax.EQL) && err == nil, err
 		}
 	}
-	return starlark.CompareDepth(op, x, y, depth)
+	return starlark.CompareDepth(op, v, y, depth)
 }
 
 func (b *budget) equal(x, y starlark.Value, depth int) (bool, error) {
@@ -66,11 +67,6 @@ func (b *budget) textCost(n int) error {
 		return nil
 	}
 	return b.work(int64(n) / blockPerStep)
-}
-
-func intCompare(op syntax.Token, x, y starlark.Int) (bool, error) {
-	c, err := x.Cmp(y, 1)
-	return threeway(op, c), err
 }
 
 func threeway(op syntax.Token, c int) bool {
@@ -87,6 +83,12 @@ func threeway(op syntax.Token, c int) bool {
 		return c >= 0
 	}
 	return c > 0
+}
+
+// compareTuples compares tuples in the boxes that they came in: to box a tuple again
+// would allocate.
+func (b *budget) compareTuples(op syntax.Token, x, y starlark.Value, depth int) (bool, error) {
+	return b.compareSequences(op, x.(starlark.Indexable), y.(starlark.Indexable), depth)
 }
 
 func (b *budget) compareSequences(op syntax.Token, x, y starlark.Indexable, depth int) (bool, error) {

@@ -281,6 +281,9 @@ func (b *budget) format(format string, args starlark.Tuple, kwargs []starlark.Tu
 
 // interpolate is format % v.
 func (b *budget) interpolate(format starlark.String, v starlark.Value) (starlark.Value, error) {
+	if small(format) && small(v) {
+		return starlark.Binary(syntax.PERCENT, format, v)
+	}
 	if err := b.work(int64(len(format)) / bytesPerStep); err != nil {
 		return nil, err
 	}
@@ -297,6 +300,18 @@ func (b *budget) interpolate(format starlark.String, v starlark.Value) (starlark
 		return nil, operands.err
 	}
 	return z, err
+}
+
+// small reports whether v is a number or string whose text a step pays for.
+func small(v starlark.Value) bool {
+	switch v := v.(type) {
+	case starlark.String:
+		return len(v) < 2*tinyWeight
+	case starlark.Int:
+		_, ok := v.Int64()
+		return ok
+	}
+	return false
 }
 
 // formatArgs renders the operands of a format and pays for their text.
