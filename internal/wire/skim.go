@@ -85,7 +85,10 @@ func (s *ValueScanner) skipText(p []byte, i int) int {
 }
 
 func oddBackslashes(p []byte) bool {
-	n := 0
+	if len(p) == 0 || p[len(p)-1] != '\\' {
+		return false
+	}
+	n := 1
 	for n < len(p) && p[len(p)-1-n] == '\\' {
 		n++
 	}
@@ -113,47 +116,68 @@ func skimValue(b []byte, i int) (int, error) {
 }
 
 // skimMembers calls f with key, value start and value end of each member of the object
-// at the start of b, until f returns false. end is -1 when b ends inside that value.
-// It returns the index past the object's closing brace.
+// at the start of b, until f returns false. It returns the index past the object's
+// closing brace.
 func skimMembers(b []byte, f func(key []byte, start, end int) bool) (int, error) {
-	i := skipSpace(b, 0)
-	if i >= len(b) || b[i] != '{' {
-		return i, fmt.Errorf("want an object, have %s", describe(b[i:]))
-	}
-	if i = skipSpace(b, i+1); i < len(b) && b[i] == '}' {
-		return i + 1, nil
-	}
-	for {
-		if i >= len(b) || b[i] != '"' {
-			return i, syntaxError(b, i)
+	i, err := openObject(b)
+	for err == nil && b[i] != '}' {
+		var key []byte
+		var start, end int
+		if key, start, err = skimKey(b, i); err != nil {
+			break
 		}
-		keyEnd, err := skimValue(b, i)
-		if err != nil {
-			return i, err
-		}
-		key := unescape(b[i:keyEnd])
-		if i = skipSpace(b, keyEnd); i >= len(b) || b[i] != ':' {
-			return i, syntaxError(b, i)
-		}
-		start := skipSpace(b, i+1)
-		end, err := skimValue(b, start)
-		if err != nil {
-			f(key, start, -1)
-			return i, err
+		if end, err = skimValue(b, start); err != nil {
+			break
 		}
 		if !f(key, start, end) {
 			return end, nil
 		}
-		switch i = skipSpace(b, end); {
-		case i >= len(b):
-			return i, syntaxError(b, i)
-		case b[i] == '}':
-			return i + 1, nil
-		case b[i] != ',':
-			return i, syntaxError(b, i)
-		}
-		i = skipSpace(b, i+1)
+		i, err = nextMember(b, end)
 	}
+	return i + 1, err
+}
+
+// openObject passes the opening brace; the index is that of the first key or of the
+// closing brace.
+func openObject(b []byte) (int, error) {
+	i := skipSpace(b, 0)
+	if i >= len(b) || b[i] != '{' {
+		return i, fmt.Errorf("want an object, have %s", describe(b[i:]))
+	}
+	if i = skipSpace(b, i+1); i >= len(b) {
+		return i, syntaxError(b, i)
+	}
+	return i, nil
+}
+
+// skimKey reads a key and passes the colon.
+func skimKey(b []byte, i int) (key []byte, value int, err error) {
+	if b[i] != '"' {
+		return nil, i, syntaxError(b, i)
+	}
+	end, err := skimValue(b, i)
+	if err != nil {
+		return nil, i, err
+	}
+	colon := skipSpace(b, end)
+	if colon >= len(b) || b[colon] != ':' {
+		return nil, colon, syntaxError(b, colon)
+	}
+	return unescape(b[i:end]), skipSpace(b, colon+1), nil
+}
+
+// nextMember goes from the end of a value to the next key or the closing brace.
+func nextMember(b []byte, i int) (int, error) {
+	if i = skipSpace(b, i); i < len(b) && b[i] == '}' {
+		return i, nil
+	}
+	if i >= len(b) || b[i] != ',' {
+		return i, syntaxError(b, i)
+	}
+	if i = skipSpace(b, i+1); i >= len(b) || b[i] != '"' {
+		return i, syntaxError(b, i)
+	}
+	return i, nil
 }
 
 // Find returns where the value of obj's member key stands, by structure only, or
@@ -161,7 +185,7 @@ func skimMembers(b []byte, f func(key []byte, start, end int) bool) (int, error)
 func Find(obj []byte, key string) (start, end int) {
 	start, end = -1, -1
 	skimMembers(obj, func(k []byte, s, e int) bool {
-		if string(k) == key && e >= 0 {
+		if string(k) == key {
 			start, end = s, e
 		}
 		return true
@@ -181,9 +205,6 @@ func Skim(frame []byte) (Message, error) {
 		*to = v
 	}
 	end, err := skimMembers(frame, func(key []byte, start, end int) bool {
-		if end < 0 {
-			return false
-		}
 		v := frame[start:end:end]
 		switch envelopeField(key) {
 		case 0:
@@ -205,26 +226,37 @@ func Skim(frame []byte) (Message, error) {
 		}
 		return true
 	})
+	if rest := skipSpace(frame, end); err == nil && rest != len(frame) {
+		err = syntaxError(frame, rest)
+	}
 	switch {
 	case err != nil:
 		return m, &Error{Code: ParseError, Message: "parse error: " + err.Error()}
-	case skipSpace(frame, end) != len(frame):
-		return m, &Error{Code: ParseError, Message: "parse error: " + syntaxError(frame, skipSpace(frame, end)).Error()}
 	case twice:
 		return m, Invalid("a member appears twice")
 	}
 	return m, m.check(version, hasID)
 }
 
-// SkimResult finds where the result's value begins in the first part of a response
-// frame that is not all there yet. ok is false when the result does not begin in it,
-// or when all of it is in head.
+// SkimResult finds where the result begins in head, the first part of a response frame
+// that goes on behind it. ok is false when no result begins there.
 func SkimResult(head []byte) (start int, ok bool) {
-	skimMembers(head, func(key []byte, s, end int) bool {
-		if string(key) == "result" && end < 0 && s < len(head) {
-			start, ok = s, true
+	i, err := openObject(head)
+	for err == nil && head[i] == '"' {
+		key, value, err := skimKey(head, i)
+		if err != nil || value >= len(head) {
+			break
 		}
-		return true
-	})
-	return start, ok
+		if string(key) == "result" {
+			return value, true
+		}
+		end, err := skimValue(head, value)
+		if err != nil {
+			break
+		}
+		if i, err = nextMember(head, end); err != nil {
+			break
+		}
+	}
+	return 0, false
 }
