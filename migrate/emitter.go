@@ -18,6 +18,9 @@ type emitter struct {
 	used    map[*step]*facets // from the first time
 	seen    map[*step]*facets
 
+	refs  map[*step][]*step // the steps that a step's templates name; nil is the output
+	known map[*step][]*step // refs of the first time
+
 	names *names
 	loads map[string]bool
 	vars  map[*step]string
@@ -29,6 +32,18 @@ type emitter struct {
 type dialect interface {
 	// write writes the body of run.
 	write() error
+	// oneLevel writes the steps of a level.
+	oneLevel(level []*step) error
+	// isUsed reports whether something needs the variable of a step, and skippedValue is
+	// what it holds when the step did not run.
+	isUsed(s *step) bool
+	skippedValue(s *step) string
+	// skipped is the condition under which the answer to a step ended the workflow, and
+	// early writes the return after that.
+	skipped(s *step) string
+	early(level []*step)
+	// result writes the return of the result.
+	result() error
 	// params returns the beginning of a path below the arguments.
 	params(names []string) (gotmpl.Expr, int)
 	// stepField returns the beginning of a path below a step that has ended.
@@ -50,7 +65,7 @@ func newEmitter(w *workflow, style gotmpl.Style, fix bool) *emitter {
 }
 
 // source writes the script.
-func (e *emitter) source() (string, error) {
+func (e *emitter) source(notes []Note) (string, []Note, error) {
 	for range 2 {
 		e.seen = map[*step]*facets{}
 		for _, s := range e.w.steps {
@@ -66,20 +81,25 @@ func (e *emitter) source() (string, error) {
 		for _, s := range e.w.steps {
 			e.vars[s] = e.names.fresh(s.id)
 		}
+		e.known, e.refs = e.refs, map[*step][]*step{}
 		e.code = code{}
 		e.code.indent = 1
 		if err := e.dialect.write(); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		e.used = e.seen
 	}
-	return format(e.head() + "def run(params):\n" + e.code.String())
+	notes = append(notes, e.notes...)
+	sortNotes(notes)
+	source, err := format(e.head(notes) + "def run(params):\n" + e.code.String())
+	return source, notes, err
 }
 
 // head is what stands above run.
-func (e *emitter) head() string {
+func (e *emitter) head(notes []Note) string {
 	var b strings.Builder
 	b.WriteString(comment(e.w.description))
+	b.WriteString(remarks(notes))
 	if len(e.loads) > 0 {
 		var quoted []string
 		for _, name := range Helpers {
@@ -91,6 +111,30 @@ func (e *emitter) head() string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// remarks writes the notes as comments, those that say the same together.
+func remarks(notes []Note) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	var order []string
+	places := map[string][]string{}
+	for _, n := range notes {
+		place := fmt.Sprintf("%d:%d", n.Pos.Line, n.Pos.Column)
+		if places[n.Msg] == nil {
+			order = append(order, n.Msg)
+			place = n.Pos.String()
+		}
+		if !slices.Contains(places[n.Msg], place) {
+			places[n.Msg] = append(places[n.Msg], place)
+		}
+	}
+	b := "#\n# Notes of the migration:\n"
+	for _, msg := range order {
+		b += fmt.Sprintf("# - %s: %s\n", strings.Join(places[msg], ", "), msg)
+	}
+	return b
 }
 
 // Helpers are the names that the module "legacy" has for scripts.
@@ -105,11 +149,21 @@ func (e *emitter) translate(t *tmpl, s *scope, hint string) (gotmpl.Expr, error)
 	if err != nil {
 		return gotmpl.Expr{}, e.misplaced(t, err)
 	}
+	e.differs(t, s)
 	for _, def := range c.Defs {
 		e.code.line("%s", strings.TrimRight(def, "\n"))
 		e.code.line("")
 	}
 	return c.Expr, nil
+}
+
+// differs notes where the clean style may do something else.
+func (e *emitter) differs(t *tmpl, s *scope) {
+	if len(s.reasons) == 0 || e.style == gotmpl.Exact {
+		return
+	}
+	e.notes = append(e.notes, Note{Pos: t.value.pos, Path: t.value.path, Msg: strings.Join(s.reasons, "; ")})
+	s.reasons = nil
 }
 
 // misplaced gives an error of a translation its place in the file.
@@ -157,10 +211,10 @@ func (s *step) skips() bool {
 	return s.kind == elicitationStep && (s.onDecline == actionSkip || s.onCancel == actionSkip)
 }
 
-// mayBeSkipped reports whether it is possible that a step does not run at all.
+// mayBeSkipped reports whether templates may see a step that did not run.
 func (e *emitter) mayBeSkipped(s *step) bool {
 	if s.condition != nil {
 		return true
 	}
-	return slices.ContainsFunc(e.w.steps, func(other *step) bool { return other.skips() && other.level < s.level })
+	return e.w.output != nil && slices.ContainsFunc(e.w.steps, func(other *step) bool { return other.skips() && other.level < s.level })
 }

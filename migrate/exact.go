@@ -17,7 +17,7 @@ type exact struct {
 func (x *exact) write() error {
 	x.needParams, x.usesParams = x.usesParams || x.needParams, false
 	x.head()
-	if err := x.levelsFrom(x.w.levels()); err != nil {
+	if err := x.byLevel(x.w.levels()); err != nil {
 		return err
 	}
 	x.needParams = x.usesParams
@@ -68,94 +68,10 @@ func schemaDefault(schema *mapping) (*value, bool) {
 	return d, ok
 }
 
-// levelsFrom writes levels and then the result.
-func (x *exact) levelsFrom(levels [][]*step) error {
-	if len(levels) == 0 {
-		return x.result()
-	}
-	if err := x.oneLevel(levels[0]); err != nil {
-		return err
-	}
-	rest := levels[1:]
-	var ends []string
-	for _, s := range levels[0] {
-		if s.skips() && len(rest) > 0 {
-			ends = append(ends, x.skipped(s))
-		}
-	}
-	if len(ends) == 0 {
-		return x.levelsFrom(rest)
-	}
-	if x.w.output == nil {
-		x.code.line("if %s:", strings.Join(ends, " or "))
-		x.code.block(func() { x.lastResult() })
-		return x.levelsFrom(rest)
-	}
-	return x.unlessSkipped(strings.Join(ends, " or "), rest)
-}
-
 // skipped is the expression that tells whether an answer ended the workflow.
 func (x *exact) skipped(s *step) string {
 	x.seen[s].output = true
 	return x.outputOf(s) + `.get("skipped")`
-}
-
-// unlessSkipped writes the rest of the levels for the case that no answer ended the
-// workflow, and what their steps are otherwise.
-func (x *exact) unlessSkipped(cond string, rest [][]*step) error {
-	for _, level := range rest {
-		for _, s := range level {
-			if x.isUsed(s) {
-				x.code.line("%s = %s", x.vars[s], x.skippedValue(s))
-			}
-		}
-	}
-	if strings.Contains(cond, " or ") {
-		cond = "(" + cond + ")"
-	}
-	x.code.line("if not %s:", cond)
-	var err error
-	x.code.block(func() {
-		for i, level := range rest {
-			if err = x.oneLevel(level); err != nil {
-				return
-			}
-			var ends []string
-			for _, s := range level {
-				if s.skips() && i+1 < len(rest) {
-					ends = append(ends, x.skipped(s))
-				}
-			}
-			if len(ends) > 0 {
-				err = x.nestedRest(strings.Join(ends, " or "), rest[i+1:])
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return x.result()
-}
-
-// nestedRest is unlessSkipped inside of itself: the steps have their values already.
-func (x *exact) nestedRest(cond string, rest [][]*step) error {
-	x.code.line("if not (%s):", cond)
-	var err error
-	x.code.block(func() {
-		for i, level := range rest {
-			if err = x.oneLevel(level); err != nil {
-				return
-			}
-			for _, s := range level {
-				if s.skips() && i+1 < len(rest) {
-					err = x.nestedRest(x.skipped(s), rest[i+1:])
-					return
-				}
-			}
-		}
-	})
-	return err
 }
 
 // oneLevel writes the steps of a level: side by side when there are several.
@@ -663,12 +579,18 @@ func (x *exact) result() error {
 	return nil
 }
 
+// early writes the return after an answer that ended the workflow with a level.
+func (x *exact) early(level []*step) { x.lastOf(level) }
+
 // lastResult returns the output of the step that ended last.
 func (x *exact) lastResult() {
-	x.loads["answer"] = true
 	levels := x.w.levels()
-	last := levels[len(levels)-1]
-	if s := last[0]; len(last) == 1 && !x.mayBeSkipped(s) && !x.goesOn(s) {
+	x.lastOf(levels[len(levels)-1])
+}
+
+func (x *exact) lastOf(level []*step) {
+	x.loads["answer"] = true
+	if s := level[0]; len(level) == 1 && s.condition == nil && !x.goesOn(s) {
 		x.seen[s].output = true
 		x.code.line("return answer(%s)", x.outputOf(s))
 		return

@@ -18,12 +18,21 @@ type scope struct {
 	place string // for errors
 	item  string // names of the variables of a forEach; "" outside
 	index string
+	// reasons say where the clean style may do something else.
+	reasons []string
 }
 
 // Place, Fresh and Load serve the translator.
 func (s *scope) Place() string            { return s.place }
 func (s *scope) Fresh(hint string) string { return s.e.names.fresh(hint) }
 func (s *scope) Load(name string)         { s.e.loads[name] = true }
+
+// Differ notes how the translation may do something else than the template.
+func (s *scope) Differ(how string) {
+	if !slices.Contains(s.reasons, how) {
+		s.reasons = append(s.reasons, how)
+	}
+}
 
 // Field returns the expression of the known beginning of a path.
 func (s *scope) Field(names []string) (gotmpl.Expr, int) {
@@ -83,11 +92,18 @@ func (s *scope) steps(names []string) (gotmpl.Expr, int) {
 		return gotmpl.None, len(names)
 	}
 	other := s.e.w.steps[i]
+	if s.e.fix && len(names) > 2 && other.kind == elicitationStep && (names[2] == "action" || names[2] == "content") {
+		e, used := s.steps(slices.Insert(slices.Clone(names), 2, "output"))
+		return e, used - 1
+	}
 	switch {
 	case other == s.step:
 		return s.running(names)
 	case !s.begun(other):
 		return gotmpl.None, len(names)
+	}
+	if !slices.Contains(s.e.refs[s.step], other) {
+		s.e.refs[s.step] = append(s.e.refs[s.step], other)
 	}
 	return s.e.dialect.stepField(other, names)
 }

@@ -25,7 +25,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		style = gotmpl.Clean
 	}
 	e := newEmitter(w, style, o.Fix)
-	source, err := e.source()
+	source, notes, err := e.source(d.notes)
 	if err != nil {
 		var problems Errors
 		if errors.As(err, &problems) {
@@ -37,7 +37,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		Name: w.name, Description: w.description, Source: source, Pos: def.Pos,
 		Timeout: w.timeout, Unchecked: style == gotmpl.Exact,
 		Tools: w.tools(),
-		Notes: append(d.notes, e.notes...),
+		Notes: notes,
 	}
 	if style == gotmpl.Exact {
 		if s.Timeout == 0 {
@@ -54,7 +54,6 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	if w.annotations != nil {
 		s.Annotations = w.annotations.json()
 	}
-	sortNotes(s.Notes)
 	return s, nil
 }
 

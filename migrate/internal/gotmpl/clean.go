@@ -99,6 +99,9 @@ func (c *call) print() Expr {
 // cleanFields writes a["b"]["c"].
 func (g *generator) cleanFields(base Expr, names []string) Expr {
 	e := base
+	if len(names) > 0 {
+		g.Differ("a field that is missing is an error")
+	}
 	for _, name := range names {
 		e = Expr{Code: e.Operand() + "[" + Quote(name) + "]"}
 	}

@@ -106,14 +106,38 @@ func (c *call) compare() Expr {
 	if len(c.args) < 2 {
 		return c.g.fail(c.node, "error calling "+c.name+": missing argument for comparison")
 	}
+	if e, known := c.constant(); known {
+		return e
+	}
 	if c.g.style == Exact && !c.comparable() {
 		return Expr{Code: c.legacy(c.name, true), Kind: Bool}
+	}
+	if c.g.style == Clean && !c.comparable() {
+		c.g.Differ("values compare as in Starlark")
 	}
 	op := operators[c.name]
 	if c.name == "eq" && len(c.args) > 2 {
 		return Expr{Code: c.args[0].Operand() + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Loose: true}
 	}
 	return Expr{Code: c.args[0].Operand() + " " + op + " " + c.args[1].Operand(), Kind: Bool, Loose: true}
+}
+
+// constant is a comparison of something missing with something that is not.
+func (c *call) constant() (Expr, bool) {
+	if c.name != "eq" && c.name != "ne" || len(c.args) != 2 {
+		return Expr{}, false
+	}
+	a, b := c.args[0], c.args[1]
+	if a.Kind != Nil {
+		a, b = b, a
+	}
+	if a.Kind != Nil || b.Kind == Any || b.Maybe && b.Kind != Nil {
+		return Expr{}, false
+	}
+	if (b.Kind == Nil) == (c.name == "eq") {
+		return Expr{Code: "True", Kind: Bool}, true
+	}
+	return Expr{Code: "False", Kind: Bool}, true
 }
 
 // comparable reports whether the operator does what the function does.
@@ -233,6 +257,7 @@ func (g *generator) print(e Expr) Expr {
 	case e.Kind == Nil:
 		return String("<no value>")
 	case g.style == Clean:
+		g.Differ("values in texts print as in Starlark")
 		return Expr{Code: e.Operand(), Kind: Text}
 	case e.Kind == Int && !e.Maybe:
 		if strings.Trim(e.Code, "0123456789") == "" {
@@ -253,6 +278,9 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 		return base
 	case g.style == Clean:
 		return g.cleanFields(base, names)
+	case base.Kind == Map && base.Maybe && len(names) == 1:
+		g.Load("field")
+		return Expr{Code: Call("field", base.Code, Quote(names[0])), Kind: Any, Maybe: true}
 	case base.Kind == Map && !base.Maybe && len(names) == 1:
 		return Expr{Code: Call(base.Operand()+".get", Quote(names[0])), Kind: Any, Maybe: true}
 	}

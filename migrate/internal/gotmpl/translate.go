@@ -30,6 +30,8 @@ type Scope interface {
 	Fresh(hint string) string
 	// Load notes that the script uses a function of the legacy module.
 	Load(name string)
+	// Differ notes how the clean style may do something else than the template.
+	Differ(how string)
 }
 
 // Code is a translated template.
@@ -108,7 +110,11 @@ func (g *generator) native(nodes []parse.Node, d dot) (Expr, bool) {
 	if !ok || len(a.Pipe.Decl) > 0 {
 		return Expr{}, false
 	}
-	return g.pipe(a.Pipe, d), true
+	e := g.pipe(a.Pipe, d)
+	if e.Kind != Text {
+		g.Differ("is the value itself, not its text")
+	}
+	return e, true
 }
 
 // text returns the expression of what nodes render to.
