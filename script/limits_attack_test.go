@@ -160,6 +160,29 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 	}),
 }}
 
+var structBuiltin = starlark.NewBuiltin("struct", starlarkstruct.Make)
+
+// runForStats runs a program and returns the memory that it was charged.
+func runForStats(ctx context.Context, p *Program, l Limits) (int64, error) {
+	l = l.Or(p.limits)
+	r := &Run{program: p, limits: l, budget: newBudget(l), started: time.Now()}
+	r.turns.busy = true
+	b := r.newBranch(ctx, "", nil)
+	r.turns.now = b
+	v, err := r.main(b, nil)
+	b.settle()
+	if err == nil {
+		_, err = r.result(v)
+	}
+	_, memory := r.budget.used()
+	return memory, err
+}
+
+func crashed(err error) bool {
+	var c *crash
+	return errors.As(err, &c)
+}
+
 const attackEnv = "SCRIPT_TEST_ATTACK"
 
 // TestAttackChild is the process that one attack runs in.

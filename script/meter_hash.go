@@ -228,9 +228,14 @@ func (b *budget) tableCost(t table) error {
 
 // tablesCost pays for an operator on two dicts or sets.
 func (b *budget) tablesCost(x table, y starlark.Value) error {
-	t, ok := y.(table)
-	if !ok {
-		return nil
+	var t table
+	switch y := y.(type) {
+	case *starlark.Dict:
+		t = y
+	case *starlark.Set:
+		t = y
+	default:
+		return nil // an error
 	}
 	if err := b.charge(dictWeight); err != nil {
 		return err
