@@ -48,8 +48,7 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error {
 	name := s.ModuleName()
 	fail := func(err error) error {
-		var inner Errors
-		if errors.As(compileErrors(err), &inner) && inner[0].Pos.IsValid() {
+		if placed(err) {
 			return err
 		}
 		return &Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
@@ -80,6 +79,12 @@ func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error 
 	}
 	l.program.files[f.Name] = lib
 	return nil
+}
+
+// placed reports whether an error says where in a file it is.
+func placed(err error) bool {
+	var one *Error
+	return errors.As(compileErrors(err), &one) && one.Pos.IsValid()
 }
 
 // loads finds the load statements; the language allows them at top level, in its blocks too.

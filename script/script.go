@@ -50,12 +50,11 @@ type Program struct {
 // file is one compiled file.
 type file struct {
 	name  string
-	tree  *syntax.File // only while compiling
-	run   syntax.Position
+	tree  *syntax.File    // only while compiling
+	run   syntax.Position // of the definition of run
 	code  *starlark.Program
 	loads map[string]string // what load calls it: its name in Program.files
 	calls Calls
-	size  int
 	hash  string
 }
 
@@ -105,24 +104,29 @@ func predeclared(builtins starlark.StringDict) starlark.StringDict {
 // parse reads one file, checks it against the limits and keeps what checks need later.
 func (p *Program) parse(f File) (*file, error) {
 	if limit := p.limits.Source; len(f.Source) > limit {
-		return nil, &Error{Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), Bytes(int64(limit))),
-			Pos: syntax.MakePosition(&f.Name, 1, 1)}
+		return nil, sourceTooLong(f, limit)
 	}
 	tree, err := dialect.Parse(f.Name, f.Source, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &file{name: f.Name, tree: tree, loads: map[string]string{}, calls: callsOf(tree), size: len(f.Source), hash: digest([]byte(f.Name), f.Source)}, nil
+	if err := checkTree(tree); err != nil { // before anything else walks it
+		return nil, err
+	}
+	return &file{
+		name: f.Name, tree: tree, loads: map[string]string{}, calls: callsOf(tree), hash: digest([]byte(f.Name), f.Source),
+	}, nil
 }
 
 // compile makes code of a parsed file. The tree is rewritten on the way.
 func (p *Program) compile(f *file) error {
+	suggest := suggestions(f.tree, p.predeclared)
 	if err := instrument(f.tree); err != nil {
 		return err
 	}
 	code, err := starlark.FileProgram(f.tree, p.predeclared.Has)
 	if err != nil {
-		return err
+		return suggest(err)
 	}
 	f.code, f.tree = code, nil
 	return nil
@@ -133,7 +137,7 @@ func checkEntry(f *file) error {
 	def, bound := findRun(f.tree)
 	f.run = f.start()
 	if !bound {
-		return &Error{Msg: "no function run(params): it is what a call of the tool runs", Pos: f.run}
+		return &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: f.run}
 	}
 	if def == nil {
 		return nil
@@ -166,10 +170,6 @@ func findRun(tree *syntax.File) (def *syntax.DefStmt, bound bool) {
 		case *syntax.DefStmt:
 			if s.Name.Name == "run" {
 				def, bound = s, true
-			}
-		case *syntax.LoadStmt:
-			for _, id := range s.To {
-				bound = bound || id.Name == "run"
 			}
 		case *syntax.AssignStmt:
 			if id, ok := s.LHS.(*syntax.Ident); ok && id.Name == "run" {

@@ -28,6 +28,9 @@ func (v Violation) String() string {
 	return v.Path + ": " + v.Message
 }
 
+// UnknownProperty is the message about a member that the schema does not allow.
+const UnknownProperty = "is not a known property"
+
 // Violations are all the places at which a value does not fit its schema.
 type Violations []Violation
 
@@ -61,7 +64,7 @@ func collect(e *jsonschema.ValidationError, out *Violations) {
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			add(append(slices.Clone(at), name), "is not a known property")
+			add(append(slices.Clone(at), name), "%s", UnknownProperty)
 		}
 	case *kind.Type:
 		add(at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)

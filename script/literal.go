@@ -1,0 +1,195 @@
+package script
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// constants are the values that the text of a file shows without running it.
+type constants map[string]starlark.Value
+
+// notLiteral says which expression could not be read without running it.
+type notLiteral struct{ pos syntax.Position }
+
+func (*notLiteral) Error() string {
+	return "has to be written out: only literals are read without running the script"
+}
+
+// constantsOf finds the names that are assigned once, at top level, to a literal.
+func constantsOf(tree *syntax.File) constants {
+	assigned := map[string]int{}
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.AssignStmt:
+			eachName(n.LHS, func(id *syntax.Ident) { assigned[id.Name]++ })
+		case *syntax.ForStmt:
+			eachName(n.Vars, func(id *syntax.Ident) { assigned[id.Name] += 2 })
+		}
+		return true
+	})
+	c := constants{}
+	for _, s := range tree.Stmts {
+		a, ok := s.(*syntax.AssignStmt)
+		if !ok || a.Op != syntax.EQ {
+			continue
+		}
+		id, ok := a.LHS.(*syntax.Ident)
+		if !ok || assigned[id.Name] != 1 {
+			continue
+		}
+		if v, err := c.value(a.RHS); err == nil {
+			c[id.Name] = v
+		}
+	}
+	return c
+}
+
+// eachName calls f for the names that an assignment to x gives values to.
+func eachName(x syntax.Expr, f func(*syntax.Ident)) {
+	switch x := x.(type) {
+	case *syntax.Ident:
+		f(x)
+	case *syntax.ParenExpr:
+		eachName(x.X, f)
+	case *syntax.TupleExpr:
+		for _, e := range x.List {
+			eachName(e, f)
+		}
+	case *syntax.ListExpr:
+		for _, e := range x.List {
+			eachName(e, f)
+		}
+	}
+}
+
+// value is the value of a literal. The error is a *notLiteral.
+func (c constants) value(x syntax.Expr) (starlark.Value, error) {
+	switch x := x.(type) {
+	case *syntax.Literal:
+		return literalValue(x)
+	case *syntax.Ident:
+		switch x.Name {
+		case "None":
+			return starlark.None, nil
+		case "True":
+			return starlark.True, nil
+		case "False":
+			return starlark.False, nil
+		}
+		if v, ok := c[x.Name]; ok {
+			return v, nil
+		}
+	case *syntax.ParenExpr:
+		return c.value(x.X)
+	case *syntax.UnaryExpr:
+		return c.sign(x)
+	case *syntax.BinaryExpr:
+		return c.concat(x)
+	case *syntax.ListExpr:
+		elems, err := c.values(x.List)
+		return starlark.NewList(elems), err
+	case *syntax.TupleExpr:
+		elems, err := c.values(x.List)
+		return starlark.Tuple(elems), err
+	case *syntax.DictExpr:
+		return c.dict(x)
+	}
+	return nil, &notLiteral{syntax.Start(x)}
+}
+
+func literalValue(x *syntax.Literal) (starlark.Value, error) {
+	switch v := x.Value.(type) {
+	case string:
+		return starlark.String(v), nil
+	case int64:
+		return starlark.MakeInt64(v), nil
+	case *big.Int:
+		return starlark.MakeBigInt(v), nil
+	case float64:
+		return starlark.Float(v), nil
+	}
+	return nil, &notLiteral{x.TokenPos}
+}
+
+func (c constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
+	if x.X == nil {
+		return nil, &notLiteral{x.OpPos}
+	}
+	v, err := c.value(x.X)
+	if err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case starlark.Int, starlark.Float:
+		if x.Op == syntax.MINUS || x.Op == syntax.PLUS {
+			return starlark.Unary(x.Op, v)
+		}
+	}
+	return nil, &notLiteral{x.OpPos}
+}
+
+// concat is "a" + "b", as long texts are written.
+func (c constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
+	if x.Op == syntax.PLUS {
+		a, errA := c.value(x.X)
+		b, errB := c.value(x.Y)
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, &notLiteral{x.OpPos}
+		}
+		s, okA := a.(starlark.String)
+		t, okB := b.(starlark.String)
+		if okA && okB {
+			return s + t, nil
+		}
+	}
+	return nil, &notLiteral{x.OpPos}
+}
+
+func (c constants) values(list []syntax.Expr) ([]starlark.Value, error) {
+	out := make([]starlark.Value, len(list))
+	for i, x := range list {
+		v, err := c.value(x)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+func (c constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
+	d := starlark.NewDict(len(x.List))
+	for _, e := range x.List {
+		entry := e.(*syntax.DictEntry)
+		k, err := c.value(entry.Key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := c.value(entry.Value)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.SetKey(k, v); err != nil {
+			return nil, &notLiteral{entry.Colon}
+		}
+	}
+	return d, nil
+}
+
+// json is the JSON text of a literal.
+func (c constants) json(x syntax.Expr, limits Limits) (json.RawMessage, error) {
+	v, err := c.value(x)
+	if err != nil {
+		return nil, err
+	}
+	data, err := Encode(v, limits.Output, limits.Depth)
+	if err != nil {
+		return nil, fmt.Errorf("is no JSON: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,92 @@
+package script
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// Nearest returns the candidate that was probably meant by name, or "".
+func Nearest(name string, candidates []string) string {
+	best, most := "", max(1, len(name)/3)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && d < len(name) {
+			best, most = c, d-1
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, change or swap.
+func distance(a, b string) int {
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return row[len(b)]
+}
+
+// suggestions returns what adds to an error about names that nothing defines the names
+// that were probably meant. The tree is read now; it may change afterwards.
+func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error) error {
+	names := slices.Concat(definedNames(tree), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
+	slices.Sort(names)
+	return func(err error) error {
+		var list resolve.ErrorList
+		if !errors.As(err, &list) {
+			return err
+		}
+		for i, e := range list {
+			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
+			if near := Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
+				list[i].Msg += " (did you mean " + near + "?)"
+			}
+		}
+		return list
+	}
+}
+
+// definedNames are the names that a file gives a meaning to, anywhere.
+func definedNames(tree *syntax.File) (names []string) {
+	add := func(id *syntax.Ident) { names = append(names, id.Name) }
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.DefStmt:
+			add(n.Name)
+			for _, p := range n.Params {
+				if id, ok := p.(*syntax.Ident); ok {
+					add(id)
+				}
+			}
+		case *syntax.AssignStmt:
+			eachName(n.LHS, add)
+		case *syntax.ForStmt:
+			eachName(n.Vars, add)
+		case *syntax.LoadStmt:
+			for _, id := range n.To {
+				add(id)
+			}
+		}
+		return true
+	})
+	return names
+}
