@@ -26,6 +26,10 @@ type Builtin struct {
 	Signature string
 	// Help says in one line what it does.
 	Help string
+	// Details say more, in Markdown; "" when there is no more to say.
+	Details string
+	// Example shows the use. It runs as a test.
+	Example Example
 	// Value is the function or module.
 	Value starlark.Value
 }
@@ -33,7 +37,10 @@ type Builtin struct {
 type function = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
 func row(name, signature, help string, f function) Builtin {
-	return Builtin{Name: name, Signature: signature, Help: help, Value: starlark.NewBuiltin(name, f)}
+	doc := documentation[name]
+	return Builtin{
+		Name: name, Signature: signature, Help: help, Details: doc.details, Example: doc.example, Value: starlark.NewBuiltin(name, f),
+	}
 }
 
 // Table lists everything that a script can call beyond the language itself.
@@ -70,7 +77,11 @@ var table = []Builtin{
 
 func module(name, help string, m *starlarkstruct.Module) Builtin {
 	members := slices.Sorted(maps.Keys(m.Members))
-	return Builtin{Name: name, Signature: name + "." + strings.Join(members, ", "+name+"."), Help: help, Value: m}
+	doc := documentation[name]
+	return Builtin{
+		Name: name, Signature: name + "." + strings.Join(members, ", "+name+"."), Help: help,
+		Details: doc.details, Example: doc.example, Value: m,
+	}
 }
 
 // All returns the table as the names that a program is compiled with.
