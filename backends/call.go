@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -19,9 +20,12 @@ type call struct {
 	modern bool
 	caller *Caller         // nil: the proxy itself
 	token  json.RawMessage // the caller's progress token; nil when it gave none
+	frame  []byte          // the request as it is sent
 	ctx    context.Context // ends with the clock, the caller or the connection
 	clock  *clock
 	queue  *queue // of a multiplexed connection; nil when the call reads its own stream
+
+	renewed atomic.Bool // a listen request that was ended to be made again
 
 	mu        sync.Mutex // orders deliveries; guards ended
 	ended     bool

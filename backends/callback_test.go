@@ -138,6 +138,9 @@ func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
 			b, _ := ready(t, backends.Options{}, tt.config(t))
 			var all sync.WaitGroup
 			clients := make([]*client, 20)
+			if strings.HasPrefix(tt.name, "stdio") {
+				clients = clients[:4] // each has processes of its own
+			}
 			for i := range clients {
 				c := &client{name: fmt.Sprint("client", i)}
 				clients[i] = c

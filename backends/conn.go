@@ -25,22 +25,24 @@ type link interface {
 
 // conn is one connection to a backend, or one session with it.
 type conn struct {
-	b        *Backend
-	link     link
-	ctx      context.Context // ends with the connection
-	stop     context.CancelCauseFunc
-	modern   bool
-	hello    hello
-	declared json.RawMessage // the client capabilities declared at initialize
-	private  bool            // exclusive to one client: everything on it is that client's
-	turn     chan struct{}   // held by the one call that may call back or log, when such calls take turns
+	b           *Backend
+	link        link
+	ctx         context.Context // ends with the connection
+	stop        context.CancelCauseFunc
+	modern      bool
+	hello       hello
+	declared    json.RawMessage // the client capabilities declared at initialize
+	multiplexed bool            // all calls share one stream of frames
+	private     bool            // exclusive to one client: everything on it is that client's
+	turn        chan struct{}   // held by the one call that may call back or log, when such calls take turns
 
-	mu     sync.Mutex
-	calls  map[int64]*call
-	latest *call                         // the newest call with a sink
-	turnOf *Caller                       // who holds turn
-	opener *call                         // stands for the client that c was opened for until its first call
-	asking map[string]context.CancelFunc // the backend's requests that a client is answering
+	mu      sync.Mutex
+	calls   map[int64]*call
+	leaving chan struct{}                 // closed when the last call of a lost connection has ended
+	latest  *call                         // the newest call with a sink
+	turnOf  *Caller                       // who holds turn
+	opener  *call                         // stands for the client that c was opened for until its first call
+	asking  map[string]context.CancelFunc // the backend's requests that a client is answering
 
 	levelMu sync.Mutex // held while the level is being set
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
@@ -84,6 +86,25 @@ func (c *conn) close() {
 	c.b.stats.connections.Add(-1)
 }
 
+// abandon closes a connection that was lost once its running calls have ended: each of
+// them finds out by itself what became of it.
+func (c *conn) abandon() {
+	left := make(chan struct{})
+	c.mu.Lock()
+	busy := len(c.calls) > 0 && !c.multiplexed
+	if busy {
+		c.leaving = left
+	}
+	c.mu.Unlock()
+	if busy {
+		select {
+		case <-left:
+		case <-c.b.ctx.Done():
+		}
+	}
+	c.close()
+}
+
 // do makes one call on this connection.
 func (c *conn) do(ctx context.Context, r *Request) (*Response, error) {
 	return c.doWithin(ctx, r, c.b.timeout)
@@ -102,10 +123,14 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 	return resp, err
 }
 
-// begin registers a call.
+// begin prepares a call and registers it.
 func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
 	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
 	k.ctx, k.clock = startClock(ctx, limit)
+	k.frame = k.encode()
+	if c.multiplexed {
+		k.queue = newQueue()
+	}
 	if limit > 0 {
 		c.b.stats.running.Add(1)
 	}
@@ -133,6 +158,10 @@ func (c *conn) forget(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, k.id)
+	if c.leaving != nil && len(c.calls) == 0 {
+		close(c.leaving)
+		c.leaving = nil
+	}
 	if c.latest != k {
 		return
 	}

@@ -145,7 +145,7 @@ func discard(body io.ReadCloser) {
 
 func (h *httpLink) roundTrip(k *call) (*Response, error) {
 	b := h.c.b
-	resp, err := h.post(k.ctx, k.encode(), h.headers(k))
+	resp, err := h.post(k.ctx, k.frame, h.headers(k))
 	if err != nil {
 		return nil, b.failure(k.ctx, err, true)
 	}

@@ -29,10 +29,11 @@ type pipe struct {
 	once   sync.Once
 }
 
-func newPipe(c *conn, s frames) *pipe {
+// startPipe makes a pipe the link of c and starts to read.
+func startPipe(c *conn, s frames) {
 	p := &pipe{c: c, stream: s, done: make(chan struct{})}
+	c.link, c.multiplexed = p, true
 	go p.read()
-	return p
 }
 
 // read hands every incoming frame to whom it belongs, until the stream ends.
@@ -76,9 +77,7 @@ func (p *pipe) dispatch(frame []byte, held *buffer) {
 }
 
 func (p *pipe) roundTrip(k *call) (*Response, error) {
-	k.queue = newQueue()
-	frame := k.encode()
-	if started, err := p.stream.write(k.ctx, frame); err != nil {
+	if started, err := p.stream.write(k.ctx, k.frame); err != nil {
 		if started {
 			p.c.fail(err)
 		}

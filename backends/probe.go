@@ -62,12 +62,12 @@ func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
 func (b *Backend) connect(ctx context.Context, p purpose) (*conn, error) {
 	c := b.newConn(p.private)
 	c.declared = p.capabilities
+	if p.caller != nil {
+		c.guest(p.caller)
+	}
 	if err := b.link(ctx, c); err != nil {
 		c.close()
 		return nil, b.failure(ctx, err, false)
-	}
-	if p.caller != nil {
-		c.guest(p.caller)
 	}
 	return c, nil
 }
@@ -82,13 +82,13 @@ func (b *Backend) link(ctx context.Context, c *conn) error {
 		if err != nil {
 			return err
 		}
-		c.link = newPipe(c, child)
+		startPipe(c, child)
 	case TransportSSE:
 		frames, err := openEvents(ctx, c, b.url)
 		if err != nil {
 			return err
 		}
-		c.link = newPipe(c, frames)
+		startPipe(c, frames)
 	default:
 		c.link = newHTTPLink(c, b.url)
 	}

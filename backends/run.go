@@ -88,8 +88,10 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	defer func() {
-		c.close()
 		<-b.slots
+		if !b.spawn(c.abandon) {
+			c.close()
+		}
 	}()
 	if err := b.refresh(ctx, c, allLists); err != nil {
 		return err

@@ -123,28 +123,50 @@ func (b *Backend) listen(c *conn) {
 // errRenew ends a listen stream that must be opened with other uris.
 var errRenew = errors.New("subscriptions changed")
 
-// listenOnce holds one listen stream until it ends.
+// renewGrace is how long a cancelled listen request may take to end before the next one.
+const renewGrace = 500 * time.Millisecond
+
+// listenOnce holds one listen stream until it ends, or until other uris are wanted.
 func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
-	ctx, cancel := context.WithCancelCause(c.ctx)
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		select {
-		case <-b.subs.renew:
-			cancel(errRenew)
-		case <-over:
-			cancel(nil)
-		}
-	}()
 	defer b.setListening(false)
-	resp, err := c.doWithin(ctx, &Request{Method: wire.Listen, Params: params}, 0)
+	k := c.begin(c.ctx, &Request{Method: wire.Listen, Params: params}, 0)
+	defer k.finish()
+	over := make(chan struct{})
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer close(over)
+	renewing.Go(func() { b.renew(k, over) })
+	resp, err := c.link.roundTrip(k)
 	if err == nil {
-		return resp.Close()
+		err = resp.Close()
 	}
-	if context.Cause(ctx) == errRenew {
+	if k.renewed.Load() {
 		return errRenew
 	}
 	return err
+}
+
+// renew ends a listen stream when other uris are wanted. On a shared stream of frames
+// it lets the backend end the old request before there is a new one: some keep one set
+// of subscriptions for both.
+func (b *Backend) renew(k *call, over <-chan struct{}) {
+	select {
+	case <-over:
+		return
+	case <-b.subs.renew:
+	}
+	k.renewed.Store(true)
+	if k.queue != nil {
+		k.conn.send(cancelFrame(k))
+		late := time.NewTimer(renewGrace)
+		defer late.Stop()
+		select {
+		case <-over:
+			return
+		case <-late.C:
+		}
+	}
+	k.clock.cancel(errRenew)
 }
 
 // listenParams asks for every change that the backend says it announces, and for
