@@ -45,11 +45,12 @@ const (
 // budget is what a run may still use. All branches of a run share it; they take turns,
 // so it needs no lock.
 type budget struct {
-	limits Limits
-	steps  int64 // used; of the interpreter those up to the last tick
-	memory int64 // charged
-	large  map[starlark.Value]*sketch
-	ops    operators
+	limits  Limits
+	steps   int64                      // used; of the interpreter those up to the last tick
+	memory  int64                      // charged
+	large   map[starlark.Value]*sketch // tables whose keys are watched
+	flooded bool                       // in some of them many keys hash alike
+	ops     operators
 }
 
 func newBudget(l Limits) *budget {

@@ -132,7 +132,7 @@ func (b *budget) equalDicts(x, y *starlark.Dict, depth int) (bool, error) {
 		if err := b.work(1); err != nil {
 			return false, err
 		}
-		if err := b.keyCost(k); err != nil {
+		if err := b.lookup(y, k); err != nil {
 			return false, err
 		}
 		w, found, _ := y.Get(k)
@@ -178,12 +178,10 @@ func (b *budget) compareSetsCost(x, y *starlark.Set) error {
 	if err := b.work(int64(n)/4 + b.peak(x)/elemsPerStep); err != nil {
 		return err
 	}
-	for _, s := range []*starlark.Set{x, y} {
-		if err := b.keysCost(s); err != nil {
-			return err
-		}
+	if err := b.lookups(x, y); err != nil {
+		return err
 	}
-	return nil
+	return b.lookups(y, x)
 }
 
 // contains computes x in y.
@@ -194,13 +192,13 @@ func (b *budget) contains(x, y starlark.Value) (bool, error) {
 	case starlark.Tuple:
 		return b.find(x, y, 0, len(y))
 	case *starlark.Dict:
-		if err := b.keyCost(x); err != nil {
+		if err := b.lookup(y, x); err != nil {
 			return false, err
 		}
 		_, found, _ := y.Get(x) // as in the interpreter, an unhashable key is not found
 		return found, nil
 	case *starlark.Set:
-		if err := b.keyCost(x); err != nil {
+		if err := b.lookup(y, x); err != nil {
 			return false, err
 		}
 	case starlark.String:

@@ -57,46 +57,40 @@ func (b *budget) deepKeyCost(k starlark.Value, depth int) error {
 	return b.keyCost(k)
 }
 
-// keysCost pays for hashing every key of a dict or set.
-func (b *budget) keysCost(table starlark.Iterable) error {
-	for k := range starlark.Elements(table) {
-		if err := b.keyCost(k); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setKey does d[k] = v.
 func (b *budget) setKey(d *starlark.Dict, k, v starlark.Value) error {
 	n := d.Len()
-	if err := b.insertCost(n, k); err != nil {
+	weight, err := b.insertCost(n, k)
+	if err != nil {
 		return err
 	}
 	if err := d.SetKey(k, v); err != nil {
 		return err
 	}
-	return b.inserted(d, n, k)
+	return b.inserted(d, n, k, weight)
 }
 
 // insert does s.add(k).
 func (b *budget) insert(s *starlark.Set, k starlark.Value) error {
 	n := s.Len()
-	if err := b.insertCost(n, k); err != nil {
+	weight, err := b.insertCost(n, k)
+	if err != nil {
 		return err
 	}
 	if err := s.Insert(k); err != nil {
 		return err
 	}
-	return b.inserted(s, n, k)
+	return b.inserted(s, n, k, weight)
 }
 
-// insertCost pays for an entry of a table that has n, as if it were a new one.
-func (b *budget) insertCost(n int, k starlark.Value) error {
+// insertCost pays for an entry of a table that has n, as if it were a new one. It
+// returns the steps that k is worth.
+func (b *budget) insertCost(n int, k starlark.Value) (weight int64, err error) {
+	before := b.steps
 	if err := b.keyCost(k); err != nil || n < 8 {
-		return err // the first eight are part of the table
+		return b.steps - before, err // the first eight are part of the table
 	}
-	return b.charge(entryWeight)
+	return b.steps - before, b.charge(entryWeight)
 }
 
 // A table is a dict or a set.
@@ -106,26 +100,28 @@ type table interface {
 	Len() int
 }
 
-// inserted notes that k is now in t, which had n entries before.
-func (b *budget) inserted(t table, n int, k starlark.Value) error {
+// inserted notes that k, which is worth so many steps, is now in t, which had n entries
+// before.
+func (b *budget) inserted(t table, n int, k starlark.Value, weight int64) error {
 	if t.Len() == n {
 		if n >= 8 {
 			b.memory -= entryWeight
 		}
 		return nil
 	}
-	if n < smallTable {
+	if n < smallTable && weight < bulky {
 		return nil
 	}
-	return b.crowdCost(t, k)
+	return b.crowdCost(t, k, weight)
 }
 
 // Tables of up to smallTable entries are searched in no time even if all their keys
-// hash alike. Lambdas, integers with equal low bits and short strings can be made to,
-// so of larger tables a sketch is kept of where their keys fall, and crowds are charged
-// and bounded.
+// hash alike, unless the keys are bulky. Lambdas, integers with equal low bits, short
+// strings and what is made of them can be made to hash alike, so of other tables a
+// sketch is kept of where their keys fall, and crowds are charged and bounded.
 const (
-	smallTable = 128
+	smallTable = 64
+	bulky      = 4 // steps that a key is worth
 	maxCrowd   = 2000
 )
 
@@ -137,54 +133,68 @@ type sketch struct {
 	peak  int // the most entries that the table has had
 }
 
-func (s *sketch) add(k starlark.Value) (crowd int64) {
-	h, err := k.Hash()
-	if err != nil {
-		return 0
-	}
-	c := &s.cells[h&uint32(len(s.cells)-1)]
-	*c++
+// add counts k and returns how many keys are where it falls.
+func (s *sketch) add(k starlark.Value, weight int64) (crowd int64) {
 	s.n++
 	s.peak = max(s.peak, s.n)
-	return s.excess(*c)
+	if c := s.cell(k); c != nil {
+		*c++
+	}
+	return s.crowd(k, weight)
 }
 
-// excess is how many keys are in a cell beyond what chance explains.
-func (s *sketch) excess(c int32) int64 {
-	return int64(c) - int64(4*s.n/len(s.cells)) - 32
+func (s *sketch) cell(k starlark.Value) *int32 {
+	h, err := k.Hash()
+	if err != nil {
+		return nil
+	}
+	return &s.cells[h&uint32(len(s.cells)-1)]
+}
+
+// crowd is how many keys are where k falls, beyond what chance explains; of keys that
+// are not bulky, some more are nothing to talk of.
+func (s *sketch) crowd(k starlark.Value, weight int64) int64 {
+	c := s.cell(k)
+	if c == nil {
+		return 0
+	}
+	n := int64(*c) - int64(4*s.n/len(s.cells))
+	if weight < bulky {
+		n -= 32
+	}
+	return n
 }
 
 // crowdCost pays for the chain that the new key k of t ends.
-func (b *budget) crowdCost(t table, k starlark.Value) error {
+func (b *budget) crowdCost(t table, k starlark.Value, weight int64) error {
 	s := b.large[t]
 	if s == nil || s.n >= 16*len(s.cells) || t.Len() < s.n/2 {
-		return b.resketch(t, s)
+		_, err := b.resketch(t, s)
+		return err
 	}
-	return b.crowded(s.add(k))
+	return b.crowded(s.add(k, weight), weight)
 }
 
-// crowded pays for a chain that has more keys than chance explains.
-func (b *budget) crowded(excess int64) error {
+// crowded pays for a search among keys that hash alike.
+func (b *budget) crowded(crowd, weight int64) error {
 	switch {
-	case excess <= 0:
+	case crowd <= 1:
 		return nil
-	case excess > maxCrowd:
+	case crowd > maxCrowd:
 		return fmt.Errorf("more than %d keys that hash alike in one table", maxCrowd)
 	}
-	return b.work(excess/elemsPerStep + 1)
+	b.flooded = true
+	return b.work(crowd*(weight+1)/elemsPerStep + 1)
 }
 
 // resketch counts the keys of t afresh.
-func (b *budget) resketch(t table, old *sketch) error {
-	cells := smallTable
+func (b *budget) resketch(t table, old *sketch) (*sketch, error) {
+	cells := 2 * smallTable
 	for cells*4 < t.Len() {
 		cells *= 2
 	}
 	if err := b.charge(int64(4*cells) + 2*tinyWeight); err != nil {
-		return err
-	}
-	if err := b.visit(t.Len()); err != nil {
-		return err
+		return nil, err
 	}
 	s := &sketch{cells: make([]int32, cells)}
 	if old != nil {
@@ -194,11 +204,46 @@ func (b *budget) resketch(t table, old *sketch) error {
 		b.large = map[starlark.Value]*sketch{}
 	}
 	b.large[t] = s
+	if err := b.visit(t.Len()); err != nil {
+		return nil, err
+	}
 	for k := range starlark.Elements(t) {
+		before := b.steps
 		if err := b.keyCost(k); err != nil {
+			return nil, err
+		}
+		weight := b.steps - before
+		if err := b.crowded(s.add(k, weight), weight); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lookup pays for finding k in t.
+func (b *budget) lookup(t table, k starlark.Value) error {
+	before := b.steps
+	if err := b.keyCost(k); err != nil {
+		return err
+	}
+	weight := b.steps - before
+	if !b.flooded || t.Len() < smallTable && weight < bulky {
+		return nil
+	}
+	s := b.large[t]
+	if s == nil {
+		var err error
+		if s, err = b.resketch(t, nil); err != nil {
 			return err
 		}
-		if err := b.crowded(s.add(k)); err != nil {
+	}
+	return b.crowded(s.crowd(k, weight), weight)
+}
+
+// lookups pays for finding every key of x in y.
+func (b *budget) lookups(x, y table) error {
+	for k := range starlark.Elements(x) {
+		if err := b.lookup(y, k); err != nil {
 			return err
 		}
 	}
@@ -223,7 +268,7 @@ func (b *budget) tableCost(t table) error {
 	if err := b.work(n / 4); err != nil {
 		return err
 	}
-	return b.keysCost(t)
+	return b.lookups(t, t)
 }
 
 // tablesCost pays for an operator on two dicts or sets.
@@ -240,8 +285,16 @@ func (b *budget) tablesCost(x table, y starlark.Value) error {
 	if err := b.charge(dictWeight); err != nil {
 		return err
 	}
-	if err := b.tableCost(x); err != nil {
+	for _, t := range []table{x, t} {
+		if err := b.tableCost(t); err != nil {
+			return err
+		}
+	}
+	if !b.flooded {
+		return nil
+	}
+	if err := b.lookups(x, t); err != nil {
 		return err
 	}
-	return b.tableCost(t)
+	return b.lookups(t, x)
 }

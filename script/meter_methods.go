@@ -479,18 +479,18 @@ var dictMethods = map[string]metered{
 func clearCost(b *budget, recv starlark.Value, _ starlark.Tuple) error {
 	t := recv.(table)
 	if b.large[t] == nil && t.Len() > smallTable {
-		if err := b.resketch(t, nil); err != nil {
+		if _, err := b.resketch(t, nil); err != nil {
 			return err
 		}
 	}
 	return b.work(b.peak(t) / 4)
 }
 
-func lookupArgCost(b *budget, _ starlark.Value, args starlark.Tuple) error {
+func lookupArgCost(b *budget, recv starlark.Value, args starlark.Tuple) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return b.keyCost(args[0])
+	return b.lookup(recv.(table), args[0])
 }
 
 func itemsCost(b *budget, recv starlark.Value, _ starlark.Tuple) error {
@@ -504,7 +504,7 @@ func itemsCost(b *budget, recv starlark.Value, _ starlark.Tuple) error {
 // firstCost pays for deleting the first key.
 func firstCost(b *budget, recv starlark.Value, _ starlark.Tuple) error {
 	for k := range starlark.Elements(recv.(starlark.Iterable)) {
-		return b.keyCost(k)
+		return b.lookup(recv.(table), k)
 	}
 	return nil
 }
@@ -515,14 +515,15 @@ func setDefault(b *budget, c *call) (starlark.Value, error) {
 	}
 	d := c.recv.(*starlark.Dict)
 	n := d.Len()
-	if err := b.insertCost(n, c.args[0]); err != nil {
+	weight, err := b.insertCost(n, c.args[0])
+	if err != nil {
 		return nil, err
 	}
 	v, err := c.pass()
 	if err != nil {
 		return nil, err
 	}
-	return v, b.inserted(d, n, c.args[0])
+	return v, b.inserted(d, n, c.args[0], weight)
 }
 
 func updateDict(b *budget, c *call) (starlark.Value, error) {
@@ -628,13 +629,14 @@ func addToSet(b *budget, c *call) (starlark.Value, error) {
 	}
 	s := c.recv.(*starlark.Set)
 	n := s.Len()
-	if err := b.insertCost(n, c.args[0]); err != nil {
+	weight, err := b.insertCost(n, c.args[0])
+	if err != nil {
 		return nil, err
 	}
 	if _, err := c.pass(); err != nil {
 		return nil, err
 	}
-	return starlark.None, b.inserted(s, n, c.args[0])
+	return starlark.None, b.inserted(s, n, c.args[0], weight)
 }
 
 // setOperation makes a set of the other operand first, so that it is paid for like any other.

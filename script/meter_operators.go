@@ -392,7 +392,7 @@ func isLimit(err error) bool {
 func (b *budget) index(x, i starlark.Value) (starlark.Value, error) {
 	switch x := x.(type) {
 	case *starlark.Dict:
-		if err := b.keyCost(i); err != nil {
+		if err := b.lookup(x, i); err != nil {
 			return nil, err
 		}
 		v, found, err := x.Get(i)

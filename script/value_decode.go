@@ -227,7 +227,7 @@ func (d *decoder) dict(base int) (starlark.Value, error) {
 			return nil, err
 		}
 		if had >= smallTable && v.Len() > had && d.budget != nil {
-			if err := d.budget.crowdCost(v, pairs[i]); err != nil {
+			if err := d.budget.crowdCost(v, pairs[i], 0); err != nil {
 				return nil, err
 			}
 		}
