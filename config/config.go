@@ -147,6 +147,8 @@ type ScriptedTool struct {
 	ScriptFile string `json:"scriptFile,omitempty"`
 	// Annotations override the hints derived from the tools that the script calls.
 	Annotations *Annotations `json:"annotations,omitempty"`
+	// TrustAnnotations lets Annotations look safer than the tools that the script can call.
+	TrustAnnotations bool `json:"trustAnnotations,omitempty"`
 	// Limits override the general limits for this tool. After Parse they say everything.
 	Limits *Limits `json:"limits,omitempty"`
 }

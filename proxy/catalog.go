@@ -140,6 +140,10 @@ func (b *builder) prefix(backend string) string {
 
 func (b *builder) addScript(s *scriptedTool) {
 	e := &entry{name: s.name, own: s.name, script: s, def: s.definition}
+	if owner := b.c.toolByName[e.name]; owner != nil {
+		b.problem("", e.name, "name refused: there is another scripted tool of that name")
+		return
+	}
 	b.c.toolByName[e.name] = e
 	b.tools = append(b.tools, e)
 }
@@ -297,6 +301,11 @@ func (b *builder) addResource(owners map[string]*entry, e *entry) {
 // order, each in its own order.
 func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 	c := b.c
+	for _, e := range b.tools {
+		if e.script != nil {
+			b.annotate(e)
+		}
+	}
 	visible := slices.DeleteFunc(slices.Clone(b.tools), func(e *entry) bool { return e.hidden })
 	rank := map[string]int{}
 	for i, be := range b.cfg.Backends {

@@ -183,3 +183,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 }
+
+func noop(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+	return &mcp.CallToolResult{}, nil, nil
+}

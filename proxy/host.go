@@ -44,7 +44,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	}
 	defer resp.Close()
 	result, err := resp.Bytes(h.tool.limits.Or(script.DefaultLimits()).Result)
-	if err == nil && e.script == nil {
+	if err == nil && e.script == nil && !h.tool.composite {
 		err = e.contract().checkOutput(result)
 	}
 	if err != nil {
@@ -63,8 +63,10 @@ func (h *host) serve(ctx context.Context, x *exchange, e *entry) (*backends.Resp
 	if e.script != nil {
 		return h.nested(ctx, x, e)
 	}
-	if err := e.contract().checkInput(wire.Get(x.params, "arguments")); err != nil {
-		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
+	if !h.tool.composite {
+		if err := e.contract().checkInput(wire.Get(x.params, "arguments")); err != nil {
+			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
+		}
 	}
 	req := &backends.Request{Method: x.method, Params: wire.Set(x.params, "name", wire.Quote(e.own)), For: x.caller()}
 	if e.headers != nil {
@@ -92,6 +94,15 @@ func (h *host) nested(ctx context.Context, x *exchange, e *entry) (*backends.Res
 		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: explain(err)}
 	}
 	return answer(inner.toolResult(res))
+}
+
+// InputSchema returns the input schema of a tool that clients see.
+func (h *host) InputSchema(name string) (json.RawMessage, bool) {
+	e := h.catalog.anyTool(name)
+	if e == nil || e.hidden {
+		return nil, false
+	}
+	return wire.Get(e.def, "inputSchema"), true
 }
 
 // unknown says that there is no such tool, and which one may be meant.

@@ -109,20 +109,23 @@ func (p *Proxy) Handler() http.Handler { return p }
 // Apply brings the proxy to a configuration: what did not change keeps running, what is
 // new is brought up side by side, what is gone is closed. It does not wait for backends;
 // their entries come with them. After an error the old configuration runs on untouched.
+// Defaults are filled in in cfg, which must not change afterwards.
 func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
+	cfg.Complete()
 	scripts, err := compileScripts(cfg)
 	if err != nil {
 		return err
 	}
+	warnComposites(p.log, cfg)
 	p.building.Lock()
 	p.config, p.scripts = cfg, scripts
 	p.settled = make(chan struct{})
 	p.admission.set(cfg.Limits)
 	p.setName(cfg.Name)
 	p.building.Unlock()
-	if err := p.backends.Apply(ctx, backendConfigs(cfg)); err != nil {
+	if err := p.backends.Apply(ctx, cfg.Backends); err != nil {
 		return err
 	}
 	p.rebuild()
@@ -131,22 +134,9 @@ func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 
 // Check is Apply stopped before anything starts: scripts compile, definitions hold.
 func Check(cfg *config.Config) error {
+	cfg.Complete()
 	_, err := compileScripts(cfg)
 	return err
-}
-
-// backendConfigs resolves the timeouts that apply to each backend.
-func backendConfigs(cfg *config.Config) []config.Backend {
-	out := make([]config.Backend, len(cfg.Backends))
-	for i, b := range cfg.Backends {
-		for _, d := range []config.Duration{cfg.Operational.Timeouts.PerWorkload[b.Name], cfg.Operational.Timeouts.Default} {
-			if b.Timeout == 0 {
-				b.Timeout = d
-			}
-		}
-		out[i] = b
-	}
-	return out
 }
 
 // rebuild makes the catalog anew, swaps it in and tells those who listen what changed:

@@ -19,8 +19,10 @@ type scriptedTool struct {
 	definition json.RawMessage
 	program    *script.Program
 	limits     script.Limits
-	input      *schema.Schema
-	output     *schema.Schema // nil: anything
+	input      *schema.Schema // nil: anything, like output
+	output     *schema.Schema
+	trusted    bool // its annotations may look safer than what it calls
+	composite  bool // it keeps the contract of the legacy engine
 }
 
 // compileScripts compiles every scripted tool of a configuration. The error has all
@@ -31,6 +33,14 @@ func compileScripts(cfg *config.Config) ([]*scriptedTool, error) {
 	load := libraries(cfg).Load
 	for i := range cfg.ScriptedTools {
 		t, err := compileScript(cfg, &cfg.ScriptedTools[i], load)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		tools = append(tools, t)
+	}
+	for i := range cfg.CompositeTools {
+		t, err := compileComposite(cfg, &cfg.CompositeTools[i])
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -64,7 +74,7 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool, load loadFunc) (*
 		}
 		file = script.File{Name: c.ScriptFile, Source: source}
 	}
-	t := &scriptedTool{name: c.Name, limits: scriptLimits(c.Limits).Or(scriptLimits(&cfg.Limits))}
+	t := &scriptedTool{name: c.Name, limits: scriptLimits(c.Limits).Or(scriptLimits(&cfg.Limits)), trusted: c.TrustAnnotations}
 	if c.Timeout > 0 {
 		t.limits.Time = c.Timeout.Std()
 	}
@@ -90,6 +100,9 @@ func (t *scriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
 
 // arguments fills in the defaults of a call's arguments and checks them.
 func (t *scriptedTool) arguments(raw json.RawMessage) (json.RawMessage, error) {
+	if t.input == nil {
+		return orEmpty(raw), nil
+	}
 	args, err := t.input.Defaults(orEmpty(raw))
 	if err == nil {
 		err = t.input.Validate(args)

@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// hints are the tool annotations that tell a client how careful to be. Of a script they
+// are derived from the tools that it can call, and never look safer than those.
+type hints struct {
+	readOnly, destructive, openWorld bool
+}
+
+// worst is what must be assumed of a tool that nobody knows.
+var worst = hints{destructive: true, openWorld: true}
+
+// and is both tools together.
+func (h hints) and(o hints) hints {
+	return hints{h.readOnly && o.readOnly, h.destructive || o.destructive, h.openWorld || o.openWorld}
+}
+
+// hintsOf reads a backend's hints with the defaults of the specification
+// (schema, ToolAnnotations), or derives a script's.
+func (b *builder) hintsOf(e *entry, seen map[*entry]bool) hints {
+	if e == nil || seen[e] {
+		return worst
+	}
+	if e.script == nil {
+		return readHints(wire.Get(e.def, "annotations"))
+	}
+	seen[e] = true
+	defer delete(seen, e)
+	calls := e.script.program.Calls()
+	if calls.Dynamic {
+		return worst
+	}
+	all := hints{readOnly: true}
+	for _, name := range calls.Tools {
+		all = all.and(b.hintsOf(b.find(name), seen))
+	}
+	return all
+}
+
+func (b *builder) find(name string) *entry {
+	if e := b.c.toolByName[name]; e != nil {
+		return e
+	}
+	return b.c.toolByOrigin[name]
+}
+
+func readHints(annotations json.RawMessage) hints {
+	h := hints{
+		readOnly:    string(wire.Get(annotations, "readOnlyHint")) == "true",
+		destructive: string(wire.Get(annotations, "destructiveHint")) != "false",
+		openWorld:   string(wire.Get(annotations, "openWorldHint")) != "false",
+	}
+	h.destructive = h.destructive && !h.readOnly
+	return h
+}
+
+// annotate completes the definition of a script with derived hints. What the
+// configuration says wins, unless it looks safer than what the script calls and the
+// configuration does not say that this is meant.
+func (b *builder) annotate(e *entry) {
+	derived := b.hintsOf(e, map[*entry]bool{})
+	annotations := wire.Get(e.script.definition, "annotations")
+	for _, hint := range []struct {
+		key           string
+		derived, safe bool
+	}{
+		{"readOnlyHint", derived.readOnly, true},
+		{"destructiveHint", derived.destructive, false},
+		{"openWorldHint", derived.openWorld, false},
+	} {
+		said := wire.Get(annotations, hint.key)
+		safer := string(said) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
+		if safer && !e.script.trusted {
+			b.problem("", e.name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations if it is meant", hint.key, said, hint.derived)
+		}
+		if said == nil || safer && !e.script.trusted {
+			annotations = wire.Set(annotations, hint.key, strconv.AppendBool(nil, hint.derived))
+		}
+	}
+	e.def = wire.Set(e.script.definition, "annotations", annotations)
+}
