@@ -12,7 +12,6 @@ import (
 // clean writes scripts the way a person would have.
 type clean struct {
 	*emitter
-	depth int // of functions inside of run
 }
 
 func (c *clean) write() error {
@@ -118,7 +117,7 @@ func (c *clean) branch(chain []*step) (fn, target string, err error) {
 	var results []string
 	for _, s := range chain {
 		if c.usedOutside(s, chain) {
-			results = append(results, c.vars[s])
+			results = append(results, c.produces(s)...)
 		}
 	}
 	target = "_"
@@ -176,8 +175,45 @@ func (c *clean) oneLevel(level []*step) error {
 	return c.sideBySide(chains)
 }
 
-func (c *clean) isUsed(s *step) bool {
-	return *c.used[s] != facets{}
+// isUsed reports whether something needs a step, and needsOutput whether it is its output.
+func (c *clean) isUsed(s *step) bool      { return *c.used[s] != facets{} }
+func (c *clean) needsOutput(s *step) bool { return c.used[s].output || c.used[s].content }
+
+// needsTried reports whether something needs to know how a call that may fail went.
+func (c *clean) needsTried(s *step) bool {
+	return c.isCaught(s) && (c.used[s].status || c.used[s].error)
+}
+
+// produces lists the variables of a step that something needs.
+func (c *clean) produces(s *step) (list []string) {
+	if c.needsOutput(s) {
+		list = append(list, c.vars[s])
+	}
+	if c.needsTried(s) {
+		list = append(list, c.tried(s))
+	}
+	if s.condition != nil && c.used[s].status {
+		list = append(list, c.ran(s))
+	}
+	return list
+}
+
+// assume gives the variables of a step the values of one that is skipped.
+func (c *clean) assume(s *step) {
+	c.assumeOutcome(s)
+	if s.condition != nil && c.used[s].status {
+		c.code.line("%s = False", c.ran(s))
+	}
+}
+
+// assumeOutcome is assume but for the variable that tells whether the step has run.
+func (c *clean) assumeOutcome(s *step) {
+	if c.needsOutput(s) {
+		c.code.line("%s = %s", c.vars[s], c.skippedValue(s))
+	}
+	if c.needsTried(s) {
+		c.code.line("%s = struct(ok = False, output = None, error = None)", c.tried(s))
+	}
 }
 
 // isCaught reports whether a failure of the step's tool does not end the workflow.
@@ -192,13 +228,10 @@ func (c *clean) alone(s *step) error {
 	if err != nil {
 		return err
 	}
-	if c.used[s].status {
-		ran := c.ran(s)
+	c.assumeOutcome(s)
+	if ran := c.ran(s); c.used[s].status {
 		c.code.line("%s = %s", ran, cond)
 		cond = ran
-	}
-	if c.isUsed(s) {
-		c.code.line("%s = %s", c.vars[s], c.skippedValue(s))
 	}
 	c.code.line("if %s:", cond)
 	c.code.block(func() { err = c.perform(s) })
@@ -218,10 +251,12 @@ func (c *clean) perform(s *step) error {
 		return err
 	}
 	switch {
-	case c.isCaught(s) && c.isUsed(s):
+	case c.isCaught(s) && c.needsOutput(s):
 		c.code.line("%s = %s", c.tried(s), expr)
 		c.code.line("%s = %s.output if %s.ok else %s", c.vars[s], c.tried(s), c.tried(s), c.skippedValue(s))
-	case c.isUsed(s) || s.kind == elicitationStep && !c.answersAlike(s):
+	case c.needsTried(s):
+		c.code.line("%s = %s", c.tried(s), expr)
+	case c.needsOutput(s) || s.kind == elicitationStep && !c.answersAlike(s):
 		c.code.line("%s = %s", c.vars[s], expr)
 	default:
 		c.code.line("%s", expr)
@@ -394,7 +429,7 @@ func (c *clean) templated(v *value, s *step, sc *scope) (string, error) {
 		}
 		return gotmpl.Dict(entries), nil
 	}
-	return literal(v), nil
+	return literal(v.whole()), nil
 }
 
 // looksTyped reports whether the legacy engine could have made a number or a boolean of a text.
@@ -546,11 +581,21 @@ func (c *clean) stepField(s *step, names []string) (gotmpl.Expr, int) {
 
 // status is how a step went.
 func (c *clean) status(s *step) gotmpl.Expr {
+	ran, ok := c.ran(s), c.tried(s)+".ok"
+	choice := func(cond, no string) gotmpl.Expr {
+		return gotmpl.Expr{
+			Code: fmt.Sprintf(`("completed" if %s else "%s")`, cond, no), Kind: gotmpl.Text,
+			Choice: &gotmpl.Choice{Cond: cond, Yes: "completed", No: no},
+		}
+	}
 	switch {
-	case c.isCaught(s) && s.condition == nil:
-		return gotmpl.Expr{Code: fmt.Sprintf(`("completed" if %s.ok else "failed")`, c.tried(s)), Kind: gotmpl.Text}
+	case c.isCaught(s) && s.condition != nil:
+		code := fmt.Sprintf(`("skipped" if not %s else "completed" if %s else "failed")`, ran, ok)
+		return gotmpl.Expr{Code: code, Kind: gotmpl.Text}
+	case c.isCaught(s):
+		return choice(ok, "failed")
 	case s.condition != nil:
-		return gotmpl.Expr{Code: fmt.Sprintf(`("completed" if %s else "skipped")`, c.ran(s)), Kind: gotmpl.Text}
+		return choice(ran, "skipped")
 	}
 	return gotmpl.String("completed")
 }
@@ -690,6 +735,9 @@ func (c *clean) property(p *property) (string, error) {
 	}
 	if base, key, ok := lastSubscript(code); ok {
 		return base + ".get(" + key + ", " + literalOf(d) + ")", nil
+	}
+	if e.Rank != gotmpl.Atom {
+		return code, nil
 	}
 	return fmt.Sprintf("%s or %s", code, literalOf(d)), nil
 }

@@ -288,6 +288,7 @@ func (d *decoder) step(v *value, inner bool) *step {
 	if m == nil && v.isNull() {
 		d.wrong(s.pos, s.path, "want a step, have nothing")
 	}
+	s.fields = m
 	s.id, s.kind, s.tool = d.text(m.get("id")), d.text(m.get("type")), d.text(m.get("tool"))
 	if s.kind == "" {
 		s.kind = toolStep
@@ -440,6 +441,7 @@ func (d *decoder) properties(v *value) (list []*property) {
 func (d *decoder) property(name string, v *value) *property {
 	p := &property{pos: v.pos, path: v.path, name: name}
 	m := d.object(v, propertyFields, nil)
+	p.fields = m
 	p.kind, p.description = d.text(m.get("type")), d.text(m.get("description"))
 	p.value = d.template(m.get("value"), false)
 	if p.value != nil && p.value.text == "" {

@@ -34,10 +34,8 @@ type dialect interface {
 	write() error
 	// oneLevel writes the steps of a level.
 	oneLevel(level []*step) error
-	// isUsed reports whether something needs the variable of a step, and skippedValue is
-	// what it holds when the step did not run.
-	isUsed(s *step) bool
-	skippedValue(s *step) string
+	// assume gives the variables of a step the values of one that is skipped.
+	assume(s *step)
 	// skipped is the condition under which the answer to a step ended the workflow, and
 	// early writes the return after that.
 	skipped(s *step) string

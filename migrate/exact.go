@@ -317,7 +317,7 @@ func (x *exact) call(s *step, id string, sc *scope, place string) (string, error
 	if s.timeout != 0 && id != "" && retries == 0 && s.timeout != defaultStepTimeout {
 		args = append(args, keywordText("timeout", durationText(s.timeout)))
 	}
-	if id != "" && x.isRecord(s) {
+	if id != "" && x.isRecord(s) && (x.used[s].content || !x.goesOn(s)) {
 		args = append(args, keyword("record", "True"))
 	}
 	call := gotmpl.Call("call", args...)
@@ -472,6 +472,11 @@ func (x *exact) collection(s *step) (string, error) {
 	if t.parsed == nil {
 		return keyword("text", x.broken(t, place)), nil
 	}
+	if text, plain := t.parsed.Plain(); plain {
+		if list, err := parseJSONText(text); err == nil && list.list() != nil {
+			return literal(list.whole()), nil
+		}
+	}
 	sc := &scope{e: x.emitter, step: s, place: place}
 	e, ok, err := t.parsed.Encoded(sc, x.style)
 	if err != nil {
@@ -577,6 +582,13 @@ func (x *exact) result() error {
 	}
 	x.code.line("return answer(%s)", gotmpl.Dict(entries))
 	return nil
+}
+
+// assume gives the variable of a step the value of one that is skipped.
+func (x *exact) assume(s *step) {
+	if x.isUsed(s) {
+		x.code.line("%s = %s", x.vars[s], x.skippedValue(s))
+	}
 }
 
 // early writes the return after an answer that ended the workflow with a level.

@@ -43,9 +43,7 @@ func (e *emitter) endings(level []*step, more bool) string {
 func (e *emitter) assumeSkipped(levels [][]*step) {
 	for _, level := range levels {
 		for _, s := range level {
-			if e.dialect.isUsed(s) {
-				e.code.line("%s = %s", e.vars[s], e.dialect.skippedValue(s))
-			}
+			e.dialect.assume(s)
 		}
 	}
 }

@@ -43,19 +43,17 @@ func Parse(filename string, data []byte) ([]*Definition, error) {
 	return parse(filename, data, asFile)
 }
 
-// ParseAt is Parse for one definition that begins at another place of its file: one
-// that a configuration has kept as JSON.
+// ParseAt is Parse for one definition that is not in a file as it is: a configuration
+// has kept it as JSON. Everything in it is said to be at pos; paths still name the field.
 func ParseAt(pos Pos, data []byte) (*Definition, error) {
-	defs, err := parse(pos.File, data, asFile)
+	docs, err := documents(pos.File, data)
 	if err != nil {
 		return nil, err
 	}
-	if len(defs) != 1 {
-		return nil, Errors{{Pos: pos, Msg: fmt.Sprintf("want one definition, have %d", len(defs))}}
+	if len(docs) != 1 || docs[0].Kind != yaml.MappingNode {
+		return nil, Errors{{Pos: pos, Msg: "want one workflow with name, description and steps"}}
 	}
-	d := defs[0]
-	d.Pos = pos
-	return d, nil
+	return define(&reader{file: pos.File, at: &pos}, docs[0], asFile), nil
 }
 
 func parse(filename string, data []byte, how decoding) (defs []*Definition, err error) {
@@ -148,7 +146,7 @@ func find(filename string, doc *yaml.Node, how decoding) (defs []*Definition, pr
 		nodes = doc.Content
 	}
 	for _, n := range nodes {
-		d := define(filename, n, how)
+		d := define(&reader{file: filename}, n, how)
 		if d.root.mapping() == nil {
 			problems = append(problems, Problem{Pos: d.Pos, Msg: "want a workflow with name, description and steps, have " + d.root.kind()})
 			continue
@@ -159,8 +157,8 @@ func find(filename string, doc *yaml.Node, how decoding) (defs []*Definition, pr
 }
 
 // define reads one definition.
-func define(filename string, n *yaml.Node, how decoding) *Definition {
-	r := &reader{file: filename, crd: how == asResource, budget: maxNodes}
+func define(r *reader, n *yaml.Node, how decoding) *Definition {
+	r.crd, r.budget = how == asResource, maxNodes
 	root := r.read(n, "", 0)
 	return &Definition{Name: root.mapping().get("name").text(), Pos: r.pos(n), root: root, decoding: how, problems: r.problems}
 }

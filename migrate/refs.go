@@ -30,7 +30,7 @@ func (d *decoder) checkReferences(w *workflow) {
 		}
 		for _, field := range slices.Sorted(maps.Keys(needs[s.id])) {
 			if s.defaults.mapping().get(field) == nil {
-				d.wrong(s.pos, member(s.path, "defaultResults."+field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.id][field])
+				d.wrong(s.at("defaultResults"), member(member(s.path, "defaultResults"), field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.id][field])
 			}
 		}
 	}
@@ -95,11 +95,32 @@ func (d *decoder) strange(w *workflow, v *value, path []string) {
 	case path[0] == "timestamp":
 		d.timestamp(v)
 	case path[0] == "steps" && len(path) > 1:
-		if !slices.ContainsFunc(w.steps, func(s *step) bool { return s.id == path[1] }) {
-			d.note(v.pos, v.path, "there is no step %q: %s is always <no value>", path[1], full)
-		} else if len(path) > 2 && !slices.Contains([]string{"status", "output", "content", "error"}, path[2]) {
-			d.note(v.pos, v.path, "a step has status, output, content and error: %s is always <no value>; .steps.%s.output.%s?", full, path[1], path[2])
-		}
+		d.strangeStep(w, v, path)
+	case !slices.Contains(roots, path[0]):
+		d.note(v.pos, v.path, "templates see params, steps, vars, workflow and, in loops, forEach: %s is always <no value>", full)
+	}
+}
+
+// strangeStep notes a part that no step has.
+func (d *decoder) strangeStep(w *workflow, v *value, path []string) {
+	full := "." + strings.Join(path, ".")
+	i := slices.IndexFunc(w.steps, func(s *step) bool { return s.id == path[1] })
+	if i < 0 {
+		d.note(v.pos, v.path, "there is no step %q: %s is always <no value>", path[1], full)
+		return
+	}
+	if len(path) < 3 {
+		return
+	}
+	meant := ".steps." + path[1] + ".output." + strings.Join(path[2:], ".")
+	asked := w.steps[i].kind == elicitationStep
+	switch {
+	case asked && (path[2] == "action" || path[2] == "content") && d.fix:
+		d.note(v.pos, v.path, "%s is read as %s", full, meant)
+	case asked && path[2] == "content":
+		d.note(v.pos, v.path, "the content of an elicitation step is always empty, what the user filled in is in its output: %s?", meant)
+	case !slices.Contains([]string{"status", "output", "content", "error"}, path[2]):
+		d.note(v.pos, v.path, "a step has status, output, content and error: %s is always <no value>; %s?", full, meant)
 	}
 }
 
@@ -164,4 +185,28 @@ func fromPlain(v any) *value {
 		return &value{data: m}
 	}
 	return &value{data: v}
+}
+
+// whole returns the value with whole floats as integers, which are the same in JSON.
+func (v *value) whole() *value {
+	out := *v
+	switch d := v.data.(type) {
+	case float64:
+		if d == float64(int(d)) {
+			out.data = int(d)
+		}
+	case []*value:
+		list := make([]*value, len(d))
+		for i, e := range d {
+			list[i] = e.whole()
+		}
+		out.data = list
+	case *mapping:
+		m := &mapping{keys: d.keys, places: d.places, values: map[string]*value{}}
+		for k, e := range d.values {
+			m.values[k] = e.whole()
+		}
+		out.data = m
+	}
+	return &out
 }

@@ -84,7 +84,7 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
 func (d *decoder) checkStep(s *step) {
 	if s.id == "" {
-		d.wrong(s.pos, member(s.path, "id"), "missing: every step needs one")
+		d.wrong(s.at("id"), member(s.path, "id"), "missing: every step needs one")
 	}
 	switch s.kind {
 	case toolStep:
@@ -94,7 +94,7 @@ func (d *decoder) checkStep(s *step) {
 	case forEachStep:
 		d.checkForEach(s)
 	default:
-		d.wrong(s.pos, member(s.path, "type"), "want tool, elicitation or forEach, have %q", s.kind)
+		d.wrong(s.at("type"), member(s.path, "type"), "want tool, elicitation or forEach, have %q", s.kind)
 	}
 	d.checkOnError(s)
 }
@@ -102,18 +102,18 @@ func (d *decoder) checkStep(s *step) {
 func (d *decoder) checkTool(s *step) {
 	switch {
 	case s.tool == "":
-		d.wrong(s.pos, member(s.path, "tool"), "missing: the tool to call, as backend_tool or backend.tool")
+		d.wrong(s.at("tool"), member(s.path, "tool"), "missing: the tool to call, as backend_tool or backend.tool")
 	case !toolName.MatchString(s.tool):
-		d.wrong(s.pos, member(s.path, "tool"), "want the name of a tool (letters, digits, '.', '_' and '-'), have %q", s.tool)
+		d.wrong(s.at("tool"), member(s.path, "tool"), "want the name of a tool (letters, digits, '.', '_' and '-'), have %q", s.tool)
 	}
 }
 
 func (d *decoder) checkElicitation(s *step) {
 	if s.message == nil || s.message.text == "" {
-		d.wrong(s.pos, member(s.path, "message"), "missing: what to ask")
+		d.wrong(s.at("message"), member(s.path, "message"), "missing: what to ask")
 	}
 	if s.schema == nil || len(s.schema.mapping().keys) == 0 {
-		d.wrong(s.pos, member(s.path, "schema"), "missing: the JSON Schema of the answer")
+		d.wrong(s.at("schema"), member(s.path, "schema"), "missing: the JSON Schema of the answer")
 		return
 	}
 	d.checkSchema(s.schema)
@@ -121,16 +121,16 @@ func (d *decoder) checkElicitation(s *step) {
 
 func (d *decoder) checkForEach(s *step) {
 	if s.collection == nil || s.collection.text == "" {
-		d.wrong(s.pos, member(s.path, "collection"), "missing: a template that renders to a JSON list, such as {{json .params.items}}")
+		d.wrong(s.at("collection"), member(s.path, "collection"), "missing: a template that renders to a JSON list, such as {{json .params.items}}")
 	}
 	if s.tool != "" {
-		d.wrong(s.pos, member(s.path, "tool"), "a forEach step calls the tool of its inner step")
+		d.wrong(s.at("tool"), member(s.path, "tool"), "a forEach step calls the tool of its inner step")
 	}
 	if s.message != nil && s.message.text != "" {
-		d.wrong(s.pos, member(s.path, "message"), "a forEach step asks nothing")
+		d.wrong(s.at("message"), member(s.path, "message"), "a forEach step asks nothing")
 	}
 	if s.itemVar != "" && (!token.IsIdentifier(s.itemVar) || s.itemVar == forEachIndex) {
-		d.wrong(s.pos, member(s.path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
+		d.wrong(s.at("itemVar"), member(s.path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
 	}
 	d.checkRange(s, "maxParallel", s.maxParallel, maxParallel)
 	d.checkRange(s, "maxIterations", s.maxIterations, maxIterations)
@@ -139,23 +139,23 @@ func (d *decoder) checkForEach(s *step) {
 
 func (d *decoder) checkRange(s *step, name string, n, most int) {
 	if n < 0 || n > most {
-		d.wrong(s.pos, member(s.path, name), "want 0 to %d, have %d", most, n)
+		d.wrong(s.at(name), member(s.path, name), "want 0 to %d, have %d", most, n)
 	}
 }
 
 func (d *decoder) checkInner(s *step) {
 	in := s.inner
 	if in == nil {
-		d.wrong(s.pos, member(s.path, "step"), "missing: what to do for each element")
+		d.wrong(s.at("step"), member(s.path, "step"), "missing: what to do for each element")
 		return
 	}
 	if in.kind != toolStep {
-		d.wrong(in.pos, member(in.path, "type"), "want tool: only tools can be called for each element, have %q", in.kind)
+		d.wrong(in.at("type"), member(in.path, "type"), "want tool: only tools can be called for each element, have %q", in.kind)
 		return
 	}
 	d.checkTool(in)
 	if in.id == "" {
-		d.fixed(in.pos, member(in.path, "id"), "missing: the server does not start without the id of an inner step, though nothing uses it",
+		d.fixed(in.at("id"), member(in.path, "id"), "missing: the server does not start without the id of an inner step, though nothing uses it",
 			"an inner step needs no id")
 	}
 	d.checkOnError(in)
@@ -167,11 +167,11 @@ func (d *decoder) checkInner(s *step) {
 		{"defaultResults", in.defaults != nil}, {"onError", in.onError.action == actionContinue},
 	} {
 		if ignored.is {
-			d.note(in.pos, member(in.path, ignored.name), "has no effect in an inner step")
+			d.note(in.at(ignored.name), member(in.path, ignored.name), "has no effect in an inner step")
 		}
 	}
 	if s.onError.action == actionRetry {
-		d.note(s.pos, member(s.path, "onError"), "retry has no effect on a forEach step; on its inner step it has")
+		d.note(s.at("onError"), member(s.path, "onError"), "retry has no effect on a forEach step; on its inner step it has")
 	}
 }
 
@@ -180,13 +180,13 @@ func (d *decoder) checkOnError(s *step) {
 	case "", actionAbort, actionContinue:
 	case actionRetry:
 		if s.onError.retryCount < 1 {
-			d.wrong(s.pos, member(s.path, "onError.retryCount"), "want at least 1 with action: retry, have %d", s.onError.retryCount)
+			d.wrong(s.at("onError"), member(s.path, "onError")+".retryCount", "want at least 1 with action: retry, have %d", s.onError.retryCount)
 		}
 		if s.onError.retryCount > maxRetries {
-			d.note(s.pos, member(s.path, "onError.retryCount"), "%d is more than the %d times that a step is retried at most", s.onError.retryCount, maxRetries)
+			d.note(s.at("onError"), member(s.path, "onError")+".retryCount", "%d is more than the %d times that a step is retried at most", s.onError.retryCount, maxRetries)
 		}
 	default:
-		d.wrong(s.pos, member(s.path, "onError.action"), "want abort, continue or retry, have %q", s.onError.action)
+		d.wrong(s.at("onError"), member(s.path, "onError")+".action", "want abort, continue or retry, have %q", s.onError.action)
 	}
 }
 
@@ -196,7 +196,7 @@ func (d *decoder) checkGraph(w *workflow) {
 	ids := map[string]*step{}
 	for _, s := range w.steps {
 		if first := ids[s.id]; first != nil && s.id != "" {
-			d.wrong(s.pos, member(s.path, "id"), "%q is the id of another step already, in line %d", s.id, first.pos.Line)
+			d.wrong(s.at("id"), member(s.path, "id"), "%q is the id of another step already, in line %d", s.id, first.pos.Line)
 			continue
 		}
 		ids[s.id] = s
@@ -212,7 +212,7 @@ func (d *decoder) checkGraph(w *workflow) {
 			if near := nearest(dep, slices.Collect(keysOf(ids))); near != "" {
 				hint = fmt.Sprintf(", did you mean %s?", near)
 			}
-			d.wrong(s.pos, index(member(s.path, "dependsOn"), i), "there is no step %q%s", dep, hint)
+			d.wrong(s.at("dependsOn"), index(member(s.path, "dependsOn"), i), "there is no step %q%s", dep, hint)
 		}
 	}
 	if sound {
@@ -242,7 +242,7 @@ func (d *decoder) level(w *workflow, ids map[string]*step) {
 			return true
 		case open:
 			from := slices.Index(chain, s.id)
-			d.wrong(s.pos, member(s.path, "dependsOn"), "cycle: %s", strings.Join(append(chain[from:len(chain):len(chain)], s.id), " → "))
+			d.wrong(s.at("dependsOn"), member(s.path, "dependsOn"), "cycle: %s", strings.Join(append(chain[from:len(chain):len(chain)], s.id), " → "))
 			return false
 		}
 		state[s] = open
@@ -292,10 +292,10 @@ func (d *decoder) checkProperty(p *property, depth int) {
 		return
 	}
 	if !slices.Contains(propertyTypes, p.kind) {
-		d.wrong(p.pos, member(p.path, "type"), "want one of %s, have %q", strings.Join(propertyTypes, ", "), p.kind)
+		d.wrong(p.at("type"), member(p.path, "type"), "want one of %s, have %q", strings.Join(propertyTypes, ", "), p.kind)
 	}
 	if p.description == "" {
-		d.fixed(p.pos, member(p.path, "description"), "missing: the server does not start without the description of an output property",
+		d.fixed(p.at("description"), member(p.path, "description"), "missing: the server does not start without the description of an output property",
 			"the property is described by its name")
 	}
 	switch {
@@ -304,9 +304,9 @@ func (d *decoder) checkProperty(p *property, depth int) {
 	case p.value == nil && p.properties == nil:
 		d.wrong(p.pos, p.path, "want value, a template%s", map[bool]string{true: ", or properties"}[p.kind == "object"])
 	case p.properties != nil && p.kind != "object":
-		d.wrong(p.pos, member(p.path, "properties"), "only an object has properties, this is %q", p.kind)
+		d.wrong(p.at("properties"), member(p.path, "properties"), "only an object has properties, this is %q", p.kind)
 	case p.properties != nil && len(p.properties) == 0:
-		d.wrong(p.pos, member(p.path, "properties"), "want at least one property")
+		d.wrong(p.at("properties"), member(p.path, "properties"), "want at least one property")
 	}
 	if p.value != nil && !balanced(p.value.text) {
 		d.wrong(p.value.value.pos, p.value.value.path, "unbalanced {{ }}: a literal }} next to a template is counted too")

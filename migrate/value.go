@@ -132,7 +132,7 @@ func writeJSON(b *bytes.Buffer, v any) {
 // reader makes values of YAML nodes.
 type reader struct {
 	file     string
-	line     int  // added to line numbers: where the text begins in its file
+	at       *Pos // where everything is, when the text itself is in no file
 	crd      bool // numbers went through JSON and back
 	problems Errors
 	budget   int // nodes that may still be read: aliases can make many of few
@@ -140,7 +140,12 @@ type reader struct {
 
 const maxNodes = 200_000
 
-func (r *reader) pos(n *yaml.Node) Pos { return Pos{r.file, n.Line + r.line, n.Column} }
+func (r *reader) pos(n *yaml.Node) Pos {
+	if r.at != nil {
+		return *r.at
+	}
+	return Pos{r.file, n.Line, n.Column}
+}
 
 func (r *reader) fail(pos Pos, path, format string, args ...any) {
 	r.problems = append(r.problems, Problem{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})

@@ -58,7 +58,16 @@ type step struct {
 	inner                      *step
 
 	templates map[*value]*tmpl // of arguments, at any depth
+	fields    *mapping
 	level     int
+}
+
+// at returns where a field of the step is; without the field, where the step is.
+func (s *step) at(name string) Pos {
+	if v := s.fields.get(name); v != nil {
+		return v.pos
+	}
+	return s.pos
 }
 
 // onError is what happens when a step fails.
@@ -127,4 +136,13 @@ type property struct {
 	value       *tmpl
 	properties  []*property
 	fallback    *value
+	fields      *mapping
+}
+
+// at returns where a field of the property is; without the field, where the property is.
+func (p *property) at(name string) Pos {
+	if v := p.fields.get(name); v != nil {
+		return v.pos
+	}
+	return p.pos
 }

@@ -97,10 +97,10 @@ func (g *generator) declare(p *parse.PipeNode, value Expr) Expr {
 		if p.IsAssign {
 			code := g.variable(v).Code
 			g.body.line("%s = %s", code, value.Code)
-			value = Expr{Code: code, Maybe: true}
+			value = Expr{Code: code, Maybe: true, Value: true}
 			continue
 		}
-		e := Expr{Code: g.Fresh(strings.TrimPrefix(name, "$")), Kind: value.Kind, Maybe: value.Maybe}
+		e := Expr{Code: g.Fresh(strings.TrimPrefix(name, "$")), Kind: value.Kind, Maybe: value.Maybe, Value: true}
 		if g.assigned(name) || value.Kind == Nil {
 			e.Kind, e.Maybe = Any, true
 		}
@@ -148,7 +148,7 @@ func (g *generator) withStatement(n *parse.WithNode, d dot) {
 		} else {
 			name := g.Fresh("value")
 			g.body.line("%s = %s", name, value.Code)
-			value.Code, value.Loose, value.Literal = name, false, false
+			value = Expr{Code: name, Kind: value.Kind, Value: true}
 		}
 		g.body.line("if %s:", value.Code)
 		value.Maybe = false

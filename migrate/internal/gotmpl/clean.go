@@ -78,7 +78,7 @@ func format(text string, args []Expr) Expr {
 	if len(args) == 1 {
 		operand = argument(args[0].Code)
 	}
-	return Expr{Code: Quote(text) + " % " + operand, Kind: Text, Loose: true}
+	return Expr{Code: Quote(text) + " % " + operand, Kind: Text, Rank: Arithmetic}
 }
 
 // print writes print and println, which put spaces between values that are no texts.

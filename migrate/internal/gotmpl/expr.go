@@ -27,16 +27,40 @@ type Expr struct {
 	Kind Kind
 	// Maybe says that the value may also be None.
 	Maybe bool
-	// Loose says that the code needs parentheses where an operand is wanted.
-	Loose bool
+	// Rank says how tightly the code holds together; 0 is a name, a call, a literal.
+	Rank Rank
 	// Text is the value of a literal of kind Text.
 	Text    string
 	Literal bool
+	// Choice is set when the value is one of two texts.
+	Choice *Choice
+	// Value says that the code is the value of a variable or of parentheses, which the
+	// template engine knows better than a part of something.
+	Value bool
 }
 
-// Operand returns the code of e as part of a larger expression.
-func (e Expr) Operand() string {
-	if e.Loose {
+// Choice is the text Yes when Cond holds, else No.
+type Choice struct{ Cond, Yes, No string }
+
+// Rank orders operators from the loosest to the tightest.
+type Rank int
+
+// The ranks of operators.
+const (
+	Atom Rank = iota
+	Or
+	And
+	Not
+	Compare
+	Arithmetic
+)
+
+// Operand returns the code of e where nothing but a name, a call or a literal fits.
+func (e Expr) Operand() string { return e.in(Arithmetic) }
+
+// in returns the code of e as an operand of an operator.
+func (e Expr) in(r Rank) string {
+	if e.Rank != Atom && e.Rank <= r {
 		return "(" + e.Code + ")"
 	}
 	return e.Code

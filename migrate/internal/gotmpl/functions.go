@@ -65,7 +65,7 @@ func (c *call) write() Expr {
 	case "and", "or":
 		return c.shortCircuit()
 	case "not":
-		return Expr{Code: "not " + c.args[0].Operand(), Kind: Bool, Loose: true}
+		return Expr{Code: "not " + c.args[0].in(Not), Kind: Bool, Rank: Not}
 	case "eq", "ne", "lt", "le", "gt", "ge":
 		return c.compare()
 	}
@@ -77,10 +77,11 @@ func (c *call) write() Expr {
 
 // shortCircuit writes and, or: Starlark's return an operand too, by the same idea of truth.
 func (c *call) shortCircuit() Expr {
-	e := Expr{Kind: c.args[0].Kind, Loose: len(c.args) > 1}
+	rank := map[string]Rank{"or": Or, "and": And}[c.name]
+	e := Expr{Kind: c.args[0].Kind, Rank: rank}
 	var codes []string
 	for _, a := range c.args {
-		codes = append(codes, a.Operand())
+		codes = append(codes, a.in(rank))
 		if a.Kind != e.Kind {
 			e.Kind = Any
 		}
@@ -117,9 +118,9 @@ func (c *call) compare() Expr {
 	}
 	op := operators[c.name]
 	if c.name == "eq" && len(c.args) > 2 {
-		return Expr{Code: c.args[0].Operand() + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Loose: true}
+		return Expr{Code: c.args[0].in(Compare) + " in (" + codes(c.args[1:]) + ")", Kind: Bool, Rank: Compare}
 	}
-	return Expr{Code: c.args[0].Operand() + " " + op + " " + c.args[1].Operand(), Kind: Bool, Loose: true}
+	return Expr{Code: c.args[0].in(Compare) + " " + op + " " + c.args[1].in(Compare), Kind: Bool, Rank: Compare}
 }
 
 // constant is a comparison of something missing with something that is not.
@@ -128,6 +129,9 @@ func (c *call) constant() (Expr, bool) {
 		return Expr{}, false
 	}
 	a, b := c.args[0], c.args[1]
+	if e, known := c.choice(a, b); known {
+		return e, true
+	}
 	if a.Kind != Nil {
 		a, b = b, a
 	}
@@ -138,6 +142,28 @@ func (c *call) constant() (Expr, bool) {
 		return Expr{Code: "True", Kind: Bool}, true
 	}
 	return Expr{Code: "False", Kind: Bool}, true
+}
+
+// choice compares a value that is one of two texts with a third.
+func (c *call) choice(a, b Expr) (Expr, bool) {
+	if a.Choice == nil {
+		a, b = b, a
+	}
+	if a.Choice == nil || !b.Literal {
+		return Expr{}, false
+	}
+	holds := Expr{Code: a.Choice.Cond, Kind: Bool}
+	not := Expr{Code: "not " + a.Choice.Cond, Kind: Bool, Rank: Not}
+	if c.name == "ne" {
+		holds, not = not, holds
+	}
+	switch b.Text {
+	case a.Choice.Yes:
+		return holds, true
+	case a.Choice.No:
+		return not, true
+	}
+	return Expr{}, false
 }
 
 // comparable reports whether the operator does what the function does.
@@ -290,19 +316,27 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 		args = append(args, Quote(name))
 	}
 	args = append(args, "at = "+Quote(g.at(n)))
+	if base.Value {
+		args = append(args, "value = True")
+	}
 	return Expr{Code: Call("field", args...), Kind: Any, Maybe: true}
 }
 
 // items writes what a range with one variable goes through.
 func (g *generator) items(e Expr, at string) string {
 	if g.style == Clean {
-		if e.Maybe && e.Kind != List {
-			return e.Operand() + " or []"
-		}
-		return e.Code
+		return orEmpty(e)
 	}
 	g.Load("items")
 	return Call("items", e.Code, "at = "+Quote(at))
+}
+
+// orEmpty is a list also when there is none.
+func orEmpty(e Expr) string {
+	if e.Maybe {
+		return e.in(Or) + " or []"
+	}
+	return e.Code
 }
 
 // pairs writes what a range with two variables goes through.
@@ -311,7 +345,7 @@ func (g *generator) pairs(e Expr, at string) string {
 		if e.Kind == Map {
 			return "sorted(" + e.Operand() + ".items())"
 		}
-		return "enumerate(" + e.Code + ")"
+		return "enumerate(" + orEmpty(e) + ")"
 	}
 	g.Load("pairs")
 	return Call("pairs", e.Code, "at = "+Quote(at))

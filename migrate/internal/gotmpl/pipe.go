@@ -98,11 +98,12 @@ func (g *generator) chain(n *parse.ChainNode, d dot) Expr {
 	if _, ok := n.Node.(*parse.NilNode); ok {
 		return g.fail(n, fmt.Sprintf("indirection through explicit nil in %s", n))
 	}
-	if inner, ok := n.Node.(*parse.DotNode); ok && d.root {
-		_ = inner
+	if _, ok := n.Node.(*parse.DotNode); ok && d.root {
 		return g.path(n.Field, n)
 	}
-	return g.fields(g.operand(n.Node, d), n.Field, lastNode(n.Node))
+	base := g.operand(n.Node, d)
+	base.Value = true
+	return g.fields(base, n.Field, lastNode(n.Node))
 }
 
 // variable writes the use of a variable; "$" is the root, or the data of a definition.
@@ -123,11 +124,19 @@ func (g *generator) number(n *parse.NumberNode) Expr {
 	case n.IsComplex && !n.IsFloat && !n.IsInt && !n.IsUint:
 		panic(g.errorAt(n, "complex numbers have no translation"))
 	case n.IsFloat && !hexInt(n.Text) && !strings.HasPrefix(n.Text, "'") && strings.ContainsAny(n.Text, ".eEpP"):
-		return Expr{Code: FloatLiteral(n.Float64), Kind: Float, Loose: n.Float64 < 0}
+		return Expr{Code: FloatLiteral(n.Float64), Kind: Float, Rank: sign(n.Float64 < 0)}
 	case n.IsInt:
-		return Expr{Code: strconv.FormatInt(n.Int64, 10), Kind: Int, Loose: n.Int64 < 0}
+		return Expr{Code: strconv.FormatInt(n.Int64, 10), Kind: Int, Rank: sign(n.Int64 < 0)}
 	}
 	return g.fail(n, n.Text+" overflows int")
+}
+
+// sign is the rank of a number, which a minus makes an expression.
+func sign(negative bool) Rank {
+	if negative {
+		return Arithmetic
+	}
+	return Atom
 }
 
 func hexInt(s string) bool {

@@ -193,7 +193,7 @@ func concat(parts []Expr) Expr {
 	} else if len(operand) > maxLine || strings.Contains(operand, "\n") {
 		operand = bracket("(", ")", args)
 	}
-	return Expr{Code: Quote(format.String()) + " % " + operand, Kind: Text, Loose: true}
+	return Expr{Code: Quote(format.String()) + " % " + operand, Kind: Text, Rank: Arithmetic}
 }
 
 // argument writes the only operand of a format.
@@ -239,7 +239,7 @@ func (g *generator) part(n parse.Node, d dot) Expr {
 	case *parse.IfNode:
 		cond := g.pipe(n.Pipe, d)
 		yes, no := g.list(n.List, d), g.list(n.ElseList, d)
-		return Expr{Code: fmt.Sprintf("(%s if %s else %s)", yes.Code, cond.Operand(), no.Code), Kind: Text}
+		return Expr{Code: fmt.Sprintf("(%s if %s else %s)", yes.Code, cond.Code, no.Code), Kind: Text}
 	case *parse.RangeNode:
 		return g.comprehension(n, d)
 	case *parse.TemplateNode:
@@ -319,9 +319,9 @@ func (g *generator) define(name string, tree *parse.Tree) string {
 	data := g.Fresh("data")
 	inner := &generator{
 		Scope: g.Scope, style: g.style, hint: fn, template: g.template, tree: tree, functions: g.functions,
-		vars: []variable{{"$", Expr{Code: data, Maybe: true}}},
+		vars: []variable{{"$", Expr{Code: data, Maybe: true, Value: true}}},
 	}
-	d := dot{expr: Expr{Code: data, Maybe: true}}
+	d := dot{expr: Expr{Code: data, Maybe: true, Value: true}}
 	var nodes []parse.Node
 	if tree.Root != nil {
 		nodes = trim(tree.Root.Nodes)

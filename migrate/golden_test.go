@@ -1,0 +1,101 @@
+package migrate_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+var update = flag.Bool("update", false, "rewrite what is expected")
+
+// TestCases migrates the workflows in testdata in both styles: scripts, notes and
+// refusals are next to them.
+func TestCases(t *testing.T) {
+	for _, dir := range glob(t, "testdata/cases/*") {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			for _, style := range []migrate.Style{migrate.Exact, migrate.Clean} {
+				source, notes := migrateFile(t, filepath.Join(dir, "in.yaml"), migrate.Options{
+					Style: style, Fix: filepath.Base(dir) == "fixed",
+				})
+				golden(t, filepath.Join(dir, string(style)+".star"), source)
+				golden(t, filepath.Join(dir, string(style)+".notes"), notes)
+			}
+		})
+	}
+}
+
+// migrateFile returns the scripts of a file and what was said about them.
+func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs, err := migrate.Parse("in.yaml", data)
+	if err != nil {
+		return "", err.Error() + "\n"
+	}
+	var sources, said []string
+	for _, d := range defs {
+		s, err := migrate.Translate(d, o)
+		if err != nil {
+			said = append(said, err.Error()+"\n")
+			continue
+		}
+		compiles(t, s)
+		sources = append(sources, s.Source)
+		for _, n := range s.Notes {
+			said = append(said, n.String()+"\n")
+		}
+	}
+	return strings.Join(sources, "\n"), strings.Join(said, "")
+}
+
+// compiles checks that a script is one.
+func compiles(t *testing.T, s *migrate.Script) {
+	t.Helper()
+	_, err := script.Compile(script.File{Name: s.Name + ".star", Source: []byte(s.Source)},
+		builtins.Legacy(script.Options{Builtins: builtins.All()}))
+	if err != nil {
+		t.Errorf("%s: the script does not compile: %v\n%s", s.Pos, err, s.Source)
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: nothing there: %v", pattern, err)
+	}
+	return files
+}
+
+// golden compares with a file; nothing is the absence of the file.
+func golden(t *testing.T, file, have string) {
+	t.Helper()
+	if *update {
+		if have == "" {
+			os.Remove(file)
+			return
+		}
+		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil && have != "" {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), have); diff != "" {
+		t.Errorf("%s: -want +have\n%s", file, diff)
+	}
+}

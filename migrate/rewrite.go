@@ -1,0 +1,152 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ScriptedTools writes scripts as the scriptedTools of a configuration, the source of
+// each in it.
+func ScriptedTools(scripts []*Script) ([]byte, error) {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, s := range scripts {
+		e, err := s.entry("")
+		if err != nil {
+			return nil, err
+		}
+		list.Content = append(list.Content, e)
+	}
+	return write(mappingNode("scriptedTools", list))
+}
+
+// Rewrite returns a configuration in which scripted tools take the place of composite
+// tools. file names the script of a tool as the configuration is to name it. Everything
+// else in the configuration stays, comments too.
+func Rewrite(config []byte, scripts []*Script, file func(*Script) string) ([]byte, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(config, &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 || field(doc.Content[0], "compositeTools") == nil {
+		return nil, fmt.Errorf("the configuration has no compositeTools")
+	}
+	root := doc.Content[0]
+	list := field(root, "scriptedTools")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		list = &yaml.Node{Kind: yaml.SequenceNode}
+		rename(root, "compositeTools", "scriptedTools", list, scripts)
+	} else {
+		rename(root, "compositeTools", "", nil, scripts)
+	}
+	list.Style = 0
+	for _, s := range scripts {
+		e, err := s.entry(file(s))
+		if err != nil {
+			return nil, err
+		}
+		list.Content = append(list.Content, e)
+	}
+	return write(&doc)
+}
+
+// rename takes the migrated workflows out of the list at key from; when none is left, the
+// key goes too, or becomes another with another list.
+func rename(root *yaml.Node, from, to string, list *yaml.Node, scripts []*Script) {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value != from {
+			continue
+		}
+		old := root.Content[i+1]
+		old.Content = slices.DeleteFunc(slices.Clone(elements(old)), func(n *yaml.Node) bool {
+			name := field(n, "name")
+			return name != nil && slices.ContainsFunc(scripts, func(s *Script) bool { return s.Name == name.Value })
+		})
+		pair := []*yaml.Node{}
+		if to != "" {
+			key := *root.Content[i]
+			key.Value = to
+			pair = append(pair, &key, list)
+		}
+		if len(old.Content) == 0 {
+			root.Content = slices.Replace(root.Content, i, i+2, pair...)
+		} else {
+			root.Content = append(root.Content, pair...)
+		}
+		return
+	}
+}
+
+// entry is one scripted tool; file is where its source is, "" to have it in the entry.
+func (s *Script) entry(file string) (*yaml.Node, error) {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	add := func(key string, v *yaml.Node) { n.Content = append(n.Content, textNode(key), v) }
+	add("name", textNode(s.Name))
+	add("description", textNode(s.Description))
+	for _, part := range []struct {
+		key  string
+		json json.RawMessage
+	}{{"parameters", s.Parameters}, {"output", s.Output}, {"annotations", s.Annotations}} {
+		if part.json == nil {
+			continue
+		}
+		v, err := jsonNode(part.json)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", s.Name, part.key, err)
+		}
+		add(part.key, v)
+	}
+	if s.Timeout != 0 && s.Timeout != defaultTimeout+timeoutSlack {
+		add("timeout", textNode(durationText(s.Timeout)))
+	}
+	if file != "" {
+		add("scriptFile", textNode(file))
+		return n, nil
+	}
+	source := textNode(s.Source)
+	source.Style = yaml.LiteralStyle
+	add("script", source)
+	return n, nil
+}
+
+func textNode(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}
+
+func mappingNode(key string, v *yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{textNode(key), v}}
+}
+
+// jsonNode makes YAML in block form of JSON, the keys in their order.
+func jsonNode(data json.RawMessage) (*yaml.Node, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	block(doc.Content[0])
+	return doc.Content[0], nil
+}
+
+func block(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		block(c)
+	}
+}
+
+func write(n *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(n); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), e.Close()
+}
