@@ -141,7 +141,9 @@ func severity(level string) int {
 // Polled passes on that the backend will answer to who comes back (SEP-1699).
 func (x *exchange) Polled(retry time.Duration) {
 	if h, ok := x.out.(*httpReply); ok && h.polling {
-		h.upgrade().sendAway(retry)
+		if s := h.upgrade(); s != nil && s == h.stream {
+			s.sendAway(retry)
+		}
 	}
 }
 

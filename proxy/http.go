@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -23,6 +24,8 @@ const (
 	MaxBody = 4 << 20
 	// keptBody is the largest buffer that is kept for the next request.
 	keptBody = 64 << 10
+	// patience is how long an answer may take before it becomes an event stream.
+	patience = 10 * time.Second
 )
 
 // ServeHTTP serves /mcp, /healthz, /readyz and /metrics.
@@ -135,6 +138,10 @@ func accepts(accept string) bool {
 	return accept == "" || strings.Contains(accept, "application/json") || strings.Contains(accept, "*/*") || strings.Contains(accept, "application/*")
 }
 
+func acceptsEvents(accept string) bool {
+	return accept == "" || strings.Contains(accept, "text/event-stream") || strings.Contains(accept, "*/*") || strings.Contains(accept, "text/*")
+}
+
 func isBatch(b []byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	return len(b) > 0 && b[0] == '[' && wire.Valid(b)
@@ -220,8 +227,14 @@ type httpReply struct {
 	pumped   chan struct{} // closed when the connection is not written to any more
 }
 
+// startSoon makes the answer an event stream when the result takes long: proxies and
+// clients give up on a connection that is silent, and a stream can be resumed.
+func (h *httpReply) startSoon() (stop func() bool) {
+	return time.AfterFunc(patience, func() { h.upgrade() }).Stop
+}
+
 // send makes the reply an event stream and puts a frame on it. What comes after the
-// answer goes to the session's own stream.
+// answer, or for a client that takes no stream, goes to the session's own stream.
 func (h *httpReply) send(frame []byte) {
 	if s := h.upgrade(); s != nil {
 		s.send(frame)
@@ -231,10 +244,10 @@ func (h *httpReply) send(frame []byte) {
 func (h *httpReply) upgrade() *stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.finished && h.session != nil {
-		return h.session.standalone()
-	}
-	if h.finished {
+	if h.finished || !acceptsEvents(h.r.Header.Get("Accept")) {
+		if h.session != nil {
+			return h.session.standalone()
+		}
 		return nil
 	}
 	if h.stream == nil {

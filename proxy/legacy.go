@@ -95,6 +95,7 @@ func (p *Proxy) postRequest(w http.ResponseWriter, r *http.Request, s *session, 
 		return
 	}
 	defer s.ran(m.ID)
+	defer reply.startSoon()()
 	resp, err := p.serve(ctx, newExchange(p, s.client, m.Method, m.Params, reply))
 	defer release(resp)
 	reply.finish(m.ID, resp, err)
@@ -139,8 +140,8 @@ func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.listening, cancel)()
+	defer s.listen()()
 	startEvents(w, st, after, false).pump(st, ctx.Done())
-	s.touch()
 }
 
 // delete ends a session.

@@ -41,6 +41,7 @@ func (p *Proxy) postModern(w http.ResponseWriter, r *http.Request, m *wire.Messa
 		p.listen(r.Context(), x, m.ID, reply)
 		return
 	}
+	defer reply.startSoon()()
 	resp, err := p.serve(r.Context(), x)
 	defer release(resp)
 	if r.Context().Err() != nil {

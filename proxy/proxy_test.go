@@ -215,3 +215,19 @@ func TestListChangedReachesEveryRevision(t *testing.T) {
 		}
 	}
 }
+
+// slowBackend has a tool that reports progress and then waits until it is released.
+func slowBackend(t *testing.T, release <-chan struct{}) string {
+	s := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "work"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		if token := r.Params.GetProgressToken(); token != nil {
+			r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1})
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "worked"}}}, nil, nil
+	})
+	return sdkBackend(t, s, false)
+}

@@ -32,6 +32,7 @@ type session struct {
 	asked    map[string]chan wire.Message  // requests to the client, by id
 	asks     int                           //
 	running  map[string]context.CancelFunc // the client's requests, by id
+	readers  int                           // open GET streams
 	uris     map[string]bool               // resource subscriptions
 	closed   bool
 }
@@ -66,7 +67,20 @@ func (s *session) touch() {
 func (s *session) idleSince() (used time.Time, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.used, len(s.running) > 0
+	return s.used, len(s.running)+s.readers > 0
+}
+
+// listen counts an open GET stream; the returned function counts it out.
+func (s *session) listen() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.readers--
+		s.used = time.Now()
+	}
 }
 
 // standalone is the stream for what belongs to no request.

@@ -80,9 +80,6 @@ func notYet(name string, cfg *config.Config) config.Errors {
 		problems = append(problems, config.Problem{Pos: config.Pos{File: name, Line: 1, Column: 1},
 			Path: "scripts", Message: "is not supported yet; name each script under scriptedTools"})
 	}
-	for _, c := range cfg.CompositeTools {
-		problems = append(problems, config.Problem{Pos: c.Pos, Path: "compositeTools", Message: "is not supported yet; write " + c.Name + " as a scripted tool"})
-	}
 	return problems
 }
 
