@@ -177,11 +177,24 @@ func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, 
 	}
 	if h.journal != nil {
 		if a := wire.Get(h.answers, q.Key); a != nil {
-			return slices.Clone(a), nil
+			return h.answered(slices.Clone(a), nil)
 		}
 		return nil, &script.Suspended{Questions: []script.Question{q}}
 	}
-	return h.x.Request(ctx, q.Method, q.Params)
+	return h.answered(h.x.Request(ctx, q.Method, q.Params))
+}
+
+// answered counts what the user did.
+func (h *host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
+	action := "error"
+	if err == nil {
+		action = wire.GetString(a, "action")
+	}
+	if err == nil && action != "accept" && action != "decline" && action != "cancel" {
+		action = "invalid"
+	}
+	h.p.metrics.scripts.answers.WithLabelValues(h.tool.name, action).Inc()
+	return a, err
 }
 
 // Notify writes a script's message to the log and to the client, and its progress to a

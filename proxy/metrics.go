@@ -18,6 +18,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests map[string]*methodMetrics // by method, made once
 	unknown  *methodMetrics
+	scripts  *runMetrics
 }
 
 type methodMetrics struct {
@@ -51,6 +52,7 @@ func newMetrics(p *Proxy) *metrics {
 		m.requests[name] = of(name)
 	}
 	m.unknown = of("other")
+	m.scripts = newRunMetrics(m.registry)
 	m.registry.MustRegister(total, seconds, running, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{p})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})

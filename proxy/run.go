@@ -74,12 +74,15 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	}
 	defer release()
 	began := time.Now()
-	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits})
+	h.p.metrics.scripts.running.Inc()
+	defer h.p.metrics.scripts.running.Dec()
+	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits, Trace: h.effect})
 	if err == nil {
 		if err = h.tool.checkOutput(res); err != nil {
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}
 	}
+	h.done(res, err, time.Since(began))
 	h.logRun(res, err, time.Since(began))
 	return res, err
 }

@@ -218,3 +218,28 @@ func TestScriptContracts(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsAreCounted reads what /metrics says of a run.
+func TestRunsAreCounted(t *testing.T) {
+	_, url := startAsking(t)
+	var asked atomic.Int32
+	s := connect(t, url, "2025-11-25", askedBy(&asked))
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "asking"}); err != nil {
+		t.Fatal(err)
+	}
+	c := &raw{t: t, url: strings.TrimSuffix(url, "/mcp") + "/metrics"}
+	_, page := c.do("GET", "")
+	for _, want := range []string{
+		`vmcp_script_runs_total{outcome="ok",tool="asking"} 1`,
+		`vmcp_script_effects_total{kind="call",name="charge",outcome="ok",tool="asking"} 3`,
+		`vmcp_script_effects_total{kind="elicit",name="",outcome="ok",tool="asking"} 4`,
+		`vmcp_script_elicitations_total{action="accept",tool="asking"} 4`,
+		`vmcp_requests_total{method="tools/call",outcome="ok"} 1`,
+		`vmcp_backend_up{backend="bank"} 1`,
+		`vmcp_sessions 1`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
