@@ -1,0 +1,151 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A Source hands out a configuration, and a new one whenever it changes.
+type Source interface {
+	// Watch calls apply with the configuration and again with every later version, one
+	// at a time, and returns nil when ctx ends. When there is no first version, or
+	// apply refuses it, Watch returns why. A later version that has a problem is not
+	// the end: the version before stays, and the source reports what is wrong.
+	Watch(ctx context.Context, apply func(*Config) error) error
+}
+
+// Fixed is a configuration that does not change.
+type Fixed struct{ Config *Config }
+
+// Watch applies the configuration and waits.
+func (f Fixed) Watch(ctx context.Context, apply func(*Config) error) error {
+	if err := apply(f.Config); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// File is a configuration file that is watched together with the scripts and the
+// folders that it names, however they change: written in place, replaced by an editor,
+// or swapped through a symbolic link.
+type File struct {
+	Path string
+	// Load reads the file; nil is the function Load of this package.
+	Load func(path string) (*Config, error)
+	// Reload asks for another reading though nothing changed. It may be nil.
+	Reload <-chan os.Signal
+	// Rejected is told why a later version was not applied, once per reason. It may be nil.
+	Rejected func(error)
+}
+
+// Watch implements Source. The error of a first version that cannot be read is that of Load.
+func (f *File) Watch(ctx context.Context, apply func(*Config) error) error {
+	w := newWatch(f, apply)
+	defer w.close()
+	if err := w.attempt(); err != nil {
+		return err
+	}
+	w.follow(ctx)
+	return nil
+}
+
+// Files lists what the configuration reads besides its own file: scripts, and folders
+// of scripts and libraries.
+func (c *Config) Files() (files, folders []string) {
+	for _, t := range c.ScriptedTools {
+		if t.ScriptFile != "" {
+			files = append(files, t.ScriptFile)
+		}
+	}
+	folders = append(folders, c.Scripts...)
+	for _, l := range c.Libraries {
+		if l.Path != "" {
+			folders = append(folders, l.Path)
+		}
+	}
+	return files, folders
+}
+
+// A stamp tells versions of a file apart without reading it. A file that is not there
+// has the zero stamp.
+type stamp struct {
+	target   string // where symbolic links lead
+	size     int64
+	modified time.Time
+	mode     os.FileMode
+}
+
+func stampOf(name string) stamp {
+	target, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return stamp{}
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return stamp{}
+	}
+	s := stamp{target: target, mode: info.Mode()}
+	if !info.IsDir() { // a folder's own size and time change with files that do not matter
+		s.size, s.modified = info.Size(), info.ModTime()
+	}
+	return s
+}
+
+// scriptsBelow lists a folder, the folders in it and their .star files. Hidden folders are left out.
+func scriptsBelow(folder string) []string {
+	found := []string{folder}
+	entries, _ := os.ReadDir(folder) // a folder that cannot be read shows when it is loaded
+	for _, e := range entries {
+		name := filepath.Join(folder, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.IsDir():
+			found = append(found, scriptsBelow(name)...)
+		case strings.HasSuffix(e.Name(), ".star"):
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// trail lists the folders in which something on the way to name can be replaced: its
+// own, and those of the symbolic links that lead there.
+func trail(name string) []string {
+	dirs := []string{filepath.Dir(name)}
+	for range 40 { // as many links as the system follows
+		link, rest := firstLink(name)
+		if link == "" {
+			break
+		}
+		target, err := os.Readlink(link)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(link), target)
+		}
+		name = filepath.Join(target, rest)
+		dirs = append(dirs, filepath.Dir(link), filepath.Dir(name))
+	}
+	return dirs
+}
+
+// firstLink finds the outermost symbolic link in a path, and what follows it.
+func firstLink(name string) (link, rest string) {
+	var after string
+	for at := name; ; {
+		if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			link, rest = at, after
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return link, rest
+		}
+		after = filepath.Join(filepath.Base(at), after)
+		at = up
+	}
+}

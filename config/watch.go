@@ -1,0 +1,194 @@
+package config
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// calm is how long files have to stay as they are before they are read: editors
+	// and deployments write in several steps.
+	calm = 100 * time.Millisecond
+	// patience bounds the wait for calm.
+	patience = 500 * time.Millisecond
+	// lookAgain is for what no event tells: network file systems, and a file that was
+	// missed because nobody knew of its folder yet.
+	lookAgain = 2 * time.Second
+)
+
+// A watch follows one configuration file. It compares stamps and takes the events of
+// the file system only as a reason to look: no system reports every kind of change.
+type watch struct {
+	file   *File
+	path   string
+	apply  func(*Config) error
+	events *fsnotify.Watcher // nil when the system has none left; then only lookAgain looks
+	files  []string          // that the last good version read
+	dirs   []string          // folders of scripts, likewise
+	read   map[string]stamp  // what was read at the last attempt
+	failed string            // why the last attempt was not applied
+}
+
+func newWatch(f *File, apply func(*Config) error) *watch {
+	w := &watch{file: f, path: f.Path, apply: apply}
+	if abs, err := filepath.Abs(f.Path); err == nil {
+		w.path = abs
+	}
+	if events, err := fsnotify.NewWatcher(); err == nil {
+		w.events = events
+	}
+	return w
+}
+
+func (w *watch) close() {
+	if w.events != nil {
+		_ = w.events.Close() // nobody reads any more
+	}
+}
+
+// attempt reads the file and applies it. Stamps are taken before what they stand for
+// is read, so that a change in between is found later.
+func (w *watch) attempt() error {
+	w.note()
+	load := w.file.Load
+	if load == nil {
+		load = Load
+	}
+	cfg, err := load(w.file.Path)
+	if err != nil {
+		return err
+	}
+	w.files, w.dirs = cfg.Files()
+	w.note() // apply reads the scripts
+	return w.apply(cfg)
+}
+
+// note remembers how the files are now and asks for events from all their folders.
+func (w *watch) note() {
+	before := w.read[w.path]
+	w.read = w.stamps()
+	if before != (stamp{}) && before != w.read[w.path] {
+		w.read[w.path] = before // it changed after it was read
+	}
+	if w.events == nil {
+		return
+	}
+	for name, is := range w.read {
+		dirs := trail(name)
+		if is.mode.IsDir() {
+			dirs = append(dirs, name)
+		}
+		for _, dir := range dirs {
+			_ = w.events.Add(dir) // a folder that is not there yet: lookAgain
+		}
+	}
+}
+
+func (w *watch) stamps() map[string]stamp {
+	now := map[string]stamp{w.path: stampOf(w.path)}
+	for _, name := range w.files {
+		now[name] = stampOf(name)
+	}
+	for _, dir := range w.dirs {
+		for _, name := range scriptsBelow(dir) {
+			now[name] = stampOf(name)
+		}
+	}
+	return now
+}
+
+// follow applies what changes until ctx ends.
+func (w *watch) follow(ctx context.Context) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed():
+			w.look(ctx)
+		case <-w.missed():
+			w.look(ctx)
+		case <-w.file.Reload:
+			w.again(true)
+		case <-tick.C:
+			if w.failed != "" {
+				w.again(false)
+			} else if !maps.Equal(w.stamps(), w.read) {
+				w.look(ctx)
+			}
+		}
+	}
+}
+
+// look applies what the files have become once they are calm, if that is something else.
+func (w *watch) look(ctx context.Context) {
+	if w.settle(ctx) {
+		w.again(false)
+	}
+}
+
+// changed is the stream of events; nil without a watcher.
+func (w *watch) changed() <-chan fsnotify.Event {
+	if w.events == nil {
+		return nil
+	}
+	return w.events.Events
+}
+
+// missed tells of events that were too many to be kept.
+func (w *watch) missed() <-chan error {
+	if w.events == nil {
+		return nil
+	}
+	return w.events.Errors
+}
+
+// settle waits until the files are calm and reports whether they differ from what was read.
+func (w *watch) settle(ctx context.Context) bool {
+	began, last := time.Now(), map[string]stamp(nil)
+	for now := w.stamps(); !maps.Equal(now, last) && time.Since(began) < patience; now = w.stamps() {
+		last = now
+		if !w.pause(ctx) {
+			return false
+		}
+	}
+	return !maps.Equal(w.stamps(), w.read)
+}
+
+// pause waits for calm, and swallows the events meanwhile: the stamps tell it all.
+func (w *watch) pause(ctx context.Context) bool {
+	timer := time.NewTimer(calm)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-w.changed():
+		case <-w.missed():
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// again applies a later version, or reports why not: once per reason, unless somebody
+// asked for it.
+func (w *watch) again(asked bool) {
+	w.read = nil
+	err := w.attempt()
+	if err == nil {
+		w.failed = ""
+		return
+	}
+	if reason := err.Error(); asked || reason != w.failed {
+		w.failed = reason
+		if w.file.Rejected != nil {
+			w.file.Rejected(err)
+		}
+	}
+}
