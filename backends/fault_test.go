@@ -1,11 +1,13 @@
 package backends_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -142,9 +144,44 @@ func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
 	}
 }
 
+// TestKilledProxyTakesItsProcessesAlong runs a proxy in a process of its own.
+func TestKilledProxyTakesItsProcessesAlong(t *testing.T) {
+	proxy := exec.Command(os.Args[0])
+	proxy.Env = append(os.Environ(), "BACKENDS_TEST_PROXY=1")
+	out, err := proxy.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Process.Kill()
+	var pids [2]int
+	if _, err := fmt.Fscan(out, &pids[0], &pids[1]); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Process.Kill()
+	proxy.Wait()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
+	}
+}
+
+// runProxy has a backend with a descendant, prints their process ids and waits.
+func runProxy() {
+	set := backends.NewSet(backends.Options{})
+	set.Apply(context.Background(), []config.Backend{backendtest.Stdio("b", "stubborn")})
+	resp, err := set.All()[0].Call(context.Background(), tool("pids", `{}`, nil))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(wire.GetString(wire.Get(resp.Result, "content")[1:], "text"))
+	select {}
+}
+
 // alive reports whether a process exists and is no zombie.
 func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
+	if p, err := os.FindProcess(pid); err != nil || p.Signal(syscall.Signal(0)) != nil {
 		return false
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -127,10 +127,12 @@ func (c *conn) greet(ctx context.Context) error {
 	return err
 }
 
-// probe asks server/discover in the background; the channel gets what came of it.
+// probe asks server/discover in the background; the channel gets what came of it,
+// and is then closed.
 func (c *conn) probe(ctx context.Context) <-chan probed {
 	answer := make(chan probed, 1)
 	c.b.spawn(func() {
+		defer close(answer)
 		resp, err := c.do(ctx, &Request{Method: wire.Discover, modern: true})
 		if err != nil {
 			answer <- probed{err: err}

@@ -9,9 +9,10 @@ import (
 
 // process is a started program and its process group.
 type process struct {
-	cmd  *exec.Cmd
-	pid  int
-	done chan struct{} // closed when it has ended
+	cmd   *exec.Cmd
+	guard *guard
+	pid   int
+	done  chan struct{} // closed when it has ended
 
 	mu    sync.Mutex
 	ended bool // guarded by mu: its pid may belong to somebody else
@@ -20,8 +21,8 @@ type process struct {
 // startProcess starts cmd and waits for its end on a goroutine of its own. That
 // goroutine keeps its thread: on Linux the child is killed when the thread that started
 // it dies, which must not be before the proxy does.
-func startProcess(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, done: make(chan struct{})}
+func startProcess(cmd *exec.Cmd, g *guard) (*process, error) {
+	p := &process{cmd: cmd, guard: g, done: make(chan struct{})}
 	started := make(chan error)
 	go p.run(started)
 	return p, <-started
@@ -35,6 +36,7 @@ func (p *process) run(started chan<- error) {
 	err := p.cmd.Start()
 	if err == nil {
 		p.pid = p.cmd.Process.Pid
+		p.guard.watch(p.pid)
 	}
 	started <- err
 	if err != nil {
@@ -44,6 +46,7 @@ func (p *process) run(started chan<- error) {
 	p.mu.Lock()
 	p.ended = true
 	killGroup(p.pid) // whatever it left behind in its group
+	p.guard.unwatch(p.pid)
 	p.mu.Unlock()
 	p.cmd.Wait()
 }

@@ -19,3 +19,9 @@ func awaitExit(cmd *exec.Cmd) { cmd.Wait() }
 func terminateGroup(pgid int) { unix.Kill(-pgid, unix.SIGTERM) }
 
 func killGroup(pgid int) { unix.Kill(-pgid, unix.SIGKILL) }
+
+func guardCommand() *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", guardScript)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}

@@ -54,6 +54,7 @@ type Set struct {
 	o      Options
 	notify chan struct{} // cap 1
 	done   chan struct{}
+	guard  guard
 
 	mu     sync.Mutex
 	all    []*Backend // guarded by mu; replaced, never changed
@@ -78,7 +79,7 @@ func NewSet(o Options) *Set {
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
 	}
-	s := &Set{o: o, notify: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Set{o: o, notify: make(chan struct{}, 1), done: make(chan struct{}), guard: guard{log: o.Log}}
 	s.wg.Go(s.announce)
 	return s
 }
@@ -178,6 +179,7 @@ func (s *Set) Close() error {
 		s.wg.Go(b.close)
 	}
 	s.wg.Wait()
+	s.guard.close()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -13,7 +14,12 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-func TestMain(m *testing.M) { backendtest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("BACKENDS_TEST_PROXY") != "" {
+		runProxy()
+	}
+	backendtest.Main(m)
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second

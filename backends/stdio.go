@@ -63,7 +63,7 @@ func (b *Backend) startChild() (*child, error) {
 	}
 	cmd := b.command()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	p, err := startProcess(cmd)
+	p, err := startProcess(cmd, &b.set.guard)
 	closeFiles(theirs[:])
 	if err != nil {
 		closeFiles(ours[:])

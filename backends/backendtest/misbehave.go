@@ -89,7 +89,8 @@ func (p *player) call(m wire.Message) {
 	text := "fine"
 	switch p.name {
 	case "dies":
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		self, _ := os.FindProcess(os.Getpid())
+		self.Kill()
 	case "flood":
 		for {
 			p.out.WriteString(strings.Repeat("x", 1<<16))
