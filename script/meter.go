@@ -50,6 +50,7 @@ type budget struct {
 	memory  int64                      // charged
 	large   map[starlark.Value]*sketch // tables whose keys are watched
 	flooded bool                       // in some of them many keys hash alike
+	concats concats
 	ops     operators
 }
 

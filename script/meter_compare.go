@@ -174,6 +174,9 @@ func (b *budget) equalStructs(x, y *starlarkstruct.Struct, depth int) (bool, err
 }
 
 func (b *budget) compareSetsCost(x, y *starlark.Set) error {
+	if err := b.chargeEach(b.peak(x), tinyWeight/4); err != nil { // a bit for each key that is found
+		return err
+	}
 	n := min(x.Len(), y.Len())
 	if err := b.work(int64(n)/4 + b.peak(x)/elemsPerStep); err != nil {
 		return err

@@ -248,6 +248,9 @@ func (b *budget) binary(op syntax.Token, x, y starlark.Value) (starlark.Value, e
 		if op == syntax.PERCENT {
 			return b.interpolate(x, y)
 		}
+		if y, ok := y.(starlark.String); ok && op == syntax.PLUS {
+			return b.concat(x, y)
+		}
 		err = b.sequenceCost(op, len(x), 1, y)
 	case starlark.Bytes:
 		err = b.sequenceCost(op, len(x), 1, y)

@@ -52,9 +52,9 @@ type decoder struct {
 	budget          *budget
 	cost            int64 // not yet charged to budget
 
-	// stack holds the members of the arrays and objects that are open, so that
-	// each is made at its exact size when it closes.
-	stack []starlark.Value
+	// open holds the members of the arrays and objects that are open, so that each is
+	// made at its exact size when it closes.
+	open stack
 	// names holds short strings seen lately, at the place that their bytes choose.
 	// A key of 10,000 equal objects is one string.
 	names *[256]name
@@ -132,7 +132,7 @@ func (d *decoder) array() (starlark.Value, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
-	base := len(d.stack)
+	base := d.open.n
 	if d.next() == ']' {
 		d.pos++
 		return d.list(base)
@@ -142,7 +142,9 @@ func (d *decoder) array() (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.stack = append(d.stack, v)
+		if err := d.push(v); err != nil {
+			return nil, err
+		}
 		switch d.next() {
 		case ',':
 			d.pos++
@@ -159,24 +161,21 @@ func (d *decoder) array() (starlark.Value, error) {
 // list makes a list of the values from base on and takes them off the stack.
 func (d *decoder) list(base int) (starlark.Value, error) {
 	d.depth++
-	n := len(d.stack) - base
+	n := d.open.n - base
 	if err := d.charge(listWeight + 16*int64(n)); err != nil {
 		return nil, err
 	}
 	if n == 0 {
 		return starlark.NewList(nil), nil
 	}
-	elems := make([]starlark.Value, n)
-	copy(elems, d.stack[base:])
-	d.stack = d.stack[:base]
-	return starlark.NewList(elems), nil
+	return starlark.NewList(d.open.pop(base)), nil
 }
 
 func (d *decoder) object() (starlark.Value, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
-	base := len(d.stack)
+	base := d.open.n
 	if d.next() == '}' {
 		d.pos++
 		return d.dict(base)
@@ -198,7 +197,12 @@ func (d *decoder) object() (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.stack = append(d.stack, k, v)
+		if err := d.push(k); err != nil {
+			return nil, err
+		}
+		if err := d.push(v); err != nil {
+			return nil, err
+		}
 		switch d.next() {
 		case ',':
 			d.pos++
@@ -215,26 +219,80 @@ func (d *decoder) object() (starlark.Value, error) {
 // dict makes a dict of the pairs from base on and takes them off the stack.
 func (d *decoder) dict(base int) (starlark.Value, error) {
 	d.depth++
-	pairs := d.stack[base:]
-	n := len(pairs) / 2
+	n := (d.open.n - base) / 2
 	if err := d.charge(dictWeight + dictTableWeight(n)); err != nil {
 		return nil, err
 	}
 	v := starlark.NewDict(max(n-1, 0)) // a dict grows before the entry that is one too many
-	for i := 0; i < len(pairs); i += 2 {
-		had := v.Len()
-		if err := v.SetKey(pairs[i], pairs[i+1]); err != nil {
+	for i := base; i < d.open.n; i += 2 {
+		if err := d.setKey(v, *d.open.at(i), *d.open.at(i + 1)); err != nil {
 			return nil, err
 		}
-		if had >= smallTable && v.Len() > had && d.budget != nil {
-			if err := d.budget.crowdCost(v, pairs[i], 0); err != nil {
-				return nil, err
-			}
+	}
+	d.open.n = base
+	return v, nil
+}
+
+func (d *decoder) setKey(v *starlark.Dict, key, value starlark.Value) error {
+	n := v.Len()
+	if err := v.SetKey(key, value); err != nil {
+		return err
+	}
+	if n < smallTable || v.Len() == n || d.budget == nil {
+		return nil
+	}
+	return d.budget.crowdCost(v, key, 0)
+}
+
+// push keeps a member of what is open.
+func (d *decoder) push(v starlark.Value) error {
+	if d.open.full() {
+		if err := d.charge(16 * chunk); err != nil {
+			return err
 		}
 	}
-	clear(pairs)
-	d.stack = d.stack[:base]
-	return v, nil
+	d.open.push(v)
+	return nil
+}
+
+// stack is a stack of values that grows without moving them.
+type stack struct {
+	chunks [][]starlark.Value // of chunk values; the first may be shorter
+	n      int
+}
+
+const chunk = 1024
+
+// full reports whether the next push makes a chunk.
+func (s *stack) full() bool { return s.n>>10 == len(s.chunks) }
+
+func (s *stack) push(v starlark.Value) {
+	i := s.n >> 10
+	switch {
+	case i == 0 && len(s.chunks) > 0:
+		s.chunks[0] = append(s.chunks[0][:s.n], v)
+		s.n++
+		return
+	case i == 0:
+		s.chunks = append(s.chunks, make([]starlark.Value, 1, 32))
+	case s.full():
+		s.chunks = append(s.chunks, make([]starlark.Value, chunk))
+	}
+	s.chunks[i][s.n&(chunk-1)] = v
+	s.n++
+}
+
+func (s *stack) at(i int) *starlark.Value { return &s.chunks[i>>10][i&(chunk-1)] }
+
+// pop takes the values from base on.
+func (s *stack) pop(base int) []starlark.Value {
+	values := make([]starlark.Value, s.n-base)
+	for done := 0; done < len(values); {
+		i := base + done
+		done += copy(values[done:], s.chunks[i>>10][i&(chunk-1):])
+	}
+	s.n = base
+	return values
 }
 
 // string reads a string; the cursor is on its opening quote.
