@@ -40,6 +40,9 @@ func tryCallTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	case err == nil:
 		return outcome(true, v, starlark.None, starlark.None), nil
 	case errors.As(err, &failure):
+		if err := script.Charge(t, int64(len(failure.Message))); err != nil {
+			return nil, err
+		}
 		return outcome(false, starlark.None, starlark.String(failure.Message), starlark.String(failure.Kind)), nil
 	}
 	return nil, c.explain(err)
@@ -51,6 +54,9 @@ func outcome(ok bool, output, message, kind starlark.Value) starlark.Value {
 		"ok": starlark.Bool(ok), "output": output, "error": message, "kind": kind,
 	})
 }
+
+// maxName bounds the names of tools.
+const maxName = 1000
 
 // call is one call of a tool.
 type call struct {
@@ -66,6 +72,9 @@ func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 	var timeout starlark.Value = starlark.None
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "name", &c.tool, "args?", &arguments, "timeout?", &timeout); err != nil {
 		return nil, err
+	}
+	if len(c.tool) > maxName {
+		return nil, fmt.Errorf("%s: the name of the tool has %d bytes, the limit is %d", c.function, len(c.tool), maxName)
 	}
 	var err error
 	if c.args, err = jsonObject(t, arguments); err != nil {

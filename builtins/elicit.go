@@ -17,12 +17,18 @@ import (
 
 // What can go wrong with a question.
 const (
-	Unanswerable = "unanswerable" // the client cannot be asked
-	Declined     = "declined"     // the answers never fitted the schema
+	Unanswerable  = "unanswerable"   // the client cannot be asked
+	InvalidAnswer = "invalid_answer" // the answers never fitted the schema
 )
 
 // maxAsks is how often one question is asked until its answer fits.
 const maxAsks = 3
+
+// What a question may have, in bytes. Clients show it to a person.
+const (
+	maxMessage = 64 << 10
+	maxForm    = 32 << 10
+)
 
 // question is what elicit(...) was asked to do.
 type question struct {
@@ -57,6 +63,9 @@ func newQuestion(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	if !slices.Contains([]string{"error", "decline", "cancel"}, q.unavailable) {
 		return nil, fmt.Errorf(`elicit: when_unavailable: want "error", "decline" or "cancel", have %q`, q.unavailable)
 	}
+	if len(q.message) > maxMessage {
+		return nil, fmt.Errorf("elicit: the message has %d bytes, the limit is %s", len(q.message), script.Bytes(maxMessage))
+	}
 	var err error
 	limit := script.RunOf(t).Limits().ElicitTimeout
 	if q.timeout, err = duration(timeout, limit); err != nil {
@@ -80,10 +89,13 @@ func formSchema(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw, err = script.FormSchema(raw); err != nil {
+	if len(raw) > maxForm {
+		return nil, fmt.Errorf("has %d bytes, the limit is %s", len(raw), script.Bytes(maxForm))
+	}
+	if err := script.Work(t, int64(len(raw))); err != nil { // it is compiled
 		return nil, err
 	}
-	return raw, nil
+	return script.FormSchema(raw)
 }
 
 // ask asks until the answer fits, but not for ever.
@@ -107,7 +119,7 @@ func (q *question) ask(t *starlark.Thread) (starlark.Value, error) {
 		}
 		message = fmt.Sprintf("%s\n\nThe last answer did not fit: %v", q.message, why)
 	}
-	return nil, &script.Failure{Kind: Declined, Message: fmt.Sprintf("no answer of %d fitted the schema: %v", maxAsks, why)}
+	return nil, &script.Failure{Kind: InvalidAnswer, Message: fmt.Sprintf("no answer of %d fitted the schema: %v", maxAsks, why)}
 }
 
 // answer is an ElicitResult.

@@ -26,13 +26,32 @@ var reModule = &starlarkstruct.Module{Name: "re", Members: starlark.StringDict{
 	"split":   starlark.NewBuiltin("re.split", reSplit),
 }}
 
-// maxPattern bounds the text of a pattern.
-const maxPattern = 4 << 10
+// Bounds on one pattern.
+const (
+	maxPattern      = 4 << 10 // bytes
+	maxInstructions = 10_000
+	maxGroups       = 100
+)
+
+// expanded is about how many instructions an expression takes with its repetitions written out.
+func expanded(re *syntax.Regexp) int64 {
+	n := int64(1 + len(re.Rune)/2)
+	if re.Op == syntax.OpCharClass {
+		n = 1
+	}
+	for _, sub := range re.Sub {
+		n += expanded(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= int64(max(re.Min, re.Max, 1))
+	}
+	return n
+}
 
 // pattern is a compiled regular expression, and what it costs to run.
 type pattern struct {
 	re   *regexp.Regexp
-	size int64 // instructions
+	size int64 // instructions, more when they carry groups
 	// behind is the same expression after one character of context; nil when it has no
 	// ^, \b or the like, so that it does not depend on the text before.
 	behind *regexp.Regexp
@@ -42,11 +61,14 @@ func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %s", len(text), script.Bytes(maxPattern))
 	}
-	re, err := regexp.Compile(text)
+	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	tree, err := syntax.Parse(text, syntax.Perl)
+	if expanded(tree) > maxInstructions || tree.MaxCap() > maxGroups {
+		return nil, fmt.Errorf("the pattern is too large: counted repetitions multiply")
+	}
+	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +76,7 @@ func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pattern{re: re, size: int64(len(prog.Inst))}
+	p := &pattern{re: re, size: int64(len(prog.Inst)) * int64(1+re.NumSubexp()/4)}
 	for _, inst := range prog.Inst {
 		const behind = syntax.EmptyBeginLine | syntax.EmptyBeginText | syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
 		if inst.Op == syntax.InstEmptyWidth && syntax.EmptyOp(inst.Arg)&behind != 0 {
@@ -217,7 +239,7 @@ func (p *pattern) each(t *starlark.Thread, text string, limit int, f func(loc []
 			return err
 		}
 		if empty := loc[0] == loc[1]; !empty || loc[0] != last {
-			if err := script.Charge(t, 64); err != nil {
+			if err := script.Charge(t, 64+16*int64(len(loc))); err != nil {
 				return err
 			}
 			if err := f(loc); err != nil {
@@ -335,6 +357,9 @@ func (p *pattern) replacer(t *starlark.Thread, text string, v starlark.Value) (f
 			return string(str), nil
 		}, nil
 	case starlark.String:
+		if len(v) > maxPattern {
+			return nil, fmt.Errorf("has %d bytes, the limit is %s", len(v), script.Bytes(maxPattern))
+		}
 		parts, err := p.template(string(v))
 		return func(loc []int) (string, error) { return expand(t, parts, text, loc) }, err
 	}

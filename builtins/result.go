@@ -16,7 +16,7 @@ func result(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 		return nil, err
 	}
 	if content != nil && content != starlark.None {
-		list, err := blocks(content)
+		list, err := blocks(t, content)
 		if err != nil {
 			return nil, err
 		}
@@ -29,13 +29,16 @@ func result(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 }
 
 // blocks makes a list of content blocks: a text stands for a block with that text.
-func blocks(v starlark.Value) (starlark.Value, error) {
+func blocks(t *starlark.Thread, v starlark.Value) (starlark.Value, error) {
 	if _, ok := v.(starlark.String); ok {
 		v = starlark.NewList([]starlark.Value{v})
 	}
 	seq, ok := v.(starlark.Sequence)
 	if _, isDict := v.(*starlark.Dict); !ok || isDict {
 		return nil, fmt.Errorf("result: content: want a list of content blocks, have %s", v.Type())
+	}
+	if err := script.Charge(t, int64(seq.Len())*blockBytes); err != nil {
+		return nil, err
 	}
 	list := make([]starlark.Value, 0, seq.Len())
 	iter := seq.Iterate()
@@ -50,6 +53,9 @@ func blocks(v starlark.Value) (starlark.Value, error) {
 	}
 	return starlark.NewList(list), nil
 }
+
+// blockBytes is what the dict of a text block takes.
+const blockBytes = 640
 
 func block(v starlark.Value) (starlark.Value, error) {
 	switch v := v.(type) {

@@ -17,7 +17,7 @@ import (
 type retrying struct {
 	fn       starlark.Callable
 	attempts int
-	delay    time.Duration
+	delay    time.Duration // before the next attempt
 	most     time.Duration // of one delay
 	backoff  float64
 	jitter   float64
@@ -103,7 +103,7 @@ func worthRetry(v starlark.Value, err error) (bool, string) {
 // mayPass reports whether a call that failed in this way can end better next time.
 func mayPass(kind string) bool {
 	switch kind {
-	case InvalidInput, Denied, NotFound, Declined, Unanswerable:
+	case InvalidInput, Denied, NotFound, InvalidAnswer, Unanswerable:
 		return false
 	}
 	return true
@@ -122,10 +122,8 @@ func gaveUp(attempts int, err error) error {
 
 // pause waits before the next attempt. How long is decided once, also for a run that is resumed.
 func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
-	delay := float64(r.delay)
-	for range attempt - 1 {
-		delay = min(delay*r.backoff, float64(r.most))
-	}
+	delay := min(r.delay, r.most)
+	r.delay = time.Duration(min(float64(delay)*r.backoff, float64(r.most)))
 	args, err := json.Marshal(struct {
 		Attempt int    `json:"attempt"`
 		Why     string `json:"why"`
@@ -135,14 +133,16 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 	}
 	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true}
 	_, err = script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		d := min(delay, float64(r.most)) * (1 + r.jitter*(2*rand.Float64()-1))
-		return nil, sleepFor(ctx, time.Duration(d))
+		return nil, sleepFor(ctx, time.Duration(float64(delay)*(1+r.jitter*(2*rand.Float64()-1))))
 	})
 	return err
 }
 
 // sleepFor waits, or returns why the wait was over early.
 func sleepFor(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

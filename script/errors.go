@@ -114,19 +114,19 @@ func Final(err error) bool {
 		cancelled   *Cancelled
 		diverged    *Diverged
 		interrupted *Interrupted
-		crash       *crash
+		crash       *Crash
 	)
 	return errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
 		errors.As(err, &diverged) || errors.As(err, &interrupted) || errors.As(err, &crash)
 }
 
-// crash is a panic of the interpreter or of a builtin.
-type crash struct {
-	value any
-	stack []byte
+// Crash is a panic of the interpreter or of a builtin, contained in its run.
+type Crash struct {
+	Value any
+	Stack []byte // for the log, not for the client
 }
 
-func (c *crash) Error() string { return fmt.Sprintf("internal error: %v", c.value) }
+func (c *Crash) Error() string { return fmt.Sprintf("internal error: %v", c.Value) }
 
 // ended translates the reason why a context ended.
 func ended(ctx context.Context) error {
@@ -167,7 +167,7 @@ func runError(err error) *Error {
 		return done
 	}
 	frames, suffix := trace(err)
-	e := &Error{Msg: err.Error(), Err: err}
+	e := &Error{Msg: shorten(err.Error()), Err: err}
 	for i := len(frames) - 1; i >= 0; i-- {
 		if inScript(frames[i]) {
 			e.Pos = frames[i].Pos
@@ -180,6 +180,15 @@ func runError(err error) *Error {
 		limit.Pos = e.Pos
 	}
 	return e
+}
+
+// shorten cuts a message that a script has filled with data.
+func shorten(msg string) string {
+	const most = 16 << 10
+	if len(msg) <= most {
+		return msg
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(msg[:most], ""), len(msg))
 }
 
 // trace collects the frames of err, and those of the branches inside of it.

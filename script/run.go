@@ -207,7 +207,7 @@ func (r *Run) init(b *branch, f *file) (globals starlark.StringDict, err error) 
 // recovered turns a panic into an error.
 func recovered(err *error) {
 	if v := recover(); v != nil {
-		*err = &crash{value: v, stack: debug.Stack()}
+		*err = &Crash{Value: v, Stack: debug.Stack()}
 	}
 }
 
