@@ -106,13 +106,13 @@ func play(source string, l Limits) (o ending) {
 	o.Time = time.Since(start)
 	var (
 		limit *LimitError
-		crash *crash
+		crash *Crash
 	)
 	switch {
 	case err == nil:
 		o.Kind = "completed"
 	case errors.As(err, &crash):
-		o.Kind, o.Text = "crash", fmt.Sprintf("%v\n%s", crash.value, crash.stack)
+		o.Kind, o.Text = "crash", fmt.Sprintf("%v\n%s", crash.Value, crash.Stack)
 	case errors.As(err, &limit):
 		o.Kind, o.Text = limit.Limit, err.Error()
 	default:
@@ -179,7 +179,7 @@ func runForStats(ctx context.Context, p *Program, l Limits) (int64, error) {
 }
 
 func crashed(err error) bool {
-	var c *crash
+	var c *Crash
 	return errors.As(err, &c)
 }
 

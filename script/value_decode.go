@@ -400,8 +400,8 @@ func (d *decoder) hex4(i int) (rune, bool) {
 
 // intern makes a string of b, or finds the one that was made before.
 func (d *decoder) intern(b []byte) (starlark.Value, error) {
-	const maxName = 32
-	if len(b) > maxName {
+	const maxName, worthIt = 32, 2048 // the table is larger than what a short text repeats
+	if len(b) > maxName || len(d.data) < worthIt {
 		if err := d.charge(stringWeight + int64(len(b))); err != nil {
 			return nil, err
 		}
