@@ -60,6 +60,8 @@ type Backend struct {
 	leases leases
 	subs   subscriptions
 
+	fetched time.Time // when lists were last read; of the run loop
+
 	wake       chan struct{}    // cap 1: look at stale lists and at suspicions
 	stale      atomic.Int32     // lists to fetch again
 	said       [3]atomic.Uint64 // announced changes of tools, prompts and resources
@@ -213,11 +215,13 @@ func (b *Backend) spawn(f func()) bool {
 
 // close ends everything and waits for it.
 func (b *Backend) close() {
+	all := func(*lease) bool { return true }
 	b.stop(errClosed)
+	b.closeLeases(all) // side by side
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.closeLeases(func(*lease) bool { return true })
+	b.closeLeases(all) // what came in between
 	b.wg.Wait()
 	if b.http != nil {
 		b.http.CloseIdleConnections()
@@ -238,8 +242,14 @@ func (b *Backend) updated(params json.RawMessage) {
 	}
 }
 
+// maxJunk is how many pieces of junk are worth a warning.
+const maxJunk = 20
+
 // junk logs what a backend sent instead of a frame.
 func (b *Backend) junk(frame []byte, err error) {
-	b.stats.junk.Add(1)
-	b.log.Warn("not an MCP message", "err", err, "line", brief(frame))
+	level := slog.LevelWarn
+	if b.stats.junk.Add(1) > maxJunk {
+		level = slog.LevelDebug
+	}
+	b.log.Log(b.ctx, level, "not an MCP message", "err", err, "line", brief(frame))
 }

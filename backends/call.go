@@ -45,7 +45,9 @@ func (c *call) sink() Sink {
 // others depend on.
 func (c *call) deliver(m wire.Message) {
 	if c.queue != nil {
-		c.queue.put(m)
+		if !c.queue.put(m) {
+			c.conn.b.stats.dropped.Add(1)
+		}
 		return
 	}
 	c.handle(m)
@@ -99,7 +101,6 @@ type queue struct {
 	mu     sync.Mutex
 	items  []wire.Message
 	bytes  int
-	lost   int // notifications dropped because the caller is too slow
 	answer *wire.Message
 	held   *buffer // of the answer's frame
 }
@@ -109,16 +110,17 @@ const maxQueued = 4 << 20
 
 func newQueue() *queue { return &queue{signal: make(chan struct{}, 1)} }
 
-func (q *queue) put(m wire.Message) {
+// put adds a message; false when it was dropped, which happens to notifications only.
+func (q *queue) put(m wire.Message) bool {
 	q.mu.Lock()
-	if q.bytes > maxQueued && m.IsNotification() {
-		q.lost++
-	} else {
+	room := q.bytes <= maxQueued || m.IsRequest()
+	if room {
 		q.items = append(q.items, m)
 		q.bytes += len(m.Params) + 64
 	}
 	q.mu.Unlock()
 	q.wake()
+	return room
 }
 
 func (q *queue) wake() {

@@ -10,8 +10,8 @@ import (
 
 // counters are what Stats is taken from.
 type counters struct {
-	calls, failures, timeouts, reconnects, junk atomic.Uint64
-	running, connections, children              atomic.Int64
+	calls, failures, timeouts, reconnects, junk, dropped atomic.Uint64
+	running, connections, children                       atomic.Int64
 }
 
 // Stats are counters since the backend was configured, and gauges.
@@ -21,6 +21,7 @@ type Stats struct {
 	Timeouts   uint64 // of those, for lack of time
 	Reconnects uint64
 	Junk       uint64 // lines and events that were no message
+	Dropped    uint64 // notifications for callers that were too slow to take them
 
 	Running     int64 // calls
 	Connections int64
@@ -32,7 +33,7 @@ func (b *Backend) Stats() Stats {
 	s := &b.stats
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
-		Reconnects: s.reconnects.Load(), Junk: s.junk.Load(),
+		Reconnects: s.reconnects.Load(), Junk: s.junk.Load(), Dropped: s.dropped.Load(),
 		Running: s.running.Load(), Connections: s.connections.Load(), Children: s.children.Load(),
 	}
 }
@@ -66,8 +67,13 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer giveBack()
-	return c.do(ctx, r)
+	resp, err := c.do(ctx, r)
+	if err == nil && resp.Body != nil {
+		resp.giveBack = giveBack
+		return resp, nil
+	}
+	giveBack()
+	return resp, err
 }
 
 // count keeps the statistics, the breaker and the health check informed of how a call

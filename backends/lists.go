@@ -121,6 +121,7 @@ func (b *Backend) refresh(ctx context.Context, c *conn, bits int32) error {
 		}
 	}
 	b.offer.Store(&next)
+	b.fetched = time.Now()
 	return nil
 }
 

@@ -15,11 +15,14 @@ import (
 type frames interface {
 	// read returns the next frame in a buffer that the caller owns, or in memory of its own.
 	read() (frame []byte, held *buffer, err error)
-	// write sends one frame. started says whether any of it may have reached the backend.
+	// write sends one frame. started says whether any of it may have reached the backend;
+	// an error that wraps errPartial, that no other frame can be sent after it.
 	write(ctx context.Context, frame []byte) (started bool, err error)
 	// close ends the stream; read then returns an error.
 	close()
 }
+
+var errPartial = errors.New("sent in part")
 
 // pipe is a link over one stream of frames that all calls share.
 type pipe struct {
@@ -77,10 +80,7 @@ func (p *pipe) dispatch(frame []byte, held *buffer) {
 }
 
 func (p *pipe) roundTrip(k *call) (*Response, error) {
-	if started, err := p.stream.write(k.ctx, k.frame); err != nil {
-		if started {
-			p.c.fail(err)
-		}
+	if started, err := p.write(k.ctx, k.frame); err != nil {
 		return nil, p.c.b.failure(k.ctx, err, started)
 	}
 	return p.wait(k)
@@ -131,11 +131,17 @@ func answered(m *wire.Message, held *buffer) (*Response, error) {
 	return nil, err
 }
 
-func (p *pipe) send(ctx context.Context, frame []byte) error {
-	started, err := p.stream.write(ctx, frame)
-	if err != nil && started {
+// write sends a frame; one that was sent in part ends the connection.
+func (p *pipe) write(ctx context.Context, frame []byte) (started bool, err error) {
+	started, err = p.stream.write(ctx, frame)
+	if errors.Is(err, errPartial) {
 		p.c.fail(err)
 	}
+	return started, err
+}
+
+func (p *pipe) send(ctx context.Context, frame []byte) error {
+	_, err := p.write(ctx, frame)
 	return err
 }
 

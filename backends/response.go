@@ -17,7 +17,8 @@ type Response struct {
 	// Body streams the bytes of a result that did not fit one buffer.
 	Body io.ReadCloser
 
-	held *buffer
+	held     *buffer
+	giveBack func() // what a streamed answer holds on to; nil once done
 }
 
 // ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
@@ -46,10 +47,15 @@ func (r *Response) Close() error {
 		r.held.release()
 		r.held, r.Result = nil, nil
 	}
-	if r.Body != nil {
-		return r.Body.Close()
+	if r.Body == nil {
+		return nil
 	}
-	return nil
+	err := r.Body.Close()
+	if r.giveBack != nil {
+		r.giveBack()
+		r.giveBack = nil
+	}
+	return err
 }
 
 // resultStream is the value of "result" in a JSON body that is still arriving.

@@ -144,6 +144,7 @@ func (b *Backend) serve(c *conn) {
 		case <-b.wake:
 		case <-tick.C:
 			b.expire()
+			b.stale.Or(b.outdated(c))
 			if time.Since(b.lastAnswer()) < b.checkInterval {
 				failed = 0
 				continue
@@ -157,6 +158,22 @@ func (b *Backend) serve(c *conn) {
 			b.update(c, bits)
 		}
 	}
+}
+
+// outdated is the lists of a modern backend that have outlived their time to live, when
+// it does not announce changes.
+func (b *Backend) outdated(c *conn) int32 {
+	var bits int32
+	if state := b.State(); !c.modern || state.Listening {
+		return 0
+	}
+	offer := *b.Offer()
+	for _, l := range lists {
+		if _, meta := l.items(&offer); meta.HasTTL && time.Since(b.fetched) > meta.TTL {
+			bits |= l.bit
+		}
+	}
+	return bits
 }
 
 // update fetches lists that changed and announces them, even when they are equal.

@@ -198,10 +198,13 @@ func (c *child) write(ctx context.Context, frame []byte) (started bool, err erro
 	line := append(wire.Line(frame), '\n')
 	c.stdin.SetWriteDeadline(time.Now().Add(writeTimeout))
 	n, err := c.stdin.Write(line)
-	if err != nil {
-		return n > 0, fmt.Errorf("write to the process: %w", err)
+	switch {
+	case err == nil:
+		return true, nil
+	case n > 0:
+		return true, fmt.Errorf("write to the process: %w: %w", errPartial, err)
 	}
-	return true, nil
+	return false, fmt.Errorf("write to the process: %w", err)
 }
 
 // close ends the process: its input ends, then SIGTERM, then SIGKILL to its group.
