@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// bench is one run of the command.
+type bench struct {
+	options options
+	log     io.Writer
+	site    *site
+	report  *report
+}
+
+func newBench(o options, log io.Writer) *bench {
+	return &bench{options: o, log: log, report: newReport()}
+}
+
+// say tells how far the run is.
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
+
+func (b *bench) figure(part, name string, value float64, unit string, target float64) {
+	b.report.Figures = append(b.report.Figures, figure{part, name, value, unit, target})
+}
+
+// run measures all parts, or the one asked for.
+func (b *bench) run(ctx context.Context) (_ *report, err error) {
+	if b.site, err = openSite(ctx, b.options); err != nil {
+		return nil, err
+	}
+	defer b.site.close()
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"relay", b.relay},
+	} {
+		if b.options.only != "" && b.options.only != part.name {
+			continue
+		}
+		b.say("%s", part.name)
+		if err := part.run(ctx); err != nil {
+			return nil, err
+		}
+		if err := b.site.alive(); err != nil {
+			return nil, err
+		}
+	}
+	return b.report, nil
+}

@@ -1,0 +1,104 @@
+// Bench measures what the proxy costs, against the same bytes sent directly and through
+// httputil.ReverseProxy.
+//
+//	go run ./bench          # everything, a few minutes, as tables
+//	go run ./bench -quick   # the same in less time, and less exactly
+//	go run ./bench -check   # exit 1 when a figure is twice its target or more
+//	go run ./bench -json    # for machines
+//
+// Backend, reverse proxy and vmcp are processes of their own, and so is the load client,
+// which is this one. All speak over the loopback interface. What is compared takes turns,
+// round by round, so that noise of the machine hits all alike; every figure is the median
+// of its rounds.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// options are the command's flags.
+type options struct {
+	vmcp       string
+	quick      bool
+	check      bool
+	json       bool
+	only       string
+	soak       time.Duration
+	backend    bool
+	reverse    string
+	bufferPool bool
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.vmcp, "vmcp", "", "the vmcp `binary` to measure; built from this module without it")
+	f.BoolVar(&o.quick, "quick", false, "fewer rounds and sizes")
+	f.BoolVar(&o.check, "check", false, "measure what has a target, and fail when a figure is twice its target or more")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.StringVar(&o.only, "only", "", "run one `part`: relay, lists, scripts, start, sessions or soak")
+	f.DurationVar(&o.soak, "soak", 5*time.Second, "how long the soak takes")
+	f.BoolVar(&o.bufferPool, "buffer-pool", false, "give the reverse proxy a pool of copy buffers, which it does not have by default")
+	f.BoolVar(&o.backend, "serve-backend", false, "be the backend; for the bench itself")
+	f.StringVar(&o.reverse, "serve-reverse", "", "be a reverse proxy in front of a `URL`; for the bench itself")
+	return o, f.Parse(args)
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return 2
+	}
+	switch {
+	case o.backend:
+		err = servePeer(stdin, stdout, newBackend())
+	case o.reverse != "":
+		err = serveReverse(stdin, stdout, o)
+	default:
+		return measure(o, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+// measure runs the parts and prints the report.
+func measure(o options, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	report, err := newBench(o, stderr).run(ctx)
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	if o.json {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		err = e.Encode(report)
+	} else {
+		err = report.print(stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	if bad := report.exceeded(checkMargin); o.check && len(bad) > 0 {
+		for _, f := range bad {
+			fmt.Fprintf(stderr, "bench: %s: %s is %s, %g times its target of %s\n", f.Part, f.Name, f.text(f.Value), round(f.Value/f.Target), f.text(f.Target))
+		}
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// process is a running child.
+type process struct {
+	cmd  *exec.Cmd
+	base string // URL of its root
+	done chan struct{}
+	log  *bytes.Buffer // what it wrote to stderr
+}
+
+// start starts a command; wait must follow.
+func start(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{}), log: new(bytes.Buffer)}
+	cmd.Stderr = p.log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) wait() {
+	p.cmd.Wait()
+	close(p.done)
+}
+
+// startPeer runs this binary again in another role.
+func startPeer(args ...string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, args...)
+	if _, err := cmd.StdinPipe(); err != nil { // it ends when this process does
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p, err := start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	go p.wait()
+	if err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%s %s: no address: %w: %s", self, strings.Join(args, " "), err, p.log)
+	}
+	p.base = strings.TrimSpace(line)
+	return p, nil
+}
+
+// stop ends the process.
+func (p *process) stop() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// heap is what the Go runtime of a process says of its memory.
+type heap struct {
+	mallocs, bytes, live float64
+	collections          float64
+}
+
+// heap reads a process's /metrics.
+func (p *process) heap() (heap, error) {
+	var h heap
+	resp, err := http.Get(p.base + "/metrics")
+	if err != nil {
+		return h, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	for line := range strings.Lines(string(body)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, _ := strconv.ParseFloat(value, 64)
+		switch name {
+		case "go_memstats_mallocs_total":
+			h.mallocs = n
+		case "go_memstats_alloc_bytes_total":
+			h.bytes = n
+		case "go_memstats_heap_alloc_bytes":
+			h.live = n
+		case "go_gc_duration_seconds_count":
+			h.collections = n
+		}
+	}
+	return h, err
+}
+
+// liveHeap is the heap right after a garbage collection, which asking brings about.
+func (p *process) liveHeap() (float64, error) {
+	first, err := p.heap()
+	for range 2000 {
+		var now heap
+		if err == nil {
+			now, err = p.heap()
+		}
+		if err != nil || now.collections > first.collections+1 {
+			return now.live, err
+		}
+	}
+	return 0, fmt.Errorf("%s: no garbage collection in 2000 requests", p.base)
+}
+
+// awaitHTTP polls a URL until ok says so, the process ends, or a minute has passed.
+func (p *process) awaitHTTP(url string, every time.Duration, ok func(body []byte) bool) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	limit := time.After(time.Minute)
+	for {
+		if resp, err := http.Get(url); err == nil {
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err == nil && ok(body) {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-p.done:
+			return fmt.Errorf("%s ended: %s", p.cmd.Path, p.log)
+		case <-limit:
+			return fmt.Errorf("%s: not ready within a minute", url)
+		}
+	}
+}

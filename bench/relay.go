@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// sizes are those of the answers.
+var sizes = []int{100, 10_000, 100_000, 1_000_000}
+
+// leg is what calls cost on one way. Times are in microseconds; those of processes are
+// CPU time per call.
+type leg struct {
+	P50        float64 `json:"p50_us"`
+	P99        float64 `json:"p99_us"`
+	PerSecond  float64 `json:"calls_per_second"`
+	FrontCPU   float64 `json:"front_cpu_us"`
+	BackendCPU float64 `json:"backend_cpu_us"`
+	ClientCPU  float64 `json:"client_cpu_us"`
+	Allocs     float64 `json:"front_allocs"`
+	Bytes      float64 `json:"front_alloc_bytes"`
+}
+
+// ratios are vmcp's figures as multiples of the reverse proxy's; Throughput is the other
+// way round, so that for all of them less is better.
+type ratios struct {
+	P50        float64 `json:"p50"`
+	P99        float64 `json:"p99"`
+	CPU        float64 `json:"cpu"`
+	Throughput float64 `json:"throughput"`
+}
+
+// cell is one row of the relay table.
+type cell struct {
+	Revision    string    `json:"revision"`
+	Form        string    `json:"form"`
+	Size        int       `json:"bytes"`
+	Concurrency int       `json:"concurrency"`
+	Legs        [ways]leg `json:"legs"` // direct, reverse proxy, vmcp
+	Ratio       ratios    `json:"ratio"`
+}
+
+func (c *cell) name() string {
+	return fmt.Sprintf("%s %s %s c=%d", c.Revision, c.Form, bytesText(float64(c.Size)), c.Concurrency)
+}
+
+// relayPlan is which cells to measure, and how long.
+type relayPlan struct {
+	revisions, forms   []string
+	sizes, concurrency []int
+	rounds             int
+	length             time.Duration // of one leg in one round
+}
+
+func (b *bench) plan() relayPlan {
+	p := relayPlan{
+		revisions: []string{legacy, modern}, forms: []string{"json", "sse"},
+		sizes: sizes, concurrency: []int{1, 8, 64}, rounds: 5, length: 250 * time.Millisecond,
+	}
+	switch {
+	case b.options.check:
+		p.forms, p.sizes, p.length = []string{"json"}, []int{100, 10_000, 100_000}, 150*time.Millisecond
+	case b.options.quick:
+		p.sizes, p.rounds, p.length = []int{100, 100_000}, 3, 100*time.Millisecond
+	}
+	return p
+}
+
+// relay compares a plain call on the three ways.
+func (b *bench) relay(ctx context.Context) error {
+	p := b.plan()
+	for _, revision := range p.revisions {
+		for _, form := range p.forms {
+			for _, size := range p.sizes {
+				for _, n := range p.concurrency {
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					c := cell{Revision: revision, Form: form, Size: size, Concurrency: n}
+					b.say("relay %s", c.name())
+					if err := b.measureCell(&c, p); err != nil {
+						return fmt.Errorf("relay %s: %w", c.name(), err)
+					}
+					b.report.Relay = append(b.report.Relay, c)
+				}
+			}
+		}
+	}
+	b.relayTargets()
+	return nil
+}
+
+// measureCell takes turns between the ways.
+func (b *bench) measureCell(c *cell, p relayPlan) error {
+	var crowds [ways]*crowd
+	for way := range ways {
+		g, err := gather(b.site.target(way, c.Revision), c.Concurrency, func(cl *client) request {
+			return cl.call(answerTool(c.Form, c.Size), `{"text":"hello"}`, c.Size)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", wayNames[way], err)
+		}
+		defer g.close()
+		if _, err := g.run(0, 20); err != nil { // warm up
+			return fmt.Errorf("%s: %w", wayNames[way], err)
+		}
+		crowds[way] = g
+	}
+	var rounds [ways][]leg
+	for range p.rounds {
+		for way := range ways {
+			l, err := b.measureLeg(way, crowds[way], p.length)
+			if err != nil {
+				return fmt.Errorf("%s: %w", wayNames[way], err)
+			}
+			rounds[way] = append(rounds[way], l)
+		}
+	}
+	for way := range ways {
+		c.Legs[way] = middle(rounds[way])
+	}
+	c.Ratio = compare(rounds[reverse], rounds[relayed])
+	return nil
+}
+
+// measureLeg runs one round on one way.
+func (b *bench) measureLeg(way int, g *crowd, length time.Duration) (l leg, err error) {
+	front := b.site.front(way)
+	var before, after heap
+	if front != nil {
+		if before, err = front.heap(); err != nil {
+			return l, err
+		}
+	}
+	cpu := b.site.cpu(front)
+	v, err := g.run(length, 10)
+	if err != nil {
+		return l, err
+	}
+	spent := b.site.cpu(front).minus(cpu)
+	if front != nil {
+		if after, err = front.heap(); err != nil {
+			return l, err
+		}
+	}
+	n := float64(len(v.times))
+	return leg{
+		P50: v.quantile(0.5), P99: v.quantile(0.99), PerSecond: v.perSecond(),
+		FrontCPU: micros(spent.front) / n, BackendCPU: micros(spent.backend) / n, ClientCPU: micros(spent.client) / n,
+		Allocs: (after.mallocs - before.mallocs) / n, Bytes: (after.bytes - before.bytes) / n,
+	}, nil
+}
+
+// cpuTimes are those of the processes that take part.
+type cpuTimes struct{ front, backend, client time.Duration }
+
+func (s *site) cpu(front *process) cpuTimes {
+	t := cpuTimes{backend: cpuTime(s.backend.pid()), client: cpuTime(os.Getpid())}
+	if front != nil {
+		t.front = cpuTime(front.pid())
+	}
+	return t
+}
+
+func (t cpuTimes) minus(o cpuTimes) cpuTimes {
+	return cpuTimes{t.front - o.front, t.backend - o.backend, t.client - o.client}
+}
+
+// middle is the median of each figure.
+func middle(rounds []leg) leg {
+	of := func(f func(leg) float64) float64 { return median(each(rounds, f)) }
+	return leg{
+		P50:        of(func(l leg) float64 { return l.P50 }),
+		P99:        of(func(l leg) float64 { return l.P99 }),
+		PerSecond:  of(func(l leg) float64 { return l.PerSecond }),
+		FrontCPU:   of(func(l leg) float64 { return l.FrontCPU }),
+		BackendCPU: of(func(l leg) float64 { return l.BackendCPU }),
+		ClientCPU:  of(func(l leg) float64 { return l.ClientCPU }),
+		Allocs:     of(func(l leg) float64 { return l.Allocs }),
+		Bytes:      of(func(l leg) float64 { return l.Bytes }),
+	}
+}
+
+// compare is the median of the ratios of the rounds, each of two legs that ran one right
+// after the other.
+func compare(base, ours []leg) ratios {
+	of := func(f func(base, ours leg) float64) float64 {
+		var all []float64
+		for i := range ours {
+			all = append(all, f(base[i], ours[i]))
+		}
+		return median(all)
+	}
+	return ratios{
+		P50:        of(func(b, o leg) float64 { return part(o.P50, b.P50) }),
+		P99:        of(func(b, o leg) float64 { return part(o.P99, b.P99) }),
+		CPU:        of(func(b, o leg) float64 { return part(o.FrontCPU, b.FrontCPU) }),
+		Throughput: of(func(b, o leg) float64 { return part(b.PerSecond, o.PerSecond) }),
+	}
+}
+
+// part is a/b, or 0 where b was not measured.
+func part(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func each[T any](of []T, f func(T) float64) []float64 {
+	out := make([]float64, len(of))
+	for i, x := range of {
+		out[i] = f(x)
+	}
+	return out
+}
+
+// The targets of relayed calls, for answers up to targetSize.
+const (
+	relayTarget      = 1.25
+	throughputTarget = 1 / 0.8
+	targetSize       = 100_000
+)
+
+// relayTargets makes figures with targets of the cells that have one.
+func (b *bench) relayTargets() {
+	for i := range b.report.Relay {
+		c := &b.report.Relay[i]
+		if c.Size > targetSize {
+			continue
+		}
+		b.figure("relay", c.name()+", p50", c.Ratio.P50, "x", relayTarget)
+		b.figure("relay", c.name()+", CPU per call", c.Ratio.CPU, "x", relayTarget)
+		b.figure("relay", c.name()+", time per call at full load", c.Ratio.Throughput, "x", throughputTarget)
+	}
+}
