@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
@@ -31,8 +32,13 @@ func compileScripts(cfg *config.Config) ([]*scriptedTool, error) {
 	var tools []*scriptedTool
 	var problems []error
 	load := libraries(cfg).Load
-	for i := range cfg.ScriptedTools {
-		t, err := compileScript(cfg, &cfg.ScriptedTools[i], load)
+	found, err := folderTools(cfg)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	configured := slices.Concat(cfg.ScriptedTools, found)
+	for i := range configured {
+		t, err := compileScript(cfg, &configured[i], load)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -60,6 +66,7 @@ func libraries(cfg *config.Config) script.Library {
 			l.Inline[lib.Name] = lib.Source
 		}
 	}
+	l.Dirs = append(l.Dirs, cfg.Scripts...)
 	return l
 }
 

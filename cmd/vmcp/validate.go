@@ -52,17 +52,6 @@ func (a *app) check(name string) []error {
 
 // load reads a configuration file, or standard input for "-".
 func (a *app) load(name string) (*config.Config, error) {
-	cfg, err := a.parse(name)
-	if err != nil {
-		return nil, err
-	}
-	if problems := notYet(name, cfg); len(problems) > 0 {
-		return nil, problems
-	}
-	return cfg, nil
-}
-
-func (a *app) parse(name string) (*config.Config, error) {
 	if name != "-" {
 		return config.Load(name)
 	}
@@ -73,29 +62,19 @@ func (a *app) parse(name string) (*config.Config, error) {
 	return config.Parse("<stdin>", data)
 }
 
-// notYet refuses what a configuration can say and the proxy does not do yet.
-func notYet(name string, cfg *config.Config) config.Errors {
-	var problems config.Errors
-	if len(cfg.Scripts) > 0 {
-		problems = append(problems, config.Problem{Pos: config.Pos{File: name, Line: 1, Column: 1},
-			Path: "scripts", Message: "is not supported yet; name each script under scriptedTools"})
-	}
-	return problems
-}
-
 // split takes apart what holds several problems.
 func split(err error) []error {
 	var errs []error
 	var listed config.Errors
 	switch joined, ok := err.(interface{ Unwrap() []error }); {
 	case err == nil:
-	case errors.As(err, &listed):
-		for _, p := range listed {
-			errs = append(errs, p)
-		}
 	case ok:
 		for _, e := range joined.Unwrap() {
 			errs = append(errs, split(e)...)
+		}
+	case errors.As(err, &listed):
+		for _, p := range listed {
+			errs = append(errs, p)
 		}
 	default:
 		errs = append(errs, err)

@@ -1,0 +1,82 @@
+package proxy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+// checkFolder checks a configuration with a folder of scripts and returns the problems,
+// the folder's name left out.
+func checkFolder(t *testing.T, cfg config.Config, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.Scripts = []string{dir}
+	cfg.Complete()
+	err := proxy.Check(&cfg)
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
+}
+
+const helloStar = `
+load("words.star", "greet")
+tool(
+    name = "hello",
+    description = "Says hello.",
+    parameters = {"type": "object", "properties": {"name": {"type": "string"}}},
+    timeout = "5s",
+    limits = {"steps": 5000, "memory": "1MB"},
+    annotations = {"readOnlyHint": True},
+)
+def run(params):
+    return {"said": greet(params["name"])}
+`
+
+func TestScriptsFolder(t *testing.T) {
+	const words = `def greet(name): return "hello " + name`
+	for _, tt := range []struct {
+		name  string
+		cfg   config.Config
+		files map[string]string
+		want  string // the problems
+	}{
+		{"a tool and a library", config.Config{}, map[string]string{"hello.star": helloStar, "words.star": words}, ""},
+		{"no declaration", config.Config{}, map[string]string{"a.star": "# a\ndef run(params): return 1"},
+			`a.star:2:1: run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run`},
+		{"the rules of scriptedTools", config.Config{}, map[string]string{
+			"a.star": "tool(name='a b', parameters={'type': 'array'}, timeout='soon', limits={'stepps': 1})\ndef run(params): return 1"},
+			`a.star:1:1: tool.timeout: want a duration such as "30s" or "5m", have "soon"
+a.star:1:1: tool.limits.stepps: unknown field; did you mean "steps"?
+a.star:1:1: tool.name: want 1 to 64 letters, digits, - and _; have "a b"
+a.star:1:1: tool.description: want a sentence that tells the model what the tool does
+a.star:1:1: tool.parameters: want type: object at the root of the schema, have array`},
+		{"two files of one name", config.Config{}, map[string]string{
+			"a.star": "tool(name='x', description='X.')\ndef run(params): return 1",
+			"b.star": "\n  \ntool(name='x', description='X.')\ndef run(params): return 1"},
+			`b.star:3:1: tool.name: "x" is the name of a.star already`},
+		{"a name of the configuration", config.Config{ScriptedTools: []config.ScriptedTool{{Name: "x", Description: "X.", Script: "def run(params): return 1"}}},
+			map[string]string{"a.star": "tool(name='x', description='X.')\ndef run(params): return 1"},
+			`a.star:1:1: tool.name: "x" is the name of scriptedTools[0] of the configuration already`},
+		{"every file's problems", config.Config{}, map[string]string{
+			"a.star": "tool(name='a', description='A.')\ndef run(params): return nothing",
+			"b.star": "tool(nmae='b')\ndef run(params): return 1"},
+			"b.star:1:6: tool: nmae: unknown argument, did you mean \"name\"?\na.star:2:25: undefined: nothing"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := checkFolder(t, tt.cfg, tt.files); got != tt.want {
+				t.Errorf("problems:\n got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
