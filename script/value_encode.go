@@ -42,7 +42,7 @@ func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error
 	room := b.room() / 4
 	data, err := Encode(v, room, maxDepth)
 	if _, long := err.(*tooLongError); long {
-		return nil, b.exhausted()
+		return nil, b.charge(room*4 + 4)
 	}
 	if err != nil {
 		return nil, err

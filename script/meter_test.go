@@ -1,0 +1,248 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.starlark.net/starlark"
+)
+
+// endOf returns what a program gave, or how it ended.
+func endOf(t *testing.T, source string, l Limits) string {
+	t.Helper()
+	p, err := Compile(File{Name: "a.star", Source: []byte(source)}, Options{Builtins: starlark.StringDict{"json": jsonModule, "struct": structBuiltin}})
+	if err != nil {
+		return err.Error()
+	}
+	res, err := p.Run(context.Background(), RunOptions{Limits: l})
+	if err != nil {
+		return err.Error()
+	}
+	return string(res.Structured)
+}
+
+// The place in an error of a rewritten operation is the one in the text, and no frame
+// of ours is in its backtrace.
+func TestErrorsKeepTheirPlace(t *testing.T) {
+	for _, tt := range []struct{ name, body, want string }{
+		{"operator", `return params +  1`, `a.star:2:19: unknown binary op: dict + int`},
+		{"augmented", `params -= {}`, `a.star:2:12: unknown binary op: dict - dict`},
+		{"comparison", `return [params <  params]`, `a.star:2:20: dict < dict not implemented`},
+		{"membership", `return [params] in "x" + ""`, `a.star:2:21: 'in <string>' requires string as left operand, not list`},
+		{"key", `return params["a" + "b"]`, `a.star:2:18: key "ab" not in dict`},
+		{"index", `return [1][len([1, 2])]`, `a.star:2:15: list index 2 out of range [-1:0]`},
+		{"assignment", `params[[]] = 1`, `a.star:2:11: unhashable type: list`},
+		{"augmented index", `params["x" + ""] += 1`, `a.star:2:11: key "x" not in dict`},
+		{"slice", `return params[1:2]`, `a.star:2:18: invalid slice operand dict`},
+		{"slice bound", `return "abc"["x":]`, `a.star:2:17: invalid start index: got string, want int`},
+		{"dict display", `return {"a": 1, params: 2}`, `a.star:2:27: unhashable type: dict`},
+		{"dict comprehension", `return {[]: 1 for x in [1]}`, `a.star:2:15: unhashable type: list`},
+		{"unary", `return -params`, `a.star:2:12: unknown unary op: - dict`},
+		{"method", `return "a".jion([])`, `a.star:2:15: string has no .jion field or method`},
+		{"metered method of another type", `return params.upper()`, `a.star:2:18: dict has no .upper field or method`},
+		{"method that fails", `return "a".index("b")`, `a.star:2:21: index: substring not found`},
+		{"field", `params.x += 1`, `a.star:2:11: dict has no .x field or method`},
+		{"spread", `return len(*1)`, `a.star:2:15: argument after * must be iterable, not int`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := endOf(t, "def run(params):\n    "+tt.body+"\n", Limits{}); got != tt.want {
+				t.Errorf("%s\n got %s\nwant %s", tt.body, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBacktraceHasNoFramesOfOurs(t *testing.T) {
+	p := compile(t, "def add(x):\n    return x + 1\n\ndef run(params):\n    return [add(x) for x in ['a']]\n", nil)
+	_, err := p.Run(context.Background(), RunOptions{})
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("Run: got %v, want an *Error", err)
+	}
+	want := `Traceback (most recent call last):
+  test.star:5:16: in run
+  test.star:2:14: in add
+Error: unknown binary op: string + int`
+	if e.Backtrace != want {
+		t.Errorf("backtrace:\n%s\nwant:\n%s", e.Backtrace, want)
+	}
+}
+
+// The target of an augmented assignment is evaluated once, before the value, and a list
+// is changed in place.
+func TestAugmentedAssignmentsEvaluateOnce(t *testing.T) {
+	got := endOf(t, `
+log = []
+
+def at(name, v):
+    log.append(name)
+    return v
+
+def run(params):
+    l = [[1], 2]
+    same = l[0]
+    at("list", l)[at("index", 0)] += at("value", [5])
+    l[1] *= 21
+    d = {"a": {"x": 1}}
+    d["a"] |= {"y": 2}
+    s = set([1])
+    s |= set([2])
+    n = 7
+    n //= 2
+    t = "a"
+    t += "b"
+    t %= ()
+    return [l, same, d, sorted(s), n, t, log]
+`, Limits{})
+	want := `[[[1,5],42],[1,5],{"a":{"x":1,"y":2}},[1,2],3,"ab",["list","index","value"]]`
+	if got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// A limit names itself, its value and the place.
+func TestLimitErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name, source string
+		limits       Limits
+		want         string
+	}{
+		{"steps", "def run(params):\n    for i in range(1 << 60):\n        pass\n", Limits{Steps: 5000}, `a.star:2:5: limit reached: steps (5000)`},
+		{"steps in one operation", "def run(params):\n    return max(range(1 << 60))\n", Limits{}, `a.star:2:15: limit reached: steps (1000000)`},
+		{"memory", "def run(params):\n    x = 'x' * (1 << 29)\n", Limits{}, `a.star:2:13: limit reached: memory (256 MiB)`},
+		{"memory in small pieces", "def run(params):\n    l = []\n    while True:\n        l.append({})\n", Limits{Memory: 1 << 20}, `a.star:4:18: limit reached: memory (1 MiB)`},
+		{"callDepth", "def f(n):\n    return f(n + 1)\n\ndef run(params):\n    return f(0)\n", Limits{CallDepth: 50}, `a.star:2:12: limit reached: callDepth (50)`},
+		{"callDepth through a builtin", "def f(n):\n    return sorted([n], key = f)\n\ndef run(params):\n    return f(0)\n", Limits{}, `a.star:2:12: limit reached: callDepth (200)`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := endOf(t, tt.source, tt.limits); got != tt.want {
+				t.Errorf("got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A recursion that ends in time is not stopped, and the one that is a call deeper is.
+func TestCallDepthIsExact(t *testing.T) {
+	source := "def f(n):\n    return 0 if n == 0 else f(n - 1)\n\ndef run(params):\n    return f(%d)\n"
+	if got := endOf(t, fmt.Sprintf(source, 98), Limits{CallDepth: 100}); got != "0" {
+		t.Errorf("100 calls deep: got %s", got)
+	}
+	if got := endOf(t, fmt.Sprintf(source, 99), Limits{CallDepth: 100}); !strings.HasSuffix(got, "limit reached: callDepth (100)") {
+		t.Errorf("101 calls deep: got %s", got)
+	}
+}
+
+// What a run is charged depends on nothing but the run.
+func TestChargesAreDeterministic(t *testing.T) {
+	p := compile(t, meteringKinds[2].source, nil)
+	var first Stats
+	for i := range 5 {
+		res, err := p.Run(context.Background(), RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats := Stats{Steps: res.Stats.Steps, Memory: res.Stats.Memory}
+		if i == 0 {
+			first = stats
+		}
+		if stats != first {
+			t.Errorf("run %d used %+v, the first %+v", i, stats, first)
+		}
+	}
+}
+
+// A text that grows by += costs what it is long, not the sum of all that it was.
+func TestGrowingTextIsCheap(t *testing.T) {
+	p := compile(t, "def run(params):\n    s = ''\n    for i in range(20000):\n        s += 'a line of the text that grows\\n'\n    return len(s)\n", nil)
+	used, err := runForStats(context.Background(), p, Limits{})
+	if err != nil || used > 16<<20 {
+		t.Errorf("600 kB in 20,000 lines: charged %d bytes, %v", used, err)
+	}
+}
+
+// The room behind a sum is used once: other strings that begin alike do not change.
+func TestGrowingTextsDoNotShareTheirEnds(t *testing.T) {
+	got := endOf(t, `
+def run(params):
+    s = "x" * 300
+    s += "a"
+    s += "b"
+    one, two = s + "1", s + "2"
+    one += "!"
+    three = s + "3"
+    s += "c"
+    return [v[298:] for v in [s, one, two, three]]
+`, Limits{})
+	if want := `["xxabc","xxab1!","xxab2","xxab3"]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestTreesThatAreRefused(t *testing.T) {
+	run := "\ndef run(params):\n    return 1\n"
+	for _, tt := range []struct{ name, source, want string }{
+		{"sum", "x = 1" + strings.Repeat(" + 1", 600), `nested more than 500 deep`},
+		{"attributes", "x = f" + strings.Repeat(".a", 600), `nested more than 500 deep`},
+		{"calls", "x = f" + strings.Repeat("()", 600), `nested more than 500 deep`},
+		{"indexes", "x = f" + strings.Repeat("[0]", 600), `nested more than 500 deep`},
+		{"conditions", "x = " + strings.Repeat("1 if 1 else ", 600) + "1", `nested more than 500 deep`},
+		{"elifs", "if 1:\n    pass\n" + strings.Repeat("elif 1:\n    pass\n", 600), `nested more than 500 deep`},
+		{"functions", "x = " + strings.Repeat("lambda: ", 40) + "1", `more than 32 functions inside of each other`},
+		{"clauses", "x = [1" + strings.Repeat(" for x in [1]", 40) + "]", `comprehension of 40 clauses`},
+		{"digits", "x = " + strings.Repeat("1", 5000), `integer of 5000 digits, at most 4096`},
+		{"parameters", "def f(" + strings.Repeat("a,", 300) + "b):\n    pass", `function of 301 parameters`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := endOf(t, tt.source+run, Limits{})
+			if !strings.Contains(got, tt.want) || !strings.HasPrefix(got, "a.star:") {
+				t.Errorf("got %.200s\nwant a place and %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// The names of operators are not for scripts: they cannot be written, nor loaded.
+func TestOperatorsCannotBeLoaded(t *testing.T) {
+	_, err := Compile(File{Name: "a.star", Source: []byte("load('lib.star', x = '_ +')\ndef run(params):\n    return 1\n")}, Options{
+		Load: func(_, name string) (File, error) { return File{Name: name, Source: []byte("y = 1 + len([])\n")}, nil },
+	})
+	if err == nil || !strings.Contains(err.Error(), "names with leading underscores are not exported") {
+		t.Errorf("load of an operator: %v", err)
+	}
+}
+
+// A file may give None another meaning; what looks like a comparison with a constant is
+// none then, and pays.
+func TestRenamedConstantsPay(t *testing.T) {
+	got := endOf(t, `
+def run(params):
+    a, None = [0], [0]
+    for i in range(8):
+        a, None = [a] * 60, [None] * 60
+    return a == None
+`, Limits{})
+	if !strings.HasSuffix(got, "limit reached: steps (1000000)") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Branches that compute notice at once that they are cancelled.
+func TestCancelledRunEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := compile(t, "def run(params):\n    cancel()\n    for i in range(1 << 50):\n        pass\n", starlark.StringDict{
+		"cancel": starlark.NewBuiltin("cancel", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+			cancel()
+			return starlark.None, nil
+		}),
+	})
+	used := Limits{Steps: 1 << 60, Memory: 1 << 50}
+	_, err := p.Run(ctx, RunOptions{Limits: used})
+	var c *Cancelled
+	if !errors.As(err, &c) {
+		t.Errorf("Run: got %v, want *Cancelled", err)
+	}
+}
