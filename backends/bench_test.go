@@ -138,6 +138,24 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+func BenchmarkParallelCalls(b *testing.B) {
+	cfg := config.Backend{Name: "b", URL: newFastBackend(true, answerOf(100)).start(b)}
+	backend, _ := ready(b, backends.Options{}, cfg)
+	r := tool("t", `{"text":"hello"}`, nil)
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			resp, err := backend.Call(b.Context(), r)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			resp.Close()
+		}
+	})
+}
+
 // BenchmarkPlainRoundTrip is the floor: the same bytes through net/http alone.
 func BenchmarkPlainRoundTrip(b *testing.B) {
 	for _, size := range []int{100, 10_000, 100_000, 1_000_000} {
@@ -161,4 +179,25 @@ func BenchmarkPlainRoundTrip(b *testing.B) {
 			}
 		})
 	}
+}
+
+func BenchmarkParallelPlainRoundTrips(b *testing.B) {
+	url := newFastBackend(false, answerOf(100)).start(b)
+	client := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
+	defer client.CloseIdleConnections()
+	frame := []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"t","arguments":{"text":"hello"}}}`)
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			req, _ := http.NewRequestWithContext(b.Context(), "POST", url, bytes.NewReader(frame))
+			resp, err := client.RoundTrip(req)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-
-	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // counters are what Stats is taken from.
@@ -79,8 +77,7 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 // count keeps the statistics, the breaker and the health check informed of how a call
 // ended.
 func (b *Backend) count(err error) error {
-	var answer *wire.Error
-	if err == nil || errors.As(err, &answer) {
+	if err == nil || isAnswer(err) {
 		b.touch()
 		b.breaker.succeeded()
 		return err

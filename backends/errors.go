@@ -63,10 +63,8 @@ func (b *Backend) errorf(k Kind, format string, args ...any) *Error {
 
 // failure classifies err. sent says whether the request may have reached the backend.
 func (b *Backend) failure(ctx context.Context, err error, sent bool) error {
-	var own *Error
-	var answer *wire.Error
 	switch {
-	case errors.As(err, &own), errors.As(err, &answer):
+	case kindOf(err) != 0, isAnswer(err):
 		return err
 	case ctx.Err() != nil:
 		return b.stopped(ctx, sent)
@@ -98,6 +96,12 @@ func isDialError(err error) bool {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+}
+
+// isAnswer reports whether err is the backend's own answer.
+func isAnswer(err error) bool {
+	var answer *wire.Error
+	return errors.As(err, &answer)
 }
 
 // kindOf is err's Kind, or 0 when it has none.

@@ -65,8 +65,7 @@ func (h *httpLink) readEvents(k *call, resp *http.Response) (*Response, error) {
 
 // isFinal reports whether err is the call's answer, and not the end of its stream.
 func isFinal(err error) bool {
-	var answer *wire.Error
-	return kindOf(err) != 0 || errors.As(err, &answer)
+	return kindOf(err) != 0 || isAnswer(err)
 }
 
 // scan reads events until the answer or the end of the body.

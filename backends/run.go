@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -144,12 +145,10 @@ func (b *Backend) serve(c *conn) {
 		case <-b.wake:
 		case <-tick.C:
 			b.expire()
-			b.stale.Or(b.outdated(c))
-			if time.Since(b.lastAnswer()) < b.checkInterval {
-				failed = 0
-				continue
+			b.renewOutdated(c)
+			if time.Since(b.lastAnswer()) >= b.checkInterval {
+				b.suspicious.Store(true)
 			}
-			b.suspicious.Store(true)
 		}
 		if b.suspicious.Swap(false) {
 			failed = b.check(c, failed)
@@ -160,20 +159,23 @@ func (b *Backend) serve(c *conn) {
 	}
 }
 
-// outdated is the lists of a modern backend that have outlived their time to live, when
-// it does not announce changes.
-func (b *Backend) outdated(c *conn) int32 {
-	var bits int32
-	if state := b.State(); !c.modern || state.Listening {
-		return 0
+// renewOutdated fetches the lists of a modern backend that have outlived their time to
+// live, when it does not announce changes.
+func (b *Backend) renewOutdated(c *conn) {
+	if !c.modern || b.State().Listening {
+		return
 	}
-	offer := *b.Offer()
+	old := b.Offer()
+	next := *old
+	var bits int32
 	for _, l := range lists {
-		if _, meta := l.items(&offer); meta.HasTTL && time.Since(b.fetched) > meta.TTL {
+		if _, meta := l.items(&next); meta.HasTTL && time.Since(b.fetched) > meta.TTL {
 			bits |= l.bit
 		}
 	}
-	return bits
+	if bits != 0 && b.refresh(c.ctx, c, bits) == nil && !reflect.DeepEqual(old, b.Offer()) {
+		b.set.changed()
+	}
 }
 
 // update fetches lists that changed and announces them, even when they are equal.
