@@ -230,6 +230,14 @@ func group(text string, loc []int, i int) starlark.Value {
 	return starlark.String(text[loc[2*i]:loc[2*i+1]])
 }
 
+// payMatch pays for a match, however short the text that was read for it.
+func (p *pattern) payMatch(t *starlark.Thread, loc []int) error {
+	if err := script.Work(t, 2); err != nil {
+		return err
+	}
+	return script.Charge(t, 64+16*int64(len(loc)))
+}
+
 // each calls f for every match, up to limit; a negative limit is none.
 func (p *pattern) each(t *starlark.Thread, text string, limit int, f func(loc []int) error) error {
 	last := -1 // end of the match before
@@ -239,7 +247,7 @@ func (p *pattern) each(t *starlark.Thread, text string, limit int, f func(loc []
 			return err
 		}
 		if empty := loc[0] == loc[1]; !empty || loc[0] != last {
-			if err := script.Charge(t, 64+16*int64(len(loc))); err != nil {
+			if err := p.payMatch(t, loc); err != nil {
 				return err
 			}
 			if err := f(loc); err != nil {

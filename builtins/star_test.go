@@ -75,6 +75,12 @@ func runChunk(t *testing.T, file, src string) {
 	}
 }
 
+// execInBubble runs a chunk in time that is not real.
+func execInBubble(t *testing.T, src string) (err error) {
+	synctest.Test(t, func(t *testing.T) { err = execChunk(t, "test.star", src) })
+	return err
+}
+
 func execChunk(t *testing.T, file, src string) error {
 	names := builtins.All()
 	names["eq"] = starlark.NewBuiltin("eq", eq)

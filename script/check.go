@@ -203,6 +203,25 @@ func (c *checker) call(call *syntax.CallExpr) {
 	}
 }
 
+// checkForms reports the questions of a file whose literal schema no client can show.
+func checkForms(tree *syntax.File, limits Limits) error {
+	c := &checker{limits: limits, constants: constantsOf(tree)}
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok {
+			c.call(call)
+		}
+		return true
+	})
+	var errs Errors
+	for _, p := range c.found {
+		errs = append(errs, &Error{Msg: p.Msg, Pos: p.Pos})
+	}
+	if errs == nil {
+		return nil
+	}
+	return errs
+}
+
 // form checks the schema of a question.
 func (c *checker) form(x syntax.Expr) {
 	if x == nil {

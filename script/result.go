@@ -2,6 +2,7 @@ package script
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,6 +49,10 @@ func (r *Run) result(v starlark.Value) (*Result, error) {
 
 func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
 	data, err := Encode(v, r.limits.Output, r.limits.Depth)
+	var long *tooLongError
+	if errors.As(err, &long) {
+		err = &LimitError{Limit: "output", Value: Bytes(r.limits.Output)}
+	}
 	if err != nil {
 		return nil, &Error{Msg: fmt.Sprintf("%s: %v", what, err), Pos: r.program.main.run, Err: err}
 	}

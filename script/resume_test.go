@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -446,70 +445,4 @@ func settledGoroutines(want int) int {
 		runtime.Gosched()
 	}
 	return runtime.NumGoroutine()
-}
-
-func TestALimitEndsABranchThatComputes(t *testing.T) {
-	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"hang": scripttest.Hangs}}
-	_, err := scripttest.Run(t, h, `
-def spin():
-    while True:
-        pass
-
-def run(params):
-    return retry(lambda: parallel([lambda: call_tool("hang"), spin]))
-`, `{}`)
-	var limit *script.LimitError
-	if !errors.As(err, &limit) || limit.Limit != "steps" {
-		t.Fatalf("got %v, want the limit of steps", err)
-	}
-	if want := "parallel[1]: limit reached: steps (1000000)"; err.(*script.Error).Msg != want {
-		t.Errorf("got  %s\nwant %s", err.(*script.Error).Msg, want)
-	}
-}
-
-func TestErrorsCarryTheWayToThem(t *testing.T) {
-	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"no": scripttest.Fails("no")}}
-	_, err := scripttest.Run(t, h, `
-def inner(n):
-    return call_tool("no")
-
-def outer(n):
-    return parallel(inner, [n])
-
-def run(params):
-    return parallel(outer, [1, 2])
-`, `{}`)
-	var e *script.Error
-	if !errors.As(err, &e) {
-		t.Fatal(err)
-	}
-	if want := `test.star:3:21: parallel[0]: parallel[0]: call_tool("no"): no`; e.Error() != want {
-		t.Errorf("got  %s\nwant %s", e, want)
-	}
-	const want = `Traceback (most recent call last):
-  test.star:9:20: in run
-  test.star:6:20: in outer
-  test.star:3:21: in inner
-Error in call_tool: parallel[0]: parallel[0]: call_tool("no"): no`
-	if e.Backtrace != want {
-		t.Errorf("got\n%s\nwant\n%s", e.Backtrace, want)
-	}
-}
-
-func ExampleProgram_Run() {
-	p, err := script.Compile(script.File{Name: "hello.star", Source: []byte(`
-def run(params):
-    return {"text": "Hello, " + params["name"]}
-`)}, script.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	res, err := p.Run(context.Background(), script.RunOptions{Args: json.RawMessage(`{"name": "World"}`)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(string(res.Structured))
-	// Output: {"text":"Hello, World"}
 }

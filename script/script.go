@@ -120,6 +120,9 @@ func (p *Program) parse(f File) (*file, error) {
 
 // compile makes code of a parsed file. The tree is rewritten on the way.
 func (p *Program) compile(f *file) error {
+	if err := checkForms(f.tree, p.limits); err != nil {
+		return err
+	}
 	suggest := suggestions(f.tree, p.predeclared)
 	if err := instrument(f.tree); err != nil {
 		return err

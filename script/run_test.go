@@ -1,0 +1,137 @@
+package script_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
+)
+
+func TestALimitEndsABranchThatComputes(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"hang": scripttest.Hangs}}
+	_, err := scripttest.Run(t, h, `
+def spin():
+    while True:
+        pass
+
+def run(params):
+    return retry(lambda: parallel([lambda: call_tool("hang"), spin]))
+`, `{}`)
+	var limit *script.LimitError
+	if !errors.As(err, &limit) || limit.Limit != "steps" {
+		t.Fatalf("got %v, want the limit of steps", err)
+	}
+	if want := "parallel[1]: limit reached: steps (1000000)"; err.(*script.Error).Msg != want {
+		t.Errorf("got  %s\nwant %s", err.(*script.Error).Msg, want)
+	}
+}
+
+func TestErrorsCarryTheWayToThem(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"no": scripttest.Fails("no")}}
+	_, err := scripttest.Run(t, h, `
+def inner(n):
+    return call_tool("no")
+
+def outer(n):
+    return parallel(inner, [n])
+
+def run(params):
+    return parallel(outer, [1, 2])
+`, `{}`)
+	var e *script.Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	if want := `test.star:3:21: parallel[0]: parallel[0]: call_tool("no"): no`; e.Error() != want {
+		t.Errorf("got  %s\nwant %s", e, want)
+	}
+	const want = `Traceback (most recent call last):
+  test.star:9:20: in run
+  test.star:6:20: in outer
+  test.star:3:21: in inner
+Error in call_tool: parallel[0]: parallel[0]: call_tool("no"): no`
+	if e.Backtrace != want {
+		t.Errorf("got\n%s\nwant\n%s", e.Backtrace, want)
+	}
+}
+
+func ExampleProgram_Run() {
+	p, err := script.Compile(script.File{Name: "hello.star", Source: []byte(`
+def run(params):
+    return {"text": "Hello, " + params["name"]}
+`)}, script.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := p.Run(context.Background(), script.RunOptions{Args: json.RawMessage(`{"name": "World"}`)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(res.Structured))
+	// Output: {"text":"Hello, World"}
+}
+
+func TestLimitsOfWhatARunReturns(t *testing.T) {
+	for _, tt := range []struct{ name, src, want string }{
+		{"size", `def run(p): return "x" * (11 << 20)`, `test.star:1:5: the returned value: limit reached: output (10 MiB)`},
+		{"shared parts count each time", "def run(p):\n  x = [\"x\" * 1000]\n  for i in range(20):\n    x = x + x\n  return x",
+			`test.star:1:5: the returned value: limit reached: output (10 MiB)`},
+		{"content", `def run(p): return result(content="x" * (11 << 20))`, `test.star:1:5: the returned content: limit reached: output (10 MiB)`},
+		{"depth", "def run(p):\n  x = []\n  for i in range(200):\n    x = [x]\n  return x", `nested more than 100 deep`},
+		{"no JSON", `def run(p): return {"a": [run]}`, `test.star:1:5: the returned value: $.a[0]: function cannot be written as JSON`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := outcome(scripttest.Run(t, &scripttest.Host{}, tt.src, `{}`)); !strings.Contains(got, tt.want) {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAResultIsWhatTheScriptMadeOfIt(t *testing.T) {
+	res, err := scripttest.Run(t, &scripttest.Host{}, `
+def run(p):
+    return result(content=["done", {"type": "image", "data": ""}], structured={"n": p["n"]}, is_error=True)
+`, `{"n": 9007199254740993}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(res.Content), `[{"type":"text","text":"done"},{"type":"image","data":""}]`; got != want {
+		t.Errorf("content\n got %s\nwant %s", got, want)
+	}
+	if got, want := string(res.Structured), `{"n":9007199254740993}`; got != want || !res.IsError {
+		t.Errorf("structured\n got %s, isError %v\nwant %s, isError", got, res.IsError, want)
+	}
+}
+
+func TestTraceTellsOfEveryEffect(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": scripttest.Echo, "no": scripttest.Fails("no")}}
+	p := scripttest.Compile(t, `
+def run(p):
+    time.now()
+    parallel(lambda n: call_tool("echo", {"n": n}), [1, 2], max_concurrency=1)
+    return try_call_tool("no").kind
+`)
+	j := journal.New()
+	for _, replayed := range []bool{false, true} {
+		var got []string
+		o := script.RunOptions{Host: h, Journal: j, Trace: func(e script.Event) {
+			got = append(got, fmt.Sprintf("%s %s %s %v %v", e.Key, e.Kind, e.Name, e.Replayed, e.Err))
+		}}
+		if _, err := p.Run(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.ReplaceAll("0 now  R <nil>|1.b0.0 call echo R <nil>|1.b1.0 call echo R <nil>|2 call no R no", "R", fmt.Sprint(replayed))
+		if strings.Join(got, "|") != want {
+			t.Errorf("got  %s\nwant %s", strings.Join(got, "|"), want)
+		}
+	}
+}
