@@ -46,10 +46,6 @@ var backends = []backend{
 	{name: "stateless", stateless: true},
 }
 
-// impossible lists what cannot pass by specification: the reason quotes the section
-// that forbids it. A row whose scenario does pass is reported as stale.
-var impossible = []struct{ suite, backend, scenario, reason string }{}
-
 // runDirect runs a suite against the fixture server itself.
 func (h *harness) runDirect(ctx context.Context, s suite) (result, error) {
 	p, addr, err := h.startFixture(ctx, "direct-"+s.name, s.stateless)
