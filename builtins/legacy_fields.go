@@ -26,15 +26,9 @@ var legacyValues = map[string]function{
 		}
 		return fromTemplate(t, v)
 	}),
-	"length": pure("length", true, func(_ *starlark.Thread, args []any) (starlark.Value, error) {
-		n, err := templateLength(args[0])
-		if err != nil {
-			return nil, refuse("error calling len: %v", err)
-		}
-		return starlark.MakeInt(n), nil
-	}),
-	"items": legacyItems,
-	"pairs": legacyPairs,
+	"length": legacyLength,
+	"items":  legacyItems,
+	"pairs":  legacyPairs,
 }
 
 // legacyField is field(v, *names, at, value=False): v.a.b in a template. Something
@@ -245,6 +239,42 @@ func templateSlice(v any, indexes []any) (any, error) {
 		return text[bounds[0]:bounds[1]], nil
 	}
 	return list[bounds[0]:bounds[1]], nil
+}
+
+// legacyLength is length(v, key=None, at): len of a value, or of what a map has at a key.
+func legacyLength(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	at, err := placeArgument("length", kwargs)
+	if err != nil {
+		return nil, err
+	}
+	var v, key starlark.Value
+	if err := starlark.UnpackPositionalArgs("length", args, nil, 1, &v, &key); err != nil {
+		return nil, err
+	}
+	if key != nil {
+		m, ok := v.(*starlark.Dict)
+		found := false
+		if v = starlark.None; ok {
+			if v, found, err = m.Get(key); err != nil {
+				return nil, err
+			}
+		}
+		if found {
+			v = element(v)
+		}
+	}
+	if _, isNull := v.(null); isNull {
+		return nil, templateError(at, "error calling len: len of nil pointer")
+	}
+	value, err := toGo(t, orNone(v))
+	if err != nil {
+		return nil, err
+	}
+	n, err := templateLength(value)
+	if err != nil {
+		return nil, templateError(at, "error calling len: "+err.Error())
+	}
+	return starlark.MakeInt(n), nil
 }
 
 func templateLength(v any) (int, error) {

@@ -633,14 +633,16 @@ func (x *exact) properties(list []*property, place, path string) (entries []stri
 
 // property writes one value of the result.
 func (x *exact) property(p *property, place, path string) (string, error) {
+	before := x.code.Len()
 	text, err := x.argument(p.value, &scope{e: x.emitter}, place)
 	if err != nil {
 		return "", err
 	}
+	mayFail := strings.Contains(text, "at = ") || x.code.Len() > before
 	if p.kind == "string" && p.fallback == nil {
 		return text, nil
 	}
-	if p.fallback != nil && (strings.Contains(text, "at = ") || strings.HasSuffix(text, "()")) {
+	if p.fallback != nil && mayFail {
 		text = "lambda: " + text
 	}
 	args := []string{text, keywordText("name", path)}

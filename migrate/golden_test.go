@@ -69,7 +69,7 @@ func compiles(t *testing.T, s *migrate.Script) {
 	}
 }
 
-func glob(t *testing.T, pattern string) []string {
+func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {

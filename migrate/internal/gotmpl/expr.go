@@ -37,6 +37,8 @@ type Expr struct {
 	// Value says that the code is the value of a variable or of parentheses, which the
 	// template engine knows better than a part of something.
 	Value bool
+	// From and Key are set when the value is that of a key in a map.
+	From, Key string
 }
 
 // Choice is the text Yes when Cond holds, else No.

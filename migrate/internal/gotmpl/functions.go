@@ -227,13 +227,24 @@ func (c *call) exact() Expr {
 		c.args[0] = c.text(0)
 		return Expr{Code: c.legacy("from_json", true), Kind: Any, Maybe: true}
 	case "len":
-		return Expr{Code: c.legacy("length", true), Kind: Int}
+		return Expr{Code: c.length(), Kind: Int}
 	case "index":
 		return Expr{Code: c.legacy("index", true), Kind: Any, Maybe: true}
 	case "slice":
 		return Expr{Code: c.legacy("slice", true), Kind: Any}
 	}
 	return c.function()
+}
+
+// length writes len. A key of a map is looked up by the helper: for len alone it is not
+// the same whether something is missing or null.
+func (c *call) length() string {
+	a := c.args[0]
+	if a.From == "" {
+		return c.legacy("length", true)
+	}
+	c.g.Load("length")
+	return Call("length", a.From, a.Key, "at = "+Quote(c.g.at(c.node)))
 }
 
 // function writes the template function "call": no value of a workflow is a function.
@@ -308,7 +319,10 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 		g.Load("field")
 		return Expr{Code: Call("field", base.Code, Quote(names[0])), Kind: Any, Maybe: true}
 	case base.Kind == Map && !base.Maybe && len(names) == 1:
-		return Expr{Code: Call(base.Operand()+".get", Quote(names[0])), Kind: Any, Maybe: true}
+		return Expr{
+			Code: Call(base.Operand()+".get", Quote(names[0])), Kind: Any, Maybe: true,
+			From: base.Code, Key: Quote(names[0]),
+		}
 	}
 	g.Load("field")
 	args := []string{base.Code}

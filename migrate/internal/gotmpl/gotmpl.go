@@ -11,7 +11,6 @@ package gotmpl
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"text/template/parse"
 )
@@ -67,28 +66,34 @@ func (t *Template) nodes() []parse.Node {
 // Fields returns the paths below the root that the template names, such as
 // [params name]. Paths below variables and below a dot that with or range has moved
 // are not among them.
-func (t *Template) Fields() [][]string {
-	var found [][]string
-	for _, name := range slices.Sorted(keys(t.defined)) {
-		if root := t.defined[name].Root; root != nil {
-			walk(root, func(n parse.Node) {
-				if f, ok := n.(*parse.FieldNode); ok {
-					found = append(found, f.Ident)
-				}
-			})
+func (t *Template) Fields() (found [][]string) {
+	var visit func(n parse.Node)
+	visit = func(n parse.Node) {
+		moved := moved(n)
+		for _, c := range children(n) {
+			if c != moved {
+				visit(c)
+			}
 		}
+		if f, ok := n.(*parse.FieldNode); ok {
+			found = append(found, f.Ident)
+		}
+	}
+	for _, n := range t.nodes() {
+		visit(n)
 	}
 	return found
 }
 
-func keys(m map[string]*parse.Tree) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
+// moved returns the part of a node in which the dot is another one; nil without any.
+func moved(n parse.Node) parse.Node {
+	switch n := n.(type) {
+	case *parse.WithNode:
+		return n.List
+	case *parse.RangeNode:
+		return n.List
 	}
+	return nil
 }
 
 // walk calls visit for n and every node below it.

@@ -12,6 +12,7 @@ func (g *generator) pipe(p *parse.PipeNode, d dot) Expr {
 	var value *Expr
 	for _, c := range p.Cmds {
 		v := g.command(c, d, value)
+		v.From = "" // a pipeline makes nothing of null
 		value = &v
 	}
 	if value == nil {

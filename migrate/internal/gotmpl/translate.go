@@ -271,8 +271,8 @@ func (g *generator) loop(n *parse.RangeNode, d dot) (code string, inner dot) {
 	names := g.loopVariables(n.Pipe)
 	item := names[len(names)-1]
 	inner = dot{expr: Expr{Code: item, Maybe: true}}
-	if over.Kind == Int || over.Kind == Any && len(names) == 1 {
-		inner.expr.Kind = Any
+	if over.Kind == Int {
+		inner.expr = Expr{Code: item, Kind: Int, Value: true}
 	}
 	if len(names) == 1 {
 		return item + " in " + g.items(over, at), inner
