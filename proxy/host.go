@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -32,13 +34,15 @@ type host struct {
 }
 
 // CallTool calls any tool of the catalog, by exposed name or as backend.tool.
-func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
+func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	e := h.catalog.anyTool(name)
 	if e == nil {
 		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.unknown(name)}
 	}
 	x := h.inner(name, args)
+	ctx, end := h.p.span(ctx, "call_tool "+e.name, attribute.String("vmcp.tool", e.name), attribute.String("vmcp.key", o.Key))
 	resp, err := h.serve(ctx, x, e)
+	end(err)
 	if err != nil {
 		return nil, toolError(err)
 	}
@@ -72,7 +76,11 @@ func (h *host) serve(ctx context.Context, x *exchange, e *entry) (*backends.Resp
 	if e.headers != nil {
 		req.Header = forwardedHeaders(e.headers, wire.Get(x.params, "arguments"), nil)
 	}
-	return h.p.rounds(ctx, x, e.backend, req)
+	ctx, end := h.p.span(ctx, "backend "+e.backend.Name(), attribute.String("vmcp.backend", e.backend.Name()), attribute.String("vmcp.name", e.own))
+	req.Params = h.p.withTrace(ctx, req.Params)
+	resp, err := h.p.rounds(ctx, x, e.backend, req)
+	end(err)
+	return resp, err
 }
 
 // nested runs a scripted tool that a script calls.

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -35,12 +37,15 @@ type Options struct {
 	Version string       // shown to clients and backends
 	// AllowedOrigins are Origin headers to accept beside the endpoint's own; "*" is any.
 	AllowedOrigins []string
+	// Tracer makes OpenTelemetry spans of requests, runs and calls; nil makes none.
+	Tracer trace.TracerProvider
 }
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
 type Proxy struct {
 	options    Options
 	log        *slog.Logger
+	tracer     trace.Tracer // nil: no spans
 	serverInfo json.RawMessage
 	backends   *backends.Set
 	catalog    atomic.Pointer[catalog]
@@ -76,6 +81,9 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{options: o, log: o.Log, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.listening, p.drain = context.WithCancel(p.life)
+	if o.Tracer != nil {
+		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
+	}
 	p.subscriptions.p = p
 	p.setName("")
 	p.backends = backends.NewSet(backends.Options{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"go.opentelemetry.io/otel/attribute"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -31,7 +32,10 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *entry) (*backends.Res
 	if e.headers != nil || x.header != nil {
 		req.Header = forwardedHeaders(e.headers, wire.Get(params, "arguments"), x.header)
 	}
+	ctx, end := p.span(ctx, "backend "+e.backend.Name(), attribute.String("vmcp.backend", e.backend.Name()), attribute.String("vmcp.name", e.own))
+	req.Params = p.withTrace(ctx, req.Params)
 	resp, err := p.bridge(ctx, x, e, req)
+	end(err)
 	if err != nil {
 		return nil, relayError(err)
 	}

@@ -66,7 +66,9 @@ func (p *Proxy) serve(ctx context.Context, x *exchange) (*backends.Response, err
 		return nil, err
 	}
 	done := p.metrics.start(x.method)
+	ctx, end := p.requestSpan(ctx, x)
 	resp, err := m.serve(p, ctx, x)
+	end(err)
 	done(err)
 	return resp, err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -73,6 +75,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 		return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: err.Error()}
 	}
 	defer release()
+	ctx, end := h.p.span(ctx, "run "+h.tool.name, attribute.String("vmcp.tool", h.tool.name))
 	began := time.Now()
 	h.p.metrics.scripts.running.Inc()
 	defer h.p.metrics.scripts.running.Dec()
@@ -82,6 +85,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}
 	}
+	end(err)
 	h.done(res, err, time.Since(began))
 	h.logRun(res, err, time.Since(began))
 	return res, err

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -41,6 +38,10 @@ func (a *app) serve() *cobra.Command {
 this folder. Without either it runs a demo. The first interrupt ends it when the running calls
 are done, the second at once.
 
+The file, the scripts and the folders that it names are watched: what changes is served within
+a second, and a hangup signal (SIGHUP) reads them anew. While one of them has a problem, the
+version before goes on, and the log says what is wrong and where.
+
 There is no authentication yet: an address that other machines reach needs --insecure-listen.
 With --stdio it serves one client on standard input and output instead of a port.`,
 		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --stdio --config vmcp.yaml",
@@ -57,54 +58,29 @@ With --stdio it serves one client on standard input and output instead of a port
 }
 
 func (a *app) runServe(ctx context.Context, f serveFlags) error {
-	source, err := a.findConfig(f.config)
+	from, err := a.source(f.config)
 	if err != nil {
 		return err
 	}
-	cfg := source.config
-	if f.listen != "" {
-		cfg.Listen = f.listen
-	}
-	var listener net.Listener
-	if !f.stdio {
-		if listener, err = listen(cfg.Listen, f.insecure); err != nil {
-			return err
-		}
-		defer listener.Close()
-	}
-	p, err := proxy.New(proxy.Options{Log: a.log.logger(a.err, slog.LevelInfo), Version: buildVersion()})
+	defer from.remove()
+	log := a.log.logger(a.err, slog.LevelInfo)
+	p, err := proxy.New(proxy.Options{Log: log, Version: buildVersion()})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	if err := p.Apply(ctx, cfg); err != nil {
+	s := &served{flags: f, from: from, proxy: p, log: log, applied: make(chan struct{}), ended: make(chan struct{})}
+	defer s.close()
+	if err := s.start(ctx, isTerminal(a.err)); err != nil {
 		return err
 	}
 	if !f.stdio {
-		return a.serveHTTP(ctx, p, listener, source)
+		return a.serveHTTP(s.ctx, p, s.listener, from)
 	}
-	if err := p.ServeStdio(ctx, a.in, a.out); err != nil && ctx.Err() == nil {
+	if err := p.ServeStdio(s.ctx, a.in, a.out); err != nil && s.ctx.Err() == nil {
 		return fmt.Errorf("serve standard input: %w", err)
 	}
 	return nil
-}
-
-// source is a configuration and where it is from.
-type source struct {
-	config *config.Config
-	demo   bool
-}
-
-// findConfig loads the named file, or vmcp.yaml, or makes the demo.
-func (a *app) findConfig(name string) (source, error) {
-	if name == "" {
-		if _, err := os.Stat(defaultFile); errors.Is(err, fs.ErrNotExist) {
-			return a.demo()
-		}
-		name = defaultFile
-	}
-	cfg, err := a.load(name)
-	return source{config: cfg}, err
 }
 
 // listen opens the port, if the address is one that may be served without authentication.
@@ -170,14 +146,35 @@ func (a *app) greet(ctx context.Context, p *proxy.Proxy, from source, endpoint s
 	if ctx.Err() != nil {
 		return
 	}
-	for _, b := range p.Status().Backends {
+	status := p.Status()
+	for _, b := range status.Backends {
 		if b.State == "ready" {
-			a.say("backend %s: %d tools", b.Name, b.Tools)
+			a.say("backend %s: %s", b.Name, count(b.Tools, "tool"))
 		} else {
 			a.tellState(b)
 		}
 	}
+	if n := scripted(status); n > 0 {
+		a.say("scripts: %s", count(n, "tool"))
+	}
 	if from.demo {
 		a.say("try: %s", tryCommand(endpoint))
 	}
+}
+
+// scripted counts the tools that are scripts.
+func scripted(s proxy.Status) (n int) {
+	for _, t := range s.Tools {
+		if t.Backend == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

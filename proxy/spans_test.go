@@ -1,0 +1,66 @@
+package proxy_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+// TestSpans follows one call from the client's span to the backend's _meta.
+func TestSpans(t *testing.T) {
+	var carried string
+	s := mcp.NewServer(&mcp.Implementation{Name: "b", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "traced"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		carried, _ = r.Params.Meta["traceparent"].(string)
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	backend := sdkBackend(t, s, false)
+	spans := tracetest.NewInMemoryExporter()
+	p, err := proxy.New(proxy.Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); srv.Close() })
+	if err := p.Apply(t.Context(), &config.Config{
+		Backends:      []config.Backend{{Name: "b", URL: backend}},
+		ScriptedTools: []config.ScriptedTool{{Name: "flow", Description: "d", Script: "def run(params):\n    call_tool(\"traced\")\n    return {}\n"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	r, err := connect(t, srv.URL+"/mcp", "2025-11-25", nil).CallTool(t.Context(), &mcp.CallToolParams{
+		Name: "flow", Meta: mcp.Meta{"traceparent": "00-" + trace + "-" + parent + "-01"}})
+	if text(t, r, err); r.IsError {
+		t.Fatal("the run failed")
+	}
+	var chain []string
+	above := parent
+	for range 4 {
+		for _, s := range spans.GetSpans() {
+			if s.Parent.SpanID().String() == above && s.SpanContext.TraceID().String() == trace {
+				chain = append(chain, s.Name)
+				above = s.SpanContext.SpanID().String()
+				break
+			}
+		}
+	}
+	if want := []string{"tools/call", "run flow", "call_tool traced", "backend b"}; !slices.Equal(chain, want) {
+		t.Errorf("spans %q, want %q", chain, want)
+	}
+	if !strings.HasPrefix(carried, "00-"+trace+"-"+above) {
+		t.Errorf("the backend got traceparent %q, want trace %s below span %s", carried, trace, above)
+	}
+}
