@@ -153,8 +153,9 @@ func four(t *testing.T) (backends []string, folder string) {
 	}, folder
 }
 
-// calls are one or more calls to each of the four servers with a part of the answer.
-func calls(folder string) []struct {
+// calls are one or more calls to each of the four servers with a part of the answer;
+// who is remembered by the memory server.
+func calls(folder, who string) []struct {
 	tool string
 	args map[string]any
 	want string
@@ -169,8 +170,8 @@ func calls(folder string) []struct {
 		{"everything_get-structured-content", map[string]any{"location": "Chicago"}, "temperature"},
 		{"files_list_directory", map[string]any{"path": folder}, "note.txt"},
 		{"files_read_text_file", map[string]any{"path": filepath.Join(folder, "note.txt")}, "a note"},
-		{"memory_create_entities", map[string]any{"entities": []any{map[string]any{"name": "Ada", "entityType": "person", "observations": []string{"counts"}}}}, "Ada"},
-		{"memory_read_graph", map[string]any{}, "Ada"},
+		{"memory_create_entities", map[string]any{"entities": []any{map[string]any{"name": who, "entityType": "person", "observations": []string{"counts"}}}}, who},
+		{"memory_read_graph", map[string]any{}, who},
 		{"remote_echo", map[string]any{"message": "from afar"}, "Echo: from afar"},
 	}
 }
@@ -207,7 +208,7 @@ func useEverything(t *testing.T, transport mcp.Transport, revision, folder strin
 	}
 	defer session.Close()
 	awaitTools(t, session, "everything_echo", "files_list_directory", "memory_read_graph", "remote_echo")
-	for _, c := range calls(folder) {
+	for _, c := range calls(folder, "Ada "+revision) {
 		res, err := session.CallTool(deadline(t), &mcp.CallToolParams{Name: c.tool, Arguments: c.args})
 		if err != nil {
 			t.Errorf("%s: %v", c.tool, err)
