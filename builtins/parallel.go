@@ -80,5 +80,5 @@ func elements(t *starlark.Thread, what string, v starlark.Value) ([]starlark.Val
 		}
 		all = append(all, x)
 	}
-	return all, nil
+	return all, script.RunOf(t).Stopped(t)
 }

@@ -446,3 +446,53 @@ func settledGoroutines(want int) int {
 	}
 	return runtime.NumGoroutine()
 }
+
+// A builtin that is not what it was breaks the promise that replay rests on.
+func TestARunThatDoesSomethingElseIsStopped(t *testing.T) {
+	for _, tt := range []struct{ name, src, want string }{
+		{"another tool", `
+def run(p):
+    call_tool("a" if fickle() else "b")
+`, `diverged from its journal at 0: does call "b", the journal has another call`},
+		{"another kind", `
+def run(p):
+    call_tool("a") if fickle() else sleep(1)
+`, `diverged from its journal at 0: does sleep "1s", the journal has another call`},
+		{"something less", `
+def run(p):
+    if fickle():
+        call_tool("a")
+    parallel([lambda: call_tool("a")])
+    call_tool("b")
+`, `diverged from its journal at 0`},
+		{"another branch", `
+def run(p):
+    x = fickle()
+    parallel([lambda: call_tool("a") if x else 1, lambda: call_tool("b")])
+    call_tool("b")
+`, `diverged from its journal at 0.b0.0: does something else, the journal has an effect`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answer := starlark.True
+			names := builtins.All()
+			names["fickle"] = starlark.NewBuiltin("fickle", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+				return answer, nil
+			})
+			p, err := script.Compile(script.File{Name: "s.star", Source: []byte(tt.src)}, script.Options{Builtins: names})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"a": scripttest.Echo, "b": scripttest.Echo}}
+			o := script.RunOptions{Host: h, Journal: journal.New()}
+			if _, err := p.Run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			answer = starlark.False
+			_, err = p.Run(t.Context(), o)
+			var diverged *script.Diverged
+			if !errors.As(err, &diverged) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}

@@ -26,6 +26,8 @@ type RunOptions struct {
 	Trace func(Event)
 	// Print gets what print() writes. Nil drops it.
 	Print func(pos, text string)
+	// Stats gets what the run has used, however it ends. May be nil.
+	Stats *Stats
 }
 
 // Event is one effect of a run, for whoever watches.
@@ -143,6 +145,9 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	v, err := r.main(b, o.Args)
 	b.settle()
 	r.wg.Wait()
+	if o.Stats != nil {
+		*o.Stats = r.Stats()
+	}
 	if err == nil {
 		var res *Result
 		if res, err = r.result(v); err == nil {
@@ -294,6 +299,10 @@ func stop(t *starlark.Thread, err error) {
 // Stop makes the interpreter of t end with err at its next step. It is for builtins
 // that have no error to return, such as iterators.
 func (r *Run) Stop(t *starlark.Thread, err error) { stop(t, err) }
+
+// Stopped returns the error of Stop, until the interpreter has ended with it. A builtin
+// that has gone through an iterator asks before it takes the end for the end.
+func (r *Run) Stopped(t *starlark.Thread) error { return branchOf(t).failed }
 
 // took replaces the interpreter's word for "stopped" by the reason.
 func (b *branch) took(err error) error {

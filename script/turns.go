@@ -147,6 +147,9 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 	}
 	t.mu.Unlock()
 	<-b.wake
+	if t.fatal != nil {
+		return t.fatal
+	}
 	return err
 }
 
