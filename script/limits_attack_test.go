@@ -155,10 +155,60 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs, "s", &s, "prefix?", &prefix, "indent?", &indent); err != nil {
 			return nil, err
 		}
-		text, err := IndentIn(t, s, prefix, indent)
+		text, err := indentIn(t, s, prefix, indent)
 		return starlark.String(text), err
 	}),
 }}
+
+// indentIn is json.indent as the attacks know it.
+func indentIn(t *starlark.Thread, text, prefix, indent string) (string, error) {
+	if err := Charge(t, indentSize(text, len(prefix), len(indent))); err != nil {
+		return "", err
+	}
+	if err := Work(t, int64(len(text))/8); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(text), prefix, indent); err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// indentSize is four times the length of the result: a buffer that grows has asked
+// for as much.
+func indentSize(text string, prefix, indent int) (size int64) {
+	size = int64(len(text))
+	var (
+		depth  int64
+		quoted bool
+	)
+	for i := 0; i < len(text); i++ {
+		line := false
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[', c == '{':
+			depth++
+			line = true
+		case c == ']', c == '}':
+			depth--
+			line = true
+		case c == ',', c == ':':
+			line = true
+		}
+		if line {
+			size += 2 + int64(prefix) + max(depth, 0)*int64(indent)
+		}
+		if size < 0 || size > 1<<60 {
+			return 1 << 60
+		}
+	}
+	return 4 * size
+}
 
 var structBuiltin = starlark.NewBuiltin("struct", starlarkstruct.Make)
 

@@ -505,6 +505,9 @@ func (b *budget) kwargs(x starlark.Value) (starlark.Value, error) {
 		if err := b.keyCost(k); err != nil {
 			return nil, err
 		}
+		if err := b.charge(int64(max(starlark.Len(k), 0))); err != nil { // an error may quote it
+			return nil, err
+		}
 	}
 	return m, nil
 }
