@@ -3,7 +3,6 @@ package backends
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -33,12 +32,12 @@ const (
 type Backend struct {
 	name      string
 	cfg       config.Backend
+	tuning    tuning
 	set       *Set
 	log       *slog.Logger
 	transport string
 	url       *url.URL
 	headers   http.Header
-	env       map[string]string
 	info      json.RawMessage // clientInfo of the proxy
 	invalid   error           // why the configuration cannot work
 	http      *http.Transport // nil for stdio
@@ -103,14 +102,14 @@ type State struct {
 	Listening bool
 }
 
-func (s *Set) newBackend(cfg config.Backend) *Backend {
-	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
+func (s *Set) newBackend(cfg config.Backend, t tuning) *Backend {
+	b := &Backend{name: cfg.Name, cfg: cfg, tuning: t, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
 		timeout: cfg.Timeout.Std(), maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
 	if b.timeout <= 0 {
-		b.timeout = s.o.Timeout
+		b.timeout = t.timeout
 	}
 	b.configure()
-	b.configureHealth(s.o.FailureHandling)
+	b.configureHealth(t.failures)
 	n := cfg.MaxConnections
 	if n <= 0 {
 		n = defaultMaxConnections
@@ -125,35 +124,22 @@ func (s *Set) newBackend(cfg config.Backend) *Backend {
 	return b
 }
 
-// configure works out the transport and expands ${NAME} in headers and environment.
+// configure works out the transport.
 func (b *Backend) configure() {
-	var errs []error
 	if b.transport = b.cfg.Transport; b.transport == "" {
 		b.transport = TransportHTTP
 		if b.cfg.Command != "" {
 			b.transport = TransportStdio
 		}
 	}
-	b.env = map[string]string{}
-	for name, v := range b.cfg.Env {
-		v, err := b.set.expand(v)
-		b.env[name] = v
-		errs = append(errs, err)
-	}
 	b.headers = http.Header{}
 	for name, v := range b.cfg.Headers {
-		v, err := b.set.expand(v)
 		b.headers.Set(name, v)
-		errs = append(errs, err)
 	}
 	if b.transport != TransportStdio {
-		raw, err := b.set.expand(b.cfg.URL)
-		errs = append(errs, err)
-		b.url, err = parseURL(raw)
-		errs = append(errs, err)
+		b.url, b.invalid = parseURL(b.cfg.URL)
 		b.http = newTransport()
 	}
-	b.invalid = errors.Join(errs...)
 }
 
 // Name is the backend's name in the configuration.

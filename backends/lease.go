@@ -194,15 +194,16 @@ func (b *Backend) claim(ctx context.Context, caller *Caller) (l *lease, mine boo
 		if l != nil {
 			return l, false, nil
 		}
-		select {
-		case b.slots <- struct{}{}:
-			return b.leases.add(key), true, nil
-		default:
+		if len(b.slots) == cap(b.slots) {
+			b.evict()
 		}
-		b.evict()
 		select {
 		case b.slots <- struct{}{}:
-			return b.leases.add(key), true, nil
+			l, mine := b.leases.findOrAdd(key)
+			if !mine {
+				<-b.slots
+			}
+			return l, mine, nil
 		case <-freed:
 		case <-ctx.Done():
 			return nil, false, &Error{Backend: b.name, Kind: Unavailable, Err: errors.New("all of its connections are in use")}
@@ -210,18 +211,35 @@ func (b *Backend) claim(ctx context.Context, caller *Caller) (l *lease, mine boo
 	}
 }
 
-// find takes a lease that key may use, or returns what to wait for. A session's calls
+// find takes a lease that key may use, and returns what to wait for when there is none. A session's calls
 // share one; of stateless callers each call has its own.
 func (l *leases) find(key leaseKey) (*lease, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.take(key), l.freed
+}
+
+// findOrAdd takes a lease that key may use, or adds one, which is then mine to fill.
+func (l *leases) findOrAdd(key leaseKey) (x *lease, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x = l.take(key); x != nil {
+		return x, false
+	}
+	x = &lease{key: key, ready: make(chan struct{}), users: 1}
+	l.all[x] = true
+	return x, true
+}
+
+// take finds a lease that key may use and uses it. mu is held.
+func (l *leases) take(key leaseKey) *lease {
 	for x := range l.all {
 		if x.key == key && (key.session != "" || x.users == 0) && !x.broken() {
 			x.users++
-			return x, nil
+			return x
 		}
 	}
-	return nil, l.freed
+	return nil
 }
 
 // opened reports whether the lease has its connection.
@@ -242,14 +260,6 @@ func (l *lease) broken() bool {
 	default:
 		return false
 	}
-}
-
-func (l *leases) add(key leaseKey) *lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	x := &lease{key: key, ready: make(chan struct{}), users: 1}
-	l.all[x] = true
-	return x
 }
 
 // giveBack ends the use of a lease. One that was lost is closed with its last user.
@@ -353,7 +363,9 @@ func (c *conn) setLevel(ctx context.Context, level string) {
 	}
 	if _, err := c.request(ctx, wire.SetLevel, append(append([]byte(`{"level":`), wire.Quote(level)...), '}')); err != nil {
 		c.b.log.Info("log level not set", "level", level, "err", err)
-		return
+		if !isAnswer(err) {
+			return
+		}
 	}
 	c.level = level
 }

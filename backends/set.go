@@ -15,12 +15,9 @@ package backends
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -45,8 +42,6 @@ type Options struct {
 	MaxMessage int64
 	// FailureHandling says when a backend counts as down.
 	FailureHandling config.FailureHandling
-	// LookupEnv finds the value of ${NAME} in headers and environments. Default os.LookupEnv.
-	LookupEnv func(string) (string, bool)
 }
 
 // Set is the backends of one configuration.
@@ -57,6 +52,7 @@ type Set struct {
 	guard  guard
 
 	mu     sync.Mutex
+	tuning tuning     // guarded by mu: for the next Apply
 	all    []*Backend // guarded by mu; replaced, never changed
 	closed bool       // guarded by mu
 	wg     sync.WaitGroup
@@ -70,18 +66,29 @@ func NewSet(o Options) *Set {
 	if o.ClientInfo == nil {
 		o.ClientInfo = json.RawMessage(`{"name":"vmcp","version":"0"}`)
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 64 << 20
 	}
-	if o.LookupEnv == nil {
-		o.LookupEnv = os.LookupEnv
-	}
 	s := &Set{o: o, notify: make(chan struct{}, 1), done: make(chan struct{}), guard: guard{log: o.Log}}
+	s.Tune(o.Timeout, o.FailureHandling)
 	s.wg.Go(s.announce)
 	return s
+}
+
+// tuning is what holds for all backends of a set.
+type tuning struct {
+	timeout  time.Duration
+	failures config.FailureHandling
+}
+
+// Tune replaces Options.Timeout and Options.FailureHandling as of the next Apply.
+func (s *Set) Tune(timeout time.Duration, f config.FailureHandling) {
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tuning = tuning{timeout, f}
 }
 
 // announce calls Changed until the set is closed.
@@ -124,10 +131,10 @@ func (s *Set) Apply(_ context.Context, cfgs []config.Backend) error {
 	next := make([]*Backend, 0, len(cfgs))
 	for _, cfg := range cfgs {
 		b := old[cfg.Name]
-		if b != nil && reflect.DeepEqual(b.cfg, cfg) {
+		if b != nil && reflect.DeepEqual(b.cfg, cfg) && reflect.DeepEqual(b.tuning, s.tuning) {
 			delete(old, cfg.Name)
 		} else {
-			b = s.newBackend(cfg)
+			b = s.newBackend(cfg, s.tuning)
 		}
 		next = append(next, b)
 	}
@@ -181,25 +188,4 @@ func (s *Set) Close() error {
 	s.wg.Wait()
 	s.guard.close()
 	return nil
-}
-
-// expand replaces ${NAME} in v.
-func (s *Set) expand(v string) (string, error) {
-	var errs []error
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(v, "${")
-		out.WriteString(before)
-		name, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			out.WriteString(v[len(before):])
-			return out.String(), errors.Join(errs...)
-		}
-		value, ok := s.o.LookupEnv(name)
-		if !ok {
-			errs = append(errs, fmt.Errorf("environment variable %s is not set", name))
-		}
-		out.WriteString(value)
-		v = after
-	}
 }

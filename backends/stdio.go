@@ -91,7 +91,7 @@ func (b *Backend) command() *exec.Cmd {
 	cmd := exec.Command(b.cfg.Command, b.cfg.Args...)
 	cmd.Dir = b.cfg.Cwd
 	cmd.Env = b.environment()
-	if path, ok := b.env["PATH"]; ok && filepath.Base(b.cfg.Command) == b.cfg.Command {
+	if path, ok := b.cfg.Env["PATH"]; ok && filepath.Base(b.cfg.Command) == b.cfg.Command {
 		for _, dir := range filepath.SplitList(path) {
 			if found, err := exec.LookPath(filepath.Join(dir, b.cfg.Command)); err == nil {
 				cmd.Path, cmd.Err = found, nil
@@ -109,10 +109,10 @@ func (b *Backend) environment() []string {
 			env = append(env, name+"="+v)
 		}
 	}
-	for name, v := range b.env {
+	for name, v := range b.cfg.Env {
 		env = append(env, name+"="+v)
 	}
-	slices.Sort(env[len(env)-len(b.env):])
+	slices.Sort(env[len(env)-len(b.cfg.Env):])
 	return env
 }
 
