@@ -20,6 +20,7 @@ import (
 // that a benchmark counts only the proxy's side.
 type fastBackend struct {
 	modern  bool
+	events  bool              // answers as a server-sent event
 	answers map[string][]byte // by JSON-RPC method: result
 }
 
@@ -92,8 +93,12 @@ func (f *fastBackend) answer(out, body []byte, post bool) []byte {
 	if !ok {
 		return append(out, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"...)
 	}
-	const head, id, tail = `{"jsonrpc":"2.0","id":`, `,"result":`, `}`
-	out = append(out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
+	head, tail, kind := `{"jsonrpc":"2.0","id":`, `}`, "application/json"
+	if f.events {
+		head, tail, kind = "data: "+head, tail+"\n\n", "text/event-stream"
+	}
+	const id = `,"result":`
+	out = append(append(append(out, "HTTP/1.1 200 OK\r\nContent-Type: "...), kind...), "\r\nContent-Length: "...)
 	out = strconv.AppendInt(out, int64(len(head)+end-start+len(id)+len(result)+len(tail)), 10)
 	out = append(append(append(out, "\r\n\r\n"...), head...), body[start:end]...)
 	return append(append(append(out, id...), result...), tail...)
@@ -135,6 +140,21 @@ func BenchmarkCall(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func BenchmarkCallAnsweredByEvent(b *testing.B) {
+	backend := newFastBackend(true, answerOf(100))
+	backend.events = true
+	c, _ := ready(b, backends.Options{}, config.Backend{Name: "b", URL: backend.start(b)})
+	r := tool("t", `{"text":"hello"}`, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		resp, err := c.Call(b.Context(), r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Close()
 	}
 }
 

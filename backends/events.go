@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -22,6 +23,9 @@ const (
 	// maxResumes ends a call whose stream keeps breaking without a word.
 	maxResumes = 10
 )
+
+// eventReaders are kept for the streams of single calls.
+var eventReaders = sync.Pool{New: func() any { return wire.NewEventReader(nil, 0) }}
 
 // position is where in an event stream we are, to resume it.
 type position struct {
@@ -70,7 +74,9 @@ func isFinal(err error) bool {
 
 // scan reads events until the answer or the end of the body.
 func (h *httpLink) scan(k *call, body io.ReadCloser, pos *position) (*Response, error) {
-	events := wire.NewEventReader(body, int(h.c.b.maxMessage))
+	events := eventReaders.Get().(*wire.EventReader)
+	events.Reset(body, int(h.c.b.maxMessage))
+	defer eventReaders.Put(events)
 	for {
 		e, err := events.Next()
 		if err != nil {
