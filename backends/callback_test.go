@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -76,6 +77,13 @@ func TestBackendAsksTheClientOfTheCall(t *testing.T) {
 				t.Errorf("%d connections, want the main one and one for the session", got)
 			}
 		})
+	}
+}
+
+func TestBackendMayAskAsSoonAsItIsGreeted(t *testing.T) {
+	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "curious"))
+	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), "roots was not declared": nil} {
+		eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 //	stubborn ignores SIGTERM and the end of its input, and has a child that does, too;
 //	         the tool "pids" tells both process ids
 //	flood    writes a line without end when a tool is called
+//	curious  asks for the roots as soon as it is greeted; the tool "pids" tells the answer
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
 func misbehave(name string) {
 	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
@@ -40,8 +41,15 @@ func misbehave(name string) {
 	}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		if m, err := wire.Parse(in.Bytes()); err == nil && m.IsRequest() && name != "mute" {
+		m, err := wire.Parse(append([]byte(nil), in.Bytes()...))
+		switch {
+		case err != nil || name == "mute":
+		case m.IsRequest():
 			p.answer(m)
+		case name == "curious" && m.Method == wire.Initialized:
+			p.send(wire.Request([]byte(`"r"`), wire.RootsList, nil))
+		case name == "curious" && m.IsResponse():
+			p.roots = string(m.Append(nil))
 		}
 	}
 	if name == "stubborn" {
@@ -55,6 +63,7 @@ type player struct {
 	out         *bufio.Writer
 	initialized bool
 	descendant  *exec.Cmd
+	roots       string // the answer to roots/list
 }
 
 func (p *player) answer(m wire.Message) {
@@ -95,6 +104,8 @@ func (p *player) call(m wire.Message) {
 		for {
 			p.out.WriteString(strings.Repeat("x", 1<<16))
 		}
+	case "curious":
+		text = p.roots
 	case "stubborn":
 		text = fmt.Sprint(os.Getpid(), " ", p.descendant.Process.Pid)
 	}
