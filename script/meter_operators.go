@@ -3,7 +3,6 @@ package script
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -63,7 +62,6 @@ func (o *operator) Hash() (uint32, error) { return 0, errors.New("unhashable: op
 
 // operators are the operators of one run. Every file takes those that it uses from it.
 type operators struct {
-	budget *budget
 	byName [len(operatorNames)]operator
 	place  place
 	view   view
@@ -78,12 +76,21 @@ var operatorNames = [...]string{
 	"index", "slice", "place", "augment", "key", "entries", "view", "args", "kwargs", "made",
 }
 
+// operatorTable is what a run's operators begin as, and operatorIndex where each is.
+var operatorTable, operatorIndex = func() (table [len(operatorNames)]operator, index map[string]int) {
+	index = map[string]int{}
+	for i, name := range operatorNames {
+		table[i] = operatorKinds[name]
+		index[name] = i
+	}
+	return table, index
+}()
+
 func (ops *operators) init(b *budget) {
-	ops.budget = b
 	ops.place.budget = b
 	ops.view.budget = b
-	for i, name := range operatorNames {
-		ops.byName[i] = operatorKinds[name]
+	ops.byName = operatorTable
+	for i := range ops.byName {
 		ops.byName[i].budget = b
 	}
 }
@@ -130,7 +137,7 @@ func (ops *operators) Attr(name string) (starlark.Value, error) {
 	if name == "none" {
 		return starlark.None, nil
 	}
-	if i := slices.Index(operatorNames[:], name); i >= 0 {
+	if i, ok := operatorIndex[name]; ok {
 		return &ops.byName[i], nil
 	}
 	return nil, nil
