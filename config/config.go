@@ -77,6 +77,10 @@ type Aggregation struct {
 	ConflictResolutionConfig ConflictResolutionConfig `json:"conflictResolutionConfig,omitempty"`
 	// Tools are rules per backend.
 	Tools []WorkloadTools `json:"tools,omitempty"`
+	// Prompts are rules per backend for its prompts.
+	Prompts []WorkloadPrompts `json:"prompts,omitempty"`
+	// Resources are rules per backend for its resources and resource templates.
+	Resources []WorkloadResources `json:"resources,omitempty"`
 	// ExcludeAllTools hides every backend tool from clients; scripts still call them.
 	ExcludeAllTools bool `json:"excludeAllTools,omitempty"`
 	// DefaultToolVisibility is what a backend without a rule of its own gets. Scripts call hidden tools, too.
@@ -101,6 +105,47 @@ type WorkloadTools struct {
 	Overrides map[string]ToolOverride `json:"overrides,omitempty"`
 	// ExcludeAll hides all tools of this backend from clients.
 	ExcludeAll bool `json:"excludeAll,omitempty"`
+}
+
+// WorkloadPrompts are the rules for one backend's prompts.
+type WorkloadPrompts struct {
+	// Workload is the name of the backend.
+	Workload string `json:"workload"`
+	// Filter keeps the prompts whose own name, or overridden name, matches one of the globs.
+	Filter []string `json:"filter,omitempty"`
+	// Overrides rename and redescribe prompts, keyed by the backend's own name.
+	Overrides map[string]PromptOverride `json:"overrides,omitempty"`
+	// ExcludeAll hides all prompts of this backend.
+	ExcludeAll bool `json:"excludeAll,omitempty"`
+}
+
+// PromptOverride replaces parts of a prompt's definition.
+type PromptOverride struct {
+	// Name replaces the prompt's own name, before the conflict strategy is applied.
+	Name string `json:"name,omitempty"`
+	// Description replaces the description.
+	Description string `json:"description,omitempty"`
+}
+
+// WorkloadResources are the rules for one backend's resources and resource templates.
+type WorkloadResources struct {
+	// Workload is the name of the backend.
+	Workload string `json:"workload"`
+	// Filter keeps the resources whose URI, and the templates whose URI template, matches
+	// one of the globs. In a glob, * stands for any text without a slash.
+	Filter []string `json:"filter,omitempty"`
+	// Overrides redescribe resources, keyed by URI or URI template. URIs are never rewritten.
+	Overrides map[string]ResourceOverride `json:"overrides,omitempty"`
+	// ExcludeAll hides all resources of this backend.
+	ExcludeAll bool `json:"excludeAll,omitempty"`
+}
+
+// ResourceOverride replaces parts of a resource's definition.
+type ResourceOverride struct {
+	// Name replaces the name that is shown; it does not identify the resource.
+	Name string `json:"name,omitempty"`
+	// Description replaces the description.
+	Description string `json:"description,omitempty"`
 }
 
 // ToolOverride replaces parts of a tool's definition.

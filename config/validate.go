@@ -207,39 +207,54 @@ func (v *validator) aggregation(c *Config) {
 			v.report(conf+".prefixFormat", "want {workload} once, with letters, digits, - and _ around it; have %q", format)
 		}
 	}
+	rules(v, c, "aggregation.tools", a.Tools, func(w *WorkloadTools, at string) (string, []string) {
+		renames(v, at, w.Overrides, func(o ToolOverride) string { return o.Name })
+		return w.Workload, w.Filter
+	})
+	rules(v, c, "aggregation.prompts", a.Prompts, func(w *WorkloadPrompts, at string) (string, []string) {
+		renames(v, at, w.Overrides, func(o PromptOverride) string { return o.Name })
+		return w.Workload, w.Filter
+	})
+	rules(v, c, "aggregation.resources", a.Resources, func(w *WorkloadResources, _ string) (string, []string) {
+		return w.Workload, w.Filter
+	})
+}
+
+// rules checks a list of rules per backend; of gives a rule's backend and its filter.
+func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, at string) (workload string, filter []string)) {
 	first := map[string]int{}
-	for i := range a.Tools {
-		at := indexPath("aggregation.tools", i)
-		v.workload(c, at+".workload", a.Tools[i].Workload)
-		if n, twice := first[a.Tools[i].Workload]; twice {
-			v.report(at+".workload", "%q has rules in aggregation.tools[%d] already", a.Tools[i].Workload, n)
+	for i := range all {
+		at := indexPath(list, i)
+		workload, filter := of(&all[i], at)
+		v.workload(c, at+".workload", workload)
+		if n, twice := first[workload]; twice {
+			v.report(at+".workload", "%q has rules in %s already", workload, indexPath(list, n))
 		} else {
-			first[a.Tools[i].Workload] = i
+			first[workload] = i
 		}
-		v.rules(&a.Tools[i], at)
+		for i, glob := range filter {
+			if _, err := path.Match(glob, ""); err != nil || glob == "" {
+				v.report(indexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
+			}
+		}
 	}
 }
 
-// rules checks the filter and the overrides of one backend.
-func (v *validator) rules(w *WorkloadTools, at string) {
-	for i, glob := range w.Filter {
-		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			v.report(indexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
-		}
-	}
+// renames checks the new names of one backend's entries.
+func renames[O any](v *validator, at string, overrides map[string]O, nameOf func(O) string) {
 	owner := map[string]string{}
-	for _, tool := range keys(w.Overrides) {
-		o, opath := w.Overrides[tool], keyPath(at+".overrides", tool)
+	for _, own := range keys(overrides) {
+		name, opath := nameOf(overrides[own]), keyPath(at+".overrides", own)
 		if !v.set(opath + ".name") {
 			continue
 		}
-		if !toolName.MatchString(o.Name) {
-			v.report(opath+".name", "want 1 to 64 letters, digits, - and _; have %q", o.Name)
+		if !toolName.MatchString(name) {
+			v.report(opath+".name", "want 1 to 64 letters, digits, - and _; have %q", name)
 		}
-		if before, twice := owner[o.Name]; twice {
-			v.report(opath+".name", "%q is the new name of %s already", o.Name, before)
+		if before, twice := owner[name]; twice {
+			v.report(opath+".name", "%q is the new name of %s already", name, before)
 		}
-		owner[o.Name] = tool
+		owner[name] = own
 	}
 }
 

@@ -67,8 +67,11 @@ type Problem struct {
 type builder struct {
 	cfg   *config.Config
 	c     *catalog
-	rules map[string]*config.WorkloadTools
 	tools []*entry
+
+	rules         map[string]*config.WorkloadTools
+	promptRules   map[string]config.WorkloadPrompts
+	resourceRules map[string]config.WorkloadResources
 }
 
 func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*scriptedTool, page pageStyle) *catalog {
@@ -79,9 +82,7 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		resourceByURI:  map[string]*entry{},
 		templateByText: map[string]*entry{},
 	}}
-	for i := range cfg.Aggregation.Tools {
-		b.rules[cfg.Aggregation.Tools[i].Workload] = &cfg.Aggregation.Tools[i]
-	}
+	b.readRules()
 	for _, s := range scripts {
 		b.addScript(s)
 	}
@@ -98,6 +99,21 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 	}
 	b.finish(page, offers)
 	return b.c
+}
+
+func (b *builder) readRules() {
+	a := b.cfg.Aggregation
+	for i := range a.Tools {
+		b.rules[a.Tools[i].Workload] = &a.Tools[i]
+	}
+	b.promptRules = map[string]config.WorkloadPrompts{}
+	for _, w := range a.Prompts {
+		b.promptRules[w.Workload] = w
+	}
+	b.resourceRules = map[string]config.WorkloadResources{}
+	for _, w := range a.Resources {
+		b.resourceRules[w.Workload] = w
+	}
 }
 
 // byPriority is the order in which backends claim names: the configuration's, unless
@@ -244,12 +260,7 @@ func (b *builder) claimTool(e *entry, rule *config.WorkloadTools, item backends.
 
 // overrideTool changes what the configuration and the strategy change, and no other byte.
 func overrideTool(def json.RawMessage, name string, over config.ToolOverride) json.RawMessage {
-	if wire.GetString(def, "name") != name {
-		def = wire.Set(def, "name", wire.Quote(name))
-	}
-	if over.Description != "" {
-		def = wire.Set(def, "description", wire.Quote(over.Description))
-	}
+	def = overrideText(def, name, over.Description)
 	if over.Annotations != nil {
 		annotations := wire.Get(def, "annotations")
 		changed, _ := json.Marshal(over.Annotations)
@@ -262,29 +273,60 @@ func overrideTool(def json.RawMessage, name string, over config.ToolOverride) js
 	return def
 }
 
+// overrideText sets the name and, if there is a new one, the description.
+func overrideText(def json.RawMessage, name, description string) json.RawMessage {
+	if name != "" && wire.GetString(def, "name") != name {
+		def = wire.Set(def, "name", wire.Quote(name))
+	}
+	if description != "" {
+		def = wire.Set(def, "description", wire.Quote(description))
+	}
+	return def
+}
+
 func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
+	rule := b.promptRules[be.Name()]
 	for _, item := range offer.Prompts {
-		e := &entry{own: item.Name, backend: be, name: exposedName(b.prefix(be.Name()) + item.Name)}
+		over := rule.Overrides[item.Name]
+		if rule.ExcludeAll || len(rule.Filter) > 0 && !matchesAny(rule.Filter, item.Name, over.Name) {
+			continue
+		}
+		e := &entry{own: item.Name, backend: be, name: exposedName(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
 		if owner := b.c.promptByName[e.name]; owner != nil {
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.name, owner.origin())
 			continue
 		}
-		e.def = overrideTool(item.Raw, e.name, config.ToolOverride{})
+		e.def = overrideText(item.Raw, e.name, over.Description)
 		b.c.promptByName[e.name] = e
 	}
 }
 
 func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
+	rule := b.resourceRules[be.Name()]
+	kept := func(item backends.Item) bool {
+		return !rule.ExcludeAll && (len(rule.Filter) == 0 || matchesAny(rule.Filter, item.Name))
+	}
+	entryOf := func(item backends.Item) *entry {
+		over := rule.Overrides[item.Name]
+		return &entry{name: item.Name, own: item.Name, backend: be, def: overrideText(item.Raw, over.Name, over.Description)}
+	}
 	for _, item := range offer.Resources {
-		b.addResource(b.c.resourceByURI, &entry{name: item.Name, own: item.Name, backend: be, def: item.Raw})
+		if kept(item) {
+			b.addResource(b.c.resourceByURI, entryOf(item))
+		}
 	}
 	for _, item := range offer.Templates {
+		if !kept(item) {
+			continue
+		}
 		t, err := uritemplate.New(item.Name)
 		if err != nil {
 			b.problem(be.Name(), item.Name, "template dropped: %v", err)
 			continue
 		}
-		b.addResource(b.c.templateByText, &entry{name: item.Name, own: item.Name, backend: be, def: item.Raw, match: t})
+		e := entryOf(item)
+		e.match = t
+		b.addResource(b.c.templateByText, e)
 	}
 }
 

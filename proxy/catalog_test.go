@@ -187,3 +187,68 @@ func TestPages(t *testing.T) {
 func noop(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 	return &mcp.CallToolResult{}, nil, nil
 }
+
+// TestPromptAndResourceRules shows filters and overrides beyond tools, and who serves a
+// URI that two backends offer.
+func TestPromptAndResourceRules(t *testing.T) {
+	server := func(name string) *mcp.Server {
+		s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
+		for _, prompt := range []string{"greet", "secret"} {
+			s.AddPrompt(&mcp.Prompt{Name: prompt}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{Description: name + "." + prompt}, nil
+			})
+		}
+		for _, uri := range []string{"doc://shared", "doc://" + name, "tmp://" + name} {
+			s.AddResource(&mcp.Resource{Name: "r", URI: uri}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: name}}}, nil
+			})
+		}
+		return s
+	}
+	p, url := start(t, &config.Config{
+		Backends: []config.Backend{
+			{Name: "a", URL: sdkBackend(t, server("a"), false)},
+			{Name: "b", URL: sdkBackend(t, server("b"), true)},
+		},
+		Aggregation: config.Aggregation{
+			Prompts:   []config.WorkloadPrompts{{Workload: "a", Filter: []string{"g*"}, Overrides: map[string]config.PromptOverride{"greet": {Name: "hello", Description: "says hello"}}}},
+			Resources: []config.WorkloadResources{{Workload: "b", Filter: []string{"doc://*"}, Overrides: map[string]config.ResourceOverride{"doc://b": {Name: "the b"}}}},
+		},
+	})
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		s := connect(t, url, revision, nil)
+		var prompts, resources []string
+		for prompt, err := range s.Prompts(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			prompts = append(prompts, prompt.Name+" "+prompt.Description)
+		}
+		for r, err := range s.Resources(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			resources = append(resources, r.URI+" "+r.Name)
+		}
+		if want := []string{"a_hello says hello", "b_greet ", "b_secret "}; !slices.Equal(prompts, want) {
+			t.Errorf("prompts %q, want %q", prompts, want)
+		}
+		if want := []string{"doc://a r", "doc://shared r", "tmp://a r", "doc://b the b"}; !slices.Equal(resources, want) {
+			t.Errorf("resources %q, want %q", resources, want)
+		}
+		got, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "a_hello"})
+		if err != nil || got.Description != "a.greet" {
+			t.Errorf("a_hello: %+v, %v", got, err)
+		}
+		read, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://shared"})
+		if err != nil || read.Contents[0].Text != "a" {
+			t.Errorf("doc://shared: %+v, %v", read, err)
+		}
+		if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "tmp://b"}); err == nil {
+			t.Error("a resource that is filtered out was read")
+		}
+	}
+	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Backend != "b" || pr[0].Reason != "this URI is served by a" {
+		t.Errorf("problems: %+v", pr)
+	}
+}

@@ -41,7 +41,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	}
 	x := h.inner(name, args)
 	ctx, end := h.p.span(ctx, "call_tool "+e.name, attribute.String("vmcp.tool", e.name), attribute.String("vmcp.key", o.Key))
-	resp, err := h.serve(ctx, x, e)
+	resp, err := h.serve(belowStep(ctx, o.Key), x, e)
 	end(err)
 	if err != nil {
 		return nil, toolError(err)

@@ -46,7 +46,9 @@ func start(t *testing.T, cfg *config.Config) (*proxy.Proxy, string) {
 	if err := p.Apply(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all backends are ready", func() bool { return p.Status().Ready })
+	if err := p.Settled(t.Context()); err != nil || !p.Status().Ready {
+		t.Fatalf("not every backend is ready: %+v, %v", p.Status().Backends, err)
+	}
 	return p, srv.URL + "/mcp"
 }
 
@@ -57,18 +59,6 @@ func (l testLog) Write(b []byte) (int, error) {
 		l.t.Logf("%s", strings.TrimSpace(string(b)))
 	}
 	return len(b), nil
-}
-
-// until polls for something that another process or goroutine brings about.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not come true that %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // connect opens an SDK client session of one revision.

@@ -50,6 +50,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *entry) (*backend
 
 // run makes a tool result of what the program returned.
 func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
+	ctx = h.startTrace(ctx)
 	res, err := h.execute(ctx, raw)
 	var suspended *script.Suspended
 	switch {
@@ -60,7 +61,7 @@ func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response
 	case err != nil:
 		return h.failed(ctx, err)
 	}
-	return answer(h.x.typed(h.toolResult(res)))
+	return answer(h.x.typed(h.showTrace(ctx, h.toolResult(res), res)))
 }
 
 // execute runs the tool's program under its contract: arguments and output fit their
@@ -79,7 +80,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	began := time.Now()
 	h.p.metrics.scripts.running.Inc()
 	defer h.p.metrics.scripts.running.Dec()
-	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits, Trace: h.effect})
+	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits, Trace: h.observer(ctx)})
 	if err == nil {
 		if err = h.tool.checkOutput(res); err != nil {
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
@@ -112,7 +113,7 @@ func (h *host) failed(ctx context.Context, err error) (*backends.Response, error
 	}
 	content := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(explain(err)))
 	result := append(append([]byte(`{"content":[`), content...), `],"isError":true}`...)
-	return answer(h.x.typed(result))
+	return answer(h.x.typed(h.showTrace(ctx, result, nil)))
 }
 
 // explain is an error with the way through the script that led to it.
