@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
 )
 
@@ -269,6 +270,10 @@ func (b *budget) binary(op syntax.Token, x, y starlark.Value) (starlark.Value, e
 		err = b.tablesCost(x, y)
 	case *starlark.Dict:
 		err = b.tablesCost(x, y)
+	case *starlarkstruct.Struct:
+		if y, ok := y.(*starlarkstruct.Struct); ok {
+			err = b.copyCost(int64(x.Len()+y.Len()), 4*tinyWeight)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -131,15 +131,63 @@ func frameWeight(fn syntax.Node, params []syntax.Expr) (weight int) {
 			weight += dictWeight
 		}
 	}
-	nodes := 0
-	syntax.Walk(fn, func(n syntax.Node) bool {
-		nodes++
-		return nodes == 1 || !isFunction(n)
-	})
-	if nodes > 500 {
-		weight += 16 * nodes
+	if slots := frameSlots(fn); slots > maxFrame {
+		weight += 16 * slots
 	}
 	return weight
+}
+
+// maxFrame is how many values a frame may hold at no charge; the depth of calls bounds
+// how many such frames there are.
+const maxFrame = 1000
+
+// frameSlots is at least the number of values in a frame of fn: its variables, and the
+// operands of its largest expression, of which each is a node of the tree.
+func frameSlots(fn syntax.Node) int {
+	vars, most := 0, 0
+	root := true
+	syntax.Walk(fn, func(n syntax.Node) bool {
+		inner := !root && isFunction(n)
+		root = false
+		switch n := n.(type) {
+		case *syntax.AssignStmt:
+			vars += operands(n.LHS)
+			most = max(most, operands(n.RHS))
+		case *syntax.ForStmt:
+			vars += operands(n.Vars)
+			most = max(most, operands(n.X))
+		case *syntax.ForClause:
+			vars += operands(n.Vars)
+		case *syntax.DefStmt:
+			vars += len(n.Params) + 1
+		case *syntax.LambdaExpr:
+			vars += len(n.Params)
+			most = max(most, operands(n.Body))
+		case *syntax.ExprStmt:
+			most = max(most, operands(n.X))
+		case *syntax.IfStmt:
+			most = max(most, operands(n.Cond))
+		case *syntax.WhileStmt:
+			most = max(most, operands(n.Cond))
+		case *syntax.ReturnStmt:
+			if n.Result != nil {
+				most = max(most, operands(n.Result))
+			}
+		}
+		return !inner
+	})
+	return vars + most
+}
+
+// operands counts the nodes of an expression.
+func operands(e syntax.Node) (n int) {
+	syntax.Walk(e, func(child syntax.Node) bool {
+		if child != nil {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 func (r *rewriter) assign(s *syntax.AssignStmt) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
 )
 
@@ -87,6 +88,8 @@ func (b *budget) numberCost(v starlark.Value) error {
 	switch v := v.(type) {
 	case starlark.Int:
 		return b.chargeInt(v)
+	case starlark.Float:
+		return b.charge(4 * tinyWeight) // as an integer, it has up to 1024 bits
 	case starlark.String:
 		return b.readCost(len(v))
 	case starlark.Bytes:
@@ -344,6 +347,13 @@ func getAttr(b *budget, c *call) (starlark.Value, error) {
 func hasAttr(b *budget, c *call) (starlark.Value, error) {
 	if err := b.namesCost(c.args); err != nil {
 		return nil, err
+	}
+	if len(c.args) > 0 {
+		if s, ok := c.args[0].(*starlarkstruct.Struct); ok {
+			if err := b.copyCost(int64(s.Len()), 16); err != nil { // a list of its fields
+				return nil, err
+			}
+		}
 	}
 	return c.pass()
 }
