@@ -1,0 +1,345 @@
+// Package matrix runs every feature that a proxy must carry between clients and
+// backends of every revision and transport, and prints the table in docs/matrix.md.
+package matrix
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/test/rig"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/matrix.md")
+
+func TestMain(m *testing.M) {
+	if revision := os.Getenv(asBackend); revision != "" {
+		if err := newServer(revision).Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+var clients = []peer{
+	{"2024-11-05", "stdio"}, {"2025-03-26", "http"}, {"2025-06-18", "http"},
+	{"2025-11-25", "http"}, {"2025-11-25", "stdio"}, {modern, "http"}, {modern, "stdio"},
+}
+
+var backends = []peer{
+	{"2024-11-05", "sse"}, {"2024-11-05", "stdio"}, {"2025-03-26", "http"}, {"2025-06-18", "http"},
+	{"2025-11-25", "http"}, {"2025-11-25", "stdio"}, {modern, "http"}, {modern, "stdio"},
+}
+
+// feature is a column of the table.
+type feature struct {
+	name string
+	// since is the first revision that has it, on both sides.
+	since string
+	// check uses it once and says what is wrong.
+	check func(t *testing.T, c *client, p peer) error
+}
+
+var features = []feature{
+	{"elicitation", "2025-06-18", asks("elicitation", func(p peer) string { return "accept " + p.String() })},
+	{"sampling", "", asks("sampling", func(p peer) string { return "said by " + p.String() })},
+	{"roots", "", asks("roots", rootOf)},
+	{"progress", "", checkProgress},
+	{"logging", "", checkLogging},
+	{"cancel", "", checkCancel},
+	{"list_changed", "", checkListChanged},
+	{"subscriptions", "", checkSubscriptions},
+	{"completion", "", checkCompletion},
+}
+
+// asks checks a tool that asks the client and returns its answer.
+func asks(tool string, answer func(peer) string) func(*testing.T, *client, peer) error {
+	return func(t *testing.T, c *client, p peer) error {
+		ctx, cancel := within(t)
+		defer cancel()
+		got, err := c.call(ctx, tool, nil)
+		if err == nil && !strings.Contains(got, answer(p)) {
+			err = fmt.Errorf("got %q, want %q in it", got, answer(p))
+		}
+		return err
+	}
+}
+
+func checkProgress(t *testing.T, c *client, _ peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	p := &mcp.CallToolParams{Name: "progress", Arguments: map[string]any{}}
+	p.SetProgressToken("token of " + t.Name())
+	if _, err := c.send(ctx, p); err != nil {
+		return err
+	}
+	for want := 1.0; want <= 3; want++ {
+		if got, err := next(ctx, c.progress); got != want {
+			return fmt.Errorf("progress %v, %v, want %v", got, err, want)
+		}
+	}
+	return nil
+}
+
+func checkLogging(t *testing.T, c *client, p peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	if _, err := c.call(ctx, "log", map[string]any{"text": "from " + p.String()}); err != nil {
+		return err
+	}
+	got, err := next(ctx, c.logs)
+	if got != "from "+p.String() {
+		return fmt.Errorf("log message %q, %v", got, err)
+	}
+	return nil
+}
+
+func checkCancel(t *testing.T, c *client, _ peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	dir := t.TempDir()
+	started, ended := filepath.Join(dir, "started"), filepath.Join(dir, "ended")
+	held, leave := context.WithCancel(ctx)
+	defer leave()
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.call(held, "hold", map[string]any{"started": started, "ended": ended})
+		result <- err
+	}()
+	if err := awaitFile(ctx, started); err != nil {
+		return err
+	}
+	leave()
+	if err := <-result; err == nil {
+		return errors.New("a cancelled call was answered")
+	}
+	if err := awaitFile(ctx, ended); err != nil {
+		return fmt.Errorf("the backend was not told: %w", err)
+	}
+	if got, err := c.call(ctx, "echo", map[string]any{"text": "after"}); got != "after" {
+		return fmt.Errorf("after it, echo: %q, %w", got, err)
+	}
+	return nil
+}
+
+func checkListChanged(t *testing.T, c *client, p peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	name := strings.NewReplacer(" ", "-").Replace("new-" + p.String())
+	drain(c.changed)
+	if _, err := c.shared.call(ctx, "change", map[string]any{"text": name}); err != nil {
+		return err
+	}
+	for { // a notification of another client's change may come first
+		if _, err := next(ctx, c.changed); err != nil {
+			return err
+		}
+		tools, err := c.ListTools(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(tools.Tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+			return nil
+		}
+	}
+}
+
+func checkSubscriptions(t *testing.T, c *client, _ peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	if err := c.Subscribe(ctx, &mcp.SubscribeParams{URI: resource}); err != nil {
+		return err
+	}
+	// Subscribe of 2026-07-28 does not wait for the acknowledgement.
+	for {
+		if _, err := c.shared.call(ctx, "touch", nil); err != nil {
+			return err
+		}
+		got, err := soon(ctx, c.updated)
+		if err == nil && got != resource {
+			return fmt.Errorf("update of %q, want %q", got, resource)
+		}
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(err, c.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: resource}))
+		}
+	}
+}
+
+func checkCompletion(t *testing.T, c *client, _ peer) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	res, err := c.Complete(ctx, &mcp.CompleteParams{
+		Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "prompt"}, Argument: mcp.CompleteParamsArgument{Name: "a"},
+	})
+	if err == nil && fmt.Sprint(res.Completion.Values) != "[alpha beta]" {
+		err = fmt.Errorf("values %v", res.Completion.Values)
+	}
+	return err
+}
+
+// checkRestart waits until a restarted backend answers a client that stayed connected.
+func checkRestart(t *testing.T, c *client) error {
+	ctx, cancel := within(t)
+	defer cancel()
+	var last error
+	err := rig.Poll(ctx, "an answer after the restart", func() (bool, error) {
+		var got string
+		got, last = c.call(ctx, "echo", map[string]any{"text": "again"})
+		return got == "again", nil
+	})
+	return errors.Join(err, last)
+}
+
+func TestMatrix(t *testing.T) {
+	table := make([][]string, len(backends))
+	t.Run("backend", func(t *testing.T) {
+		for i, b := range backends {
+			t.Run(b.String(), func(t *testing.T) {
+				t.Parallel()
+				table[i] = rows(t, b)
+			})
+		}
+	})
+	lines := slices.Concat(table...)
+	if !t.Failed() && len(lines) == len(clients)*len(backends) { // else only a part was run
+		compareDoc(t, document(lines))
+	}
+}
+
+// rows runs all clients against one backend and returns a line of the table for each.
+func rows(t *testing.T, b peer) []string {
+	cfg, restart := b.backendConfig(t)
+	vmcp := newProxy(t, cfg)
+	plain := connectPlain(t, vmcp)
+	sessions := make([]*client, len(clients))
+	for i, p := range clients {
+		sessions[i] = p.connect(t, p.transportTo(t, vmcp))
+		if b.transport == "stdio" && b.revision != modern {
+			sessions[i].shared = plain
+		}
+	}
+	if err := checkRestart(t, sessions[0]); err != nil { // it has to start, once
+		t.Fatal(err)
+	}
+	lines := make([]string, len(clients))
+	for i, p := range clients {
+		lines[i] = fmt.Sprintf("| %v | %v |", p, b)
+		for _, f := range features {
+			lines[i] += cell(t, f, sessions[i], p, b)
+		}
+	}
+	restart(t, plain)
+	for i, p := range clients {
+		if sessions[i].shared == plain { // it has a process of its own
+			_, _ = sessions[i].call(t.Context(), "die", nil)
+		}
+		lines[i] += mark(t, fmt.Sprintf("client %v, restart", p), checkRestart(t, sessions[i]))
+	}
+	return lines
+}
+
+// cell runs one feature once.
+func cell(t *testing.T, f feature, c *client, p, b peer) string {
+	if min(p.revision, b.revision) < f.since {
+		return " – |"
+	}
+	return mark(t, fmt.Sprintf("client %v, %s", p, f.name), f.check(t, c, p))
+}
+
+// The peers must work without a proxy between them, or the table says nothing.
+func TestPeersWithoutProxy(t *testing.T) {
+	for _, p := range backends {
+		cfg, _ := p.backendConfig(t)
+		c := p.connect(t, directTransport(cfg))
+		for _, f := range features {
+			if p.revision >= f.since {
+				mark(t, fmt.Sprintf("%v, %s", p, f.name), f.check(t, c, p))
+			}
+		}
+	}
+}
+
+func directTransport(b config.Backend) mcp.Transport {
+	switch {
+	case b.Command != "":
+		cmd := exec.Command(b.Command)
+		cmd.Env = append(os.Environ(), asBackend+"="+b.Env[asBackend])
+		return &mcp.CommandTransport{Command: cmd}
+	case b.Transport == "sse":
+		return &mcp.SSEClientTransport{Endpoint: b.URL}
+	}
+	return &mcp.StreamableClientTransport{Endpoint: b.URL}
+}
+
+func mark(t *testing.T, what string, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return " no |"
+	}
+	return " yes |"
+}
+
+func newProxy(t *testing.T, backends ...config.Backend) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	if err := p.Apply(t.Context(), &config.Config{Name: "matrix", Backends: backends}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const intro = `# What passes through the proxy
+
+Every line is a client of one revision in front of a backend of one revision, both
+written with the official Go SDK, with the proxy between them. A cell says that the
+feature was seen to work; "–" stands where one of the two revisions has no such feature.
+
+One thing differs by nature. A backend of an older revision over stdio cannot tell its
+clients apart, so a client that can be asked has a process of its own. The lists, and the
+updates of resources, are those of the process that all share: the test makes it change
+through a client that cannot be asked.
+
+The table is written by the test that checks it:
+
+    go test ./test/matrix -update
+
+`
+
+func document(lines []string) string {
+	var names []string
+	for _, f := range features {
+		names = append(names, f.name)
+	}
+	head := "| client | backend | " + strings.Join(names, " | ") + " | restart |\n"
+	return intro + head + "|---|---|" + strings.Repeat("---|", len(features)+1) + "\n" + strings.Join(lines, "\n") + "\n"
+}
+
+func compareDoc(t *testing.T, want string) {
+	t.Helper()
+	const path = "../../docs/matrix.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s is stale (%v): go test ./test/matrix -update", path, err)
+	}
+}
