@@ -2,7 +2,10 @@ package proxy_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -250,5 +253,59 @@ func TestPromptAndResourceRules(t *testing.T) {
 	}
 	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Backend != "b" || pr[0].Reason != "this URI is served by a" {
 		t.Errorf("problems: %+v", pr)
+	}
+}
+
+// TestUnusableDefinitionsAreDropped names each of them, and keeps the rest.
+func TestUnusableDefinitionsAreDropped(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		json.NewDecoder(r.Body).Decode(&m)
+		result := map[string]string{
+			"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`,
+			"tools/list": `{"tools":[
+				{"name":"good","inputSchema":{"type":"object"}},
+				{"name":"rootless","inputSchema":{}},
+				{"name":"schemaless"},
+				{"name":"truth","inputSchema":true},
+				{"inputSchema":{"type":"object"}},
+				{"name":"header","inputSchema":{"type":"object","properties":{"o":{"type":"object","x-mcp-header":"O"}}}},
+				{"name":"twice","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"H"},"b":{"type":"string","x-mcp-header":"h"}}}}]}`,
+		}[m.Method]
+		switch {
+		case m.ID == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case result == "":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+		}
+	}))
+	t.Cleanup(backend.Close)
+	p, _ := start(t, &config.Config{Backends: []config.Backend{{Name: "raw", URL: backend.URL}}})
+	var listed []string
+	for _, tool := range p.Status().Tools {
+		listed = append(listed, tool.Name)
+	}
+	if want := []string{"good", "rootless"}; !slices.Equal(listed, want) {
+		t.Errorf("tools %q, want %q", listed, want)
+	}
+	var dropped []string
+	for _, pr := range p.Status().Problems {
+		dropped = append(dropped, pr.Entry+": "+pr.Reason)
+	}
+	want := []string{
+		"schemaless: definition dropped: inputSchema: want an object",
+		"truth: definition dropped: inputSchema: want an object",
+		": definition dropped: it has no name",
+		`header: definition dropped: inputSchema.properties.o: x-mcp-header goes on a string, integer or boolean, not on "object"`,
+		`twice: definition dropped: x-mcp-header "Mcp-Param-h" is declared twice`,
+	}
+	if !slices.Equal(dropped, want) {
+		t.Errorf("problems\n%s\nwant\n%s", strings.Join(dropped, "\n"), strings.Join(want, "\n"))
 	}
 }

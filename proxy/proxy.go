@@ -27,8 +27,6 @@ const (
 	// sessionIdle is how long an unused session is kept.
 	sessionIdle = time.Hour
 	sweepEvery  = time.Minute
-	// settle is how long changes are collected before clients hear of them.
-	settle = 20 * time.Millisecond
 )
 
 // Options are what a Proxy takes from its surroundings. The zero value works.
