@@ -164,7 +164,7 @@ func (b *Backend) setState(s Status, err error) {
 	if b.state.Status != s {
 		b.state.Since = time.Now()
 	}
-	b.state.Status, b.state.Err = s, err
+	b.state.Status, b.state.Err = s, bare(err)
 	if c := b.main.Load(); c != nil {
 		b.state.Revision = c.hello.Revision
 	}
@@ -214,10 +214,14 @@ func (b *Backend) close() {
 	}
 }
 
-// notified passes on what belongs to no call.
-func (b *Backend) notified(method string, params json.RawMessage) {
-	if f := b.set.o.Notified; f != nil {
-		f(b, method, params)
+// notified passes on what belongs to no call. session is the client's that it came for;
+// "" when that is not known.
+func (b *Backend) notified(session, method string, params json.RawMessage) {
+	switch o := &b.set.o; {
+	case session != "" && o.SessionNotified != nil:
+		o.SessionNotified(b, session, method, params)
+	case session == "" && o.Notified != nil:
+		o.Notified(b, method, params)
 	}
 }
 

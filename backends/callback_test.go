@@ -193,3 +193,15 @@ func talk(t *testing.T, b *backends.Backend, c *client, of *backends.Caller, rev
 		}
 	}
 }
+
+func TestNotificationBetweenCallsReachesTheSessionItIsFor(t *testing.T) {
+	got := make(chan string, 1)
+	o := backends.Options{SessionNotified: func(_ *backends.Backend, session, method string, params json.RawMessage) {
+		got <- session + " " + method + " " + string(params)
+	}}
+	b, _ := ready(t, o, backendtest.Stdio("b", "late"))
+	text(t, b, tool("pids", `{}`, caller(&client{name: "ann"})))
+	if got, want := <-got, `session of ann notifications/elicitation/complete {"elicitationId":"1"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -34,6 +34,7 @@ type conn struct {
 	declared    json.RawMessage // the client capabilities declared at initialize
 	multiplexed bool            // all calls share one stream of frames
 	private     bool            // exclusive to one client: everything on it is that client's
+	session     string          // whose it is, when it is a session's
 	turn        chan struct{}   // held by the one call that may call back or log, when such calls take turns
 
 	mu      sync.Mutex
@@ -67,7 +68,7 @@ func (b *Backend) newConn(private bool) *conn {
 func (c *conn) lost() <-chan struct{} { return c.ctx.Done() }
 
 // fail marks the connection as unusable because of err.
-func (c *conn) fail(err error) { c.stop(err) }
+func (c *conn) fail(err error) { c.stop(bare(err)) }
 
 // cause is why the connection was lost; nil while it is usable.
 func (c *conn) cause() error { return context.Cause(c.ctx) }
@@ -239,7 +240,7 @@ func (c *conn) receive(of *call, m wire.Message) {
 	case m.IsRequest():
 		c.refuse(m, wire.InternalError, "no call is running that %s could belong to", m.Method)
 	default:
-		c.b.notified(m.Method, m.Params)
+		c.b.notified(c.session, m.Method, m.Params)
 	}
 }
 

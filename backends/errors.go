@@ -98,6 +98,15 @@ func isDialError(err error) bool {
 	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
+// bare is err without the backend's name in front, which the reader of a state or of an
+// enclosing error has already.
+func bare(err error) error {
+	if e, ok := err.(*Error); ok {
+		return e.Err
+	}
+	return err
+}
+
 // isAnswer reports whether err is the backend's own answer.
 func isAnswer(err error) bool {
 	var answer *wire.Error

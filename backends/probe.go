@@ -63,6 +63,7 @@ func (b *Backend) connect(ctx context.Context, p purpose) (*conn, error) {
 	c := b.newConn(p.private)
 	c.declared = p.capabilities
 	if p.caller != nil {
+		c.session = p.caller.Session
 		c.guest(p.caller)
 	}
 	if err := b.link(ctx, c); err != nil {

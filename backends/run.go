@@ -67,7 +67,7 @@ func (b *Backend) run() {
 
 // goDown says that the backend cannot be reached, once per outage.
 func (b *Backend) goDown(err error) {
-	b.log.Warn("backend is down", "err", err)
+	b.log.Warn("backend is down", "err", bare(err))
 	b.offer.Store(&Offer{})
 	b.setState(Down, err)
 }
@@ -210,7 +210,7 @@ func (b *Backend) check(c *conn, failed int) int {
 		return 0
 	}
 	failed++
-	b.log.Info("health check", "err", err, "failed", failed)
+	b.log.Info("health check", "err", bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(b.checkThreshold)*b.checkInterval
 	if failed >= b.checkThreshold && !busy || isDialError(err) {

@@ -32,8 +32,12 @@ type Options struct {
 	Changed func()
 	// Updated is called when a resource that was subscribed to has changed.
 	Updated func(b *Backend, uri string, params json.RawMessage)
-	// Notified is called for a notification that belongs to no call.
+	// Notified is called for a notification that belongs to no call and no client.
 	Notified func(b *Backend, method string, params json.RawMessage)
+	// SessionNotified is called for a notification that belongs to no running call but
+	// came on the connection of one client's session, such as the end of an elicitation
+	// by URL.
+	SessionNotified func(b *Backend, session, method string, params json.RawMessage)
 	// ClientInfo is how the proxy introduces itself. Default {"name":"vmcp","version":"0"}.
 	ClientInfo json.RawMessage
 	// Timeout bounds a call to a backend that has none of its own. Default 30s.

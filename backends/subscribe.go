@@ -19,7 +19,8 @@ type subscriptions struct {
 }
 
 // Subscribe asks for updates of a resource, or ends that. It is remembered across
-// reconnects; Options.Updated hears of the updates.
+// reconnects, and when the backend cannot be asked now; Options.Updated hears of the
+// updates.
 func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
 	if !b.subs.set(uri, on) {
 		return nil

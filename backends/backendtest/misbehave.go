@@ -25,6 +25,7 @@ import (
 //	         the tool "pids" tells both process ids
 //	flood    writes a line without end when a tool is called
 //	curious  asks for the roots as soon as it is greeted; the tool "pids" tells the answer
+//	late     tells of the end of an elicitation after a tool has answered
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
 func misbehave(name string) {
 	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
@@ -110,6 +111,10 @@ func (p *player) call(m wire.Message) {
 		text = fmt.Sprint(os.Getpid(), " ", p.descendant.Process.Pid)
 	}
 	p.send(wire.Result(m.ID, fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text)))
+	if p.name == "late" {
+		time.Sleep(50 * time.Millisecond) // the answer must have ended the call
+		p.send(wire.Notification(wire.ElicitComplete, []byte(`{"elicitationId":"1"}`)))
+	}
 }
 
 func (p *player) send(frame []byte) {
