@@ -38,34 +38,38 @@ func (a *app) demoBackend() *cobra.Command {
 	}
 }
 
-// demo lays the demo out in the user's cache and returns its configuration.
+// demo lays the demo out in a folder of the user's and returns its configuration.
 func (a *app) demo() (source, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return source{}, fmt.Errorf("demo: where is this program: %w", err)
 	}
-	dir, err := demoDir()
+	dir, remove, err := demoDir()
 	if err != nil {
 		return source{}, fmt.Errorf("demo: %w", err)
 	}
 	if err := demo.Write(dir); err != nil {
+		remove()
 		return source{}, fmt.Errorf("demo: %w", err)
 	}
-	cfg, err := config.Parse(filepath.Join(dir, defaultFile), demo.Config(self, dir))
 	a.say("no %s here: serving the built-in demo, its files are in %s", defaultFile, dir)
-	return source{config: cfg, demo: true}, err
+	return source{path: filepath.Join(dir, defaultFile), demo: true, remove: remove, load: func(name string) (*config.Config, error) {
+		return config.Parse(name, demo.Config(self, dir))
+	}}, nil
 }
 
-// demoDir is a folder that stays, or a temporary one for users without a cache.
-func demoDir() (string, error) {
+// demoDir is a folder that stays, or for users without a cache a temporary one that
+// remove takes away.
+func demoDir() (dir string, remove func(), err error) {
 	cache, err := os.UserCacheDir()
 	if err == nil {
-		dir := filepath.Join(cache, "vmcp", "demo")
+		dir = filepath.Join(cache, "vmcp", "demo")
 		if err = os.MkdirAll(dir, 0o755); err == nil {
-			return dir, nil
+			return dir, func() {}, nil
 		}
 	}
-	return os.MkdirTemp("", "vmcp-demo-")
+	dir, err = os.MkdirTemp("", "vmcp-demo-")
+	return dir, func() { _ = os.RemoveAll(dir) }, err // what cannot be removed the system does
 }
 
 // tryCommand is a command to paste that calls the demo's scripted tool.

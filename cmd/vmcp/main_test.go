@@ -42,10 +42,12 @@ func TestCommands(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"freeport":  freePort,
 			"answers":   answers,
+			"changes":   changes,
 			"closed":    closed,
 			"exits":     exits,
 			"hold":      hold,
 			"listening": listening,
+			"newline":   newLine,
 			"paste":     paste,
 			"waitline":  waitLine,
 		},
@@ -82,6 +84,19 @@ func listening(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = session.Close() })
 }
 
+// changes opens a session and notes in a file when it hears that the tools have changed.
+func changes(ts *testscript.TestScript, _ bool, args []string) {
+	file, err := os.Create(ts.MkAbs(args[1]))
+	ts.Check(err)
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { _, _ = fmt.Fprintln(file, "changed") },
+	})
+	session, err := client.Connect(context.Background(),
+		&mcp.StreamableClientTransport{Endpoint: args[0], MaxRetries: -1}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	ts.Check(err)
+	ts.Defer(func() { _ = session.Close(); _ = file.Close() })
+}
+
 // closed waits until an address takes no connections any more.
 func closed(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func() error {
@@ -107,6 +122,17 @@ func waitLine(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, func() error {
 		if text := ts.ReadFile(args[0]); !strings.Contains(text, args[1]) {
 			return fmt.Errorf("%s has no line with %q:\n%s", args[0], args[1], text)
+		}
+		return nil
+	})
+}
+
+// newLine waits until a file has one more line with the text than another.
+func newLine(ts *testscript.TestScript, _ bool, args []string) {
+	before := strings.Count(ts.ReadFile(args[1]), args[2])
+	poll(ts, func() error {
+		if strings.Count(ts.ReadFile(args[0]), args[2]) <= before {
+			return fmt.Errorf("%s has no new line with %q", args[0], args[2])
 		}
 		return nil
 	})

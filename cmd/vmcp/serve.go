@@ -64,7 +64,12 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	}
 	defer from.remove()
 	log := a.log.logger(a.err, slog.LevelInfo)
-	p, err := proxy.New(proxy.Options{Log: log, Version: buildVersion()})
+	tracer, flush, err := tracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	p, err := proxy.New(proxy.Options{Log: log, Version: buildVersion(), Tracer: tracer})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 )
 
@@ -28,9 +29,13 @@ var files embed.FS
 // configFile is the template among the files; Write leaves it to Config.
 const configFile = "vmcp.yaml"
 
-// Write lays the demo out in dir, which is made when missing. Files that are there are
-// left alone: they may have been changed by the demo's tools. The configuration is not
-// among them; its content is Config.
+// workFolder is the folder whose files belong to the demo's user and tools.
+const workFolder = "workspace"
+
+// Write lays the demo out in dir, which is made when missing. Files of the workspace that
+// are there are left alone: the demo's tools may have changed them. The rest becomes what
+// this program brings, which may be newer than what is there. The configuration is not
+// among the files; its content is Config.
 func Write(dir string) error {
 	content, err := fs.Sub(files, "files")
 	if err != nil {
@@ -48,24 +53,15 @@ func Write(dir string) error {
 		if err != nil {
 			return err
 		}
-		return writeNew(to, data)
+		if present, err := os.ReadFile(to); err == nil && (owned(name) || bytes.Equal(present, data)) {
+			return nil
+		}
+		return os.WriteFile(to, data, 0o644)
 	})
 }
 
-func writeNew(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if os.IsExist(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
-}
+// owned reports whether a file belongs to the user once it is there.
+func owned(name string) bool { return strings.HasPrefix(name, workFolder+"/") }
 
 // Config returns the configuration of the demo in dir, whose backends are the program
 // self, started as "self demo-backend workspace ..." and "self demo-backend yamlfile ...".
@@ -74,7 +70,7 @@ func Config(self, dir string) []byte {
 	var b bytes.Buffer
 	err := configTemplate.Execute(&b, map[string]string{
 		"Self":      self,
-		"Workspace": filepath.Join(dir, "workspace"),
+		"Workspace": filepath.Join(dir, workFolder),
 		"Database":  filepath.Join(dir, "demo.db"),
 		"Seed":      filepath.Join(dir, "seed.sql"),
 	})

@@ -172,18 +172,25 @@ func TestTodosAreFoundInAllNotes(t *testing.T) {
 	}
 }
 
-// The demo's tools change its files; a second start must not undo that.
-func TestWriteLeavesWhatIsThere(t *testing.T) {
+// The demo's tools change files of the workspace, and a second start must not undo that;
+// the scripts are those of this program, whichever laid the folder out.
+func TestWriteKeepsTheWorkspace(t *testing.T) {
 	s := open(t)
 	if _, err := s.run("scale_service", `{"service": "web", "replicas": 5}`); err != nil {
 		t.Fatal(err)
 	}
-	before := s.services()
+	before, old := s.services(), filepath.Join(s.dir, "scripts", "find_todos.star")
+	if err := os.WriteFile(old, []byte("of an older version"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := Write(s.dir); err != nil {
 		t.Fatal(err)
 	}
 	if s.services() != before {
 		t.Error("Write replaced services.yaml")
+	}
+	if _, err := s.run("find_todos", `{}`); err != nil {
+		t.Errorf("the script of an older version was kept: %v", err)
 	}
 }
 
