@@ -79,7 +79,7 @@ func newLegacy(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []st
 		"arguments": w.arguments, "deadline": w.setDeadline, "workflow": w.workflow, "timestamp": w.timestamp,
 		"condition": w.condition, "call": w.call, "retry": w.retry, "attempt": w.attempt, "skipped": w.skipped,
 		"as_record": w.asRecord, "as_map": w.asMap,
-		"for_each": w.forEach, "elicit": w.elicit, "latest": w.latestOutput, "answer": w.answer,
+		"for_each": w.forEach, "ask": w.ask, "latest": w.latestOutput, "answer": w.answer,
 	})
 	return starlarkstruct.FromStringDict(starlarkstruct.Default, members), nil
 }

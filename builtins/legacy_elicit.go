@@ -28,10 +28,10 @@ type legacyQuestion struct {
 	params              json.RawMessage
 }
 
-// elicit is elicit(message, schema, step, timeout="5m", on_decline=None, on_cancel=None):
+// ask is ask(message, schema, step, timeout="5m", on_decline=None, on_cancel=None):
 // asks the user and returns {"action": ..., "content": ...}. The answer is not checked
 // against the schema. What happens when there is none is "abort", "continue" or "skip_remaining".
-func (w *legacy) elicit(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (w *legacy) ask(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	q := &legacyQuestion{}
 	var message string
 	var schema, timeout starlark.Value
@@ -41,7 +41,7 @@ func (w *legacy) elicit(t *starlark.Thread, fn *starlark.Builtin, args starlark.
 		return nil, err
 	}
 	if q.timeout, err = duration(timeout, legacyStepTimeout); err != nil {
-		return nil, fmt.Errorf("elicit: timeout: %w", err)
+		return nil, fmt.Errorf("ask: timeout: %w", err)
 	}
 	q.timeout = min(q.timeout, legacyElicitTimeout)
 	if err := q.write(t, message, schema); err != nil {
@@ -63,7 +63,7 @@ func (w *legacy) elicit(t *starlark.Thread, fn *starlark.Builtin, args starlark.
 func (q *legacyQuestion) write(t *starlark.Thread, message string, schema starlark.Value) error {
 	s, err := toGo(t, schema)
 	if err != nil {
-		return fmt.Errorf("elicit: schema: %w", err)
+		return fmt.Errorf("ask: schema: %w", err)
 	}
 	data, err := goJSON(t, s)
 	if err != nil {

@@ -447,7 +447,11 @@ func (c *clean) elicitation(s *step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{message.Code, keyword("schema", literal(s.schema))}
+	form, err := c.form(s)
+	if err != nil {
+		return "", err
+	}
+	args := []string{message.Code, keyword("schema", literal(form.whole()))}
 	if message.Kind != gotmpl.Text {
 		args[0] = gotmpl.Call("str", message.Code)
 	}

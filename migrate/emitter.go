@@ -77,7 +77,7 @@ func (e *emitter) source(notes []Note) (string, []Note, error) {
 			e.names.taken[name] = true
 		}
 		for _, s := range e.w.steps {
-			e.vars[s] = e.names.fresh(s.id)
+			e.vars[s] = e.names.step(s.id)
 		}
 		e.known, e.refs = e.refs, map[*step][]*step{}
 		e.code = code{}
@@ -137,7 +137,7 @@ func remarks(notes []Note) string {
 
 // Helpers are the names that the module "legacy" has for scripts.
 var Helpers = strings.Fields(`NOTHING answer arguments as_array as_boolean as_integer as_map as_number as_object as_record
-	as_string attempt broken_template call call_value condition deadline elicit eq field for_each from_json ge gt
+	as_string ask attempt broken_template call call_value condition deadline eq field for_each from_json ge gt
 	html_escape index items js_escape latest le length lt ne pairs printf quote retry skipped slice sprint
 	sprintln string template_error text timestamp to_json url_query workflow`)
 

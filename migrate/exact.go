@@ -391,7 +391,7 @@ func (x *exact) argument(t *tmpl, sc *scope, place string) (string, error) {
 
 // elicitation writes a question.
 func (x *exact) elicitation(s *step) (string, error) {
-	x.loads["elicit"] = true
+	x.loads["ask"] = true
 	message, err := x.argument(s.message, &scope{e: x.emitter, step: s}, segment(s.id)+".message")
 	if err != nil {
 		return "", err
@@ -406,7 +406,7 @@ func (x *exact) elicitation(s *step) (string, error) {
 	if s.onCancel != "" {
 		args = append(args, keywordText("on_cancel", s.onCancel))
 	}
-	return x.recorded(s, gotmpl.Call("elicit", args...)), nil
+	return x.recorded(s, gotmpl.Call("ask", args...)), nil
 }
 
 // recorded wraps the output of a step that is no call where its record is needed.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bazelbuild/buildtools/build"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vmcp-dev/vmcp/builtins"
@@ -59,13 +60,25 @@ func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes st
 	return strings.Join(sources, "\n"), strings.Join(said, "")
 }
 
-// compiles checks that a script is one.
+// compiles checks that a script is one: that it compiles, passes the static checks and
+// is formatted.
 func compiles(t *testing.T, s *migrate.Script) {
 	t.Helper()
 	_, err := script.Compile(script.File{Name: s.Name + ".star", Source: []byte(s.Source)},
 		builtins.Legacy(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		t.Errorf("%s: the script does not compile: %v\n%s", s.Pos, err, s.Source)
+	}
+	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
+	for _, p := range script.Check(file, script.CheckOptions{Builtins: builtins.All()}) {
+		t.Errorf("%s: %s\n%s", s.Pos, p, s.Source)
+	}
+	tree, err := build.ParseDefault(file.Name, file.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s.Source, string(build.Format(tree))); diff != "" {
+		t.Errorf("%s: not formatted: -have +want\n%s", s.Pos, diff)
 	}
 }
 

@@ -42,6 +42,14 @@ func (n *names) fresh(hint string) string {
 	return name
 }
 
+// step returns the name of the variable of a step.
+func (n *names) step(id string) string {
+	if n.taken[identifier(id)] {
+		return n.fresh(id + "_step")
+	}
+	return n.fresh(id)
+}
+
 // identifier makes a name in lower case with underscores: fetchData is fetch_data.
 func identifier(s string) string {
 	var b strings.Builder

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/migrate/verify"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 var update = flag.Bool("update", false, "rewrite want.star")
@@ -42,6 +44,9 @@ func checkCase(t *testing.T, dir string) {
 		return
 	}
 	golden(t, filepath.Join(dir, "want.star"), s.Source)
+	for _, p := range script.Check(script.File{Name: "want.star", Source: []byte(s.Source)}, script.CheckOptions{Builtins: builtins.All()}) {
+		t.Errorf("%s\n%s", p, s.Source)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		have, err := c.RunScript(t.Context(), s)
 		if err != nil {
