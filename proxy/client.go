@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -115,7 +116,19 @@ func (x *exchange) Notify(method string, params json.RawMessage) {
 	if method == wire.LogMessage && !x.client.wants(wire.GetString(params, "level")) {
 		return
 	}
-	x.out.send(wire.Notification(method, params))
+	x.out.send(wire.Notification(method, cleanMeta(params)))
+}
+
+// cleanMeta takes the reserved keys off the _meta of what a backend sends on its own.
+func cleanMeta(params json.RawMessage) json.RawMessage {
+	if !bytes.Contains(params, []byte(wire.MetaPrefix)) {
+		return params
+	}
+	meta := withoutReserved(wire.Get(params, "_meta"))
+	if len(meta) > len("{}") {
+		return wire.Set(params, "_meta", meta)
+	}
+	return wire.Delete(params, func(key string) bool { return key == "_meta" })
 }
 
 // wants reports whether a log message of this level is for the client. A stateless

@@ -57,6 +57,7 @@ func (p *Proxy) resourceUpdated(be *backends.Backend, uri string, params json.Ra
 	if e := p.catalog.Load().resource(uri); e == nil || e.backend != be {
 		return
 	}
+	params = cleanMeta(params)
 	frame := wire.Notification(wire.ResUpdated, params)
 	p.eachSession(func(s *session) {
 		if s.subscribed(uri) {
