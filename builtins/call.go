@@ -84,6 +84,9 @@ func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 	if c.timeout, err = duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("%s(%q): timeout: %w", c.function, c.tool, err)
 	}
+	if c.timeout == 0 {
+		return nil, fmt.Errorf("%s(%q): timeout: want more than 0", c.function, c.tool)
+	}
 	c.timeout = min(c.timeout, limit)
 	return c, nil
 }

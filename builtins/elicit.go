@@ -71,6 +71,9 @@ func newQuestion(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	if q.timeout, err = duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("elicit: timeout: %w", err)
 	}
+	if q.timeout == 0 {
+		return nil, errors.New("elicit: timeout: want more than 0")
+	}
 	q.timeout = min(q.timeout, limit)
 	if q.schema, err = formSchema(t, form); err != nil {
 		return nil, fmt.Errorf("elicit: schema: %w", err)

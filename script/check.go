@@ -54,7 +54,7 @@ func Check(f File, o CheckOptions) []Problem {
 	if err != nil {
 		return problemsOf(err)
 	}
-	c := &checker{o: o, limits: limits, constants: constantsOf(tree), tools: slices.Sorted(maps.Keys(o.Tools))}
+	c := &checker{o: o, constants: constantsOf(tree), tools: slices.Sorted(maps.Keys(o.Tools))}
 	if !o.Library {
 		if err := checkEntry(&file{name: f.Name, tree: tree}); err != nil {
 			c.found = append(c.found, problemsOf(err)...)
@@ -64,7 +64,7 @@ func Check(f File, o CheckOptions) []Problem {
 	syntax.Walk(tree, c.node)
 	names := predeclared(o.Builtins)
 	suggest := suggestions(tree, names)
-	if err := resolve.File(tree, names.Has, starlark.Universe.Has); err != nil {
+	if err := resolve.File(tree, someUndefined(names), starlark.Universe.Has); err != nil {
 		c.found = append(c.found, problemsOf(suggest(err))...)
 	}
 	slices.SortStableFunc(c.found, func(a, b Problem) int {
@@ -102,8 +102,7 @@ func problemsOf(err error) []Problem {
 // checker collects the problems of one file.
 type checker struct {
 	o         CheckOptions
-	limits    Limits
-	constants constants
+	constants *constants
 	tools     []string
 	schemas   map[string]*schema.Schema
 	found     []Problem
@@ -204,8 +203,8 @@ func (c *checker) call(call *syntax.CallExpr) {
 }
 
 // checkForms reports the questions of a file whose literal schema no client can show.
-func checkForms(tree *syntax.File, limits Limits) error {
-	c := &checker{limits: limits, constants: constantsOf(tree)}
+func checkForms(tree *syntax.File) error {
+	c := &checker{constants: constantsOf(tree)}
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.call(call)
@@ -227,7 +226,7 @@ func (c *checker) form(x syntax.Expr) {
 	if x == nil {
 		return
 	}
-	raw, err := c.constants.json(x, c.limits)
+	raw, err := c.constants.json(x)
 	if err != nil {
 		return // not literal
 	}
@@ -249,7 +248,7 @@ func (c *checker) toolCall(function string, call *syntax.CallExpr) {
 	raw, ok := c.o.Tools[name]
 	if !ok {
 		p := c.add(syntax.Start(arg), false, "%s: no tool %q", function, name)
-		if near := Nearest(name, c.tools); near != "" {
+		if near := Nearest(name, c.tools); len(c.found) < enoughHints && near != "" {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return
@@ -317,7 +316,7 @@ func (c *checker) knownPart(x syntax.Expr) (json.RawMessage, map[string]bool, bo
 	computed := map[string]bool{}
 	d, ok := x.(*syntax.DictExpr)
 	if !ok {
-		raw, err := c.constants.json(x, c.limits)
+		raw, err := c.constants.json(x)
 		return raw, computed, err == nil
 	}
 	known := starlark.NewDict(len(d.List))
@@ -337,7 +336,7 @@ func (c *checker) knownPart(x syntax.Expr) (json.RawMessage, map[string]bool, bo
 			return nil, nil, false
 		}
 	}
-	raw, err := Encode(known, c.limits.Output, c.limits.Depth)
+	raw, err := c.constants.encode(known)
 	return raw, computed, err == nil
 }
 

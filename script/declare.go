@@ -69,7 +69,7 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 	return calls
 }
 
-func readDeclaration(call *syntax.CallExpr, c constants) (*Declaration, error) {
+func readDeclaration(call *syntax.CallExpr, c *constants) (*Declaration, error) {
 	d := &Declaration{Pos: syntax.Start(call)}
 	texts := map[string]*string{"name": &d.Name, "title": &d.Title, "description": &d.Description, "timeout": &d.Timeout}
 	objects := map[string]*json.RawMessage{"parameters": &d.Parameters, "output": &d.Output, "annotations": &d.Annotations, "limits": &d.Limits}
@@ -129,7 +129,7 @@ func unknownKeyword(name string) error {
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))
 }
 
-func readText(c constants, x syntax.Expr, into *string) error {
+func readText(c *constants, x syntax.Expr, into *string) error {
 	v, err := c.value(x)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func readText(c constants, x syntax.Expr, into *string) error {
 	return nil
 }
 
-func readDict(c constants, x syntax.Expr, into *json.RawMessage) error {
+func readDict(c *constants, x syntax.Expr, into *json.RawMessage) error {
 	v, err := c.value(x)
 	if err != nil {
 		return err
@@ -150,6 +150,6 @@ func readDict(c constants, x syntax.Expr, into *json.RawMessage) error {
 	if _, ok := v.(*starlark.Dict); !ok {
 		return fmt.Errorf("want a dict, have %s", v.Type())
 	}
-	*into, err = c.json(x, DefaultLimits())
+	*into, err = c.json(x)
 	return err
 }

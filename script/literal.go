@@ -11,7 +11,18 @@ import (
 )
 
 // constants are the values that the text of a file shows without running it.
-type constants map[string]starlark.Value
+type constants struct {
+	named map[string]starlark.Value
+	room  int   // bytes of text that may still be put together of others
+	left  int64 // bytes of JSON that may still be made
+}
+
+// What reading the literals of one file may make, for names stand for as much as they
+// like: texts put together of texts, and JSON.
+const (
+	maxJoined = 1 << 20
+	maxJSON   = 2 << 20
+)
 
 // notLiteral says which expression could not be read without running it.
 type notLiteral struct{ pos syntax.Position }
@@ -21,7 +32,7 @@ func (*notLiteral) Error() string {
 }
 
 // constantsOf finds the names that are assigned once, at top level, to a literal.
-func constantsOf(tree *syntax.File) constants {
+func constantsOf(tree *syntax.File) *constants {
 	assigned := map[string]int{}
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -32,7 +43,7 @@ func constantsOf(tree *syntax.File) constants {
 		}
 		return true
 	})
-	c := constants{}
+	c := &constants{named: map[string]starlark.Value{}, room: maxJoined, left: maxJSON}
 	for _, s := range tree.Stmts {
 		a, ok := s.(*syntax.AssignStmt)
 		if !ok || a.Op != syntax.EQ {
@@ -43,7 +54,7 @@ func constantsOf(tree *syntax.File) constants {
 			continue
 		}
 		if v, err := c.value(a.RHS); err == nil {
-			c[id.Name] = v
+			c.named[id.Name] = v
 		}
 	}
 	return c
@@ -68,7 +79,7 @@ func eachName(x syntax.Expr, f func(*syntax.Ident)) {
 }
 
 // value is the value of a literal. The error is a *notLiteral.
-func (c constants) value(x syntax.Expr) (starlark.Value, error) {
+func (c *constants) value(x syntax.Expr) (starlark.Value, error) {
 	switch x := x.(type) {
 	case *syntax.Literal:
 		return literalValue(x)
@@ -81,7 +92,7 @@ func (c constants) value(x syntax.Expr) (starlark.Value, error) {
 		case "False":
 			return starlark.False, nil
 		}
-		if v, ok := c[x.Name]; ok {
+		if v, ok := c.named[x.Name]; ok {
 			return v, nil
 		}
 	case *syntax.ParenExpr:
@@ -116,7 +127,7 @@ func literalValue(x *syntax.Literal) (starlark.Value, error) {
 	return nil, &notLiteral{x.TokenPos}
 }
 
-func (c constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
+func (c *constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 	if x.X == nil {
 		return nil, &notLiteral{x.OpPos}
 	}
@@ -134,7 +145,7 @@ func (c constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 }
 
 // concat is "a" + "b", as long texts are written.
-func (c constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
+func (c *constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 	if x.Op == syntax.PLUS {
 		a, errA := c.value(x.X)
 		b, errB := c.value(x.Y)
@@ -143,14 +154,15 @@ func (c constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 		}
 		s, okA := a.(starlark.String)
 		t, okB := b.(starlark.String)
-		if okA && okB {
+		if okA && okB && len(s)+len(t) <= c.room {
+			c.room -= len(s) + len(t)
 			return s + t, nil
 		}
 	}
 	return nil, &notLiteral{x.OpPos}
 }
 
-func (c constants) values(list []syntax.Expr) ([]starlark.Value, error) {
+func (c *constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	out := make([]starlark.Value, len(list))
 	for i, x := range list {
 		v, err := c.value(x)
@@ -162,7 +174,7 @@ func (c constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	return out, nil
 }
 
-func (c constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
+func (c *constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 	d := starlark.NewDict(len(x.List))
 	for _, e := range x.List {
 		entry := e.(*syntax.DictEntry)
@@ -170,26 +182,39 @@ func (c constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
+		name, ok := k.(starlark.String) // other keys are no JSON, and can be slow to hash
+		if !ok {
+			return nil, &notLiteral{syntax.Start(entry.Key)}
+		}
 		v, err := c.value(entry.Value)
 		if err != nil {
 			return nil, err
 		}
-		if err := d.SetKey(k, v); err != nil {
-			return nil, &notLiteral{entry.Colon}
+		if err := d.SetKey(name, v); err != nil {
+			return nil, err
 		}
 	}
 	return d, nil
 }
 
 // json is the JSON text of a literal.
-func (c constants) json(x syntax.Expr, limits Limits) (json.RawMessage, error) {
+func (c *constants) json(x syntax.Expr) (json.RawMessage, error) {
 	v, err := c.value(x)
 	if err != nil {
 		return nil, err
 	}
-	data, err := Encode(v, limits.Output, limits.Depth)
+	return c.encode(v)
+}
+
+func (c *constants) encode(v starlark.Value) (json.RawMessage, error) {
+	data, err := Encode(v, c.left, DefaultLimits().Depth)
+	var long *tooLongError
+	if errors.As(err, &long) {
+		c.left = 0
+	}
 	if err != nil {
 		return nil, fmt.Errorf("is no JSON: %w", err)
 	}
+	c.left -= int64(len(data))
 	return data, nil
 }

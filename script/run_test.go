@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
@@ -132,6 +135,35 @@ def run(p):
 		want := strings.ReplaceAll("0 now  R <nil>|1.b0.0 call echo R <nil>|1.b1.0 call echo R <nil>|2 call no R no", "R", fmt.Sprint(replayed))
 		if strings.Join(got, "|") != want {
 			t.Errorf("got  %s\nwant %s", strings.Join(got, "|"), want)
+		}
+	}
+}
+
+func TestAPanicEndsItsRunAndNothingElse(t *testing.T) {
+	names := builtins.All()
+	names["boom"] = starlark.NewBuiltin("boom", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+		panic("boom")
+	})
+	for _, src := range []string{
+		`def run(p): boom()`,
+		`def run(p): retry(boom)`,
+		`def run(p): parallel([lambda: call_tool("hang"), lambda: boom()])`,
+		`def run(p): call_tool("panic")`,
+		`def run(p): try_call_tool("panic")`,
+		`boom()` + "\ndef run(p): pass",
+	} {
+		p, err := script.Compile(script.File{Name: "s.star", Source: []byte(src)}, script.Options{Builtins: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &scripttest.Host{Tools: map[string]scripttest.Tool{
+			"hang":  scripttest.Hangs,
+			"panic": func(context.Context, json.RawMessage) (json.RawMessage, error) { panic("boom") },
+		}}
+		_, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: journal.New()})
+		var crash *script.Crash
+		if !errors.As(err, &crash) || crash.Value != "boom" || len(crash.Stack) == 0 {
+			t.Errorf("%s: got %v, want the panic as an error", src, err)
 		}
 	}
 }

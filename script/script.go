@@ -120,14 +120,14 @@ func (p *Program) parse(f File) (*file, error) {
 
 // compile makes code of a parsed file. The tree is rewritten on the way.
 func (p *Program) compile(f *file) error {
-	if err := checkForms(f.tree, p.limits); err != nil {
+	if err := checkForms(f.tree); err != nil {
 		return err
 	}
 	suggest := suggestions(f.tree, p.predeclared)
 	if err := instrument(f.tree); err != nil {
 		return err
 	}
-	code, err := starlark.FileProgram(f.tree, p.predeclared.Has)
+	code, err := starlark.FileProgram(f.tree, someUndefined(p.predeclared))
 	if err != nil {
 		return suggest(err)
 	}

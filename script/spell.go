@@ -14,7 +14,13 @@ import (
 // Nearest returns the candidate that was probably meant by name, or "".
 func Nearest(name string, candidates []string) string {
 	best, most := "", max(1, len(name)/3)
+	if len(name) > 64 {
+		return ""
+	}
 	for _, c := range candidates {
+		if d := len(c) - len(name); d > most || -d > most {
+			continue
+		}
 		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && d < len(name) {
 			best, most = c, d-1
 		}
@@ -45,6 +51,29 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// Each hint is a comparison with all names, so only the first mistakes get one.
+const (
+	enoughHints     = 10
+	enoughUndefined = 50
+)
+
+// someUndefined reports which names are predeclared. After a number of names that
+// nothing defines it takes any name: the resolver compares each of them with all the
+// names of the file, which takes minutes for a file made of them.
+func someUndefined(predeclared starlark.StringDict) func(string) bool {
+	undefined := 0
+	return func(name string) bool {
+		if predeclared.Has(name) {
+			return true
+		}
+		if starlark.Universe.Has(name) {
+			return false
+		}
+		undefined++
+		return undefined > enoughUndefined
+	}
+}
+
 // suggestions returns what adds to an error about names that nothing defines the names
 // that were probably meant. The tree is read now; it may change afterwards.
 func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error) error {
@@ -55,7 +84,7 @@ func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error)
 		if !errors.As(err, &list) {
 			return err
 		}
-		for i, e := range list {
+		for i, e := range list[:min(len(list), enoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
 			if near := Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
