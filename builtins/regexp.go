@@ -1,14 +1,10 @@
 package builtins
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -25,134 +21,6 @@ var reModule = &starlarkstruct.Module{Name: "re", Members: starlark.StringDict{
 	"sub":     starlark.NewBuiltin("re.sub", reSub),
 	"split":   starlark.NewBuiltin("re.split", reSplit),
 }}
-
-// Bounds on one pattern.
-const (
-	maxPattern      = 4 << 10 // bytes
-	maxInstructions = 10_000
-	maxGroups       = 100
-)
-
-// expanded is about how many instructions an expression takes with its repetitions written out.
-func expanded(re *syntax.Regexp) int64 {
-	n := int64(1 + len(re.Rune)/2)
-	if re.Op == syntax.OpCharClass {
-		n = 1
-	}
-	for _, sub := range re.Sub {
-		n += expanded(sub)
-	}
-	if re.Op == syntax.OpRepeat {
-		n *= int64(max(re.Min, re.Max, 1))
-	}
-	return n
-}
-
-// pattern is a compiled regular expression, and what it costs to run.
-type pattern struct {
-	re   *regexp.Regexp
-	size int64 // instructions, more when they carry groups
-	// behind is the same expression after one character of context; nil when it has no
-	// ^, \b or the like, so that it does not depend on the text before.
-	behind *regexp.Regexp
-}
-
-func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
-	if len(text) > maxPattern {
-		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %s", len(text), script.Bytes(maxPattern))
-	}
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-	}
-	if expanded(tree) > maxInstructions || tree.MaxCap() > maxGroups {
-		return nil, fmt.Errorf("the pattern is too large: counted repetitions multiply")
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return nil, err
-	}
-	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	p := &pattern{re: re, size: int64(len(prog.Inst)) * int64(1+re.NumSubexp()/4)}
-	for _, inst := range prog.Inst {
-		const behind = syntax.EmptyBeginLine | syntax.EmptyBeginText | syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
-		if inst.Op == syntax.InstEmptyWidth && syntax.EmptyOp(inst.Arg)&behind != 0 {
-			p.behind, err = regexp.Compile(`\A(?s:.)(?s:.*?)(` + text + `)`)
-			break
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := script.Charge(t, p.size*128); err != nil {
-		return nil, err
-	}
-	return p, script.Work(t, p.size)
-}
-
-// instructionsPerStep is how much of its own work the matcher does for one step.
-const instructionsPerStep = 256
-
-// find returns the first match in text at or after pos, as offsets of its groups.
-func (p *pattern) find(t *starlark.Thread, text string, pos int) ([]int, error) {
-	if p.behind == nil || pos == 0 {
-		return p.run(t, p.re, text, pos)
-	}
-	_, width := utf8.DecodeLastRuneInString(text[:pos])
-	loc, err := p.run(t, p.behind, text, pos-width)
-	if len(loc) > 2 {
-		loc = loc[2:]
-	}
-	return loc, err
-}
-
-func (p *pattern) run(t *starlark.Thread, re *regexp.Regexp, text string, pos int) ([]int, error) {
-	in := &meteredRunes{thread: t, text: text[pos:], cost: p.size}
-	loc := re.FindReaderSubmatchIndex(in)
-	if in.err == nil {
-		in.pay()
-	}
-	if in.err != nil {
-		return nil, in.err
-	}
-	for i := range loc {
-		if loc[i] >= 0 {
-			loc[i] += pos
-		}
-	}
-	return loc, nil
-}
-
-// meteredRunes gives a text to the matcher and lets the run pay for what it reads.
-type meteredRunes struct {
-	thread *starlark.Thread
-	text   string
-	pos    int
-	paid   int
-	cost   int64
-	err    error
-}
-
-// ReadRune returns the next character, or io.EOF when the run cannot pay any more.
-func (m *meteredRunes) ReadRune() (rune, int, error) {
-	if m.pos == len(m.text) || m.err != nil {
-		return 0, 0, io.EOF
-	}
-	if m.pos-m.paid >= 1024 {
-		m.pay()
-	}
-	r, n := utf8.DecodeRuneInString(m.text[m.pos:])
-	m.pos += n
-	return r, n, nil
-}
-
-func (m *meteredRunes) pay() {
-	m.err = script.Work(m.thread, int64(m.pos-m.paid)*m.cost/instructionsPerStep)
-	m.paid = m.pos
-}
 
 // reArgs reads pattern and text, and compiles the pattern.
 func reArgs(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, more ...any) (*pattern, string, error) {
@@ -228,40 +96,6 @@ func group(text string, loc []int, i int) starlark.Value {
 		return starlark.None
 	}
 	return starlark.String(text[loc[2*i]:loc[2*i+1]])
-}
-
-// payMatch pays for a match, however short the text that was read for it.
-func (p *pattern) payMatch(t *starlark.Thread, loc []int) error {
-	if err := script.Work(t, 2); err != nil {
-		return err
-	}
-	return script.Charge(t, 64+16*int64(len(loc)))
-}
-
-// each calls f for every match, up to limit; a negative limit is none.
-func (p *pattern) each(t *starlark.Thread, text string, limit int, f func(loc []int) error) error {
-	last := -1 // end of the match before
-	for pos := 0; pos <= len(text) && limit != 0; {
-		loc, err := p.find(t, text, pos)
-		if err != nil || loc == nil {
-			return err
-		}
-		if empty := loc[0] == loc[1]; !empty || loc[0] != last {
-			if err := p.payMatch(t, loc); err != nil {
-				return err
-			}
-			if err := f(loc); err != nil {
-				return err
-			}
-			limit--
-		}
-		last, pos = loc[1], loc[1]
-		if loc[0] == loc[1] {
-			_, width := utf8.DecodeRuneInString(text[pos:])
-			pos += max(width, 1)
-		}
-	}
-	return nil
 }
 
 // reFindall is re.findall(pattern, text): the text of every match, of its group if the
