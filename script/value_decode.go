@@ -57,7 +57,7 @@ type decoder struct {
 	open stack
 	// names holds short strings seen lately, at the place that their bytes choose.
 	// A key of 10,000 equal objects is one string.
-	names *[256]name
+	names []name
 	// scratch is where strings with escapes are put together.
 	scratch []byte
 }
@@ -400,20 +400,17 @@ func (d *decoder) hex4(i int) (rune, bool) {
 
 // intern makes a string of b, or finds the one that was made before.
 func (d *decoder) intern(b []byte) (starlark.Value, error) {
-	const maxName, worthIt = 32, 2048 // the table is larger than what a short text repeats
-	if len(b) > maxName || len(d.data) < worthIt {
+	const maxName = 32
+	if len(b) == 0 {
+		return starlark.String(""), nil
+	}
+	if len(b) > maxName || len(d.data) < 8*maxName {
 		if err := d.charge(stringWeight + int64(len(b))); err != nil {
 			return nil, err
 		}
 		return starlark.String(b), nil
 	}
-	if len(b) == 0 {
-		return starlark.String(""), nil
-	}
-	if d.names == nil {
-		d.names = new([256]name)
-	}
-	n := &d.names[uint8(uint(len(b))*31+uint(b[0])*7+uint(b[len(b)/2])*13+uint(b[len(b)-1]))]
+	n := d.nameAt(uint(len(b))*31 + uint(b[0])*7 + uint(b[len(b)/2])*13 + uint(b[len(b)-1]))
 	if n.text == string(b) {
 		return n.value, nil
 	}
@@ -423,6 +420,18 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 	s := string(b)
 	*n = name{s, starlark.String(s)}
 	return n.value, nil
+}
+
+// nameAt returns a place for names; short texts have few.
+func (d *decoder) nameAt(hash uint) *name {
+	if d.names == nil {
+		size := 256
+		if len(d.data) < 4096 {
+			size = 32
+		}
+		d.names = make([]name, size)
+	}
+	return &d.names[hash&uint(len(d.names)-1)]
 }
 
 func (d *decoder) number() (starlark.Value, error) {
