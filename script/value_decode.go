@@ -410,7 +410,7 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 		}
 		return starlark.String(b), nil
 	}
-	n := d.nameAt(uint(len(b))*31 + uint(b[0])*7 + uint(b[len(b)/2])*13 + uint(b[len(b)-1]))
+	n := d.nameAt(uint32(len(b))<<24 | uint32(b[0])<<16 | uint32(b[len(b)/2])<<8 | uint32(b[len(b)-1]))
 	if n.text == string(b) {
 		return n.value, nil
 	}
@@ -422,16 +422,16 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 	return n.value, nil
 }
 
-// nameAt returns a place for names; short texts have few.
-func (d *decoder) nameAt(hash uint) *name {
+// nameAt returns the place of a name by some of its bytes; short texts have few places.
+func (d *decoder) nameAt(bytes uint32) *name {
 	if d.names == nil {
 		size := 256
 		if len(d.data) < 4096 {
-			size = 32
+			size = 128
 		}
 		d.names = make([]name, size)
 	}
-	return &d.names[hash&uint(len(d.names)-1)]
+	return &d.names[int(bytes*2654435769>>24)&(len(d.names)-1)]
 }
 
 func (d *decoder) number() (starlark.Value, error) {
