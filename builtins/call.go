@@ -125,7 +125,7 @@ func (c *call) ask(ctx context.Context, host Host, key string, most int64) (json
 	case err != nil:
 		return nil, err
 	case int64(len(raw)) > most:
-		return nil, &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result has %s, the limit is %s", script.Bytes(int64(len(raw))), script.Bytes(most))}
+		return nil, &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("limit reached: result (%s): it has %s", script.Bytes(most), script.Bytes(int64(len(raw))))}
 	}
 	return raw, toolSaidNo(raw)
 }

@@ -496,3 +496,22 @@ def run(p):
 		})
 	}
 }
+
+func TestARunGoesOnOverAConnectionOfAnotherKind(t *testing.T) {
+	p := scripttest.Compile(t, asksFourTimes)
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Echo}, Answer: scripttest.Later}
+	j := journal.New()
+	var suspended *script.Suspended
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.As(err, &suspended) {
+		t.Fatal(err)
+	}
+	h.Answer = scripttest.Accept(`{"v": "now"}`)
+	res, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j})
+	const want = `["now","now",[["left","now","left again"],["right","now","right again"]]]`
+	if err != nil || string(res.Structured) != want {
+		t.Errorf("got %v, %v\nwant %s", res, err, want)
+	}
+	if got := charges(h); len(got) != 6 {
+		t.Errorf("charged %q, want each once", got)
+	}
+}

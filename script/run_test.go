@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.starlark.net/starlark"
 
@@ -165,5 +168,96 @@ func TestAPanicEndsItsRunAndNothingElse(t *testing.T) {
 		if !errors.As(err, &crash) || crash.Value != "boom" || len(crash.Stack) == 0 {
 			t.Errorf("%s: got %v, want the panic as an error", src, err)
 		}
+	}
+}
+
+func TestEveryLimitNamesItselfItsValueAndThePlace(t *testing.T) {
+	for _, tt := range []struct {
+		limits script.Limits
+		body   string
+		want   string
+	}{
+		{script.Limits{Steps: 1000}, `[x for x in range(1000)]`, `test.star:2:4: limit reached: steps (1000)`},
+		{script.Limits{Memory: 1 << 20}, `"x" * (2 << 20)`, `test.star:2:7: limit reached: memory (1 MiB)`},
+		{script.Limits{Time: time.Minute}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): limit reached: time (1m0s)`},
+		{script.Limits{Time: time.Minute}, `retry(lambda: try_call_tool("hang"))`, `test.star:2:30: try_call_tool("hang"): limit reached: time (1m0s)`},
+		{script.Limits{CallTimeout: time.Second}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): no answer within 1s`},
+		{script.Limits{ElicitTimeout: time.Second}, `elicit("?")`, `test.star:2:9: elicit: no answer within 1s`},
+		{script.Limits{Calls: 3}, `[call_tool("echo") for _ in range(4)]`, `test.star:2:13: call_tool("echo"): limit reached: calls (3)`},
+		{script.Limits{Calls: 3}, `[try_call_tool("echo") for _ in range(4)]`, `test.star:2:17: try_call_tool("echo"): limit reached: calls (3)`},
+		{script.Limits{Branches: 3}, `parallel([len] * 4)`, `test.star:2:11: limit reached: branches (3)`},
+		{script.Limits{Nesting: 1}, `parallel(lambda _: parallel([]), [1])`, `test.star:2:30: parallel[0]: limit reached: nesting (1)`},
+		{script.Limits{CallDepth: 20}, `run(p)`, `test.star:2:3: limit reached: callDepth (20)`},
+		{script.Limits{Result: 20}, `call_tool("echo", {"a": "long enough to be too long"})`,
+			`test.star:2:12: call_tool("echo"): limit reached: result (20 bytes): it has 69 bytes`},
+		{script.Limits{Output: 20}, `call_tool("echo", {"a": "long enough to be too long"})`,
+			`test.star:2:12: call_tool("echo"): limit reached: output (20 bytes)`},
+		{script.Limits{LogBytes: 10}, `log("far too much to say")`, `test.star:2:6: limit reached: logBytes (10 bytes)`},
+		{script.Limits{LogBytes: 10}, `print("far too much to say")`, `test.star:2:8: limit reached: logBytes (10 bytes)`},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &scripttest.Host{
+					Tools: map[string]scripttest.Tool{"echo": scripttest.Echo, "hang": scripttest.Hangs},
+					Answer: func(ctx context.Context, _ script.Question) (json.RawMessage, error) {
+						return scripttest.Hangs(ctx, nil)
+					},
+				}
+				p := scripttest.Compile(t, "def run(p):\n  "+tt.body)
+				_, err := p.Run(t.Context(), script.RunOptions{Host: h, Limits: tt.limits})
+				if err == nil || err.Error() != tt.want {
+					t.Errorf("%s\n got %v\nwant %s", tt.body, err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestBranchesOverlapUpToTheWidth(t *testing.T) {
+	for _, tt := range []struct {
+		arg  string
+		want int
+	}{{"", 10}, {", max_concurrency=3", 3}, {", max_concurrency=100", 10}} {
+		t.Run(tt.arg, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				now, most := 0, 0
+				count := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					now += n
+					most = max(most, now)
+				}
+				h := &scripttest.Host{Tools: map[string]scripttest.Tool{"wait": func(context.Context, json.RawMessage) (json.RawMessage, error) {
+					count(1)
+					defer count(-1)
+					time.Sleep(time.Second)
+					return scripttest.Structured("1"), nil
+				}}}
+				began := time.Now()
+				_, err := scripttest.Run(t, h, `def run(p): return parallel(lambda n: call_tool("wait"), range(30)`+tt.arg+`)`, `{}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); most != tt.want || took != time.Duration(30/tt.want)*time.Second {
+					t.Errorf("%d calls at once in %s, want %d in %ds", most, took, tt.want, 30/tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestStatsAreThereHoweverTheRunEnds(t *testing.T) {
+	p := scripttest.Compile(t, `
+def run(p):
+    parallel([lambda: try_call_tool("x")] * 2)
+    fail("no")
+`)
+	var s script.Stats
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: &scripttest.Host{}, Stats: &s}); err == nil {
+		t.Fatal("the run did not fail")
+	}
+	if s.Calls != 2 || s.Branches != 2 || s.Steps == 0 || s.Memory == 0 || s.Duration <= 0 {
+		t.Errorf("got %+v", s)
 	}
 }
