@@ -410,7 +410,7 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 		}
 		return starlark.String(b), nil
 	}
-	n := d.nameAt(uint32(len(b))<<24 | uint32(b[0])<<16 | uint32(b[len(b)/2])<<8 | uint32(b[len(b)-1]))
+	n := d.nameAt(b)
 	if n.text == string(b) {
 		return n.value, nil
 	}
@@ -422,16 +422,22 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 	return n.value, nil
 }
 
-// nameAt returns the place of a name by some of its bytes; short texts have few places.
-func (d *decoder) nameAt(bytes uint32) *name {
+// nameAt returns where b is, or may be put: a name has two places, by some of its bytes.
+func (d *decoder) nameAt(b []byte) *name {
 	if d.names == nil {
 		size := 256
 		if len(d.data) < 4096 {
-			size = 128
+			size = 64
 		}
 		d.names = make([]name, size)
 	}
-	return &d.names[int(bytes*2654435769>>24)&(len(d.names)-1)]
+	hash := (uint32(len(b))<<24 | uint32(b[0])<<16 | uint32(b[len(b)/2])<<8 | uint32(b[len(b)-1])) * 2654435769
+	first := &d.names[int(hash>>24)&(len(d.names)-1)]
+	second := &d.names[int(hash>>16)&(len(d.names)-1)]
+	if second.text == string(b) || first.text != string(b) && first.text != "" {
+		return second
+	}
+	return first
 }
 
 func (d *decoder) number() (starlark.Value, error) {
