@@ -496,7 +496,7 @@ func (c *clean) loop(s *step, items string) (string, error) {
 	inner := *s.inner
 	inner.level = s.level
 	c.code = code{indent: indent + 1}
-	call, err := c.call(&inner, &scope{e: c.emitter, step: s, item: item, index: idx}, c.goesOn(s), false)
+	call, err := c.call(&inner, &scope{e: c.emitter, step: s, item: item, index: idx}, s.mayFail(), false)
 	body := c.code.String()
 	c.code = code{indent: indent}
 	c.code.WriteString(before)
@@ -638,7 +638,7 @@ func (c *clean) loopField(s *step, names []string) (gotmpl.Expr, int) {
 	v := c.vars[s]
 	done := "len(" + v + ")"
 	failed := "0"
-	if c.goesOn(s) {
+	if s.mayFail() {
 		done = fmt.Sprintf("len([r for r in %s if r.ok])", v)
 		failed = fmt.Sprintf("len([r for r in %s if not r.ok])", v)
 	}
@@ -661,7 +661,7 @@ func (c *clean) loopField(s *step, names []string) (gotmpl.Expr, int) {
 
 func (c *clean) iterations(s *step) string {
 	entry := `{"index": i, "status": "completed", "output": r}`
-	if c.goesOn(s) {
+	if s.mayFail() {
 		entry = `{"index": i, "status": "completed" if r.ok else "failed", "output": r.output}`
 	}
 	return fmt.Sprintf("[%s for i, r in enumerate(%s)]", entry, c.vars[s])
@@ -727,12 +727,9 @@ func (c *clean) property(p *property) (string, error) {
 		}
 	}
 	code, err := c.typed(p, e)
-	if err != nil || p.fallback == nil || e.Literal {
+	d, ok := p.usable()
+	if err != nil || !ok || e.Literal {
 		return code, err
-	}
-	d, err := p.coerced()
-	if err != nil {
-		return "", err
 	}
 	if plain, ok := strings.CutSuffix(code, ")"); ok && strings.Contains(plain, ".get(") && !strings.Contains(plain, " ") {
 		return plain + ", " + literalOf(d) + ")", nil

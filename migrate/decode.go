@@ -198,12 +198,12 @@ func (d *decoder) failureMode(v *value, w *workflow) {
 		d.note(v.pos, v.path, "there is no failureMode: the cluster drops it without a word, and a failing step ends the workflow; --fix would keep what it means")
 		return
 	}
-	mended := "a step that fails ends the workflow, as failureMode: abort wants; the field is dropped"
-	if mode == actionContinue || mode == "best_effort" {
-		mended = "every step goes on after a failure, as failureMode: " + mode + " wants"
+	mended := "the field is dropped: a step that fails ends the workflow unless its onError says otherwise"
+	if mode == actionContinue {
+		mended = "every step goes on after a failure"
 	}
 	if d.decoding == asLax || d.fixed(v.pos, v.path, "there is no failureMode; what happens after a failure is each step's onError", mended) {
-		w.goOn = mode == actionContinue || mode == "best_effort"
+		w.goOn = mode == actionContinue
 	}
 }
 

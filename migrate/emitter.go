@@ -201,7 +201,7 @@ func (w *workflow) levels() (levels [][]*step) {
 
 // goesOn reports whether the workflow goes on when the step has failed.
 func (e *emitter) goesOn(s *step) bool {
-	return s.mayFail() || e.w.goOn && s.onError.action != actionRetry
+	return s.mayFail() || e.w.goOn
 }
 
 // skips reports whether the user's answer to a step may end the workflow early.

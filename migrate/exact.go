@@ -232,7 +232,7 @@ func (x *exact) expression(s *step) (string, error) {
 	}
 	x.loads["attempt"] = true
 	args := []string{body}
-	if s.defaults != nil {
+	if s.defaults != nil && s.mayFail() {
 		args = append(args, keyword("defaults", literal(s.defaults)))
 	}
 	call := gotmpl.Call("attempt", args...)
@@ -436,7 +436,7 @@ func (x *exact) forEach(s *step) (string, error) {
 	if s.maxIterations != 0 && s.maxIterations != defaultIterations {
 		args = append(args, keyword("max_iterations", strconv.Itoa(s.maxIterations)))
 	}
-	if x.goesOn(s) {
+	if s.mayFail() {
 		args = append(args, keyword("keep_going", "True"))
 	}
 	if s.timeout != 0 && s.timeout != defaultStepTimeout {
@@ -642,15 +642,12 @@ func (x *exact) property(p *property, place, path string) (string, error) {
 	if p.kind == "string" && p.fallback == nil {
 		return text, nil
 	}
-	if p.fallback != nil && mayFail {
+	_, hasDefault := p.usable()
+	if hasDefault && mayFail {
 		text = "lambda: " + text
 	}
 	args := []string{text, keywordText("name", path)}
-	if p.fallback != nil {
-		d, err := p.coerced()
-		if err != nil {
-			return "", err
-		}
+	if d, ok := p.usable(); ok {
 		args = append(args, keyword("default", literalOf(d)))
 	}
 	fn := "as_" + p.kind

@@ -1,7 +1,7 @@
 package migrate
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"go/token"
 	"regexp"
@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // validate finds what the legacy engine would have refused, when it loaded the
@@ -73,10 +73,26 @@ func (d *decoder) checkParameters(w *workflow) {
 
 // checkSchema reports a schema that is none.
 func (d *decoder) checkSchema(v *value) {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(v.json(), &s); err != nil {
-		d.wrong(v.pos, v.path, "not a JSON Schema: %v", err)
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft7)
+	c.UseLoader(noReferences{})
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(v.json()))
+	if err == nil {
+		err = c.AddResource("schema.json", doc)
 	}
+	if err == nil {
+		_, err = c.Compile("schema.json")
+	}
+	if err != nil {
+		d.wrong(v.pos, v.path, "not a JSON Schema: %s", strings.Join(strings.Fields(err.Error()), " "))
+	}
+}
+
+// noReferences refuses schemas that are elsewhere.
+type noReferences struct{}
+
+func (noReferences) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s: want a schema without references to others", url)
 }
 
 // toolName is what the legacy engine took for the name of a tool.
@@ -340,9 +356,24 @@ func (d *decoder) checkDefault(p *property) {
 	if p.fallback == nil {
 		return
 	}
-	if _, err := p.coerced(); err != nil {
-		d.wrong(p.fallback.pos, p.fallback.path, "%v", err)
+	_, err := p.coerced()
+	if err == nil {
+		return
 	}
+	if _, isText := p.fallback.data.(string); isText && p.kind != "string" {
+		d.note(p.fallback.pos, p.fallback.path, "never takes the place of a value: %v", err)
+		return
+	}
+	d.wrong(p.fallback.pos, p.fallback.path, "%v", err)
+}
+
+// usable returns the default as a value of the property's type; a text that is none has no use.
+func (p *property) usable() (any, bool) {
+	if p.fallback == nil {
+		return nil, false
+	}
+	v, err := p.coerced()
+	return v, err == nil
 }
 
 // coerced returns the default as a value of the property's type.

@@ -94,6 +94,11 @@ func (g *generator) nested(l *parse.ListNode, d dot) {
 func (g *generator) declare(p *parse.PipeNode, value Expr) Expr {
 	for _, v := range p.Decl {
 		name := v.Ident[0]
+		if p.IsAssign && !g.declared(name) {
+			g.body.line("%s", value.Code)
+			g.body.line("%s", g.fail(lastNode(p), "undefined variable: "+name).Code)
+			continue
+		}
 		if p.IsAssign {
 			code := g.variable(v).Code
 			g.body.line("%s = %s", code, value.Code)
@@ -190,6 +195,10 @@ func (g *generator) assignments(p *parse.PipeNode) (names []string) {
 		return nil
 	}
 	for _, v := range p.Decl {
+		if !g.declared(v.Ident[0]) {
+			g.body.line("%s", g.fail(lastNode(p), "undefined variable: "+v.Ident[0]).Code)
+			return nil
+		}
 		names = append(names, g.variable(v).Code)
 	}
 	return names

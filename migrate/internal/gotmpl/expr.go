@@ -76,8 +76,10 @@ func String(s string) Expr {
 // None is the expression of what is missing.
 var None = Expr{Code: "None", Kind: Nil, Maybe: true}
 
-// Quote writes s as a Starlark string.
+// Quote writes s as a Starlark string. Bytes that are not UTF-8 become U+FFFD, as they
+// do in JSON.
 func Quote(s string) string {
+	s = string([]rune(s))
 	if strings.Count(strings.TrimSuffix(s, "\n"), "\n") > 1 && blockable(s) {
 		return `"""` + s + `"""`
 	}

@@ -2,6 +2,7 @@ package gotmpl
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template/parse"
@@ -114,10 +115,18 @@ func (g *generator) variable(n *parse.VariableNode) Expr {
 			return g.fields(g.vars[i].expr, n.Ident[1:], n)
 		}
 	}
-	if len(n.Ident) == 1 {
+	switch {
+	case n.Ident[0] != "$":
+		return g.fail(n, "undefined variable: "+n.Ident[0])
+	case len(n.Ident) == 1:
 		return g.Root()
 	}
 	return g.path(n.Ident[1:], n)
+}
+
+// declared reports whether a variable has been declared; "$" always is.
+func (g *generator) declared(name string) bool {
+	return name == "$" || slices.ContainsFunc(g.vars, func(v variable) bool { return v.name == name })
 }
 
 func (g *generator) number(n *parse.NumberNode) Expr {

@@ -343,6 +343,12 @@ func (g *generator) named(name, params string, nodes []parse.Node, d dot) string
 	out := g.Fresh("out")
 	b.out = out
 	b.line("%s = []", out)
+	if g.assigned("$") {
+		root := g.variable(&parse.VariableNode{Ident: []string{"$"}})
+		e := Expr{Code: g.Fresh("root"), Maybe: true, Value: true}
+		b.line("%s = %s", e.Code, root.Code)
+		g.vars = append(g.vars, variable{"$", e})
+	}
 	g.statements(nodes, d)
 	b.line(`return "".join(%s)`, out)
 	g.body = outer
