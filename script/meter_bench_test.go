@@ -121,14 +121,3 @@ func benchmarkMetering(b *testing.B, source string, metering bool) {
 		}
 	}
 }
-
-// BenchmarkRunStart is a run that does nothing.
-func BenchmarkRunStart(b *testing.B) {
-	p := compile(b, "def run(params):\n    return [params, 1 + len(params)]\n", nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := p.Run(context.Background(), RunOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
