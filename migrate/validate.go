@@ -225,7 +225,7 @@ func (d *decoder) checkGraph(w *workflow) {
 			}
 			sound = false
 			hint := ""
-			if near := nearest(dep, slices.Collect(keysOf(ids))); near != "" {
+			if near := nearest(dep, w.ids()); near != "" {
 				hint = fmt.Sprintf(", did you mean %s?", near)
 			}
 			d.wrong(s.at("dependsOn"), index(member(s.path, "dependsOn"), i), "there is no step %q%s", dep, hint)
@@ -236,14 +236,12 @@ func (d *decoder) checkGraph(w *workflow) {
 	}
 }
 
-func keysOf(ids map[string]*step) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for id := range ids {
-			if !yield(id) {
-				return
-			}
-		}
+// ids lists the ids of the steps.
+func (w *workflow) ids() (list []string) {
+	for _, s := range w.steps {
+		list = append(list, s.id)
 	}
+	return list
 }
 
 // level puts every step after all that it depends on.

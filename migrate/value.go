@@ -313,7 +313,7 @@ func plainName(s string) bool {
 
 // nearest returns the name in known that is most like name, "" when none is.
 func nearest(name string, known []string) string {
-	best, distance := "", 3
+	best, distance := "", min(3, len(name))
 	for _, k := range known {
 		if d := edits(name, k); d < distance {
 			best, distance = k, d
