@@ -130,6 +130,9 @@ func (r *rewriter) assign(s *syntax.AssignStmt) {
 	}
 	switch lhs := unparen(s.LHS).(type) {
 	case *syntax.Ident:
+		if !r.bound[lhs.Name] {
+			return // never has a value, and an error says so
+		}
 		read := &syntax.Ident{NamePos: lhs.NamePos, Name: lhs.Name}
 		s.RHS = r.double(s.Op.String(), s.OpPos, read, s.RHS)
 		s.Op = syntax.EQ

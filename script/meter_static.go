@@ -139,7 +139,8 @@ func operands(e syntax.Node) (n int) {
 	return n
 }
 
-// boundNames returns the names that a file binds anywhere.
+// boundNames returns the names that a file gives values anywhere. An augmented
+// assignment alone gives none.
 func boundNames(f *syntax.File) map[string]bool {
 	bound := map[string]bool{}
 	bind := func(e syntax.Node) {
@@ -158,7 +159,9 @@ func boundNames(f *syntax.File) map[string]bool {
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.AssignStmt:
-			bind(n.LHS)
+			if n.Op == syntax.EQ {
+				bind(n.LHS)
+			}
 		case *syntax.ForStmt:
 			bind(n.Vars)
 		case *syntax.ForClause:

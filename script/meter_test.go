@@ -45,6 +45,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 		{"metered method of another type", `return params.upper()`, `a.star:2:18: dict has no .upper field or method`},
 		{"method that fails", `return "a".index("b")`, `a.star:2:21: index: substring not found`},
 		{"field", `params.x += 1`, `a.star:2:11: dict has no .x field or method`},
+		{"augmented only", `x += 1`, `a.star:2:5: local variable x referenced before assignment`},
 		{"spread", `return len(*1)`, `a.star:2:15: argument after * must be iterable, not int`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
