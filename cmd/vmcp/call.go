@@ -7,51 +7,128 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/script"
 )
 
+// callFlags are the flags of the call command.
+type callFlags struct {
+	target
+	args, output string
+	answers      answerFlags
+	trace, quiet bool
+}
+
 func (a *app) call() *cobra.Command {
-	var t target
-	var args string
+	var f callFlags
 	c := &cobra.Command{
 		Use:   "call NAME",
 		Short: "call a tool of a running endpoint or of a configuration",
 		Long: `Call calls one tool and prints its result: the text of it, or with --output json the
 whole result as the server sent it. A result that is an error goes to standard error, and the
-exit code is 1. With --config the backends of the file are started for the moment.`,
+exit code is 1. With --config the backends of the file are started for the moment.
+
+Progress and log messages of the call go to standard error. What the call asks is answered by
+--answer and --answers, and otherwise by the person at the terminal; without one it is declined.`,
 		Example: `  vmcp call workspace_list_files --args '{"path": "."}'
-  vmcp call deploy --config vmcp.yaml --args - < arguments.json`,
+  vmcp call deploy --config vmcp.yaml --args - < arguments.json
+  vmcp call deploy --answer environment=staging --answer confirm=yes --trace`,
 		Args: oneTool,
 	}
-	t.register(c)
-	c.Flags().StringVar(&args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
+	f.register(c)
+	c.Flags().StringVar(&f.args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
+	c.Flags().StringArrayVar(&f.answers.pairs, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
+	c.Flags().StringVar(&f.answers.object, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")
+	c.Flags().BoolVar(&f.trace, "trace", false, "show on standard error what a scripted tool did, with times")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no log messages")
 	output := outputFlag(c)
-	c.ValidArgsFunction = func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if t.config != "" { // starting its backends is not quick
+	c.ValidArgsFunction = func(c *cobra.Command, names []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(names) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), time.Second)
-		defer cancel()
-		c.SetContext(ctx)
-		return a.toolNames(c, t), cobra.ShellCompDirectiveNoFileComp
+		return a.completeTool(c, f.target), cobra.ShellCompDirectiveNoFileComp
 	}
 	c.RunE = func(c *cobra.Command, names []string) error {
-		arguments, err := a.arguments(args)
-		if err != nil {
-			return err
-		}
-		e, err := a.open(c.Context(), t)
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		return a.callTool(c.Context(), e, names[0], arguments, *output)
+		f.output = *output
+		return a.runCall(c.Context(), names[0], &f)
 	}
 	return c
+}
+
+func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
+	arguments, err := a.arguments(f.args)
+	if err != nil {
+		return err
+	}
+	k, done, err := a.newAsker(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer done()
+	e, err := a.open(ctx, f.target, func(e *endpoint) *mcp.ClientOptions {
+		k.recorder = e.recorder
+		return a.callOptions(k, f.quiet)
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	err = a.callTool(ctx, e, name, arguments, f)
+	k.tellUnused()
+	return err
+}
+
+// callOptions are those of a client that can be asked and that listens.
+func (a *app) callOptions(k *asker, quiet bool) *mcp.ClientOptions {
+	o := &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
+		}},
+		ElicitationHandler: k.elicit,
+	}
+	if quiet {
+		return o
+	}
+	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+		a.say("%s", progressText(r.Params))
+	}
+	o.LoggingMessageHandler = func(_ context.Context, r *mcp.LoggingMessageRequest) {
+		a.say("%s", messageText(r.Params))
+	}
+	return o
+}
+
+func progressText(p *mcp.ProgressNotificationParams) string {
+	text := fmt.Sprintf("%g", p.Progress)
+	if p.Total > 0 {
+		text += fmt.Sprintf(" of %g", p.Total)
+	}
+	return strings.TrimSpace(text + " " + p.Message)
+}
+
+// messageText is a log message on a line: its text, and its other fields behind.
+func messageText(p *mcp.LoggingMessageParams) string {
+	text := fmt.Sprint(p.Data)
+	if fields, ok := p.Data.(map[string]any); ok {
+		text = fmt.Sprint(fields["message"])
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			if name != "message" {
+				value, _ := json.Marshal(fields[name]) // it was JSON
+				text += fmt.Sprintf(" %s=%s", name, value)
+			}
+		}
+	}
+	if p.Level != "info" {
+		text = string(p.Level) + ": " + text
+	}
+	return text
 }
 
 func oneTool(_ *cobra.Command, names []string) error {
@@ -76,15 +153,24 @@ func (a *app) arguments(text string) (json.RawMessage, error) {
 	return data, nil
 }
 
-func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.RawMessage, output string) error {
+func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.RawMessage, f *callFlags) error {
 	e.recorder.forget()
-	params := &mcp.CallToolParams{Name: name, Arguments: args}
-	params.SetProgressToken("vmcp")
+	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: name, Arguments: args}
+	if !f.quiet {
+		params.SetProgressToken("vmcp")
+		params.Meta[mcp.MetaKeyLogLevel] = "info"
+	}
+	if f.trace {
+		params.Meta[metaTrace] = true
+	}
 	result, err := e.CallTool(ctx, params)
 	if err != nil {
 		return a.callError(ctx, e, name, err)
 	}
-	if output == "json" {
+	if f.trace {
+		a.tellTrace(e.recorder.result())
+	}
+	if f.output == "json" {
 		err = a.printRaw(e.recorder.result())
 	} else {
 		err = a.printContent(name, result)
@@ -106,53 +192,22 @@ func (a *app) callError(ctx context.Context, e *endpoint, name string, err error
 	}
 	err = fmt.Errorf("call %s: %s (%d)", name, refused.Message, refused.Code)
 	if refused.Code == jsonrpc.CodeInvalidParams {
-		err = &hintError{err, `"vmcp tools" lists the tools`}
+		return &hintError{err, e.nearest(ctx, name)}
 	}
 	return err
 }
 
-// printRaw writes a result as it was sent, with line breaks.
-func (a *app) printRaw(result json.RawMessage) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, result, "", "  "); err != nil {
-		return fmt.Errorf("the result is not JSON: %w", err)
-	}
-	b.WriteByte('\n')
-	_, err := b.WriteTo(a.out)
-	return err
-}
-
-// printContent writes what a person reads of a result; an error's text goes where errors go.
-func (a *app) printContent(name string, r *mcp.CallToolResult) error {
-	for _, c := range r.Content {
-		text := contentText(c)
-		if r.IsError {
-			a.report(fmt.Errorf("%s: %s", name, text))
-			continue
+// nearest is a hint for a name that may be misspelled.
+func (e *endpoint) nearest(ctx context.Context, name string) string {
+	tools, err := e.list(ctx)
+	if err == nil {
+		names := make([]string, len(tools))
+		for i, t := range tools {
+			names[i] = t.Name
 		}
-		if _, err := fmt.Fprintln(a.out, text); err != nil {
-			return err
+		if near := script.Nearest(name, names); near != "" && near != name {
+			return fmt.Sprintf("did you mean %q?", near)
 		}
 	}
-	return nil
-}
-
-func contentText(c mcp.Content) string {
-	switch c := c.(type) {
-	case *mcp.TextContent:
-		return c.Text
-	case *mcp.ImageContent:
-		return fmt.Sprintf("(image, %s, %d bytes)", c.MIMEType, len(c.Data))
-	case *mcp.AudioContent:
-		return fmt.Sprintf("(audio, %s, %d bytes)", c.MIMEType, len(c.Data))
-	case *mcp.ResourceLink:
-		return fmt.Sprintf("(resource %s)", c.URI)
-	case *mcp.EmbeddedResource:
-		if c.Resource.Text != "" {
-			return c.Resource.Text
-		}
-		return fmt.Sprintf("(resource %s, %d bytes)", c.Resource.URI, len(c.Resource.Blob))
-	default:
-		return fmt.Sprintf("(%T)", c)
-	}
+	return `"vmcp tools" lists the tools`
 }

@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
-	"strings"
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -29,7 +31,7 @@ const (
 type target struct{ url, config string }
 
 func (t *target) register(c *cobra.Command) {
-	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default "+defaultURL+")")
+	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default where ./vmcp.yaml listens, else "+defaultURL+")")
 	c.Flags().StringVar(&t.config, "config", "", "a configuration file to use instead of a running endpoint")
 	c.MarkFlagsMutuallyExclusive("url", "config")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
@@ -51,13 +53,16 @@ func (e *endpoint) Close() {
 	e.release()
 }
 
-// open connects to the target.
-func (a *app) open(ctx context.Context, t target) (*endpoint, error) {
+// open connects to the target. A client that is more than a reader brings its options.
+func (a *app) open(ctx context.Context, t target, options func(*endpoint) *mcp.ClientOptions) (*endpoint, error) {
+	if options == nil {
+		options = plainClient
+	}
 	if t.config != "" {
-		return a.openConfig(ctx, t.config)
+		return a.openConfig(ctx, t.config, options)
 	}
 	if t.url == "" {
-		t.url = defaultURL
+		t.url = configuredURL(defaultFile)
 	}
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" {
@@ -68,7 +73,7 @@ func (a *app) open(ctx context.Context, t target) (*endpoint, error) {
 	}
 	e := &endpoint{recorder: &recorder{base: http.DefaultTransport}, release: func() {}}
 	e.status = func(ctx context.Context) (proxy.Status, error) { return e.fetchStatus(ctx, u) }
-	if err := a.connect(ctx, e, u.String()); err != nil {
+	if err := e.connect(ctx, u.String(), options); err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			err = &hintError{fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`}
 		}
@@ -79,7 +84,7 @@ func (a *app) open(ctx context.Context, t target) (*endpoint, error) {
 
 // openConfig runs a configuration inside this process and goes through its HTTP
 // edge, as any client would.
-func (a *app) openConfig(ctx context.Context, file string) (*endpoint, error) {
+func (a *app) openConfig(ctx context.Context, file string, options func(*endpoint) *mcp.ClientOptions) (*endpoint, error) {
 	cfg, err := a.load(file)
 	if err != nil {
 		return nil, err
@@ -99,15 +104,20 @@ func (a *app) openConfig(ctx context.Context, file string) (*endpoint, error) {
 		return nil, err
 	}
 	a.settle(ctx, p, settleTime)
-	if err := a.connect(ctx, e, insideURL); err != nil {
+	if err := e.connect(ctx, insideURL, options); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
 }
 
-func (a *app) connect(ctx context.Context, e *endpoint, url string) error {
-	client := mcp.NewClient(&mcp.Implementation{Name: "vmcp", Version: buildVersion()}, a.clientOptions())
+// plainClient only asks: nobody has to call it back.
+func plainClient(*endpoint) *mcp.ClientOptions {
+	return &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
+}
+
+func (e *endpoint) connect(ctx context.Context, url string, options func(*endpoint) *mcp.ClientOptions) error {
+	client := mcp.NewClient(&mcp.Implementation{Name: "vmcp", Version: buildVersion()}, options(e))
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: e.recorder}, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
@@ -118,24 +128,25 @@ func (a *app) connect(ctx context.Context, e *endpoint, url string) error {
 	return nil
 }
 
-// clientOptions shows people what a running call says; files and pipes get results only.
-func (a *app) clientOptions() *mcp.ClientOptions {
-	if !isTerminal(a.err) {
-		return nil
+// configuredURL is where the configuration of this folder is served, if there is one
+// that says so. The rest of the file is not looked at: it may need an environment that
+// only the server has.
+func configuredURL(file string) string {
+	var said struct {
+		Listen string `json:"listen"`
 	}
-	return &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			a.say("%s", progressText(r.Params))
-		},
+	data, err := os.ReadFile(file)
+	if err != nil || yaml.Unmarshal(data, &said) != nil {
+		return defaultURL
 	}
-}
-
-func progressText(p *mcp.ProgressNotificationParams) string {
-	text := fmt.Sprintf("%g", p.Progress)
-	if p.Total > 0 {
-		text += fmt.Sprintf(" of %g", p.Total)
+	host, port, err := net.SplitHostPort(said.Listen)
+	if err != nil || port == "0" {
+		return defaultURL
 	}
-	return strings.TrimSpace(text + " " + p.Message)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // served everywhere, so here
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/mcp"
 }
 
 // fetchStatus asks a running vmcp where its tools come from. Another server has

@@ -59,19 +59,49 @@ func (r *recorder) forget() {
 	r.bodies = nil
 }
 
+// form returns the schema of the last question with this message, as it was sent: in a
+// request of its own, or among the questions of a result. nil if there was none.
+func (r *recorder) form(message string) json.RawMessage {
+	var form json.RawMessage
+	look := func(params json.RawMessage) {
+		if wire.GetString(params, "message") == message {
+			form = wire.Get(params, "requestedSchema")
+		}
+	}
+	r.each(func(frame []byte) {
+		if wire.GetString(frame, "method") == wire.Elicit {
+			look(wire.Get(frame, "params"))
+		}
+		wire.Each(wire.GetPath(frame, "result", "inputRequests"), func(_, request []byte) bool {
+			look(wire.Get(request, "params"))
+			return true
+		})
+	})
+	return form
+}
+
 // result returns the last result of a tool that passed, byte for byte; nil if none did.
 func (r *recorder) result() json.RawMessage {
+	var last json.RawMessage
+	r.each(func(frame []byte) {
+		if result := wire.Get(frame, "result"); wire.Get(result, "content") != nil || wire.Get(result, "structuredContent") != nil {
+			last = result
+		}
+	})
+	return last
+}
+
+// each visits the frames that have passed so far.
+func (r *recorder) each(visit func(frame []byte)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var last json.RawMessage
 	for _, kept := range r.bodies {
 		for _, frame := range kept.frames() {
-			if result := wire.Get(frame, "result"); wire.Get(result, "content") != nil || wire.Get(result, "structuredContent") != nil {
-				last = result
+			if wire.Valid(frame) { // a body may still be on its way
+				visit(frame)
 			}
 		}
 	}
-	return last
 }
 
 func (r *recording) frames() [][]byte {

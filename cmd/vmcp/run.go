@@ -111,7 +111,7 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	a.log.register(root.PersistentFlags())
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.schema(), a.version(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.schema(), a.version(), a.demoBackend()} {
 		work := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {
 			a.running = true

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -36,7 +39,7 @@ With --config the backends of the file are started for the moment.`,
 	t.register(c)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := a.open(c.Context(), t)
+		e, err := a.open(c.Context(), t, nil)
 		if err != nil {
 			return err
 		}
@@ -64,11 +67,12 @@ func (a *app) list(c *cobra.Command, e *endpoint) ([]listedTool, error) {
 	for _, t := range status.Tools {
 		known[t.Name] = t
 	}
+	tools, err := e.list(c.Context())
+	if err != nil {
+		return nil, err
+	}
 	list := []listedTool{}
-	for tool, err := range e.Tools(c.Context(), nil) {
-		if err != nil {
-			return nil, fmt.Errorf("list tools: %w", err)
-		}
+	for _, tool := range tools {
 		list = append(list, describe(tool, known))
 	}
 	for _, t := range status.Tools {
@@ -142,20 +146,50 @@ func firstSentence(s string) string {
 	return s
 }
 
-// toolNames lists the tools for completion; nothing when that is not quick.
-func (a *app) toolNames(c *cobra.Command, t target) []string {
-	e, err := a.open(c.Context(), t)
+// completeTool offers the tools for completion; nothing when that is not quick.
+func (a *app) completeTool(c *cobra.Command, t target) []string {
+	if t.config != "" {
+		return scriptNames(t.config) // its backends would have to be started first
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), time.Second)
+	defer cancel()
+	e, err := a.open(ctx, t, nil)
 	if err != nil {
 		return nil
 	}
 	defer e.Close()
-	var names []string
-	for tool, err := range e.Tools(c.Context(), nil) {
-		if err != nil {
-			break
-		}
-		names = append(names, tool.Name)
+	tools, err := e.list(ctx)
+	if err != nil {
+		return nil
 	}
-	slices.Sort(names)
-	return names
+	var words []string
+	for _, tool := range tools {
+		words = append(words, cobra.CompletionWithDesc(tool.Name, firstSentence(tool.Description)))
+	}
+	slices.Sort(words)
+	return words
+}
+
+// scriptNames are the tools that a configuration names itself.
+func scriptNames(file string) (words []string) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil
+	}
+	for _, t := range cfg.ScriptedTools {
+		words = append(words, cobra.CompletionWithDesc(t.Name, firstSentence(t.Description)))
+	}
+	return words
+}
+
+// list returns all tools that clients see.
+func (e *endpoint) list(ctx context.Context) ([]*mcp.Tool, error) {
+	var tools []*mcp.Tool
+	for tool, err := range e.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("list tools: %w", err)
+		}
+		tools = append(tools, tool)
+	}
+	return tools, nil
 }

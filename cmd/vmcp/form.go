@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// field is one property of a form that a call asks to fill in.
+type field struct {
+	name     string
+	kind     string // its JSON type
+	about    string // for people
+	choices  []choice
+	required bool
+	fallback json.RawMessage // the default; nil: none
+	check    *schema.Schema
+}
+
+// choice is one of the values that a field may have, and its name for people.
+type choice struct{ value, title string }
+
+// fieldsOf reads the properties of a form, in their order.
+func fieldsOf(form json.RawMessage) (fields []*field, err error) {
+	required := map[string]bool{}
+	wire.Elements(wire.Get(form, "required"), func(name []byte) bool {
+		required[wire.Text(name)] = true
+		return true
+	})
+	wire.Each(wire.Get(form, "properties"), func(name, raw []byte) bool {
+		f := &field{
+			name: string(name), kind: wire.GetString(raw, "type"), choices: choicesOf(raw), required: required[string(name)],
+			about: cmp.Or(wire.GetString(raw, "description"), wire.GetString(raw, "title")), fallback: wire.Get(raw, "default"),
+		}
+		if f.check, err = schema.CompileForeign(raw); err != nil {
+			err = fmt.Errorf("%s: %w", f.name, err)
+		}
+		fields = append(fields, f)
+		return err == nil
+	})
+	return fields, err
+}
+
+// choicesOf reads the values of a field that is a choice, single or multiple.
+func choicesOf(raw json.RawMessage) (all []choice) {
+	if items := wire.Get(raw, "items"); items != nil {
+		return choicesOf(items)
+	}
+	var titles []string
+	wire.Elements(wire.Get(raw, "enumNames"), func(title []byte) bool {
+		titles = append(titles, wire.Text(title))
+		return true
+	})
+	wire.Elements(wire.Get(raw, "enum"), func(value []byte) bool {
+		c := choice{value: shown(value)}
+		if len(titles) > len(all) {
+			c.title = titles[len(all)]
+		}
+		all = append(all, c)
+		return true
+	})
+	for _, key := range []string{"oneOf", "anyOf"} {
+		wire.Elements(wire.Get(raw, key), func(option []byte) bool {
+			if value := wire.Get(option, "const"); value != nil {
+				all = append(all, choice{shown(value), wire.GetString(option, "title")})
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// shown is a value for people: a text without its quotes.
+func shown(value []byte) string {
+	if len(value) > 0 && value[0] == '"' {
+		return wire.Text(value)
+	}
+	return string(value)
+}
+
+// prompt asks for the field: name, what it is about, its choices and its default.
+func (f *field) prompt() string {
+	text := f.name
+	if f.about != "" {
+		text += ", " + f.about
+	}
+	var options []string
+	for _, c := range f.choices {
+		options = append(options, strings.TrimSuffix(fmt.Sprintf("%s: %s", c.value, c.title), ": "))
+	}
+	if f.kind == "boolean" {
+		options = []string{"yes", "no"}
+	}
+	if options != nil {
+		text += " (" + strings.Join(options, ", ") + ")"
+	}
+	switch {
+	case f.fallback != nil:
+		text += " [" + shown(f.fallback) + "]"
+	case !f.required:
+		text += " [none]"
+	}
+	return text + ": "
+}
+
+// read makes a value of an answer and holds it to the field's schema.
+func (f *field) read(a answer) (json.RawMessage, error) {
+	value := a.raw
+	if value == nil {
+		var err error
+		if value, err = f.parse(strings.TrimSpace(a.text)); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.check.Validate(value); err != nil {
+		if len(f.choices) > 0 {
+			return nil, fmt.Errorf("want one of %s", f.values())
+		}
+		return nil, err
+	}
+	return value, nil
+}
+
+func (f *field) values() string {
+	var values []string
+	for _, c := range f.choices {
+		values = append(values, c.value)
+	}
+	return strings.Join(values, ", ")
+}
+
+// parse makes a value of the field's type of typed text.
+func (f *field) parse(text string) (json.RawMessage, error) {
+	switch f.kind {
+	case "integer", "number":
+		var n json.Number
+		if err := json.Unmarshal([]byte(text), &n); err != nil || strings.HasPrefix(text, `"`) || n == "" {
+			return nil, errors.New("want a number")
+		}
+		return json.RawMessage(text), nil
+	case "boolean":
+		switch strings.ToLower(text) {
+		case "y", "yes", "true":
+			return json.RawMessage("true"), nil
+		case "n", "no", "false":
+			return json.RawMessage("false"), nil
+		}
+		return nil, errors.New("want yes or no")
+	case "array":
+		return f.list(text), nil
+	}
+	return wire.Quote(f.choose(text)), nil
+}
+
+// list reads the values of a multiple choice: a JSON array, or texts with commas between.
+func (f *field) list(text string) json.RawMessage {
+	if json.Valid([]byte(text)) && strings.HasPrefix(text, "[") {
+		return json.RawMessage(text)
+	}
+	values := []string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			values = append(values, f.choose(part))
+		}
+	}
+	raw, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // texts
+	}
+	return raw
+}
+
+// choose takes a choice's title for its value.
+func (f *field) choose(text string) string {
+	for _, c := range f.choices {
+		if c.title != "" && strings.EqualFold(c.title, text) {
+			return c.value
+		}
+	}
+	return text
+}

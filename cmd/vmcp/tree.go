@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// metaTrace is the _meta key of a vmcp server's traces.
+const metaTrace = "vmcp.dev/trace"
+
+// runTrace is what a scripted tool did, as the server sends it.
+type runTrace struct {
+	Tool       string   `json:"tool"`
+	DurationMs float64  `json:"durationMs"`
+	Steps      int      `json:"interpreterSteps"`
+	Memory     int64    `json:"memory"`
+	Effects    []effect `json:"effects"`
+	LeftOut    int      `json:"leftOut"`
+}
+
+// effect is one step of a run. Its key is its position: "4.b1.0" is the first in the
+// second branch of the parallel at 4, "2/0" the first of the script that was called at 2.
+type effect struct {
+	Key        string  `json:"key"`
+	Kind       string  `json:"kind"`
+	Name       string  `json:"name"`
+	StartMs    float64 `json:"startMs"`
+	DurationMs float64 `json:"durationMs"`
+	Bytes      int64   `json:"bytes"`
+	Replayed   bool    `json:"replayed"`
+	Error      string  `json:"error"`
+}
+
+// node is a step with what is inside of it.
+type node struct {
+	at       string  // the last part of its key
+	effect   *effect // nil for what only holds others: a parallel, a branch
+	children []*node
+}
+
+// tellTrace shows the trace of a result as a tree.
+func (a *app) tellTrace(result json.RawMessage) {
+	raw := wire.GetPath(result, "_meta", metaTrace)
+	var t runTrace
+	if raw == nil || json.Unmarshal(raw, &t) != nil {
+		a.say("no trace: this is not a scripted tool of a vmcp")
+		return
+	}
+	summary := t.Tool + "  " + duration(t.DurationMs)
+	if t.Steps > 0 {
+		summary += fmt.Sprintf("  %s, %s", count(t.Steps, "interpreter step"), config.Bytes(t.Memory))
+	}
+	a.say("%s", summary)
+	a.tellNodes(t.tree().children, "")
+	if t.LeftOut > 0 {
+		a.say("and %s more", count(t.LeftOut, "step"))
+	}
+}
+
+func (a *app) tellNodes(nodes []*node, indent string) {
+	for i, n := range nodes {
+		branch, below := "├─ ", "│  "
+		if i == len(nodes)-1 {
+			branch, below = "└─ ", "   "
+		}
+		a.say("%s", indent+branch+n.label())
+		a.tellNodes(n.children, indent+below)
+	}
+}
+
+// tree puts the steps into each other by their keys.
+func (t *runTrace) tree() *node {
+	root := &node{}
+	for i := range t.Effects {
+		n := root
+		for part := range strings.FieldsFuncSeq(t.Effects[i].Key, func(r rune) bool { return r == '.' || r == '/' }) {
+			n = n.child(part)
+		}
+		n.effect = &t.Effects[i]
+	}
+	root.sort()
+	return root
+}
+
+func (n *node) child(at string) *node {
+	for _, c := range n.children {
+		if c.at == at {
+			return c
+		}
+	}
+	c := &node{at: at}
+	n.children = append(n.children, c)
+	return c
+}
+
+func (n *node) sort() {
+	slices.SortFunc(n.children, func(a, b *node) int { return cmp.Compare(a.number(), b.number()) })
+	for _, c := range n.children {
+		c.sort()
+	}
+}
+
+// number is the position among its siblings; branches count like steps.
+func (n *node) number() int {
+	number, err := strconv.Atoi(strings.TrimPrefix(n.at, "b"))
+	if err != nil {
+		return -1
+	}
+	return number
+}
+
+// label is the line of a step.
+func (n *node) label() string {
+	if n.effect == nil {
+		name := "parallel"
+		if strings.HasPrefix(n.at, "b") {
+			name = "branch " + strings.TrimPrefix(n.at, "b")
+		}
+		first, last := n.span()
+		return name + "  " + duration(last-first)
+	}
+	e := n.effect
+	text := strings.TrimSpace(e.Kind + " " + e.Name)
+	if e.DurationMs >= 0.05 || e.Kind == "call" {
+		text += "  " + duration(e.DurationMs)
+	}
+	if e.Kind == "call" && e.Error == "" {
+		text += "  " + size(e.Bytes)
+	}
+	if e.Replayed {
+		text += "  (done before)"
+	}
+	if e.Error != "" {
+		text += "  failed: " + e.Error
+	}
+	return text
+}
+
+// span is from the first beginning to the last end inside.
+func (n *node) span() (first, last float64) {
+	for i, c := range n.children {
+		from, to := c.span()
+		if c.effect != nil {
+			from, to = c.effect.StartMs, c.effect.StartMs+c.effect.DurationMs
+		}
+		if i == 0 {
+			first = from
+		}
+		first, last = min(first, from), max(last, to)
+	}
+	return first, last
+}
+
+// duration writes milliseconds with the precision that a reader needs.
+func duration(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
+}
+
+func size(n int64) string {
+	if n < 1<<10 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+}
