@@ -41,8 +41,8 @@ func (e *branchError) Unwrap() error { return e.err }
 // share and change any value.
 //
 // The first error cancels the other branches and is returned when all have ended. A
-// branch that is suspended lets the others go on; then the suspension has the
-// questions of all.
+// branch that is suspended keeps its place and lets the others go on; then the
+// suspension has the questions of all.
 func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
 	parent := branchOf(t)
 	key := parent.key()
@@ -126,8 +126,9 @@ func (g *group) run1(b *branch, i int) (v starlark.Value, err error) {
 func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	t := &g.run.turns
 	b.settle()
-	switch s, ok := suspended(err); {
-	case ok:
+	s, waits := suspended(err)
+	switch {
+	case waits:
 		g.questions = append(g.questions, s.Questions...)
 	case err != nil:
 		g.fail(i, err)
@@ -140,7 +141,9 @@ func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 		t.dead = append(t.dead, b.path)
 	}
 	g.live--
-	if g.failed == nil && g.started < g.size {
+	// A branch that waits for an answer keeps its place among the width, as it does
+	// where the answer can be waited for: else the resumed run would go another way.
+	if g.failed == nil && !waits && g.started < g.size {
 		g.spawn()
 	}
 	if g.live == 0 {

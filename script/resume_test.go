@@ -515,3 +515,140 @@ func TestARunGoesOnOverAConnectionOfAnotherKind(t *testing.T) {
 		t.Errorf("charged %q, want each once", got)
 	}
 }
+
+// once is a host that notices when a call is made a second time.
+type once struct {
+	*scripttest.Host
+	mu   sync.Mutex
+	made map[string]int // by position
+}
+
+func (o *once) CallTool(ctx context.Context, name string, args json.RawMessage, opts builtins.CallOptions) (json.RawMessage, error) {
+	o.mu.Lock()
+	o.made[opts.Key]++
+	o.mu.Unlock()
+	return o.Host.CallTool(ctx, name, args, opts)
+}
+
+const busyAsking = `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+log_ = []
+
+def work(n):
+    log_.append((n, call_tool("sometimes", {"n": n})["n"]))
+    if n % 3 == 1:
+        log_.append((n, elicit("go on?", FORM).content["v"]))
+    log_.append((n, call_tool("sometimes", {"n": n})["n"]))
+    return len(log_)
+
+def all(ns):
+    return caught(lambda: parallel(work, ns))
+
+def run(params):
+    return [parallel(all, [range(4), [5, 7, 9], [4]], max_concurrency=2), elicit("sure?", FORM).content["v"], log_]
+`
+
+// askedAndAnswered runs busyAsking to its end over one journal, in as many rounds as it
+// takes. With cuts, rounds are cancelled at any moment. It returns the last outcome.
+func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool) (h *once, o script.RunOptions, res *script.Result, err error) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var mu sync.Mutex
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(n)
+	}
+	c := &client{}
+	h = &once{made: map[string]int{}, Host: &scripttest.Host{Answer: c.answer}}
+	h.Tools = map[string]scripttest.Tool{"sometimes": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+		time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // does not hear that it is cancelled
+		if draw(8) == 0 {
+			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: "too late"}
+		}
+		if draw(8) == 0 && cuts {
+			return nil, errors.New("connection reset")
+		}
+		return scripttest.Echo(ctx, args)
+	}}
+	o = script.RunOptions{Host: h, Journal: journal.New()}
+	for range 30 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if cuts {
+			time.AfterFunc(time.Duration(draw(5000))*time.Millisecond, cancel)
+		}
+		res, err = p.Run(ctx, o)
+		cancel()
+		var (
+			suspended *script.Suspended
+			cancelled *script.Cancelled
+		)
+		switch {
+		case errors.As(err, &suspended):
+			c.reply(t, err)
+		case !errors.As(err, &cancelled):
+			return h, o, res, err
+		}
+	}
+	t.Fatalf("seed %d: comes to no end: %v", seed, err)
+	return
+}
+
+func compileBusyAsking(t *testing.T) *script.Program {
+	names := builtins.All()
+	names["caught"] = starlark.NewBuiltin("caught", caught)
+	p, err := script.Compile(script.File{Name: "busy.star", Source: []byte(busyAsking)}, script.Options{Builtins: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (o *once) check(t *testing.T, seed uint64) {
+	t.Helper()
+	for key, n := range o.made {
+		if n > 1 {
+			t.Errorf("seed %d: the call at %s was made %d times", seed, key, n)
+		}
+	}
+}
+
+func TestRoundsOfQuestionsRepeatNoCall(t *testing.T) {
+	p := compileBusyAsking(t)
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			h, o, first, err := askedAndAnswered(t, p, seed, false)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			h.check(t, seed)
+			again, err := p.Run(t.Context(), o)
+			if err != nil || string(again.Structured) != string(first.Structured) {
+				t.Errorf("seed %d: again\n got %v, %v\nwant %s", seed, again, err, first.Structured)
+			}
+		})
+	}
+}
+
+// However often a run is cut off, it makes no call twice. It may have to give up.
+func TestRunsThatAreCutOffRepeatNoCall(t *testing.T) {
+	p := compileBusyAsking(t)
+	ends := map[string]int{}
+	for seed := range uint64(80) {
+		synctest.Test(t, func(t *testing.T) {
+			h, _, _, err := askedAndAnswered(t, p, seed, true)
+			h.check(t, seed)
+			var interrupted *script.Interrupted
+			switch {
+			case err == nil:
+				ends["done"]++
+			case errors.As(err, &interrupted):
+				ends["interrupted"]++
+			default:
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		})
+	}
+	if ends["done"] == 0 || ends["interrupted"] == 0 {
+		t.Errorf("only %v: the test tests nothing", ends)
+	}
+}

@@ -74,11 +74,15 @@ func (t *turns) next() *branch {
 			delete(t.parked, key)
 			return b
 		}
-		if !t.isDead(key) {
-			t.fatal = &Diverged{Key: key, Have: "something else", Want: "an effect"}
-			break
+		if t.isDead(key) {
+			t.replay = t.replay[1:]
+			continue
 		}
-		t.replay = t.replay[1:]
+		// What comes next may wait for branches that are cancelled to end.
+		if b := t.takeCancelled(); b != nil || t.flying > 0 {
+			return b
+		}
+		t.fatal = &Diverged{Key: key, Have: "something else", Want: "an effect"}
 	}
 	if t.fatal != nil {
 		for key, b := range t.parked {
@@ -93,6 +97,17 @@ func (t *turns) next() *branch {
 		return shift(&t.lost)
 	}
 	return nil
+}
+
+// takeCancelled takes a cancelled branch out of those whose effects are recorded.
+func (t *turns) takeCancelled() *branch {
+	i := slices.IndexFunc(t.done, func(b *branch) bool { return b.ctx.Err() != nil })
+	if i < 0 {
+		return nil
+	}
+	b := t.done[i]
+	t.done = slices.Delete(t.done, i, i+1)
+	return b
 }
 
 func shift(queue *[]*branch) *branch {
