@@ -7,6 +7,8 @@ import (
 	"text/template"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // pure is a helper over the values of Go: it gets the arguments and returns a value.
@@ -58,7 +60,7 @@ var legacyTexts = map[string]function{
 		if !ok {
 			return nil, fmt.Errorf("printf: want a text as the format, have %T", args[0])
 		}
-		if err := checkWidths(format); err != nil {
+		if err := checkFormat(format, args[1:]); err != nil {
 			return nil, err
 		}
 		return textOf(t, fmt.Sprintf(format, args[1:]...))
@@ -135,20 +137,59 @@ func printing(f func(...any) string) function {
 	})
 }
 
-// checkWidths refuses formats that make huge texts of small values.
-func checkWidths(format string) error {
-	digits := 0
+// longestFormat is how long a text printf may write.
+const longestFormat = 64 << 20
+
+// checkFormat refuses a format that could make a huge text of small values: by widths, or
+// by naming the same value again and again.
+func checkFormat(format string, args []any) error {
+	var all int64
+	for _, a := range args {
+		all += textSize(a)
+	}
+	const widest = 1_000_000 // the most that fmt pads to
+	var width, longest, verbs int64
 	for _, c := range format {
-		if c >= '0' && c <= '9' {
-			digits++
-		} else {
-			digits = 0
+		switch {
+		case c == '%':
+			verbs++
+			width = 0
+		case c >= '0' && c <= '9':
+			width = min(width*10+int64(c-'0'), widest)
+		case c == '*':
+			width = widest
+		default:
+			width = 0
 		}
-		if digits > 6 {
-			return fmt.Errorf("printf: format %q: a width of more than 6 digits", format)
-		}
+		longest = max(longest, width)
+	}
+	if verbs*(2*longest+10*all) > longestFormat {
+		return fmt.Errorf("printf: format %s could make a text of more than %s", shorten(format, 40), script.Bytes(longestFormat))
 	}
 	return nil
+}
+
+// textSize is about how long a value is as a text.
+func textSize(v any) int64 {
+	switch v := v.(type) {
+	case string:
+		return int64(len(v))
+	case float64:
+		return 400
+	case []any:
+		n := int64(2)
+		for _, e := range v {
+			n += textSize(e) + 1
+		}
+		return n
+	case map[string]any:
+		n := int64(2)
+		for k, e := range v {
+			n += int64(len(k)) + textSize(e) + 2
+		}
+		return n
+	}
+	return 24
 }
 
 // brokenTemplate is broken_template(error, at): a text that is no template, where the

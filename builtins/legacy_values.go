@@ -59,11 +59,22 @@ func toGo(t *starlark.Thread, v starlark.Value) (any, error) { return toGoAt(t, 
 
 const valueDepth = 1000
 
+// What a value costs when it is handed to Go: what is made of it there, and the text
+// that is written of it afterwards, which is at most a few times as long.
+const (
+	nodeCost = 100
+	byteCost = 4
+)
+
 func toGoAt(t *starlark.Thread, v starlark.Value, depth int) (any, error) {
 	if depth > valueDepth {
 		return nil, fmt.Errorf("value nested more than %d deep", valueDepth)
 	}
-	if err := script.Charge(t, 32); err != nil {
+	cost := int64(nodeCost)
+	if s, ok := v.(starlark.String); ok {
+		cost += byteCost * int64(len(s))
+	}
+	if err := script.Charge(t, cost); err != nil {
 		return nil, err
 	}
 	switch v := v.(type) {
@@ -105,7 +116,10 @@ func goMap(t *starlark.Thread, d *starlark.Dict, depth int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("want texts as keys, have %s", k.Type())
 		}
-		var err error
+		err := script.Charge(t, byteCost*int64(len(key)))
+		if err != nil {
+			return nil, err
+		}
 		if m[key], err = toGoAt(t, v, depth+1); err != nil {
 			return nil, err
 		}
