@@ -34,8 +34,10 @@ const (
 	// elemsPerStep is how many elements are visited for one step.
 	elemsPerStep = 8
 
-	// interval is the most steps between two looks at the clock.
+	// interval is the most steps of the interpreter between two looks at the clock, and
+	// worked the most steps of work: operations are far faster than what they are charged.
 	interval = 1000
+	worked   = 10_000
 	// maxNesting bounds how deep a value may be nested to be hashed or written out.
 	maxNesting = 400
 	// maxIntBits bounds integers; their operations are charged by their size.
@@ -46,6 +48,8 @@ const (
 // so it needs no lock.
 type budget struct {
 	limits  Limits
+	run     *Run                       // set when its first branch begins
+	look    int64                      // the steps at which work looks at the clock again
 	steps   int64                      // used; of the interpreter those up to the last tick
 	memory  int64                      // charged
 	large   map[starlark.Value]*sketch // tables whose keys are watched
@@ -118,7 +122,11 @@ func (b *budget) work(n int64) error {
 		return b.outOfSteps()
 	}
 	b.steps += n
-	return nil
+	if b.steps < b.look || b.run == nil {
+		return nil
+	}
+	b.look = b.steps + worked
+	return checkpoint(b.run.turns.now.thread)
 }
 
 func (b *budget) outOfSteps() error {
@@ -133,6 +141,7 @@ func (b *budget) used() (uint64, int64) { return uint64(max(b.steps, 0)), b.memo
 
 // install makes the steps of t count, and look at the clock now and then.
 func (b *budget) install(t *starlark.Thread) {
+	b.run = branchOf(t).run
 	t.OnMaxSteps = b.tick
 	t.SetMaxExecutionSteps(uint64(b.next(t)))
 }

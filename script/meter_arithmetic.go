@@ -168,18 +168,13 @@ func (b *budget) update(x, y *starlark.Dict, verb string) error {
 	}
 	for _, item := range y.Items() {
 		if err := b.setKey(x, item[0], item[1]); err != nil {
-			if isLimit(err) {
+			if Final(err) {
 				return err
 			}
 			return errors.New(strings.Replace(err.Error(), "insert into", verb, 1))
 		}
 	}
 	return nil
-}
-
-func isLimit(err error) bool {
-	_, ok := err.(*LimitError)
-	return ok
 }
 
 // intCost pays for x op y.

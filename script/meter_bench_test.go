@@ -110,7 +110,8 @@ func benchmarkMetering(b *testing.B, source string, metering bool) {
 		thread := &starlark.Thread{}
 		if metering {
 			r := &Run{limits: limits, budget: newBudget(limits)}
-			thread = r.newBranch(context.Background(), "", nil).thread
+			r.turns.now = r.newBranch(context.Background(), "", nil)
+			thread = r.turns.now.thread
 		}
 		globals, err := program.Init(thread, predeclared)
 		if err != nil {

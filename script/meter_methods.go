@@ -33,7 +33,7 @@ func (c *call) pass() (starlark.Value, error) {
 
 // wrong reports an error in the words of the interpreter.
 func (c *call) wrong(err error) error {
-	if isLimit(err) {
+	if Final(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %v", c.name, err)

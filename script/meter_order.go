@@ -26,12 +26,14 @@ func (b *budget) extreme(c *call, op syntax.Token) (starlark.Value, error) {
 	if !ok {
 		return c.pass()
 	}
-	iterable, err := b.sized(iterable, 0)
-	if err != nil {
-		return nil, err
-	}
 	var best, bestKey starlark.Value
+	i := 0
 	for v := range starlark.Elements(iterable) {
+		if i++; i%elemsPerStep == 0 {
+			if err := b.work(1); err != nil {
+				return nil, err
+			}
+		}
 		k, err := keyOf(c.thread, key, v)
 		if err != nil {
 			return nil, err
@@ -103,17 +105,18 @@ func (b *budget) keyed(t *starlark.Thread, v starlark.Iterable, key starlark.Cal
 }
 
 // sort sorts items. As in the interpreter, values that have no order count as equal and
-// the last such pair is the error; after a limit it ends as fast as it can.
+// the last such pair is the error; after a limit or a cancellation it ends as fast as it can.
 func (b *budget) sort(items []item, reverse bool) error {
 	var failed error
+	ended := false
 	n := 0
 	slices.SortStableFunc(items, func(x, y item) int {
-		if isLimit(failed) {
+		if ended {
 			return 0
 		}
 		if n++; n%elemsPerStep == 0 {
 			if err := b.work(1); err != nil {
-				failed = err
+				failed, ended = err, true
 				return 0
 			}
 		}
@@ -122,7 +125,7 @@ func (b *budget) sort(items []item, reverse bool) error {
 		}
 		c, err := b.order(x.key, y.key)
 		if err != nil {
-			failed = err
+			failed, ended = err, Final(err)
 		}
 		return c
 	})

@@ -231,19 +231,27 @@ def run(params):
 	}
 }
 
-// Branches that compute notice at once that they are cancelled.
+// Branches that compute notice at once that they are cancelled, also inside of one
+// operation.
 func TestCancelledRunEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	p := compile(t, "def run(params):\n    cancel()\n    for i in range(1 << 50):\n        pass\n", starlark.StringDict{
-		"cancel": starlark.NewBuiltin("cancel", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
-			cancel()
-			return starlark.None, nil
-		}),
-	})
-	used := Limits{Steps: 1 << 60, Memory: 1 << 50}
-	_, err := p.Run(ctx, RunOptions{Limits: used})
-	var c *Cancelled
-	if !errors.As(err, &c) {
-		t.Errorf("Run: got %v, want *Cancelled", err)
+	for _, body := range []string{
+		"for i in range(1 << 50):\n        pass",
+		"max(range(1 << 50))",
+		"all(range(1, 1 << 50))",
+		"l = list(range(1000000))\n    sorted(l + l[::-1] + l, key = lambda x: cancel() or -x)",
+		"x = [[0] * 60]\n    for i in range(7):\n        x = [x] * 60\n    cancel() or x == x + []",
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		p := compile(t, "def run(params):\n    cancel()\n    "+body+"\n", starlark.StringDict{
+			"cancel": starlark.NewBuiltin("cancel", func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
+				cancel()
+				return starlark.None, nil
+			}),
+		})
+		_, err := p.Run(ctx, RunOptions{Limits: Limits{Steps: 1 << 60, Memory: 1 << 50}})
+		var c *Cancelled
+		if !errors.As(err, &c) {
+			t.Errorf("%s\n got %v, want *Cancelled", body, err)
+		}
 	}
 }

@@ -25,7 +25,8 @@ func meteredThread(t testing.TB, l Limits) *starlark.Thread {
 	t.Helper()
 	l = l.orDefault()
 	r := &Run{limits: l, budget: newBudget(l)}
-	return r.newBranch(context.Background(), "", nil).thread
+	r.turns.now = r.newBranch(context.Background(), "", nil)
+	return r.turns.now.thread
 }
 
 // Programs behave the same with and without metering: those that the interpreter's own
