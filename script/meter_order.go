@@ -26,6 +26,9 @@ func (b *budget) extreme(c *call, op syntax.Token) (starlark.Value, error) {
 	if !ok {
 		return c.pass()
 	}
+	if n := int64(starlark.Len(iterable)) / elemsPerStep; n > int64(b.limits.Steps)-b.steps {
+		return nil, b.work(n) // there is no need to begin
+	}
 	var best, bestKey starlark.Value
 	i := 0
 	for v := range starlark.Elements(iterable) {
