@@ -214,18 +214,9 @@ var structBuiltin = starlark.NewBuiltin("struct", starlarkstruct.Make)
 
 // runForStats runs a program and returns the memory that it was charged.
 func runForStats(ctx context.Context, p *Program, l Limits) (int64, error) {
-	l = l.Or(p.limits)
-	r := &Run{program: p, limits: l, budget: newBudget(l), started: time.Now()}
-	r.turns.busy = true
-	b := r.newBranch(ctx, "", nil)
-	r.turns.now = b
-	v, err := r.main(b, nil)
-	b.settle()
-	if err == nil {
-		_, err = r.result(v)
-	}
-	_, memory := r.budget.used()
-	return memory, err
+	var stats Stats
+	_, err := p.Run(ctx, RunOptions{Limits: l, Stats: &stats})
+	return stats.Memory, err
 }
 
 func crashed(err error) bool {

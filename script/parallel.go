@@ -17,7 +17,6 @@ type group struct {
 	cancel context.CancelCauseFunc
 	prefix string // path of branch i is prefix + i + "."
 	key    string
-	catch  bool
 	call   func(t *starlark.Thread, i int) (starlark.Value, error)
 
 	size, started, live int
@@ -110,11 +109,12 @@ func (g *group) spawn() {
 // main is the goroutine of a branch.
 func (g *group) main(b *branch, i int) {
 	defer g.run.wg.Done()
-	v, err := g.run1(b, i)
+	v, err := g.compute(b, i)
 	g.end(b, i, v, err)
 }
 
-func (g *group) run1(b *branch, i int) (v starlark.Value, err error) {
+// compute calls what branch i has to call.
+func (g *group) compute(b *branch, i int) (v starlark.Value, err error) {
 	defer recovered(&err)
 	if b.ctx.Err() != nil {
 		return nil, ended(b.ctx)

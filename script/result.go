@@ -43,7 +43,6 @@ func (r *Run) result(v starlark.Value) (*Result, error) {
 		}
 	}
 	out.IsError = ret.IsError
-	out.Stats = r.Stats()
 	return out, nil
 }
 

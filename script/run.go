@@ -78,11 +78,10 @@ type Run struct {
 	started time.Time
 
 	// The branch that has the turn owns these.
-	known   map[string]Entry // of the journal, by key
-	loaded  map[string]starlark.StringDict
-	stats   Stats
-	logged  int64
-	failure error // a branch has crashed
+	known  map[string]Entry // of the journal, by key
+	loaded map[string]starlark.StringDict
+	stats  Stats
+	logged int64
 }
 
 const branchKey = "vmcp.branch"
@@ -142,19 +141,18 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	}
 	b := r.newBranch(ctx, "", nil)
 	r.turns.now = b
-	v, err := r.main(b, o.Args)
+	res, err := r.main(b, o.Args)
 	b.settle()
 	r.wg.Wait()
+	stats := r.Stats()
 	if o.Stats != nil {
-		*o.Stats = r.Stats()
+		*o.Stats = stats
 	}
-	if err == nil {
-		var res *Result
-		if res, err = r.result(v); err == nil {
-			return res, nil
-		}
+	if err != nil {
+		return nil, r.describe(err)
 	}
-	return nil, r.describe(err)
+	res.Stats = stats
+	return res, nil
 }
 
 // describe makes the error that a caller of Run gets.
@@ -183,7 +181,7 @@ func (r *Run) open(ctx context.Context, args json.RawMessage) error {
 }
 
 // main executes the file and then its run function.
-func (r *Run) main(b *branch, args json.RawMessage) (v starlark.Value, err error) {
+func (r *Run) main(b *branch, args json.RawMessage) (res *Result, err error) {
 	defer recovered(&err)
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -200,7 +198,11 @@ func (r *Run) main(b *branch, args json.RawMessage) (v starlark.Value, err error
 	if !ok {
 		return nil, &Error{Msg: "no function run(params)", Pos: r.program.main.start()}
 	}
-	return r.Call(b.thread, run, starlark.Tuple{params}, nil)
+	v, err := r.Call(b.thread, run, starlark.Tuple{params}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.result(v)
 }
 
 // init executes the top level of a file.
