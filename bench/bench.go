@@ -36,6 +36,11 @@ func (b *bench) run(ctx context.Context) (_ *report, err error) {
 		run  func(context.Context) error
 	}{
 		{"relay", b.relay},
+		{"lists", b.lists},
+		{"scripts", b.scripts},
+		{"start", b.start},
+		{"sessions", b.sessions},
+		{"soak", b.soak},
 	} {
 		if b.options.only != "" && b.options.only != part.name {
 			continue

@@ -30,6 +30,8 @@ type options struct {
 	check      bool
 	json       bool
 	only       string
+	match      string
+	length     time.Duration
 	soak       time.Duration
 	backend    bool
 	reverse    string
@@ -45,6 +47,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.check, "check", false, "measure what has a target, and fail when a figure is twice its target or more")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.StringVar(&o.only, "only", "", "run one `part`: relay, lists, scripts, start, sessions or soak")
+	f.StringVar(&o.match, "match", "", "run only the cells of the relay table whose name contains `text`, such as \"sse 100 kB\"")
+	f.DurationVar(&o.length, "length", 0, "how long each round of a cell takes on each way, for profiles")
 	f.DurationVar(&o.soak, "soak", 5*time.Second, "how long the soak takes")
 	f.BoolVar(&o.bufferPool, "buffer-pool", false, "give the reverse proxy a pool of copy buffers, which it does not have by default")
 	f.BoolVar(&o.backend, "serve-backend", false, "be the backend; for the bench itself")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,19 +105,28 @@ func (p *process) heap() (heap, error) {
 	return h, err
 }
 
-// liveHeap is the heap right after a garbage collection, which asking brings about.
+// liveHeap is the heap right after a garbage collection, the least of three; asking for
+// it is what brings them about.
 func (p *process) liveHeap() (float64, error) {
-	first, err := p.heap()
-	for range 2000 {
+	last, err := p.heap()
+	var live []float64
+	for range 5000 {
 		var now heap
 		if err == nil {
 			now, err = p.heap()
 		}
-		if err != nil || now.collections > first.collections+1 {
-			return now.live, err
+		if err != nil {
+			return 0, err
+		}
+		if now.collections > last.collections {
+			last = now
+			live = append(live, now.live)
+		}
+		if len(live) == 5 {
+			return slices.Min(live[2:]), nil // the first ones empty the pools
 		}
 	}
-	return 0, fmt.Errorf("%s: no garbage collection in 2000 requests", p.base)
+	return 0, fmt.Errorf("%s: no garbage collection in 5000 requests", p.base)
 }
 
 // awaitHTTP polls a URL until ok says so, the process ends, or a minute has passed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -65,6 +66,9 @@ func (b *bench) plan() relayPlan {
 	case b.options.quick:
 		p.sizes, p.rounds, p.length = []int{100, 100_000}, 3, 100*time.Millisecond
 	}
+	if b.options.length > 0 {
+		p.length = b.options.length
+	}
 	return p
 }
 
@@ -79,6 +83,9 @@ func (b *bench) relay(ctx context.Context) error {
 						return ctx.Err()
 					}
 					c := cell{Revision: revision, Form: form, Size: size, Concurrency: n}
+					if !strings.Contains(c.name(), b.options.match) {
+						continue
+					}
 					b.say("relay %s", c.name())
 					if err := b.measureCell(&c, p); err != nil {
 						return fmt.Errorf("relay %s: %w", c.name(), err)
