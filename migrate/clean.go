@@ -150,7 +150,7 @@ func (c *clean) usedOutside(s *step, chain []*step) bool {
 	if !c.isUsed(s) {
 		return false
 	}
-	if slices.Contains(c.known[nil], s) || c.w.output == nil && c.lastStep() == s {
+	if slices.Contains(c.known[nil], s) {
 		return true
 	}
 	for other, refs := range c.known {

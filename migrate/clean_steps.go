@@ -212,6 +212,7 @@ func (c *clean) loop(s *step, items string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	items = c.bounded(s, items)
 	counted := usesName(call+body, idx)
 	if counted {
 		pair := c.names.fresh("pair")
@@ -224,14 +225,25 @@ func (c *clean) loop(s *step, items string) (string, error) {
 	c.code.WriteString(body)
 	c.code.block(func() { c.code.line("return %s", call) })
 	c.code.line("")
-	if n := s.maxIterations; n != 0 {
-		c.notes = append(c.notes, Note{Pos: s.pos, Path: member(s.path, "maxIterations"), Msg: "not checked: the limits of the run hold instead"})
-	}
 	args := []string{fn, items}
 	if s.maxParallel != 0 {
 		args = append(args, keyword("max_concurrency", strconv.Itoa(s.maxParallel)))
 	}
 	return gotmpl.Call("parallel", args...), nil
+}
+
+// bounded writes the check of how many elements a loop may have, when the definition says so.
+func (c *clean) bounded(s *step, items string) string {
+	if s.maxIterations == 0 {
+		return items
+	}
+	all := c.names.fresh(s.itemName() + "s")
+	c.code.line("%s = %s", all, items)
+	c.code.line("if len(%s) > %d:", all, s.maxIterations)
+	c.code.block(func() {
+		c.code.line("fail(%s)", gotmpl.Quote(fmt.Sprintf("%s: more than %d elements", s.id, s.maxIterations)))
+	})
+	return all
 }
 
 // usesName reports whether code has the name as a word of its own.

@@ -148,22 +148,36 @@ func (c *clean) iterations(s *step) string {
 	return fmt.Sprintf("[%s for i, r in enumerate(%s)]", entry, c.vars[s])
 }
 
-// lastStep is the step whose output is the result when none is declared.
-func (c *clean) lastStep() *step {
-	levels := c.w.levels()
-	last := levels[len(levels)-1]
-	return last[len(last)-1]
+// lastOutput is the output of the last step that has run, in the order of levels and of the file.
+func (c *clean) lastOutput(levels [][]*step) string {
+	if len(levels) == 0 {
+		return "None"
+	}
+	level := levels[len(levels)-1]
+	s := level[len(level)-1]
+	if len(level) > 1 {
+		c.notes = append(c.notes, Note{Pos: c.w.pos, Msg: "the result is the output of step " + s.id + ", not of whichever step ends last"})
+	}
+	c.refs[nil] = append(c.refs[nil], s)
+	output, _ := c.stepField(s, []string{"steps", s.id, "output"})
+	if s.condition == nil && !c.isCaught(s) {
+		return output.Code
+	}
+	c.see(s, []string{"steps", s.id, "status"})
+	ran := c.ran(s)
+	switch {
+	case s.condition == nil:
+		ran = c.tried(s) + ".ok"
+	case c.isCaught(s):
+		ran += " and " + c.tried(s) + ".ok"
+	}
+	return fmt.Sprintf("%s if %s else %s", output.Code, ran, c.lastOutput(levels[:len(levels)-1]))
 }
 
 // result writes the return of the result.
 func (c *clean) result() error {
 	if c.w.output == nil {
-		s := c.lastStep()
-		e, _ := c.stepField(s, []string{"steps", s.id, "output"})
-		if levels := c.w.levels(); len(levels[len(levels)-1]) > 1 {
-			c.notes = append(c.notes, Note{Pos: c.w.pos, Msg: "the result is the output of step " + s.id + ", not of whichever step ends last"})
-		}
-		c.code.line("return %s", e.Code)
+		c.code.line("return %s", c.lastOutput(c.w.levels()))
 		return nil
 	}
 	entries, err := c.properties(c.w.output.properties)

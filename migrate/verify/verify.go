@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -149,13 +150,30 @@ func (c *Case) RunScript(ctx context.Context, s *migrate.Script) (Outcome, error
 	if err != nil {
 		return Outcome{}, fmt.Errorf("the script does not compile: %w", err)
 	}
+	args, err := arguments(s, c.Params)
+	if err != nil {
+		return Outcome{}, err
+	}
 	h := &host{fake: c.Fake}
 	res, err := p.Run(ctx, script.RunOptions{
-		Args: c.Params, Host: h, Limits: script.Limits{Time: s.Timeout, Parallel: 50},
+		Args: args, Host: h, Limits: script.Limits{Time: s.Timeout, Parallel: 50},
 	})
 	out := outcome(res, err)
 	out.Trace = h.trace
 	return out, nil
+}
+
+// arguments are what a server hands to the script: with the defaults of the schema, unless
+// the script sees to that itself.
+func arguments(s *migrate.Script, params json.RawMessage) (json.RawMessage, error) {
+	if s.Unchecked || s.Parameters == nil {
+		return params, nil
+	}
+	compiled, err := schema.CompileForeign(s.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("parameters: %w", err)
+	}
+	return compiled.Defaults(params)
 }
 
 // outcome is what a server makes of the end of a run.
