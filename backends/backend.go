@@ -59,6 +59,9 @@ type Backend struct {
 	leases leases
 	subs   subscriptions
 
+	sessionSubs sessionSubscriptions
+	plain       plain
+
 	fetched time.Time // when lists were last read; of the run loop
 
 	wake       chan struct{}    // cap 1: look at stale lists and at suspicions
@@ -115,6 +118,7 @@ func (s *Set) newBackend(cfg config.Backend, t tuning) *Backend {
 		n = defaultMaxConnections
 	}
 	b.slots = make(chan struct{}, n)
+	b.plain.opening = make(chan struct{}, 1)
 	b.leases.init()
 	b.subs.renew = make(chan struct{}, 1)
 	b.offer.Store(&Offer{})
@@ -208,6 +212,7 @@ func (b *Backend) close() {
 	b.closed = true
 	b.mu.Unlock()
 	b.closeLeases(all) // what came in between
+	b.closePlain()
 	b.wg.Wait()
 	if b.http != nil {
 		b.http.CloseIdleConnections()
@@ -225,11 +230,19 @@ func (b *Backend) notified(session, method string, params json.RawMessage) {
 	}
 }
 
-// updated passes on that a resource changed.
-func (b *Backend) updated(params json.RawMessage) {
+// updated passes on that a resource changed. session is whose connection said so; "" on
+// the main one.
+func (b *Backend) updated(session string, params json.RawMessage) {
 	if f := b.set.o.Updated; f != nil {
-		f(b, wire.GetString(params, "uri"), params)
+		f(b, session, wire.GetString(params, "uri"), params)
 	}
+}
+
+// hasBothEras reports whether the main connection is a modern one to a process that
+// speaks a revision with sessions as well.
+func (b *Backend) hasBothEras() bool {
+	c := b.usable()
+	return c != nil && c.modern && c.legacyToo && b.transport == TransportStdio
 }
 
 // maxJunk is how many pieces of junk are worth a warning.

@@ -82,7 +82,7 @@ func TestBackendAsksTheClientOfTheCall(t *testing.T) {
 
 func TestBackendMayAskAsSoonAsItIsGreeted(t *testing.T) {
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "curious"))
-	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), "roots was not declared": nil} {
+	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), "no call is running": nil} {
 		eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
 	}
 }

@@ -38,7 +38,7 @@ func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			updates := make(chan string, 10)
-			b, _ := ready(t, backends.Options{Updated: func(_ *backends.Backend, uri string, _ json.RawMessage) {
+			b, _ := ready(t, backends.Options{Updated: func(_ *backends.Backend, _, uri string, _ json.RawMessage) {
 				select {
 				case updates <- uri:
 				default:

@@ -30,6 +30,7 @@ type conn struct {
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
 	modern      bool
+	legacyToo   bool // it is modern, and speaks a revision with sessions as well
 	hello       hello
 	declared    json.RawMessage // the client capabilities declared at initialize
 	multiplexed bool            // all calls share one stream of frames
@@ -37,13 +38,14 @@ type conn struct {
 	session     string          // whose it is, when it is a session's
 	turn        chan struct{}   // held by the one call that may call back or log, when such calls take turns
 
-	mu      sync.Mutex
-	calls   map[int64]*call
-	leaving chan struct{}                 // closed when the last call of a lost connection has ended
-	latest  *call                         // the newest call with a sink
-	turnOf  *Caller                       // who holds turn
-	opener  *call                         // stands for the client that c was opened for until its first call
-	asking  map[string]context.CancelFunc // the backend's requests that a client is answering
+	mu       sync.Mutex
+	calls    map[int64]*call
+	leaving  chan struct{}                 // closed when the last call of a lost connection has ended
+	latest   *call                         // the newest call with a sink
+	turnOf   *Caller                       // who holds turn
+	opener   *call                         // stands for the client that c is for while none of its calls runs
+	resident bool                          // opener stays: the client has a Between
+	asking   map[string]context.CancelFunc // the backend's requests that a client is answering
 
 	levelMu sync.Mutex // held while the level is being set
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
@@ -205,8 +207,14 @@ func (c *conn) owner(m wire.Message) *call {
 }
 
 // guest lets the backend ask the client that a connection is opened for before its
-// first call is sent: some ask for the roots as soon as they are greeted.
+// first call is sent: some ask for the roots as soon as they are greeted. A client with
+// a place for what comes between calls can be asked as long as the connection lives.
 func (c *conn) guest(of *Caller) {
+	if of.Between != nil {
+		between := *of
+		between.Sink = of.Between
+		of, c.resident = &between, true
+	}
 	k := &call{conn: c, caller: of}
 	k.ctx, k.clock = startClock(c.ctx, 0)
 	c.opener = k
@@ -216,7 +224,11 @@ func (c *conn) guest(of *Caller) {
 func (c *conn) dismiss() {
 	c.mu.Lock()
 	k := c.opener
-	c.opener = nil
+	if c.resident {
+		k = nil
+	} else {
+		c.opener = nil
+	}
 	c.mu.Unlock()
 	if k != nil {
 		k.finish()
@@ -258,7 +270,7 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 	case wire.ResChanged:
 		c.b.announced(resourcesList)
 	case wire.ResUpdated:
-		c.b.updated(m.Params)
+		c.b.updated(c.session, m.Params)
 	case wire.Cancelled:
 		c.withdraw(wire.Get(m.Params, "requestId"))
 	case wire.Acknowledged:

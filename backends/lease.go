@@ -13,15 +13,10 @@ import (
 // idleTime is how long a connection that is exclusive to a client is kept unused.
 const idleTime = 10 * time.Minute
 
-// allCapabilities is what the one connection of sessions: shared declares.
+// allCapabilities is what the main connection declares: some backends offer only what
+// their client can be asked for, and the lists are for all clients. A call on it for a
+// client that cannot be asked is told so when it asks.
 var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}},"roots":{"listChanged":true}}`)
-
-func (b *Backend) mainCapabilities() json.RawMessage {
-	if b.cfg.Sessions == "shared" {
-		return allCapabilities
-	}
-	return json.RawMessage("{}")
-}
 
 // leaseKey names whom an exclusive connection belongs to: a session, or, for stateless
 // clients, a principal with certain capabilities.
@@ -53,7 +48,7 @@ func (l *leases) init() {
 
 // borrow returns a connection for one call and what to do when the call is over.
 func (b *Backend) borrow(ctx context.Context, caller *Caller) (*conn, func(), error) {
-	if c := b.usable(); c != nil && b.shares(c, caller) {
+	if c := b.usable(); c != nil && b.shares(c, caller) && (caller == nil || !b.apart(c)) {
 		return c, func() {}, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, errDeadline)
@@ -62,12 +57,22 @@ func (b *Backend) borrow(ctx context.Context, caller *Caller) (*conn, func(), er
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case caller != nil && b.shares(main, caller):
+		c, err := b.common(ctx, main)
+		return c, func() {}, err
 	case b.shares(main, caller):
 		return main, func() {}, nil
-	case main.turn != nil:
+	case main.turn != nil && !b.bothEras(main, caller):
 		return main.takeTurn(ctx, caller)
 	}
 	return b.lend(ctx, caller)
+}
+
+// bothEras reports whether a client with a session can be served by c's process in the
+// client's own era: with requests of the backend in mid-call, as if there were no proxy.
+func (b *Backend) bothEras(c *conn, caller *Caller) bool {
+	return c.modern && c.legacyToo && b.transport == TransportStdio && b.cfg.Sessions != "shared" &&
+		caller.Session != "" && caller.Sink != nil && callbacks(caller.Capabilities)
 }
 
 // shares reports whether a call for caller may run on the main connection c beside others.
@@ -75,6 +80,8 @@ func (b *Backend) shares(c *conn, caller *Caller) bool {
 	switch {
 	case caller == nil, c.modern && b.transport != TransportStdio:
 		return true
+	case b.bothEras(c, caller):
+		return false
 	case c.modern:
 		return caller.Sink == nil || caller.LogLevel == ""
 	case b.cfg.Sessions == "exclusive":
@@ -164,6 +171,9 @@ func (b *Backend) fill(l *lease, caller *Caller) {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, b.timeout, errDeadline)
 	defer cancel()
 	l.conn, l.err = b.open(ctx, purpose{private: true, capabilities: declaredBy(caller), caller: caller})
+	if l.err == nil {
+		b.renewSubscriptions(ctx, l)
+	}
 }
 
 // notExecuted is err for a call that never got as far as being sent.
@@ -323,9 +333,24 @@ func (b *Backend) evict() {
 	}
 }
 
+// of returns the open connections of a session.
+func (l *leases) of(session string) (conns []*conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for x := range l.all {
+		if x.key.session == session && x.opened() {
+			conns = append(conns, x.conn)
+		}
+	}
+	return conns
+}
+
 // expire closes the connections that nobody has used for idleTime, and lost ones.
 func (b *Backend) expire() {
-	b.closeLeases(func(l *lease) bool { return l.users == 0 && (time.Since(l.idle) > idleTime || l.broken()) })
+	b.closeLeases(func(l *lease) bool {
+		unused := time.Since(l.idle) > idleTime && !b.sessionSubs.has(l.key.session)
+		return l.users == 0 && (unused || l.broken())
+	})
 }
 
 // release closes what is exclusive to a session. Its calls are over.

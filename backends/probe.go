@@ -98,7 +98,7 @@ func (b *Backend) link(ctx context.Context, c *conn) error {
 
 // shake finds out which revision the backend speaks and greets it in that.
 func (c *conn) shake(ctx context.Context) error {
-	if c.b.era.Load() == int32(eraLegacy) || c.b.transport == TransportSSE {
+	if c.b.era.Load() == int32(eraLegacy) || c.b.transport == TransportSSE || c.private && c.b.hasBothEras() {
 		return c.greet(ctx)
 	}
 	probing, stop := context.WithCancel(ctx)
@@ -186,6 +186,7 @@ func (c *conn) adoptDiscovered(result []byte) bool {
 	}
 	c.hello = readHello(result)
 	c.hello.Revision = wire.Rev2607
+	c.legacyToo = slices.ContainsFunc(d.SupportedVersions, func(v string) bool { return slices.Contains(wire.Legacy, v) })
 	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
 		c.hello.ServerInfo = append(json.RawMessage(nil), info...)
 	}

@@ -37,6 +37,9 @@ type Caller struct {
 	LogLevel string
 	// Sink receives what the backend sends while a call runs.
 	Sink Sink
+	// Between receives what a backend sends on a connection of this session's own while
+	// none of its calls runs; nil when there is no place for that.
+	Between Sink
 }
 
 // Sink receives what a backend sends while a call runs, in order, and always before

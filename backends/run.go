@@ -117,7 +117,7 @@ func (b *Backend) openMain(ctx context.Context) (*conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	c, err := b.open(ctx, purpose{capabilities: b.mainCapabilities()})
+	c, err := b.open(ctx, purpose{capabilities: allCapabilities})
 	if err != nil {
 		<-b.slots
 		return nil, err
@@ -133,7 +133,7 @@ func (b *Backend) serve(c *conn) {
 	if c.modern {
 		b.spawn(func() { b.listen(c) })
 	} else {
-		b.spawn(func() { b.resubscribe(c) })
+		b.spawn(func() { b.restore(c) })
 	}
 	tick := time.NewTicker(b.checkInterval)
 	defer tick.Stop()

@@ -31,7 +31,8 @@ type Options struct {
 	// on a goroutine of the Set, never while another one runs.
 	Changed func()
 	// Updated is called when a resource that was subscribed to has changed.
-	Updated func(b *Backend, uri string, params json.RawMessage)
+	// session is the client's that it is for, or "" for all.
+	Updated func(b *Backend, session, uri string, params json.RawMessage)
 	// Notified is called for a notification that belongs to no call and no client.
 	Notified func(b *Backend, method string, params json.RawMessage)
 	// SessionNotified is called for a notification that belongs to no running call but
@@ -171,7 +172,17 @@ func (s *Set) All() []*Backend {
 // Release closes what was exclusive to a client's session.
 func (s *Set) Release(session string) {
 	for _, b := range s.All() {
+		b.sessionSubs.forget(session)
 		b.release(session)
+	}
+}
+
+// Notify passes a client's notification on to the connections that are its session's own.
+func (s *Set) Notify(session, method string, params json.RawMessage) {
+	for _, b := range s.All() {
+		for _, c := range b.leases.of(session) {
+			b.spawn(func() { c.notify(method, params) })
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
 		b.subs.wake()
 		return nil
 	}
+	if c, err = b.common(ctx, c); err != nil {
+		return err
+	}
 	method := wire.Subscribe
 	if !on {
 		method = wire.Unsubscribe
@@ -43,6 +46,76 @@ func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
 		b.subs.set(uri, false)
 	}
 	return err
+}
+
+// SubscribeFor asks for updates of a resource on the connection that is the own one of
+// caller's session, when it has one: what the session's calls change, only that
+// connection hears of. own is false when the session shares the main connection, and
+// nothing was done.
+func (b *Backend) SubscribeFor(ctx context.Context, caller *Caller, uri string, on bool) (own bool, err error) {
+	main, err := b.await(ctx)
+	if err != nil {
+		return false, err
+	}
+	if caller.Session == "" || b.shares(main, caller) || main.turn != nil && !b.bothEras(main, caller) {
+		return false, nil
+	}
+	method := wire.Subscribe
+	if !on {
+		method = wire.Unsubscribe
+	}
+	resp, err := b.Call(ctx, &Request{Method: method, Params: uriParams(uri), For: caller})
+	if err != nil {
+		return true, err
+	}
+	b.sessionSubs.set(caller.Session, uri, on)
+	return true, resp.Close()
+}
+
+// sessionSubscriptions are the resources that sessions follow on connections of their
+// own, by session. They are asked for again when such a connection is opened anew.
+type sessionSubscriptions struct {
+	mu  sync.Mutex
+	all map[string][]string // uris by session, guarded by mu
+}
+
+func (s *sessionSubscriptions) set(session, uri string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uris := slices.DeleteFunc(s.all[session], func(u string) bool { return u == uri })
+	if on {
+		uris = append(uris, uri)
+	}
+	if s.all == nil {
+		s.all = map[string][]string{}
+	}
+	s.all[session] = uris
+	if len(uris) == 0 {
+		delete(s.all, session)
+	}
+}
+
+func (s *sessionSubscriptions) of(session string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all[session])
+}
+
+func (s *sessionSubscriptions) has(session string) bool { return len(s.of(session)) > 0 }
+
+func (s *sessionSubscriptions) forget(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, session)
+}
+
+// renewSubscriptions asks again, on a new connection, for what its session follows.
+func (b *Backend) renewSubscriptions(ctx context.Context, l *lease) {
+	for _, uri := range b.sessionSubs.of(l.key.session) {
+		if _, err := l.conn.request(ctx, wire.Subscribe, uriParams(uri)); err != nil {
+			b.log.Info("subscription not renewed", "uri", uri, "err", err)
+		}
+	}
 }
 
 func uriParams(uri string) json.RawMessage {
@@ -75,6 +148,22 @@ func (s *subscriptions) wake() {
 	select {
 	case s.renew <- struct{}{}:
 	default:
+	}
+}
+
+// restore asks for the subscriptions again after a reconnect. Where there is a plain
+// connection it has them, and is opened anew if it was lost as well.
+func (b *Backend) restore(main *conn) {
+	if !b.apart(main) {
+		b.resubscribe(main)
+		return
+	}
+	if len(b.subs.list()) > 0 {
+		ctx, cancel := context.WithTimeoutCause(b.ctx, b.timeout, errDeadline)
+		defer cancel()
+		if _, err := b.common(ctx, main); err != nil {
+			b.log.Info("subscriptions not renewed", "err", err)
+		}
 	}
 }
 

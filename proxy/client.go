@@ -98,8 +98,8 @@ func (x *exchange) caller() *backends.Caller {
 		LogLevel:     x.client.level(),
 		Sink:         x,
 	}
-	if x.client.session != nil {
-		c.Session = x.client.session.id
+	if s := x.client.session; s != nil {
+		c.Session, c.Between = s.id, s.between
 	}
 	return c
 }

@@ -65,12 +65,14 @@ func (p *Proxy) newSession(params json.RawMessage, principal string) *session {
 	if !wire.IsSupported(revision) || wire.IsModern(revision) {
 		revision = wire.Legacy[0]
 	}
-	return newSession(&client{
+	s := newSession(&client{
 		principal:    principal,
 		revision:     revision,
 		capabilities: clone(wire.Get(params, "capabilities")),
 		info:         clone(wire.Get(params, "clientInfo")),
 	})
+	s.between = &exchange{p: p, client: s.client, out: s}
+	return s
 }
 
 func clone(b json.RawMessage) json.RawMessage { return append(json.RawMessage(nil), b...) }
@@ -112,6 +114,8 @@ func (p *Proxy) notified(s *session, m *wire.Message) {
 		if id := wire.Get(m.Params, "requestId"); id != nil {
 			s.cancel(id)
 		}
+	case wire.RootsChanged:
+		p.backends.Notify(s.id, m.Method, clone(m.Params))
 	}
 }
 

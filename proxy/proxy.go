@@ -89,6 +89,7 @@ func New(o Options) (*Proxy, error) {
 		ClientInfo: p.serverInfo,
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
+		Notified:   p.unclaimed,
 	})
 	p.admission.set(p.config.Limits)
 	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.serverInfo}))
@@ -131,6 +132,7 @@ func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 	p.admission.set(cfg.Limits)
 	p.setName(cfg.Name)
 	p.building.Unlock()
+	p.backends.Tune(cfg.Operational.Timeouts.Default.Std(), cfg.Operational.FailureHandling)
 	if err := p.backends.Apply(ctx, cfg.Backends); err != nil {
 		return err
 	}

@@ -206,14 +206,23 @@ func (p *Proxy) setLevel(_ context.Context, x *exchange) (*backends.Response, er
 	return answer([]byte("{}"))
 }
 
+// subscribe follows a resource where the session's calls are made: on a connection of
+// its own, if it has one, else together with everybody else.
 func (p *Proxy) subscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	uri := wire.GetString(x.params, "uri")
-	if p.catalog.Load().resource(uri) == nil {
+	uri, s := wire.GetString(x.params, "uri"), x.client.session
+	e := p.catalog.Load().resource(uri)
+	if e == nil {
 		return nil, noResource(x.client, uri)
 	}
-	if x.client.session.subscribe(uri, true) {
+	mine, err := e.backend.SubscribeFor(ctx, x.caller(), uri, true)
+	switch {
+	case err != nil:
+		return nil, relayError(err)
+	case mine:
+		s.subscribe(uri, own)
+	case s.subscribe(uri, shared) != shared:
 		if err := p.subscriptions.add(ctx, uri); err != nil {
-			x.client.session.subscribe(uri, false)
+			s.subscribe(uri, none)
 			return nil, err
 		}
 	}
@@ -222,8 +231,15 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange) (*backends.Response,
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
 	uri := wire.GetString(x.params, "uri")
-	if x.client.session.subscribe(uri, false) {
+	switch x.client.session.subscribe(uri, none) {
+	case shared:
 		p.subscriptions.remove(ctx, uri)
+	case own:
+		if e := p.catalog.Load().resource(uri); e != nil {
+			if _, err := e.backend.SubscribeFor(ctx, x.caller(), uri, false); err != nil {
+				return nil, relayError(err)
+			}
+		}
 	}
 	return answer([]byte("{}"))
 }

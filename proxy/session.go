@@ -17,9 +17,10 @@ const keptStreams = 8
 // A session is one client of a revision with an initialize handshake: over HTTP until
 // DELETE or idle expiry, over stdio as long as the pipe.
 type session struct {
-	id     string
-	client *client
-	out    outlet // stdio only: every frame goes there
+	id      string
+	client  *client
+	between *exchange // for what backends send while no call of the session runs
+	out     outlet    // stdio only: every frame goes there
 
 	mu       sync.Mutex
 	used     time.Time                     // guarded by mu, like all below
@@ -33,7 +34,7 @@ type session struct {
 	asks     int                           //
 	running  map[string]context.CancelFunc // the client's requests, by id
 	readers  int                           // open GET streams
-	uris     map[string]bool               // resource subscriptions
+	uris     map[string]subscription       // of resources
 	closed   bool
 }
 
@@ -42,6 +43,9 @@ func newSession(c *client) *session {
 	c.session = s
 	return s
 }
+
+// send puts a frame that belongs to no request on the session's way to its client.
+func (s *session) send(frame []byte) { s.notify(frame) }
 
 func (s *session) level() string {
 	s.mu.Lock()
@@ -256,36 +260,51 @@ func (s *session) close() {
 	}
 }
 
-// subscribe adds or removes a resource; changed is false when it was so already.
-func (s *session) subscribe(uri string, on bool) (changed bool) {
+// subscription is how a session follows a resource.
+type subscription int
+
+const (
+	none   subscription = iota
+	shared              // with others, on the backend's main connection
+	own                 // on a connection of the session's own
+)
+
+// subscribe notes how the session follows a resource from now on, and returns how it
+// did before.
+func (s *session) subscribe(uri string, how subscription) (before subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.uris[uri] == on {
-		return false
-	}
-	if !on {
-		delete(s.uris, uri)
-		return true
-	}
+	before = s.uris[uri]
 	if s.uris == nil {
-		s.uris = map[string]bool{}
+		s.uris = map[string]subscription{}
 	}
-	s.uris[uri] = true
-	return true
+	s.uris[uri] = how
+	if how == none {
+		delete(s.uris, uri)
+	}
+	return before
 }
 
-func (s *session) subscribed(uri string) bool {
+// follows reports whether the session follows a resource, on its own connection or on
+// the shared one.
+func (s *session) follows(uri string, mine bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.uris[uri]
+	if mine {
+		return s.uris[uri] == own
+	}
+	return s.uris[uri] == shared
 }
 
+// subscriptions are the resources that the session follows together with others.
 func (s *session) subscriptions() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	uris := make([]string, 0, len(s.uris))
-	for u := range s.uris {
-		uris = append(uris, u)
+	var uris []string
+	for u, how := range s.uris {
+		if how == shared {
+			uris = append(uris, u)
+		}
 	}
 	return uris
 }

@@ -52,23 +52,34 @@ func (t *subscriptions) remove(ctx context.Context, uri string) {
 	}
 }
 
-// resourceUpdated tells everybody who subscribed.
-func (p *Proxy) resourceUpdated(be *backends.Backend, uri string, params json.RawMessage) {
+// resourceUpdated tells everybody who subscribed, or the one session on whose own
+// connection the backend said so.
+func (p *Proxy) resourceUpdated(be *backends.Backend, of, uri string, params json.RawMessage) {
 	if e := p.catalog.Load().resource(uri); e == nil || e.backend != be {
 		return
 	}
 	params = cleanMeta(params)
 	frame := wire.Notification(wire.ResUpdated, params)
 	p.eachSession(func(s *session) {
-		if s.subscribed(uri) {
+		if s.follows(uri, of != "") && (of == "" || of == s.id) {
 			s.notify(frame)
 		}
 	})
+	if of != "" {
+		return
+	}
 	p.listeners.each(func(l *listener) {
 		if slices.Contains(l.uris, uri) {
 			l.send(wire.ResUpdated, params)
 		}
 	})
+}
+
+// unclaimed takes a notification that no client can be tied to.
+func (p *Proxy) unclaimed(be *backends.Backend, method string, params json.RawMessage) {
+	if method == wire.LogMessage {
+		p.log.Info("backend says", "backend", be.Name(), "level", wire.GetString(params, "level"), "data", string(wire.Get(params, "data")))
+	}
 }
 
 // broadcast sends a list_changed to every session and to the listeners that want it.
