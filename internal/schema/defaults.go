@@ -24,10 +24,8 @@ func (s *Schema) findDefaults(sch *jsonschema.Schema, seen map[*jsonschema.Schem
 	for _, part := range parts(sch) {
 		found = s.findDefaults(part, seen) || found
 	}
-	for _, item := range []*jsonschema.Schema{sch.Items2020, additional(sch)} {
-		found = s.findDefaults(item, seen) || found
-	}
-	for _, item := range sch.PrefixItems {
+	first, rest := elements(sch)
+	for _, item := range append([]*jsonschema.Schema{rest, additional(sch)}, first...) {
 		found = s.findDefaults(item, seen) || found
 	}
 	// Inside of a cycle the answer is not known yet: look.
@@ -46,6 +44,19 @@ func parts(sch *jsonschema.Schema) []*jsonschema.Schema {
 func additional(sch *jsonschema.Schema) *jsonschema.Schema {
 	a, _ := sch.AdditionalProperties.(*jsonschema.Schema)
 	return a
+}
+
+// elements are the schemas of the first elements of an array and of those behind, in
+// the words of 2020-12 or of the drafts before.
+func elements(sch *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
+	switch items := sch.Items.(type) {
+	case *jsonschema.Schema:
+		return nil, items
+	case []*jsonschema.Schema:
+		rest, _ = sch.AdditionalItems.(*jsonschema.Schema)
+		return items, rest
+	}
+	return sch.PrefixItems, sch.Items2020
 }
 
 // Defaults returns raw with the members that are missing and have a default, at every
@@ -143,10 +154,11 @@ func (s *Schema) fillArray(sch *jsonschema.Schema, raw json.RawMessage, depth in
 		return nil, err
 	}
 	changed := false
+	first, rest := elements(sch)
 	for i, e := range elems {
-		item := sch.Items2020
-		if i < len(sch.PrefixItems) {
-			item = sch.PrefixItems[i]
+		item := rest
+		if i < len(first) {
+			item = first[i]
 		}
 		v, err := s.fill(item, e, depth+1)
 		if err != nil {

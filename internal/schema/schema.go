@@ -30,27 +30,27 @@ type Schema struct {
 
 // Compile compiles a schema that somebody here wrote: whatever is wrong with it is an error.
 func Compile(raw json.RawMessage) (*Schema, error) {
-	return compile(raw, nil)
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	return compile(raw, c)
 }
 
 // CompileForeign compiles a schema that somebody else wrote, such as a backend's tool.
-// A pattern in a dialect of regular expressions that cannot be run here matches everything.
+// Where their checks may be laxer than ours, anything goes: formats, and patterns in a
+// dialect of regular expressions that cannot be run here.
 func CompileForeign(raw json.RawMessage) (*Schema, error) {
-	return compile(raw, lenientRegexp)
+	c := jsonschema.NewCompiler()
+	c.UseRegexpEngine(lenientRegexp)
+	return compile(raw, c)
 }
 
-func compile(raw json.RawMessage, engine jsonschema.RegexpEngine) (*Schema, error) {
+func compile(raw json.RawMessage, c *jsonschema.Compiler) (*Schema, error) {
 	doc, err := unmarshal(raw)
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.AssertFormat()
 	c.UseLoader(noLoader{})
-	if engine != nil {
-		c.UseRegexpEngine(engine)
-	}
 	if err := c.AddResource(location, doc); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}

@@ -94,6 +94,37 @@ func TestDefaultsOfARecursiveSchema(t *testing.T) {
 	}
 }
 
+func TestDefaultsOfOlderDrafts(t *testing.T) {
+	s, err := Compile(json.RawMessage(`{"$schema": "http://json-schema.org/draft-07/schema#", "properties": {
+		"list": {"items": {"properties": {"a": {"default": 1}}}},
+		"pair": {"items": [{}, {"properties": {"b": {"default": 2}}}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Defaults(json.RawMessage(`{"list":[{},{"a":0}],"pair":[{},{}]}`))
+	if want := `{"list":[{"a":1},{"a":0}],"pair":[{},{"b":2}]}`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v\nwant %s", got, err, want)
+	}
+}
+
+func TestFormatsAreCheckedInOurOwnSchemasOnly(t *testing.T) {
+	const raw = `{"format": "email"}`
+	ours, err := Compile(json.RawMessage(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := CompileForeign(json.RawMessage(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Validate(json.RawMessage(`"nobody"`)); err == nil {
+		t.Error("our own schema took an address without @")
+	}
+	if err := theirs.Validate(json.RawMessage(`"nobody"`)); err != nil {
+		t.Errorf("a foreign schema: %v", err)
+	}
+}
+
 func TestBadSchemasAreRefused(t *testing.T) {
 	for _, tt := range []struct{ schema, want string }{
 		{`{"type": "strnig"}`, `type: `},
