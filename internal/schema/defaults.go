@@ -3,7 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -65,38 +65,43 @@ func (s *Schema) Defaults(raw json.RawMessage) (json.RawMessage, error) {
 	if !s.defaults[s.root] {
 		return raw, nil
 	}
-	return s.fill(s.root, raw, 0)
+	f := &filler{defaults: s.defaults, left: 16*len(raw) + 1<<20}
+	return f.fill(s.root, raw)
 }
 
-const maxDepth = 1000
+// filler fills in the defaults of one text.
+type filler struct {
+	defaults map[*jsonschema.Schema]bool
+	left     int // bytes that may still be read: each level of nesting is read again
+}
 
-func (s *Schema) fill(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
-	if sch == nil || !s.defaults[sch] {
+func (f *filler) fill(sch *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
+	if sch == nil || !f.defaults[sch] {
 		return raw, nil
 	}
-	if depth > maxDepth {
-		return nil, fmt.Errorf("nested more than %d deep", maxDepth)
+	if f.left -= len(raw); f.left < 0 {
+		return nil, errors.New("nested too deep to fill in defaults")
 	}
-	raw, err := s.fillValue(sch, raw, depth)
+	raw, err := f.fillValue(sch, raw)
 	for _, part := range parts(sch) {
 		if err != nil {
 			return nil, err
 		}
-		raw, err = s.fill(part, raw, depth+1)
+		raw, err = f.fill(part, raw)
 	}
 	return raw, err
 }
 
-func (s *Schema) fillValue(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+func (f *filler) fillValue(sch *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	trimmed := bytes.TrimLeft(raw, " \t\r\n")
 	if len(trimmed) == 0 {
 		return raw, nil
 	}
 	switch trimmed[0] {
 	case '{':
-		return s.fillObject(sch, raw, depth)
+		return f.fillObject(sch, raw)
 	case '[':
-		return s.fillArray(sch, raw, depth)
+		return f.fillArray(sch, raw)
 	}
 	return raw, nil
 }
@@ -107,7 +112,7 @@ type member struct {
 	value json.RawMessage
 }
 
-func (s *Schema) fillObject(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+func (f *filler) fillObject(sch *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	members, err := readObject(raw)
 	if err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func (s *Schema) fillObject(sch *jsonschema.Schema, raw json.RawMessage, depth i
 		if !ok {
 			p = additional(sch)
 		}
-		v, err := s.fill(p, m.value, depth+1)
+		v, err := f.fill(p, m.value)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +141,7 @@ func (s *Schema) fillObject(sch *jsonschema.Schema, raw json.RawMessage, depth i
 		if err != nil {
 			return nil, err
 		}
-		if v, err = s.fill(p, v, depth+1); err != nil {
+		if v, err = f.fill(p, v); err != nil {
 			return nil, err
 		}
 		members = append(members, member{name, v})
@@ -148,7 +153,7 @@ func (s *Schema) fillObject(sch *jsonschema.Schema, raw json.RawMessage, depth i
 	return writeObject(members)
 }
 
-func (s *Schema) fillArray(sch *jsonschema.Schema, raw json.RawMessage, depth int) (json.RawMessage, error) {
+func (f *filler) fillArray(sch *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
 	var elems []json.RawMessage
 	if err := json.Unmarshal(raw, &elems); err != nil {
 		return nil, err
@@ -160,7 +165,7 @@ func (s *Schema) fillArray(sch *jsonschema.Schema, raw json.RawMessage, depth in
 		if i < len(first) {
 			item = first[i]
 		}
-		v, err := s.fill(item, e, depth+1)
+		v, err := f.fill(item, e)
 		if err != nil {
 			return nil, err
 		}

@@ -125,6 +125,28 @@ func TestFormatsAreCheckedInOurOwnSchemasOnly(t *testing.T) {
 	}
 }
 
+func TestWhatClientsSendDoesNotMakeLongWorkOrLongErrors(t *testing.T) {
+	for _, tt := range []struct{ schema, value, want string }{
+		{`{"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"n": {"$ref": "#/$defs/a"}, "d": {"default": 1}}}}}`,
+			strings.Repeat(`{"n":`, 9000) + "1" + strings.Repeat("}", 9000), "nested too deep to fill in defaults"},
+		{`{"items": {"type": "string"}}`, "[" + strings.Repeat("1,", 1000) + "1]", "; and 951 more"},
+		{`{"pattern": "(x+x+)+y"}`, `"` + strings.Repeat("x", 100000) + `"`, "x…"},
+		{`{"multipleOf": 0.1}`, `1e99999`, "exponents go up to 4096"},
+	} {
+		s, err := Compile(json.RawMessage(tt.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Defaults(json.RawMessage(tt.value))
+		if err == nil {
+			err = s.Validate(json.RawMessage(tt.value))
+		}
+		if err == nil || len(err.Error()) > 4000 || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\n got %.300v\nwant %s", tt.schema, err, tt.want)
+		}
+	}
+}
+
 func TestBadSchemasAreRefused(t *testing.T) {
 	for _, tt := range []struct{ schema, want string }{
 		{`{"type": "strnig"}`, `type: `},

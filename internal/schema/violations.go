@@ -34,10 +34,15 @@ const UnknownProperty = "is not a known property"
 // Violations are all the places at which a value does not fit its schema.
 type Violations []Violation
 
+// Error lists them, though not more than anybody reads.
 func (v Violations) Error() string {
-	lines := make([]string, len(v))
-	for i, one := range v {
-		lines[i] = one.String()
+	const most = 50
+	var lines []string
+	for _, one := range v[:min(len(v), most)] {
+		lines = append(lines, one.String())
+	}
+	if more := len(v) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "; ")
 }
@@ -54,7 +59,7 @@ func violations(e *jsonschema.ValidationError) Violations {
 
 func collect(e *jsonschema.ValidationError, out *Violations) {
 	add := func(path []string, format string, args ...any) {
-		*out = append(*out, Violation{pathOf(path), fmt.Sprintf(format, args...)})
+		*out = append(*out, Violation{pathOf(path), cut(fmt.Sprintf(format, args...), 500)})
 	}
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
@@ -126,17 +131,16 @@ func list(values []any) string {
 // show writes a value for a message, not too long.
 func show(v any) string {
 	if s, ok := v.(string); ok {
-		return strconv.Quote(cut(s))
+		return strconv.Quote(cut(s, 80))
 	}
 	data, err := marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return cut(string(data))
+	return cut(string(data), 80)
 }
 
-func cut(s string) string {
-	const most = 80
+func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
