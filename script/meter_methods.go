@@ -61,10 +61,7 @@ func (m *method) CallInternal(t *starlark.Thread, args starlark.Tuple, kwargs []
 
 // view stands for a value between the operator that made it and the attribute that is
 // read from it next.
-type view struct {
-	starlark.HasAttrs
-	budget *budget
-}
+type view struct{ starlark.HasAttrs }
 
 // viewOf makes the methods of x metered ones.
 func (b *budget) viewOf(x starlark.Value) (starlark.Value, error) {

@@ -86,7 +86,6 @@ var operatorTable, operatorIndex = func() (table [len(operatorNames)]operator, i
 
 func (ops *operators) init(b *budget) {
 	ops.place.budget = b
-	ops.view.budget = b
 	ops.byName = operatorTable
 	for i := range ops.byName {
 		ops.byName[i].budget = b
