@@ -97,12 +97,13 @@ type ending struct {
 	Text string
 	Peak int64         // resident bytes
 	Time time.Duration // compiling included
+	Used Stats
 }
 
 // play compiles and runs a program.
 func play(source string, l Limits) (o ending) {
 	start := time.Now()
-	err := playErr(source, l)
+	err := playErr(source, l, &o.Used)
 	o.Time = time.Since(start)
 	var (
 		limit *LimitError
@@ -124,12 +125,12 @@ func play(source string, l Limits) (o ending) {
 	return o
 }
 
-func playErr(source string, l Limits) error {
+func playErr(source string, l Limits, used *Stats) error {
 	p, err := Compile(File{Name: "attack.star", Source: []byte(source)}, Options{Limits: l, Builtins: starlark.StringDict{"json": jsonModule}})
 	if err != nil {
 		return err
 	}
-	_, err = p.Run(context.Background(), RunOptions{})
+	_, err = p.Run(context.Background(), RunOptions{Stats: used})
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -137,22 +139,25 @@ func TestCallDepthIsExact(t *testing.T) {
 	}
 }
 
-// What a run is charged depends on nothing but the run.
+// What a run is charged depends on nothing but the run: every process has another seed
+// for hashes.
 func TestChargesAreDeterministic(t *testing.T) {
-	p := compile(t, meteringKinds[2].source, nil)
-	var first Stats
-	for i := range 5 {
-		res, err := p.Run(context.Background(), RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stats := Stats{Steps: res.Stats.Steps, Memory: res.Stats.Memory}
-		if i == 0 {
-			first = stats
-		}
-		if stats != first {
-			t.Errorf("run %d used %+v, the first %+v", i, stats, first)
-		}
+	path := filepath.Join(t.TempDir(), "a.star")
+	source := `
+def run(params):
+    d = {("key number %d" % i, i) + ("x" * 20,) * 39: i for i in range(3000)}
+    s = set(["another key %d" % i for i in range(5000)])
+    return len([k for k in d if k in d]) + len(s & s) + len(sorted(s)) + len(str(s))
+`
+	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := inChild(t, path, 1_000_000), inChild(t, path, 1_000_000)
+	if one.Kind != "completed" {
+		t.Fatalf("ended with %s", one.Text)
+	}
+	if one.Used.Steps != two.Used.Steps || one.Used.Memory != two.Used.Memory {
+		t.Errorf("one process used %+v, another %+v", one.Used, two.Used)
 	}
 }
 
