@@ -9,7 +9,8 @@ import (
 )
 
 // TestCorpus migrates every workflow in the folder VMCP_CORPUS in both styles. Each has to
-// become a script, or be refused with places; with --fix too.
+// become a script, or be refused with places: as it stands in a file and as it is in a
+// cluster, which drops unknown fields; with --fix too.
 func TestCorpus(t *testing.T) {
 	dir := os.Getenv("VMCP_CORPUS")
 	if dir == "" {
@@ -24,6 +25,9 @@ func TestCorpus(t *testing.T) {
 			defs, err := migrate.Parse(file, data)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if d, err := migrate.ParseResource(file, data); err == nil {
+				defs = append(defs, d)
 			}
 			for _, d := range defs {
 				for _, o := range []migrate.Options{{}, {Style: migrate.Clean}, {Fix: true}, {Style: migrate.Clean, Fix: true}} {

@@ -2,8 +2,10 @@ package migrate_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -79,6 +81,28 @@ func compiles(t *testing.T, s *migrate.Script) {
 	}
 	if diff := cmp.Diff(s.Source, string(build.Format(tree))); diff != "" {
 		t.Errorf("%s: not formatted: -have +want\n%s", s.Pos, diff)
+	}
+}
+
+// TestHelpers loads every helper that scripts may use, and finds it in the guide.
+func TestHelpers(t *testing.T) {
+	guide, err := os.ReadFile("../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range migrate.Helpers {
+		if !regexp.MustCompile("`" + name + "[`(]").Match(guide) {
+			t.Errorf("the guide does not tell of %s", name)
+		}
+	}
+	source := fmt.Sprintf("load(%q, %s)\ndef run(params):\n    return [type(f) for f in [%s]]\n",
+		"legacy", `"`+strings.Join(migrate.Helpers, `", "`)+`"`, strings.Join(migrate.Helpers, ", "))
+	p, err := script.Compile(script.File{Name: "all.star", Source: []byte(source)}, builtins.Legacy(script.Options{Builtins: builtins.All()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Run(t.Context(), script.RunOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 
