@@ -88,6 +88,16 @@ type asker struct {
 	used map[string]bool // answers that were asked for; guarded by mu
 }
 
+// clientOptions are those of a client that can be asked.
+func (k *asker) clientOptions() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
+		}},
+		ElicitationHandler: k.elicit,
+	}
+}
+
 // elicit answers one question.
 func (k *asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -74,7 +75,10 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 	defer done()
 	e, err := a.open(ctx, f.target, func(e *endpoint) *mcp.ClientOptions {
 		k.recorder = e.recorder
-		return a.callOptions(k, f.quiet)
+		if !f.quiet {
+			e.recorder.notify = a.tellNotification
+		}
+		return k.clientOptions()
 	})
 	if err != nil {
 		return err
@@ -85,24 +89,20 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 	return err
 }
 
-// callOptions are those of a client that can be asked and that listens.
-func (a *app) callOptions(k *asker, quiet bool) *mcp.ClientOptions {
-	o := &mcp.ClientOptions{
-		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
-			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
-		}},
-		ElicitationHandler: k.elicit,
+// tellNotification shows progress and log messages.
+func (a *app) tellNotification(method string, params json.RawMessage) {
+	switch method {
+	case wire.Progress:
+		var p mcp.ProgressNotificationParams
+		if json.Unmarshal(params, &p) == nil {
+			a.say("%s", progressText(&p))
+		}
+	case wire.LogMessage:
+		var p mcp.LoggingMessageParams
+		if json.Unmarshal(params, &p) == nil {
+			a.say("%s", messageText(&p))
+		}
 	}
-	if quiet {
-		return o
-	}
-	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-		a.say("%s", progressText(r.Params))
-	}
-	o.LoggingMessageHandler = func(_ context.Context, r *mcp.LoggingMessageRequest) {
-		a.say("%s", messageText(r.Params))
-	}
-	return o
 }
 
 func progressText(p *mcp.ProgressNotificationParams) string {

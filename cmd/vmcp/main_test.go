@@ -26,7 +26,19 @@ import (
 var update = flag.Bool("update", false, "rewrite expectations and generated pages")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"vmcp": main})
+	testscript.Main(m, map[string]func(){
+		"vmcp":      main,
+		"workspace": func() { beBackend("workspace") },
+		"yamlfile":  func() { beBackend("yamlfile") },
+	})
+}
+
+// beBackend is the example server of that name.
+func beBackend(name string) {
+	if err := demoBackends[name](context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // TestCommands runs the scripts in testdata, each a session at a shell.

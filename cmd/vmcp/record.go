@@ -15,6 +15,9 @@ import (
 // as it was sent: the SDK's types would drop fields and round large numbers.
 type recorder struct {
 	base http.RoundTripper
+	// notify is told of every notification before the result that follows it is read;
+	// the SDK's handlers may come after the call has returned. It may be nil.
+	notify func(method string, params json.RawMessage)
 
 	mu     sync.Mutex
 	bodies []*recording // guarded by mu
@@ -24,9 +27,11 @@ type recorder struct {
 type recording struct {
 	io.ReadCloser
 	stream bool // server-sent events
+	notify func(method string, params json.RawMessage)
 
 	mu   sync.Mutex
 	data bytes.Buffer // guarded by mu
+	told int          // how much of data notify has heard of; guarded by mu
 }
 
 // Read passes on and keeps.
@@ -35,7 +40,25 @@ func (r *recording) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.data.Write(p[:n])
+	if r.stream && r.notify != nil {
+		r.tell()
+	}
 	return n, err
+}
+
+// tell passes on the notifications among the events that are complete by now.
+func (r *recording) tell() {
+	fresh := r.data.Bytes()[r.told:]
+	end := bytes.LastIndex(fresh, []byte("\n\n")) + len("\n\n")
+	if end < len("\n\n") {
+		return
+	}
+	r.told += end
+	for _, frame := range events(fresh[:end]) {
+		if m, err := wire.Parse(frame); err == nil && m.IsNotification() {
+			r.notify(m.Method, m.Params)
+		}
+	}
 }
 
 // RoundTrip keeps the answers to POST.
@@ -44,7 +67,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || req.Method != http.MethodPost {
 		return resp, err
 	}
-	kept := &recording{ReadCloser: resp.Body, stream: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
+	kept := &recording{ReadCloser: resp.Body, notify: r.notify, stream: strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")}
 	resp.Body = kept
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,9 +134,13 @@ func (r *recording) frames() [][]byte {
 	if !r.stream {
 		return [][]byte{data}
 	}
-	var frames [][]byte
-	events := wire.NewEventReader(bytes.NewReader(data), len(data)+1)
-	for e, err := events.Next(); err == nil; e, err = events.Next() {
+	return events(data)
+}
+
+// events are the frames in a stream as far as it goes.
+func events(stream []byte) (frames [][]byte) {
+	r := wire.NewEventReader(bytes.NewReader(stream), len(stream)+1)
+	for e, err := r.Next(); err == nil; e, err = r.Next() {
 		frames = append(frames, e.Data)
 	}
 	return frames

@@ -30,10 +30,24 @@ type app struct {
 
 // run is the whole program but for the process around it.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal is not caught: it ends the process at once
+	ctx, cancel := context.WithCancel(context.Background())
+	signals, watched := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go cancelOnSignal(ctx, cancel, signals, watched)
+	defer func() { cancel(); <-watched }()
 	return runContext(ctx, args, stdin, stdout, stderr)
+}
+
+// cancelOnSignal cancels at the first signal. The second is not caught: it ends the
+// process at once, and that has to hold before anybody sees that the context has ended.
+func cancelOnSignal(ctx context.Context, cancel context.CancelFunc, signals chan os.Signal, watched chan<- struct{}) {
+	defer close(watched)
+	select {
+	case <-signals:
+	case <-ctx.Done():
+	}
+	signal.Stop(signals)
+	cancel()
 }
 
 func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPages follows the pages that show how to use vmcp, as their readers do: files with
+// a title are written, commands are run, and their output is compared.
+func TestPages(t *testing.T) {
+	for _, name := range []string{"README.md", "docs/guide.md"} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			newReader(t).follow(name, string(text))
+		})
+	}
+}
+
+// reader is somebody who does what a page says.
+type reader struct {
+	*testing.T
+	dir, port string
+	server    *exec.Cmd
+	log       string // the file that the server writes to
+	at        string // page and line
+}
+
+func newReader(t *testing.T) *reader {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	r := &reader{T: t, dir: t.TempDir(), port: port}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(os.Getenv("HOME"), ".cache"))
+	t.Cleanup(r.stop)
+	return r
+}
+
+// block is a fenced part of a page.
+var block = regexp.MustCompile("(?ms)^```(\\w+)(?: title=(\\S+))?\n(.*?)^```$")
+
+func (r *reader) follow(page, text string) {
+	for _, m := range block.FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return text[m[2*i]:m[2*i+1]]
+		}
+		r.at = fmt.Sprintf("%s:%d", page, 1+strings.Count(text[:m[0]], "\n"))
+		body := strings.ReplaceAll(part(3), "127.0.0.1:4483", "127.0.0.1:"+r.port)
+		switch lang, title := part(1), part(2); {
+		case title != "":
+			r.write(title, body)
+		case lang == "console":
+			r.console(body)
+		case lang != "text" && lang != "json":
+			r.Errorf("%s: a %s block without a title: nobody runs it", r.at, lang)
+		}
+	}
+}
+
+// write makes a file; a server that watches it has applied it when write returns.
+func (r *reader) write(name, text string) {
+	if name == defaultFile {
+		text = "listen: 127.0.0.1:" + r.port + "\n" + text
+	}
+	const applied = "configuration applied"
+	before := strings.Count(r.logged(), applied)
+	path := filepath.Join(r.dir, name)
+	r.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	r.must(os.WriteFile(path, []byte(text), 0o644))
+	if r.watched(name) {
+		r.wait("the server has applied "+name, func() bool { return strings.Count(r.logged(), applied) > before })
+		r.ready()
+	}
+}
+
+// watched reports whether a server runs that follows the file.
+func (r *reader) watched(name string) bool {
+	if r.server == nil || strings.Contains(r.logged(), "serving the built-in demo") {
+		return false
+	}
+	served, err := os.ReadFile(filepath.Join(r.dir, defaultFile))
+	return err == nil && (name == defaultFile || strings.Contains(string(served), "scripts: ["+filepath.Dir(name)+"]"))
+}
+
+// console runs the lines after a dollar and compares what is below each.
+func (r *reader) console(text string) {
+	for step := range strings.SplitSeq("\n"+text, "\n$ ") {
+		command, want, _ := strings.Cut(step, "\n")
+		if command != "" {
+			r.run(command, want)
+		}
+	}
+}
+
+// Commands that a page shows and this test does not repeat: it is part of the first, and
+// has what the others bring.
+var notRun = []string{
+	"go test ./...", "bash .ci/run",
+	"go install ./cmd/vmcp ./examples/backends/workspace/cmd/workspace ./examples/backends/yamlfile/cmd/yamlfile",
+}
+
+func (r *reader) run(command, want string) {
+	if slices.Contains(notRun, command) {
+		return
+	}
+	command = strings.ReplaceAll(command, "go run ./cmd/vmcp", "vmcp")
+	if strings.HasPrefix(command, "vmcp serve") && !strings.Contains(command, "0.0.0.0") {
+		r.serve(command)
+		r.wait("the server says\n"+want, func() bool { return says(r.logged(), want) })
+		return
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, defaultFile)); err != nil && strings.HasPrefix(command, "vmcp call") {
+		command += " --url http://127.0.0.1:" + r.port
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-c", command)
+	c.Dir = r.dir
+	got, err := c.CombinedOutput()
+	if !says(string(got), want) || want == "" && err != nil {
+		r.Errorf("%s: %s (%v)\n got %s\nwant %s", r.at, command, err, got, want)
+	}
+}
+
+// serve starts a server in place of the one before.
+func (r *reader) serve(command string) {
+	r.stop()
+	if _, err := os.Stat(filepath.Join(r.dir, defaultFile)); err != nil {
+		command += " --listen 127.0.0.1:" + r.port
+	}
+	r.log = filepath.Join(r.TempDir(), "log")
+	out, err := os.Create(r.log)
+	r.must(err)
+	defer out.Close()
+	r.server = exec.Command("sh", "-c", "exec "+command)
+	r.server.Dir, r.server.Stderr = r.dir, out
+	r.must(r.server.Start())
+	r.ready()
+}
+
+func (r *reader) ready() {
+	r.wait("every backend is ready", func() bool {
+		page, err := fetch("http://127.0.0.1:" + r.port + "/readyz")
+		return err == nil && strings.Contains(page, `"ready": true`)
+	})
+}
+
+func (r *reader) stop() {
+	if r.server == nil {
+		return
+	}
+	_ = r.server.Process.Signal(os.Interrupt)
+	if err := r.server.Wait(); err != nil {
+		r.Errorf("the server ended with %v:\n%s", err, r.logged())
+	}
+	r.server = nil
+}
+
+func (r *reader) logged() string {
+	text, _ := os.ReadFile(r.log) // there may be none yet
+	return string(text)
+}
+
+// wait polls for what another process brings about.
+func (r *reader) wait(what string, ok func() bool) {
+	r.Helper()
+	deadline := time.Now().Add(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if <-tick.C; time.Now().After(deadline) {
+			r.Fatalf("%s: it did not come true that %s; its log:\n%s", r.at, what, r.logged())
+		}
+	}
+}
+
+func (r *reader) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatalf("%s: %v", r.at, err)
+	}
+}
+
+// says reports whether the lines of want stand in got in their order; ... is anything.
+func says(got, want string) bool {
+	pattern := bytes.NewBufferString("(?s)")
+	for line := range strings.Lines(want) {
+		if line = strings.TrimSuffix(line, "\n"); strings.TrimSpace(line) == "..." || line == "" {
+			continue
+		}
+		fmt.Fprintf(pattern, "%s[^\n]*\n.*?", strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `[^\n]*`))
+	}
+	return regexp.MustCompile(pattern.String()).MatchString(got)
+}
+
+// The README promises a first minute of exactly two commands.
+func TestFirstMinute(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := block.FindStringSubmatch(string(text))
+	if want := "$ go run ./cmd/vmcp serve\n$ go test ./...\n"; first == nil || first[3] != want {
+		t.Errorf("the first commands of the README are\n%q\nwant\n%q", first, want)
+	}
+}
