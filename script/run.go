@@ -120,8 +120,8 @@ func (r *Run) Charge(n int64) error { return r.budget.charge(n) }
 
 // Run runs the program's run(params) and returns its result.
 //
-// The error is a *Suspended when the run waits for an answer, and else an *Error with
-// the place in the script. Nothing that a script does gets out of here: a panic comes
+// The error is a *Suspended when the run waits for an answer, that of the journal when
+// it cannot be opened, and else an *Error with the place in the script. Nothing that a script does gets out of here: a panic comes
 // back as an error, and no goroutine is left behind.
 func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	limits := o.Limits.Or(p.limits)
