@@ -192,12 +192,7 @@ func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
 		return h.answer(k, held.b[:n], held)
 	}
 	if start, ok := wire.SkimResult(held.b[:n]); ok {
-		s, err := newResultStream(k, resp.Body, held, start)
-		if err != nil {
-			s.Close()
-			return nil, err
-		}
-		return &Response{Body: s}, nil
+		return &Response{Body: newResultStream(k, resp.Body, held, start)}, nil
 	}
 	defer resp.Body.Close()
 	defer held.release()

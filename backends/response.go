@@ -33,11 +33,8 @@ func (r *Response) Bytes(max int64) ([]byte, error) {
 		}
 		return r.Result, nil
 	}
-	var all bytes.Buffer
-	n, err := io.Copy(&all, io.LimitReader(r.Body, max+1))
-	if err == nil && n > max {
-		err = fmt.Errorf("%w of %d bytes", ErrTooLarge, max)
-	}
+	all := &limitedBuffer{max: max}
+	_, err := io.Copy(all, r.Body)
 	return all.Bytes(), err
 }
 
@@ -58,88 +55,119 @@ func (r *Response) Close() error {
 	return err
 }
 
-// resultStream is the value of "result" in a JSON body that is still arriving.
+// Edit changes the result: in memory at once, in a stream on its way.
+func (r *Response) Edit(e wire.Edit) {
+	if s, ok := r.Body.(*resultStream); ok {
+		s.editor = e.Editor()
+		return
+	}
+	r.Result = e.Apply(r.Result)
+}
+
+// limitedBuffer collects up to max bytes.
+type limitedBuffer struct {
+	bytes.Buffer
+	max int64
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if int64(b.Len()+len(p)) > b.max {
+		return 0, fmt.Errorf("%w of %d bytes", ErrTooLarge, b.max)
+	}
+	return b.Buffer.Write(p)
+}
+
+// resultStream is the value of "result" in a JSON body that is still arriving. It is
+// looked at once, by the editor that passes it on.
 type resultStream struct {
-	call    *call
-	src     io.ReadCloser
-	buf     *buffer // nil once closed
-	pending []byte  // part of buf that was read and not handed out
-	scan    wire.ValueScanner
-	ended   bool // the value is complete
-	err     error
+	call   *call
+	src    io.ReadCloser
+	buf    *buffer      // nil once closed
+	piece  []byte       // part of buf that was read and not passed on
+	editor *wire.Editor // finds the end of the value
+	ended  bool         // the value has been passed on
+	out    bytes.Buffer // of Read
+	err    error
 }
 
 // newResultStream goes on behind head, a full buffer in which the result begins at start.
-func newResultStream(c *call, src io.ReadCloser, buf *buffer, start int) (*resultStream, error) {
-	s := &resultStream{call: c, src: src, buf: buf}
-	return s, s.take(buf.b[start:])
-}
-
-// take cuts what belongs to the value off p.
-func (s *resultStream) take(p []byte) error {
-	n, done, err := s.scan.Scan(p)
-	if err != nil {
-		return s.call.conn.b.errorf(Protocol, "result: %w", err)
-	}
-	s.pending, s.ended = p[:n], done
-	return nil
+func newResultStream(c *call, src io.ReadCloser, buf *buffer, start int) *resultStream {
+	return &resultStream{call: c, src: src, buf: buf, piece: buf.b[start:], editor: wire.Edit{}.Editor()}
 }
 
 // fill reads the next piece. The call's clock runs only while it waits for the backend.
 func (s *resultStream) fill() error {
-	switch {
-	case s.err != nil:
-		return s.err
-	case s.buf == nil:
+	if s.buf == nil {
 		return errClosed
-	case s.ended:
-		return io.EOF
 	}
 	s.call.clock.resume()
 	n, err := s.src.Read(s.buf.b)
 	s.call.clock.pause()
-	if n > 0 {
-		s.err = s.take(s.buf.b[:n])
+	s.piece = s.buf.b[:n]
+	switch {
+	case n > 0:
+		return nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+		fallthrough
+	case err != nil:
+		return s.call.conn.b.failure(s.call.ctx, err, true)
+	}
+	return nil
+}
+
+// pass passes the next piece on; io.EOF behind the last one.
+func (s *resultStream) pass(w *countedWriter) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.ended:
+		return io.EOF
+	case len(s.piece) == 0:
+		s.err = s.fill()
 		return s.err
 	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		s.err = s.call.conn.b.failure(s.call.ctx, err, true)
+	n, ended, err := s.editor.Write(w, s.piece)
+	s.piece, s.ended = s.piece[n:], ended
+	if s.err = err; err != nil && w.err == nil {
+		s.err = s.call.conn.b.errorf(Protocol, "result: %w", err)
 	}
 	return s.err
 }
 
+// countedWriter counts what is written to w and keeps its error.
+type countedWriter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *countedWriter) Write(p []byte) (n int, err error) {
+	n, c.err = c.w.Write(p)
+	c.n += int64(n)
+	return n, c.err
+}
+
+// WriteTo passes the value on without a copy.
+func (s *resultStream) WriteTo(w io.Writer) (int64, error) {
+	to := &countedWriter{w: w}
+	for {
+		if err := s.pass(to); err == io.EOF {
+			return to.n, nil
+		} else if err != nil {
+			return to.n, err
+		}
+	}
+}
+
 func (s *resultStream) Read(p []byte) (int, error) {
-	for len(s.pending) == 0 {
-		if err := s.fill(); err != nil {
+	to := &countedWriter{w: &s.out}
+	for s.out.Len() == 0 {
+		if err := s.pass(to); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, s.pending)
-	s.pending = s.pending[n:]
-	return n, nil
-}
-
-// WriteTo lets io.Copy write straight from the read buffer.
-func (s *resultStream) WriteTo(w io.Writer) (int64, error) {
-	var total int64
-	for {
-		for len(s.pending) == 0 {
-			if err := s.fill(); err == io.EOF {
-				return total, nil
-			} else if err != nil {
-				return total, err
-			}
-		}
-		n, err := w.Write(s.pending)
-		total += int64(n)
-		if err != nil {
-			return total, err
-		}
-		s.pending = nil
-	}
+	return s.out.Read(p)
 }
 
 // Close ends the stream. When the result was read to its end, so is the body, and the
@@ -154,7 +182,7 @@ func (s *resultStream) Close() error {
 	}
 	s.src.Close()
 	s.buf.release()
-	s.buf, s.pending = nil, nil
+	s.buf, s.piece = nil, nil
 	s.call.finish()
 	return nil
 }

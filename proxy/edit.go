@@ -33,7 +33,7 @@ func (e edit) apply(result json.RawMessage) json.RawMessage {
 
 // stream changes a result that is too large to be held.
 func (e edit) stream(resp *backends.Response) {
-	resp.Body = e.change().Reader(resp.Body)
+	resp.Edit(e.change())
 }
 
 func (e edit) change() wire.Edit {

@@ -31,54 +31,93 @@ type Edit struct {
 func (e Edit) Apply(obj []byte) []byte {
 	var out bytes.Buffer
 	out.Grow(len(obj) + 64)
-	f := filter{edit: e}
-	f.write(&out, obj)
+	n, _, err := e.Editor().Write(&out, obj)
+	if err != nil {
+		return obj
+	}
+	out.Write(obj[n:])
 	if bytes.Equal(out.Bytes(), obj) {
 		return obj
 	}
 	return out.Bytes()
 }
 
-// Reader edits an object while it streams: bytes pass as they come, and memory stays
-// within one buffer whatever the size of the object. Closing it closes r.
-func (e Edit) Reader(r io.ReadCloser) io.ReadCloser {
-	return &editReader{r: r, f: filter{edit: e}, in: make([]byte, 32<<10)}
-}
-
-type editReader struct {
-	r   io.ReadCloser
-	f   filter
-	in  []byte
-	out bytes.Buffer
-	err error
-}
-
-func (e *editReader) Read(p []byte) (int, error) {
-	for e.out.Len() == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		var n int
-		n, e.err = e.r.Read(e.in)
-		e.f.write(&e.out, e.in[:n])
+// Editor starts the edit of one value that comes in pieces. The zero Edit changes
+// nothing: its Editor finds where the value ends.
+func (e Edit) Editor() *Editor {
+	f := &Editor{edit: e}
+	if e.Decide == nil {
+		f.phase = plain
 	}
-	return e.out.Read(p)
+	return f
 }
 
-func (e *editReader) Close() error { return e.r.Close() }
-
-// filter is the state between two pieces of one object.
-type filter struct {
+// Editor is the state of an edit between two pieces of one value. Bytes pass as they
+// come; memory does not grow with the value.
+type Editor struct {
 	edit    Edit
 	phase   phase
-	depth   int
-	str     bool // inside a string
-	esc     bool // behind a backslash
-	emitted bool // a member has been written
+	scan    ValueScanner // of the member's value, or of a value that is no object
+	scanned bool         // the member's value is complete, but for the space behind it
+	esc     bool         // in a key, behind a backslash
+	emitted bool         // a member has been written
 	gap     []byte
 	key     []byte // with its quotes
 	value   []byte // collected to be changed
 	what    Decision
+	out     output
+	err     error // of the value; nothing more passes
+}
+
+// output is where pieces go; it keeps the first error.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) write(p []byte) {
+	if o.err == nil && len(p) > 0 {
+		_, o.err = o.w.Write(p)
+	}
+}
+
+func (o *output) byte(c byte) { o.write([]byte{c}) }
+
+// Write takes the next piece of the value, which at first must start with its first byte
+// or space in front of it, and writes what becomes of it to w. It returns how many bytes
+// of p belong to the value, and whether the value has ended.
+func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
+	f.out = output{w: w}
+	for n < len(p) && f.phase != done && f.err == nil {
+		switch f.phase {
+		case inValue:
+			n += f.passValue(p[n:])
+		case plain:
+			n += f.passPlain(p[n:])
+		default:
+			if f.step(p[n]) {
+				n++
+			}
+		}
+	}
+	if f.err == nil {
+		f.err = f.out.err
+	}
+	return n, f.phase == done, f.err
+}
+
+// passPlain passes a value that is not edited.
+func (f *Editor) passPlain(b []byte) int {
+	n, ended, err := f.scan.Scan(b)
+	if err != nil {
+		f.err = err
+		return n
+	}
+	f.out.write(b[:n])
+	if ended {
+		f.phase = done
+	}
+	return n
 }
 
 type phase int
@@ -90,34 +129,21 @@ const (
 	colon // behind a key
 	lead  // space in front of a value
 	inValue
-	done // everything else passes
+	plain // in a value that is no object
+	done
 )
 
-// write takes one piece of the object.
-func (f *filter) write(out *bytes.Buffer, b []byte) {
-	for i := 0; i < len(b); {
-		switch f.phase {
-		case done:
-			out.Write(b[i:])
-			return
-		case inValue:
-			i += f.passValue(out, b[i:])
-		default:
-			f.step(out, b[i])
-			i++
-		}
-	}
-}
-
-// step takes one byte outside a value.
-func (f *filter) step(out *bytes.Buffer, c byte) {
+// step takes one byte outside a value; false when it has only found what it starts.
+func (f *Editor) step(c byte) bool {
 	switch f.phase {
 	case before:
-		out.WriteByte(c)
+		if c != '{' && c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			f.phase = plain
+			return false
+		}
+		f.out.byte(c)
 		if c == '{' {
 			f.phase = between
-		} else if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			f.phase = done
 		}
 	case between:
 		switch c {
@@ -125,10 +151,10 @@ func (f *filter) step(out *bytes.Buffer, c byte) {
 			f.key = append(f.key[:0], c)
 			f.phase = inKey
 		case '}':
-			f.finish(out)
-			out.WriteByte(c)
+			f.finish()
+			f.out.byte(c)
 			f.phase = done
-			return
+			return true
 		}
 		f.gap = append(f.gap, c)
 	case inKey:
@@ -149,116 +175,102 @@ func (f *filter) step(out *bytes.Buffer, c byte) {
 	case lead:
 		if c == ' ' || c == '\n' || c == '\r' || c == '\t' {
 			f.gap = append(f.gap, c)
-			return
+			return true
 		}
-		f.open(out)
-		one := [1]byte{c}
-		f.passValue(out, one[:])
+		f.open()
+		return false
 	}
+	return true
 }
 
 // open decides about the member whose value starts.
-func (f *filter) open(out *bytes.Buffer) {
+func (f *Editor) open() {
 	f.phase, f.value = inValue, nil
+	f.scan, f.scanned = ValueScanner{}, false
 	f.what = f.edit.Decide(string(unescape(f.key)))
 	if f.what == Keep {
-		f.emitGap(out)
+		f.emitGap()
 	}
 }
 
 // emitGap writes what stood between the last member and this value.
-func (f *filter) emitGap(out *bytes.Buffer) {
+func (f *Editor) emitGap() {
 	gap := f.gap
 	if !f.emitted {
 		if i := bytes.IndexByte(gap, ','); i >= 0 && i < bytes.IndexByte(gap, '"') {
 			gap = append(gap[:i:i], gap[i+1:]...)
 		}
 	}
-	out.Write(gap)
+	f.out.write(gap)
 	f.gap = f.gap[:0]
 	f.emitted = true
 }
 
 // passValue takes the bytes of a value and returns how many belonged to it.
-func (f *filter) passValue(out *bytes.Buffer, b []byte) int {
+func (f *Editor) passValue(b []byte) int {
 	n, ended := f.scanValue(b)
 	switch f.what {
 	case Keep:
-		out.Write(b[:n])
+		f.out.write(b[:n])
 	case Change:
 		if len(f.value)+n > maxChanged {
-			f.emitGap(out)
-			out.Write(f.value)
-			out.Write(b[:n])
+			f.emitGap()
+			f.out.write(f.value)
+			f.out.write(b[:n])
 			f.what, f.value = Keep, nil
 		} else {
 			f.value = append(f.value, b[:n]...)
 		}
 	}
 	if ended {
-		f.closeValue(out)
+		f.closeValue()
 	}
 	return n
 }
 
-func (f *filter) closeValue(out *bytes.Buffer) {
+func (f *Editor) closeValue() {
 	f.phase = between
 	if f.what == Change {
 		trimmed := bytes.TrimRight(f.value, " \n\r\t")
 		if v := f.edit.Change(string(unescape(f.key)), trimmed); v != nil {
-			f.emitGap(out)
-			out.Write(v)
+			f.emitGap()
+			f.out.write(v)
 		}
 	}
 	f.gap = f.gap[:0]
 }
 
-// scanValue counts the bytes up to the comma or brace that ends the value.
-func (f *filter) scanValue(b []byte) (n int, ended bool) {
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		if f.str {
-			switch {
-			case f.esc:
-				f.esc = false
-			case c == '\\':
-				f.esc = true
-			case c == '"':
-				f.str = false
-			}
-			continue
-		}
-		switch c {
-		case '"':
-			f.str = true
-		case '{', '[':
-			f.depth++
-		case '}', ']':
-			if f.depth == 0 {
-				return i, true
-			}
-			f.depth--
-		case ',':
-			if f.depth == 0 {
-				return i, true
-			}
+// scanValue counts the bytes up to the comma or brace that ends the value: the space
+// behind a value goes the way of the value.
+func (f *Editor) scanValue(b []byte) (n int, ended bool) {
+	if !f.scanned {
+		var err error
+		if n, f.scanned, err = f.scan.Scan(b); err != nil {
+			f.err = err
+			return n, false
 		}
 	}
-	return len(b), false
+	for f.scanned && n < len(b) {
+		if b[n] == ',' || b[n] == '}' {
+			return n, true
+		}
+		n++
+	}
+	return n, false
 }
 
 // finish adds what Close returns, in front of the space before the closing brace.
-func (f *filter) finish(out *bytes.Buffer) {
+func (f *Editor) finish() {
 	var add []byte
 	if f.edit.Close != nil {
 		add = f.edit.Close()
 	}
 	if len(add) > 0 {
 		if f.emitted {
-			out.WriteByte(',')
+			f.out.byte(',')
 		}
-		out.Write(add)
+		f.out.write(add)
 	}
-	out.Write(bytes.TrimLeft(f.gap, ","))
+	f.out.write(bytes.TrimLeft(f.gap, ","))
 	f.gap = nil
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -19,41 +18,71 @@ type ValueScanner struct {
 // number or word ends with the byte after it, or with the input.
 func (s *ValueScanner) Scan(p []byte) (n int, done bool, err error) {
 	for n < len(p) {
-		if s.inString {
-			n = s.skipText(p, n)
-			if !s.inString && s.depth == 0 {
-				return n, true, nil
-			}
-			continue
-		}
-		c := p[n]
 		switch {
-		case s.scalar:
-			if endsScalar(c) {
+		case len(p)-n >= blockSize && (s.depth > 0 || s.inString):
+			m, done, err := s.skipBlock((*[blockSize]byte)(p[n:]))
+			if n += m; done || err != nil {
+				return n, done, err
+			}
+		case s.inString:
+			if n = s.skipText(p, n); !s.inString && s.depth == 0 {
 				return n, true, nil
 			}
-		case c == '"':
-			s.inString = true
-		case c == '{' || c == '[':
-			if s.depth++; s.depth > MaxDepth {
-				return n, false, fmt.Errorf("nested deeper than %d", MaxDepth)
+		case s.depth > 0:
+			if n, done, err = s.skipMembers(p, n); done || err != nil {
+				return n, done, err
 			}
-		case c == '}' || c == ']':
-			if s.depth--; s.depth <= 0 {
-				if s.depth < 0 {
-					return n, false, fmt.Errorf("unexpected %q", c)
-				}
-				return n + 1, true, nil
+		case s.scalar && endsScalar(p[n]):
+			return n, true, nil
+		case s.scalar:
+			n++
+		default:
+			if err := s.start(p[n]); err != nil {
+				return n, false, err
 			}
-		case s.depth == 0:
-			if endsScalar(c) {
-				return n, false, fmt.Errorf("unexpected %q", c)
-			}
-			s.scalar = true
+			n++
 		}
-		n++
 	}
 	return n, false, nil
+}
+
+// start takes the first byte of the value.
+func (s *ValueScanner) start(c byte) error {
+	switch {
+	case c == '"':
+		s.inString = true
+	case c == '{' || c == '[':
+		s.depth = 1
+	case c == '}' || endsScalar(c):
+		return fmt.Errorf("unexpected %q", c)
+	default:
+		s.scalar = true
+	}
+	return nil
+}
+
+// brackets is 1 for what opens a container, -1 for what closes one; quotes are 2.
+var brackets = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1, '"': 2}
+
+// skipMembers goes on inside a container, outside of strings, and returns the index past
+// the next quote, past the value's end, or the end of p.
+func (s *ValueScanner) skipMembers(p []byte, i int) (n int, done bool, err error) {
+	for ; i < len(p); i++ {
+		switch brackets[p[i]] {
+		case 2:
+			s.inString = true
+			return i + 1, false, nil
+		case 1:
+			if s.depth++; s.depth > MaxDepth {
+				return i, false, fmt.Errorf("nested deeper than %d", MaxDepth)
+			}
+		case -1:
+			if s.depth--; s.depth == 0 {
+				return i + 1, true, nil
+			}
+		}
+	}
+	return i, false, nil
 }
 
 // Complete reports whether the value may end where the input ends.
@@ -62,57 +91,18 @@ func (s *ValueScanner) Complete() bool { return s.scalar }
 // skipText goes on inside a string and returns the index past its closing quote, or
 // the end of p.
 func (s *ValueScanner) skipText(p []byte, i int) int {
-	if s.escaped {
-		s.escaped = false
-		i++
-	}
-	for {
-		if i >= len(p) {
-			return len(p)
-		}
-		j := quote(p[i:])
-		if j < 0 {
-			s.escaped = oddBackslashes(p[i:])
-			return len(p)
-		}
-		closing := !oddBackslashes(p[i : i+j])
-		i += j + 1
-		if closing {
+	for ; i < len(p); i++ {
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case p[i] == '\\':
+			s.escaped = true
+		case p[i] == '"':
 			s.inString = false
-			return i
+			return i + 1
 		}
 	}
-}
-
-// quote is where the next quote stands, or -1. Quotes are often close together, as in
-// JSON inside a string, so it looks near before it calls for the search that is faster
-// over a distance.
-func quote(p []byte) int {
-	const near = 12
-	for i := range min(near, len(p)) {
-		if p[i] == '"' {
-			return i
-		}
-	}
-	if len(p) <= near {
-		return -1
-	}
-	j := bytes.IndexByte(p[near:], '"')
-	if j < 0 {
-		return -1
-	}
-	return near + j
-}
-
-func oddBackslashes(p []byte) bool {
-	if len(p) == 0 || p[len(p)-1] != '\\' {
-		return false
-	}
-	n := 1
-	for n < len(p) && p[len(p)-1-n] == '\\' {
-		n++
-	}
-	return n%2 == 1
+	return i
 }
 
 func endsScalar(c byte) bool {

@@ -15,7 +15,8 @@ import (
 type client struct {
 	*mcp.ClientSession
 	revision string
-	// shared calls in the process that lists and subscriptions come from.
+	// shared calls in the process that lists come from, and the subscriptions of
+	// stateless clients.
 	shared *client
 
 	progress chan float64
