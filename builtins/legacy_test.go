@@ -58,6 +58,19 @@ func TestLegacyValues(t *testing.T) {
 	}
 }
 
+// TestLegacyCallsAnything makes sure that no server takes a migrated workflow for harmless
+// because its text has no call that it knows.
+func TestLegacyCallsAnything(t *testing.T) {
+	src := "load(\"legacy\", \"call\")\ndef run(params):\n    return call(\"delete_everything\")\n"
+	p, err := script.Compile(script.File{Name: "x.star", Source: []byte(src)}, builtins.Legacy(script.Options{Builtins: builtins.All()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Calls().Dynamic {
+		t.Error("the tools of a migrated workflow are taken for known")
+	}
+}
+
 // TestLegacyAsksOnce goes on where the run stopped: the call before the question is not
 // made again, and the answer is the question's.
 func TestLegacyAsksOnce(t *testing.T) {
