@@ -119,57 +119,69 @@ func (b *budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 // hash alike, unless the keys are bulky. Lambdas, integers with equal low bits, short
 // strings and what is made of them can be made to hash alike, so of other tables a
 // sketch is kept of where their keys fall, and crowds are charged and bounded.
+//
+// Honest keys, such as times in whole hours, can share the low bits of their hashes and
+// so a chain of the table, which is merely walked; keys that share all bits are compared.
 const (
 	smallTable = 64
 	bulky      = 4 // steps that a key is worth
-	maxCrowd   = 2000
+	maxChain   = 20_000
+	maxEqual   = 500
+
+	chainPerStep = 256 // keys that are passed by for one step
 )
 
-// sketch counts the keys of a table by the low bits of their hash. Keys in one chain
-// of the table are in one cell of the sketch.
+// sketch counts the keys of a table by the low bits of their hash, as the table does,
+// and by all of its bits. The keys of a chain are in one cell of the former, those with
+// equal hashes in one cell of both.
 type sketch struct {
-	cells []int32 // a power of two
-	n     int
-	peak  int // the most entries that the table has had
+	low, all []int32 // their length is the same power of two
+	n        int
+	peak     int // the most entries that the table has had
 }
 
-// add counts k and returns how many keys are where it falls.
-func (s *sketch) add(k starlark.Value, weight int64) (crowd int64) {
+// crowd is how many keys fall where a key does, beyond what chance explains.
+type crowd struct{ chain, equal int64 }
+
+// add counts k.
+func (s *sketch) add(k starlark.Value, weight int64) crowd {
 	s.n++
 	s.peak = max(s.peak, s.n)
-	if c := s.cell(k); c != nil {
-		*c++
+	if low, all := s.cells(k); low != nil {
+		*low++
+		*all++
 	}
 	return s.crowd(k, weight)
 }
 
-func (s *sketch) cell(k starlark.Value) *int32 {
+func (s *sketch) cells(k starlark.Value) (low, all *int32) {
 	h, err := k.Hash()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return &s.cells[h&uint32(len(s.cells)-1)]
+	mask := uint32(len(s.low) - 1)
+	return &s.low[h&mask], &s.all[((h^h>>15)*2654435769)>>8&mask]
 }
 
-// crowd is how many keys are where k falls, beyond what chance explains. The hash of a
-// long string is another one in every process, and what is charged must not depend on it:
-// to have that many keys in one place by chance takes longer than anybody waits.
-func (s *sketch) crowd(k starlark.Value, weight int64) int64 {
-	c := s.cell(k)
-	if c == nil {
-		return 0
+// crowd returns what is where k falls. The hash of a long string is another one in every
+// process, and what is charged must not depend on it: to have that many keys in one place
+// by chance takes longer than anybody waits.
+func (s *sketch) crowd(k starlark.Value, weight int64) crowd {
+	low, all := s.cells(k)
+	if low == nil {
+		return crowd{}
 	}
-	byChance := 4*s.n/len(s.cells) + 32
+	byChance := int64(4*s.n/len(s.low) + 32)
 	if weight >= bulky {
 		byChance -= 20
 	}
-	return int64(*c) - int64(byChance)
+	return crowd{int64(*low) - byChance, int64(min(*low, *all)) - byChance}
 }
 
 // crowdCost pays for the chain that the new key k of t ends.
 func (b *budget) crowdCost(t table, k starlark.Value, weight int64) error {
 	s := b.large[t]
-	if s == nil || s.n >= 16*len(s.cells) || t.Len() < s.n/2 {
+	if s == nil || s.n >= 16*len(s.low) || t.Len() < s.n/2 {
 		_, err := b.resketch(t, s)
 		return err
 	}
@@ -177,15 +189,17 @@ func (b *budget) crowdCost(t table, k starlark.Value, weight int64) error {
 }
 
 // crowded pays for a search among keys that hash alike.
-func (b *budget) crowded(crowd, weight int64) error {
+func (b *budget) crowded(c crowd, weight int64) error {
 	switch {
-	case crowd <= 0:
+	case c.chain <= 0:
 		return nil
-	case crowd > maxCrowd:
-		return fmt.Errorf("more than %d keys that hash alike in one table", maxCrowd)
+	case c.chain > maxChain:
+		return fmt.Errorf("more than %d keys whose hashes end alike in one table", maxChain)
+	case c.equal > maxEqual:
+		return fmt.Errorf("more than %d keys that hash alike in one table", maxEqual)
 	}
 	b.flooded = true
-	return b.work(crowd*(weight+1)/elemsPerStep + 1)
+	return b.work(c.chain/chainPerStep + max(c.equal, 0)*(weight+1)/elemsPerStep + 1)
 }
 
 // resketch counts the keys of t afresh.
@@ -194,10 +208,10 @@ func (b *budget) resketch(t table, old *sketch) (*sketch, error) {
 	for cells*4 < t.Len() {
 		cells *= 2
 	}
-	if err := b.charge(int64(4*cells) + 2*tinyWeight); err != nil {
+	if err := b.charge(int64(2*4*cells) + 2*tinyWeight); err != nil {
 		return nil, err
 	}
-	s := &sketch{cells: make([]int32, cells)}
+	s := &sketch{low: make([]int32, cells), all: make([]int32, cells)}
 	if old != nil {
 		s.peak = old.peak
 	}
