@@ -20,7 +20,7 @@ const module = "github.com/vmcp-dev/vmcp/"
 // belong to their folder. A new folder gets a row before it may import any.
 var mayImport = map[string][]string{
 	"config":          {},
-	"script":          {},
+	"script":          {"internal/schema"},
 	"migrate":         {},
 	"migrate/verify":  {"migrate", "script", "builtins", "internal/schema"}, // runs what migrate wrote
 	"internal/wire":   {},
@@ -30,6 +30,8 @@ var mayImport = map[string][]string{
 	"builtins":        {"script", "internal/schema"},
 	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema"},
 	"examples":        {},
+	"bench":           {"test/rig"},
+	"test/rig":        {},
 	"cmd":             {"config", "backends", "script", "builtins", "migrate", "migrate/verify", "proxy", "internal/wire", "internal/schema", "examples"},
 }
 
