@@ -25,7 +25,6 @@ var mayImport = map[string][]string{
 	"migrate/verify":  {"migrate", "script", "builtins", "internal/schema"}, // runs what migrate wrote
 	"internal/wire":   {},
 	"internal/schema": {},
-	"internal/deps":   {},
 	"backends":        {"config", "internal/wire"},
 	"builtins":        {"script", "internal/schema"},
 	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema"},
