@@ -15,11 +15,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// arguments is arguments(params, defaults={}): the arguments of the call as the legacy
-// engine saw them. Numbers are floats; defaults are as the YAML file has them.
+// arguments is arguments(params, defaults={}, filled=False): the arguments of the call as
+// the legacy engine saw them. Numbers are floats; defaults are as the YAML file has them.
+// With filled, what equals its default is taken for it.
 func (w *legacy) arguments(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var params, defaults *starlark.Dict
-	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "params", &params, "defaults?", &defaults); err != nil {
+	var filled bool
+	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "params", &params, "defaults?", &defaults, "filled?", &filled); err != nil {
 		return nil, err
 	}
 	v, err := toGo(t, params)
@@ -32,7 +34,14 @@ func (w *legacy) arguments(t *starlark.Thread, fn *starlark.Builtin, args starla
 	}
 	d := out.(*starlark.Dict)
 	for _, kv := range defaults.Items() {
-		if _, given, _ := d.Get(kv[0]); !given {
+		value, given, _ := d.Get(kv[0])
+		same := false
+		if given && filled {
+			if same, err = starlark.Equal(value, kv[1]); err != nil {
+				return nil, err
+			}
+		}
+		if !given || same {
 			if err := d.SetKey(kv[0], kv[1]); err != nil {
 				return nil, err
 			}

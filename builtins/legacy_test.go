@@ -38,6 +38,7 @@ func TestLegacyValues(t *testing.T) {
 		{`"field"`, `field({"a": "text"}, "a", "b", at = "s.arguments.x[0].\"odd key\":1:5: .params.a.b")`, `Workflow execution failed: level execution failed: template expansion failed: failed to expand arguments for step s: failed to expand value for key "x": failed to expand array element 0: failed to expand nested key "odd key": failed to execute template: template: expand:1:5: executing "expand" at <.params.a.b>: can't evaluate field b in type interface {}`},
 		{`"printf"`, `printf("%5.1f|%q|%T|%d", 2.25, "a", 1.0, 3)`, `"  2.2|\"a\"|float64|3"`},
 		{`"index", "slice", "length"`, `[index({"a": [1, 2]}, "a", 1), slice("text", 1, 3), length("äb")]`, `[2,"ex",3]`},
+		{`"arguments", "text"`, `[text(arguments({"n": 2000000}, {"n": 2000000}, filled = f)["n"]) for f in [True, False]]`, `["2000000","2e+06"]`},
 		{`"pairs"`, `[[k, v] for k, v in pairs({"b": 1, "a": 2})]`, `[["a",2],["b",1]]`},
 	} {
 		res, err := runLegacy(t, &scripttest.Host{}, tt.names, "return "+tt.expr, script.RunOptions{})

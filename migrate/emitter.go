@@ -13,6 +13,7 @@ import (
 type emitter struct {
 	w       *workflow
 	fix     bool
+	checked bool
 	style   gotmpl.Style
 	dialect dialect
 	used    map[*step]*facets // from the first time
@@ -52,8 +53,8 @@ type dialect interface {
 	timestamp() gotmpl.Expr
 }
 
-func newEmitter(w *workflow, style gotmpl.Style, fix bool) *emitter {
-	e := &emitter{w: w, fix: fix, style: style, used: map[*step]*facets{}}
+func newEmitter(w *workflow, style gotmpl.Style, o Options) *emitter {
+	e := &emitter{w: w, fix: o.Fix, checked: o.Checked, style: style, used: map[*step]*facets{}}
 	if style == gotmpl.Clean {
 		e.dialect = &clean{emitter: e}
 	} else {

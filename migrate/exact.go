@@ -37,6 +37,9 @@ func (x *exact) head() {
 	args := []string{"params"}
 	if d := x.defaults(); d != "" {
 		args = append(args, d)
+		if x.checked {
+			args = append(args, keyword("filled", "True"))
+		}
 	}
 	x.code.line("params = %s", gotmpl.Call("arguments", args...))
 }

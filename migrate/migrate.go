@@ -38,6 +38,9 @@ type Options struct {
 	// Fix translates what a definition meant where it is plain what that is, instead of
 	// refusing it: fields that never existed, parameters in the old form and the like.
 	Fix bool
+	// Checked says that the script is to be a scripted tool: its arguments are validated,
+	// and have the defaults of the schema, before it gets them.
+	Checked bool
 }
 
 // Script is a translated definition: all that a scripted tool needs.

@@ -24,7 +24,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	if o.Style == Clean {
 		style = gotmpl.Clean
 	}
-	e := newEmitter(w, style, o.Fix)
+	e := newEmitter(w, style, o)
 	source, notes, err := e.source(d.notes)
 	if err != nil {
 		var problems Errors
@@ -35,7 +35,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	}
 	s := &Script{
 		Name: w.name, Description: w.description, Source: source, Pos: def.Pos,
-		Timeout: w.timeout, Unchecked: style == gotmpl.Exact,
+		Timeout: w.timeout, Unchecked: style == gotmpl.Exact && !o.Checked,
 		Tools: w.tools(),
 		Notes: notes,
 	}

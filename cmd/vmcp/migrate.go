@@ -135,7 +135,7 @@ func (m *migration) scripts(data []byte, names []string) ([]*migrate.Script, err
 	var scripts []*migrate.Script
 	var problems []error
 	for _, d := range defs {
-		s, err := migrate.Translate(d, migrate.Options{Style: migrate.Style(m.style), Fix: m.fix})
+		s, err := migrate.Translate(d, migrate.Options{Style: migrate.Style(m.style), Fix: m.fix, Checked: m.cases == ""})
 		if err != nil {
 			problems = append(problems, err)
 			continue
