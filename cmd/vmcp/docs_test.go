@@ -223,3 +223,36 @@ func TestFirstMinute(t *testing.T) {
 		t.Errorf("the first commands of the README are\n%q\nwant\n%q", first, want)
 	}
 }
+
+var (
+	link     = regexp.MustCompile(`\]\(([^):#]+)(?:#[^)]*)?\)`)
+	codePath = regexp.MustCompile("`((?:config|script|migrate|internal|backends|builtins|proxy|cmd|examples|test|docs|bench)/[\\w./-]*\\w)`")
+)
+
+// TestPathsInPages finds links and names of files that lead nowhere.
+func TestPathsInPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) < 3 {
+		t.Fatalf("pages: %v, %v", pages, err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			mustExist(t, page, filepath.Join(filepath.Dir(page), m[1]))
+		}
+		for _, m := range codePath.FindAllStringSubmatch(string(text), -1) {
+			mustExist(t, page, filepath.Join(root, m[1]))
+		}
+	}
+}
+
+func mustExist(t *testing.T, page, name string) {
+	t.Helper()
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("%s names %s: there is no such file", page, name)
+	}
+}
