@@ -23,7 +23,7 @@ const LegacyModule = "legacy"
 // legacyEntry is the one name that the module has and other files cannot use by accident.
 const legacyEntry = "_legacy"
 
-// Legacy returns o with the module "legacy" to load from: the helpers of scripts that
+// Legacy returns o with the module "legacy" to load from: the functions of scripts that
 // vmcp migrate-composite wrote, which keep what ToolHive's workflow engine did with
 // values, errors and time.
 func Legacy(o script.Options) script.Options {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// place is where a template stands: the at argument of the helpers that can refuse
+// place is where a template stands: the at argument of the functions that can refuse
 // their arguments, such as
 //
 //	deploy.arguments.env:1:9: .params.env.name

@@ -130,7 +130,7 @@ func TestLegacyKeepsDeadlines(t *testing.T) {
 	}
 }
 
-// TestHostileUseOfLegacy has what helpers could do to the process.
+// TestHostileUseOfLegacy has what these functions could do to the process.
 func TestHostileUseOfLegacy(t *testing.T) {
 	const shared = "s = [\"x\" * 1000000] * 1000000\n"
 	const chain = "s = [\"x\"]\nfor i in range(60):\n    s = [s, s]\n"

@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// pure is a helper over the values of Go: it gets the arguments and returns a value.
-// With refuses, the helper takes an argument at, the place that its error names.
+// pure is a function over the values of Go: it gets the arguments and returns a value.
+// With refuses, it takes an argument at, the place that its error names.
 func pure(name string, refuses bool, f func(t *starlark.Thread, args []any) (starlark.Value, error)) function {
 	return func(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		at, err := placeArgument(name, kwargs)
@@ -34,7 +34,7 @@ func pure(name string, refuses bool, f func(t *starlark.Thread, args []any) (sta
 	}
 }
 
-// placeArgument reads at, the only argument with a name that these helpers have.
+// placeArgument reads at, the only argument with a name that these functions have.
 func placeArgument(name string, kwargs []starlark.Tuple) (at string, err error) {
 	err = starlark.UnpackArgs(name, nil, kwargs, "at?", &at)
 	return at, err
@@ -130,7 +130,7 @@ func legacyText(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return textOf(t, fmt.Sprint(goValue))
 }
 
-// printing is a helper that only writes its arguments.
+// printing is a function that only writes its arguments.
 func printing(f func(...any) string) function {
 	return pure("print", false, func(t *starlark.Thread, args []any) (starlark.Value, error) {
 		return textOf(t, f(args...))

@@ -74,7 +74,7 @@ func (e *emitter) source(notes []Note) (string, []Note, error) {
 			}
 		}
 		e.names, e.loads, e.vars, e.notes = newNames(nil), map[string]bool{}, map[*step]string{}, nil
-		for _, name := range Helpers {
+		for _, name := range Module {
 			e.names.taken[name] = true
 		}
 		for _, s := range e.w.steps {
@@ -101,7 +101,7 @@ func (e *emitter) head(notes []Note) string {
 	b.WriteString(remarks(notes))
 	if len(e.loads) > 0 {
 		var quoted []string
-		for _, name := range Helpers {
+		for _, name := range Module {
 			if e.loads[name] {
 				quoted = append(quoted, gotmpl.Quote(name))
 			}
@@ -136,8 +136,8 @@ func remarks(notes []Note) string {
 	return b
 }
 
-// Helpers are the names that the module "legacy" has for scripts.
-var Helpers = strings.Fields(`NOTHING answer arguments as_array as_boolean as_integer as_map as_number as_object as_record
+// Module lists the names that scripts may load from the module "legacy".
+var Module = strings.Fields(`NOTHING answer arguments as_array as_boolean as_integer as_map as_number as_object as_record
 	as_string ask attempt broken_template call call_value condition deadline eq field for_each from_json ge gt
 	html_escape index items js_escape latest le length lt ne pairs printf quote retry skipped slice sprint
 	sprintln string template_error text timestamp to_json url_query workflow`)

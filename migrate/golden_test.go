@@ -84,19 +84,19 @@ func compiles(t *testing.T, s *migrate.Script) {
 	}
 }
 
-// TestHelpers loads every helper that scripts may use, and finds it in the guide.
-func TestHelpers(t *testing.T) {
+// TestModule loads every function that scripts may use, and finds it in the guide.
+func TestModule(t *testing.T) {
 	guide, err := os.ReadFile("../docs/migrate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range migrate.Helpers {
+	for _, name := range migrate.Module {
 		if !regexp.MustCompile("`" + name + "[`(]").Match(guide) {
 			t.Errorf("the guide does not tell of %s", name)
 		}
 	}
 	source := fmt.Sprintf("load(%q, %s)\ndef run(params):\n    return [type(f) for f in [%s]]\n",
-		"legacy", `"`+strings.Join(migrate.Helpers, `", "`)+`"`, strings.Join(migrate.Helpers, ", "))
+		"legacy", `"`+strings.Join(migrate.Module, `", "`)+`"`, strings.Join(migrate.Module, ", "))
 	p, err := script.Compile(script.File{Name: "all.star", Source: []byte(source)}, builtins.Legacy(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		t.Fatal(err)

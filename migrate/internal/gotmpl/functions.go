@@ -188,7 +188,7 @@ func codes(args []Expr) string {
 	return strings.Join(list, ", ")
 }
 
-// legacy writes the call of a helper of the legacy module; a helper that can refuse its
+// legacy writes the call of a function of the legacy module; one that can refuse its
 // arguments is told where it stands.
 func (c *call) legacy(fn string, refuses bool) string {
 	c.g.Load(fn)
@@ -236,7 +236,7 @@ func (c *call) exact() Expr {
 	return c.function()
 }
 
-// length writes len. A key of a map is looked up by the helper: for len alone it is not
+// length writes len. A key of a map is looked up by the function: for len alone it is not
 // the same whether something is missing or null.
 func (c *call) length() string {
 	a := c.args[0]
