@@ -98,7 +98,15 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		b.addResources(be, offer)
 	}
 	b.finish(page, offers)
+	if complete(all) {
+		b.lint(scripts)
+	}
 	return b.c
+}
+
+// complete reports whether every backend has said what it offers.
+func complete(all []*backends.Backend) bool {
+	return !slices.ContainsFunc(all, func(be *backends.Backend) bool { return be.State().Status != backends.Ready })
 }
 
 func (b *builder) readRules() {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -75,14 +74,12 @@ func (h *host) label(e script.Event) string {
 }
 
 // done counts a run.
-func (h *host) done(res *script.Result, err error, took time.Duration) {
+func (h *host) done(stats script.Stats, err error) {
 	m, name := h.p.metrics.scripts, h.tool.name
 	m.runs.WithLabelValues(name, h.outcome(err)).Inc()
-	m.seconds.WithLabelValues(name).Observe(took.Seconds())
-	if res != nil {
-		m.steps.WithLabelValues(name).Add(float64(res.Stats.Steps))
-		m.memory.WithLabelValues(name).Observe(float64(res.Stats.Memory))
-	}
+	m.seconds.WithLabelValues(name).Observe(stats.Duration.Seconds())
+	m.steps.WithLabelValues(name).Add(float64(stats.Steps))
+	m.memory.WithLabelValues(name).Observe(float64(stats.Memory))
 	var limit *script.LimitError
 	if errors.As(err, &limit) {
 		m.limits.WithLabelValues(name, limit.Limit).Inc()

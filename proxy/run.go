@@ -78,17 +78,22 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	defer release()
 	ctx, end := h.p.span(ctx, "run "+h.tool.name, attribute.String("vmcp.tool", h.tool.name))
 	began := time.Now()
+	var stats script.Stats
 	h.p.metrics.scripts.running.Inc()
 	defer h.p.metrics.scripts.running.Dec()
-	res, err := h.tool.program.Run(ctx, script.RunOptions{Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits, Trace: h.observer(ctx)})
+	res, err := h.tool.program.Run(ctx, script.RunOptions{
+		Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits,
+		Trace: h.observer(ctx), Stats: &stats, Print: h.printed,
+	})
 	if err == nil {
 		if err = h.tool.checkOutput(res); err != nil {
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}
 	}
 	end(err)
-	h.done(res, err, time.Since(began))
-	h.logRun(res, err, time.Since(began))
+	stats.Duration = time.Since(began)
+	h.done(stats, err)
+	h.logRun(stats, err)
 	return res, err
 }
 
@@ -148,15 +153,19 @@ func (x *exchange) typed(result json.RawMessage) json.RawMessage {
 	return x.p.edit(x).apply(result)
 }
 
-func (h *host) logRun(res *script.Result, err error, took time.Duration) {
-	log := h.p.log.With("tool", h.tool.name, "duration", took)
+// logRun writes the one line of a run.
+func (h *host) logRun(stats script.Stats, err error) {
+	log := h.p.log.With("tool", h.tool.name, "outcome", h.outcome(err), "duration", stats.Duration,
+		"steps", stats.Steps, "memory", stats.Memory, "calls", stats.Calls, "replayed", stats.Replayed)
 	var suspended *script.Suspended
-	switch {
-	case errors.As(err, &suspended):
-		log.Info("run waits for answers", "questions", len(suspended.Questions))
-	case err != nil:
-		log.Warn("run failed", "err", err)
-	default:
-		log.Info("run", "steps", res.Stats.Steps, "memory", res.Stats.Memory, "calls", res.Stats.Calls)
+	if err != nil && !errors.As(err, &suspended) {
+		log.Warn("run", "err", err)
+		return
 	}
+	log.Info("run")
+}
+
+// printed is where print() of a script goes.
+func (h *host) printed(pos, text string) {
+	h.p.log.Info(text, "tool", h.tool.name, "pos", pos)
 }

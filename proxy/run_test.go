@@ -243,3 +243,21 @@ func TestRunsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestScriptsAreCheckedAgainstTheTools names what a script gets wrong before it runs.
+func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
+	p, _ := start(t, &config.Config{
+		Backends:      []config.Backend{{Name: "one", URL: sdkBackend(t, echoServer("one"), false)}},
+		ScriptedTools: []config.ScriptedTool{{Name: "typo", Description: "d", Script: "def run(params):\n    call_tool(\"ecko\")\n    return call_tool(\"echo\", {\"text\": 5})\n"}},
+	})
+	var got []string
+	for _, pr := range p.Status().Problems {
+		got = append(got, pr.Entry+" "+pr.Reason)
+	}
+	all := strings.Join(got, "\n")
+	for _, want := range []string{`typo typo.star:2:15: `, `did you mean "echo"?`, `typo typo.star:3:`, `text`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("problems\n%s\nlack %s", all, want)
+		}
+	}
+}

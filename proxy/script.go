@@ -24,6 +24,7 @@ type scriptedTool struct {
 	output     *schema.Schema
 	trusted    bool // its annotations may look safer than what it calls
 	composite  bool // it keeps the contract of the legacy engine
+	file       script.File
 }
 
 // compileScripts compiles every scripted tool of a configuration. The error has all
@@ -85,6 +86,7 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool, load loadFunc) (*
 	if c.Timeout > 0 {
 		t.limits.Time = c.Timeout.Std()
 	}
+	t.file = file
 	var err error
 	if t.program, err = script.Compile(file, script.Options{Builtins: builtins.All(), Load: load, Limits: t.limits}); err != nil {
 		return nil, err
