@@ -24,7 +24,7 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*scriptedToo
 	if err != nil {
 		return nil, err
 	}
-	t := &scriptedTool{name: s.Name, definition: compositeDefinition(s), limits: scriptLimits(&cfg.Limits), composite: true}
+	t := &scriptedTool{name: s.Name, definition: compositeDefinition(s), limits: compositeLimits(cfg), composite: true, tools: s.Tools}
 	if s.Timeout > 0 {
 		t.limits.Time = s.Timeout
 	}
@@ -39,6 +39,14 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*scriptedToo
 		}
 	}
 	return t, nil
+}
+
+// compositeLimits leave room for what the legacy engine allowed: loops of 1,000 elements
+// with retries, 50 at a time, in any number.
+func compositeLimits(cfg *config.Config) script.Limits {
+	l := scriptLimits(&cfg.Limits)
+	l.Calls, l.Branches, l.Parallel = max(l.Calls, 100_000), max(l.Branches, 100_000), max(l.Parallel, 50)
+	return l
 }
 
 // compositeDefinition is the tool as clients see it.

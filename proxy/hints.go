@@ -32,7 +32,7 @@ func (b *builder) hintsOf(e *entry, seen map[*entry]bool) hints {
 	}
 	seen[e] = true
 	defer delete(seen, e)
-	calls := e.script.program.Calls()
+	calls := e.script.calls()
 	if calls.Dynamic {
 		return worst
 	}

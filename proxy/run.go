@@ -121,8 +121,13 @@ func (h *host) failed(ctx context.Context, err error) (*backends.Response, error
 	return answer(h.x.typed(h.showTrace(ctx, result, nil)))
 }
 
-// explain is an error with the way through the script that led to it.
+// explain is an error with the way through the script that led to it. A migrated
+// workflow fails in the words of the engine that it was written for.
 func explain(err error) string {
+	var workflow *builtins.WorkflowError
+	if errors.As(err, &workflow) {
+		return workflow.Error()
+	}
 	var se *script.Error
 	if errors.As(err, &se) && se.Backtrace != "" {
 		return err.Error() + "\n" + se.Backtrace

@@ -25,6 +25,7 @@ type scriptedTool struct {
 	trusted    bool // its annotations may look safer than what it calls
 	composite  bool // it keeps the contract of the legacy engine
 	file       script.File
+	tools      []string // that a composite calls
 }
 
 // compileScripts compiles every scripted tool of a configuration. The error has all
@@ -88,7 +89,7 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool, load loadFunc) (*
 	}
 	t.file = file
 	var err error
-	if t.program, err = script.Compile(file, script.Options{Builtins: builtins.All(), Load: load, Limits: t.limits}); err != nil {
+	if t.program, err = script.Compile(file, builtins.Legacy(script.Options{Builtins: builtins.All(), Load: load, Limits: t.limits})); err != nil {
 		return nil, err
 	}
 	t.definition = scriptDefinition(c)
@@ -105,6 +106,14 @@ func (t *scriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
 		}
 	}
 	return nil
+}
+
+// calls returns the tools that the script can call, and whether it can call others.
+func (t *scriptedTool) calls() script.Calls {
+	if t.composite {
+		return script.Calls{Tools: t.tools}
+	}
+	return t.program.Calls()
 }
 
 // arguments fills in the defaults of a call's arguments and checks them.
