@@ -206,7 +206,7 @@ func (k *asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
 	case f.fallback != nil || !f.required:
 		return f.fallback, nil
 	}
-	return nil, fmt.Errorf("nobody is at the terminal to answer %s; give --answer %s=...", f.name, f.name)
+	return nil, fmt.Errorf("nobody is at the terminal to answer %s; give --answer %s=VALUE", f.name, f.name)
 }
 
 // askField asks the person at the terminal until the answer fits.
