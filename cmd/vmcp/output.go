@@ -11,6 +11,7 @@ import (
 // outputFlag adds --output to a command and returns where its value will be.
 func outputFlag(c *cobra.Command) *string {
 	o := c.Flags().StringP("output", "o", "text", "how results are written: text or json")
+	complete(c, "output", "text", "json")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if *o != "text" && *o != "json" {
 			return usageError("--output: want text or json, have " + *o)
@@ -18,6 +19,11 @@ func outputFlag(c *cobra.Command) *string {
 		return nil
 	}
 	return o
+}
+
+// complete offers the values of a flag to the shell.
+func complete(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
 // printJSON writes v indented, for machines and for eyes.

@@ -125,6 +125,8 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	a.log.register(root.PersistentFlags())
+	complete(root, "log-format", "text", "json")
+	complete(root, "log-level", "debug", "info", "warn", "error")
 	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.schema(), a.version(), a.demoBackend()} {
 		work := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {

@@ -25,6 +25,7 @@ problem with its file, line and column. Without FILE it checks vmcp.yaml; - is s
 		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json",
 	}
 	output := outputFlag(c)
+	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(_ *cobra.Command, files []string) error {
 		if len(files) == 0 {
 			files = []string{defaultFile}
