@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -56,7 +55,7 @@ func (a *app) tellTrace(result json.RawMessage) {
 	}
 	summary := t.Tool + "  " + duration(t.DurationMs)
 	if t.Steps > 0 {
-		summary += fmt.Sprintf("  %s, %s", count(t.Steps, "interpreter step"), config.Bytes(t.Memory))
+		summary += fmt.Sprintf("  %s, %s", count(t.Steps, "interpreter step"), size(t.Memory))
 	}
 	a.say("%s", summary)
 	a.tellNodes(t.tree().children, "")
@@ -172,8 +171,11 @@ func duration(ms float64) string {
 }
 
 func size(n int64) string {
-	if n < 1<<10 {
+	switch {
+	case n < 1<<10:
 		return strconv.FormatInt(n, 10) + " B"
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
 	}
-	return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
 }
