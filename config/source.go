@@ -95,18 +95,26 @@ func stampOf(name string) stamp {
 	return s
 }
 
-// scriptsBelow lists a folder, the folders in it and their .star files. Hidden folders are left out.
-func scriptsBelow(folder string) []string {
-	found := []string{folder}
-	entries, _ := os.ReadDir(folder) // a folder that cannot be read shows when it is loaded
-	for _, e := range entries {
-		name := filepath.Join(folder, e.Name())
-		switch {
-		case strings.HasPrefix(e.Name(), "."):
-		case e.IsDir():
-			found = append(found, scriptsBelow(name)...)
-		case strings.HasSuffix(e.Name(), ".star"):
-			found = append(found, name)
+// maxFolders bounds how many folders below one are looked into again and again: whoever
+// names the root of a large tree has its nearest folders watched, and SIGHUP for the rest.
+const maxFolders = 500
+
+// scriptsBelow lists a folder, the folders in it and their .star files, the nearest
+// first. Hidden folders are left out.
+func scriptsBelow(folder string) (found []string) {
+	folders := []string{folder}
+	for i := 0; i < len(folders) && i < maxFolders; i++ {
+		found = append(found, folders[i])
+		entries, _ := os.ReadDir(folders[i]) // one that cannot be read shows when it is loaded
+		for _, e := range entries {
+			name := filepath.Join(folders[i], e.Name())
+			switch {
+			case strings.HasPrefix(e.Name(), "."):
+			case e.IsDir():
+				folders = append(folders, name)
+			case strings.HasSuffix(e.Name(), ".star"):
+				found = append(found, name)
+			}
 		}
 	}
 	return found
