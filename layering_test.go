@@ -19,19 +19,20 @@ const module = "github.com/vmcp-dev/vmcp/"
 // mayImport says which folders of ours the code of a folder may use; subfolders
 // belong to their folder. A new folder gets a row before it may import any.
 var mayImport = map[string][]string{
-	"config":          {},
-	"script":          {"internal/schema"},
-	"migrate":         {},
+	"config":          {"internal/spell"},
+	"script":          {"internal/schema", "internal/spell"},
+	"migrate":         {"internal/spell"},
 	"migrate/verify":  {"migrate", "script", "builtins", "internal/schema"}, // runs what migrate wrote
 	"internal/wire":   {},
 	"internal/schema": {},
+	"internal/spell":  {},
 	"backends":        {"config", "internal/wire"},
 	"builtins":        {"script", "internal/schema"},
-	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema"},
+	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema", "internal/spell"},
 	"examples":        {},
 	"bench":           {"test/rig"},
 	"test/rig":        {},
-	"cmd":             {"config", "backends", "script", "builtins", "migrate", "migrate/verify", "proxy", "internal/wire", "internal/schema", "examples"},
+	"cmd":             {"config", "backends", "script", "builtins", "migrate", "migrate/verify", "proxy", "internal/wire", "internal/schema", "internal/spell", "examples"},
 }
 
 // layer is the row that a folder belongs to, or "".

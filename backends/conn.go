@@ -275,6 +275,7 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 		c.withdraw(wire.Get(m.Params, "requestId"))
 	case wire.Acknowledged:
 		c.b.setListening(true)
+		c.b.changed(allLists) // what changed before this stream, nobody has said
 	default:
 		if m.IsRequest() && !asksClient(m.Method) {
 			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)

@@ -177,10 +177,10 @@ func (b *Backend) resubscribe(c *conn) {
 }
 
 // listen keeps the stream on which a modern backend announces changes. What may have
-// been missed while there was none is fetched again.
+// been missed while there was none is fetched again when it is acknowledged.
 func (b *Backend) listen(c *conn) {
 	wait := newBackoff()
-	for first := true; c.ctx.Err() == nil; first = false {
+	for c.ctx.Err() == nil {
 		params := listenParams(c.hello.Capabilities, b.subs.list())
 		if params == nil {
 			select {
@@ -188,9 +188,6 @@ func (b *Backend) listen(c *conn) {
 			case <-c.lost():
 			}
 			continue
-		}
-		if !first {
-			b.changed(allLists)
 		}
 		start := time.Now()
 		err := b.listenOnce(c, params)

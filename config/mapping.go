@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // entry is one key and value of a mapping.
@@ -107,37 +109,9 @@ func orList(words []string) string {
 
 // didYouMean is `; did you mean "x"?` with the candidate nearest to word, or "".
 func didYouMean(word string, candidates []string) string {
-	best, least := "", min(len(word)/3+2, len(word))
-	for _, c := range candidates {
-		if dist := distance(strings.ToLower(word), strings.ToLower(c)); dist < least {
-			best, least = c, dist
-		}
-	}
+	best := spell.Nearest(word, candidates)
 	if best == "" {
 		return ""
 	}
 	return `; did you mean "` + best + `"?`
-}
-
-// distance is the number of edits (insert, delete, replace, swap neighbours) between a and b.
-func distance(a, b string) int {
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[1] {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before, prev, cur := rows[(i+2)%3][:], rows[i%3], rows[(i+1)%3]
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], before[j-2]+1)
-			}
-		}
-	}
-	return rows[(len(a)+1)%3][len(b)]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
 
@@ -74,7 +75,7 @@ func (d *decoder) object(v *value, known []string, special map[string]func(*valu
 
 func (d *decoder) unknown(pos Pos, path, name string, known []string) {
 	hint := ""
-	if k := nearest(name, known); k != "" {
+	if k := spell.Nearest(name, known); k != "" {
 		hint = fmt.Sprintf(", did you mean %s?", k)
 	}
 	switch {

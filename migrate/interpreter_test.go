@@ -16,7 +16,6 @@ import (
 type interpreter struct {
 	flow  *flow
 	steps map[string]any // as templates see them
-	done  []any          // outputs of completed steps, by level
 	calls []string       // of the current level
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // validate finds what the legacy engine would have refused, when it loaded the
@@ -225,7 +227,7 @@ func (d *decoder) checkGraph(w *workflow) {
 			}
 			sound = false
 			hint := ""
-			if near := nearest(dep, w.ids()); near != "" {
+			if near := spell.Nearest(dep, w.ids()); near != "" {
 				hint = fmt.Sprintf(", did you mean %s?", near)
 			}
 			d.wrong(s.at("dependsOn"), index(member(s.path, "dependsOn"), i), "there is no step %q%s", dep, hint)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -309,43 +308,4 @@ func plainName(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// nearest returns the name in known that is most like name, "" when none is.
-func nearest(name string, known []string) string {
-	best, distance := "", min(3, len(name))
-	for _, k := range known {
-		if d := edits(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
-}
-
-// edits counts the changes that make b of a.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			last, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, last+cost)
-		}
-	}
-	return row[len(b)]
-}
-
-// sorted returns the keys of a mapping in order.
-func (m *mapping) sorted() []string {
-	if m == nil {
-		return nil
-	}
-	return slices.Sorted(slices.Values(m.keys))
 }

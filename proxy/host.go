@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -116,36 +118,11 @@ func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 // unknown says that there is no such tool, and which one may be meant.
 func (h *host) unknown(name string) string {
 	msg := fmt.Sprintf("no tool %q", name)
-	best, distance := "", len(name)/3+1
-	for _, e := range h.catalog.toolByName {
-		if d := editDistance(name, e.name); d <= distance {
-			best, distance = e.name, d-1
-		}
-	}
+	best := spell.Nearest(name, slices.Collect(maps.Keys(h.catalog.toolByName)))
 	if best != "" {
 		msg += fmt.Sprintf("; did you mean %q?", best)
 	}
 	return msg
-}
-
-// editDistance is the Levenshtein distance of two names.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // toolError classifies a failed call for a script.

@@ -13,6 +13,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // CheckOptions say what a script is checked against.
@@ -248,7 +249,7 @@ func (c *checker) toolCall(function string, call *syntax.CallExpr) {
 	raw, ok := c.o.Tools[name]
 	if !ok {
 		p := c.add(syntax.Start(arg), false, "%s: no tool %q", function, name)
-		if near := Nearest(name, c.tools); len(c.found) < enoughHints && near != "" {
+		if near := spell.Nearest(name, c.tools); len(c.found) < enoughHints && near != "" {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return

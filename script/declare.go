@@ -9,6 +9,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // Declaration is what a file that is a tool says about itself, in a call at top level:
@@ -123,7 +125,7 @@ func keyword(arg syntax.Expr) (string, syntax.Expr, error) {
 func unknownKeyword(name string) error {
 	known := []string{"name", "title", "description", "timeout", "parameters", "output", "annotations", "limits"}
 	slices.Sort(known)
-	if near := Nearest(name, known); near != "" {
+	if near := spell.Nearest(name, known); near != "" {
 		return fmt.Errorf("unknown argument, did you mean %q?", near)
 	}
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))

@@ -181,12 +181,6 @@ func (r *rewriter) params(params []syntax.Expr) {
 	}
 }
 
-func (r *rewriter) exprs(list []syntax.Expr) {
-	for i, e := range list {
-		list[i] = r.expr(e)
-	}
-}
-
 func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.BinaryExpr:

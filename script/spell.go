@@ -9,47 +9,9 @@ import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
-
-// Nearest returns the candidate that was probably meant by name, or "".
-func Nearest(name string, candidates []string) string {
-	best, most := "", max(1, len(name)/3)
-	if len(name) > 64 {
-		return ""
-	}
-	for _, c := range candidates {
-		if d := len(c) - len(name); d > most || -d > most {
-			continue
-		}
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && d < len(name) {
-			best, most = c, d-1
-		}
-	}
-	return best
-}
-
-// distance counts the letters to insert, delete, change or swap.
-func distance(a, b string) int {
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row, next = row, next, before
-	}
-	return row[len(b)]
-}
 
 // Each hint is a comparison with all names, so only the first mistakes get one.
 const (
@@ -86,7 +48,7 @@ func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error)
 		}
 		for i, e := range list[:min(len(list), enoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
-			if near := Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
+			if near := spell.Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/script"
 )
 
 // callFlags are the flags of the call command.
@@ -205,7 +205,7 @@ func (e *endpoint) nearest(ctx context.Context, name string) string {
 		for i, t := range tools {
 			names[i] = t.Name
 		}
-		if near := script.Nearest(name, names); near != "" && near != name {
+		if near := spell.Nearest(name, names); near != "" && near != name {
 			return fmt.Sprintf("did you mean %q?", near)
 		}
 	}

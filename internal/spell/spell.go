@@ -1,0 +1,49 @@
+// Package spell guesses which name was meant.
+package spell
+
+import "strings"
+
+// longest is the longest name that is guessed for.
+const longest = 64
+
+// Nearest returns the candidate that was probably meant by name, or "": the one with
+// the fewest letters to insert, delete, change or swap, if those are few enough.
+// Upper and lower case are the same.
+func Nearest(name string, candidates []string) string {
+	best, most := "", max(2, len(name)/3)
+	if len(name) > longest {
+		return ""
+	}
+	for _, c := range candidates {
+		if d := len(c) - len(name); d > most || -d > most {
+			continue
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d <= most && d < len(name) {
+			best, most = c, d-1
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, change or swap.
+func distance(a, b string) int {
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return row[len(b)]
+}
