@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ const (
 	maxResumes = 10
 )
 
-// eventReaders are kept for the streams of single calls.
-var eventReaders = sync.Pool{New: func() any { return wire.NewEventReader(nil, 0) }}
+// eventReaders are kept for the streams of single calls, which may be large.
+var eventReaders = sync.Pool{New: func() any { return wire.NewEventReaderSize(nil, 0, 16<<10) }}
 
 // position is where in an event stream we are, to resume it.
 type position struct {
@@ -76,24 +77,95 @@ func isFinal(err error) bool {
 func (h *httpLink) scan(k *call, body io.ReadCloser, pos *position) (*Response, error) {
 	events := eventReaders.Get().(*wire.EventReader)
 	events.Reset(body, int(h.c.b.maxMessage))
-	defer eventReaders.Put(events)
+	resp, err := h.scanEvents(k, &eventBody{h, k, events, body}, pos)
+	if resp == nil || resp.Body == nil {
+		eventReaders.Put(events)
+	}
+	return resp, err
+}
+
+func (h *httpLink) scanEvents(k *call, body *eventBody, pos *position) (*Response, error) {
+	held := grab(largeAnswer)
 	for {
-		e, err := events.Next()
-		if err != nil {
-			body.Close()
-			if errors.Is(err, wire.ErrEventTooLarge) {
-				return nil, &Error{Backend: h.c.b.name, Kind: TooLarge, Err: err}
+		e, whole, err := body.events.NextPart(held.b[:0])
+		if err == nil && !whole {
+			if resp := h.streamEvent(k, body, e, held, pos); resp != nil {
+				return resp, nil
 			}
-			return nil, err
+			e.Data, err = readRest(e.Data, body.events, h.c.b.maxMessage)
+		}
+		if err != nil {
+			held.release()
+			return nil, h.broken(body.body, err)
 		}
 		pos.note(e)
-		if m, ok := h.c.message(e); ok && m.Method != "" {
+		m, ok := h.c.message(e)
+		switch {
+		case ok && m.Method != "":
+			m, _ = wire.Skim(bytes.Clone(e.Data)) // the next event takes the place of this one
 			h.c.receive(k, m)
-		} else if ok && h.c.lookup(m.ID) == k {
-			h.drain(k, body)
-			return answered(&m, nil)
+		case ok && h.c.lookup(m.ID) == k:
+			h.drain(k, body.body)
+			return answered(&m, held)
 		}
 	}
+}
+
+// broken closes a body that ended before its answer.
+func (h *httpLink) broken(body io.Closer, err error) error {
+	body.Close()
+	if errors.Is(err, wire.ErrEventTooLarge) {
+		return &Error{Backend: h.c.b.name, Kind: TooLarge, Err: err}
+	}
+	return err
+}
+
+// streamEvent makes a stream of an answer that is larger than held; nil for what is
+// none, or can be fetched again when it breaks off and so is read whole.
+func (h *httpLink) streamEvent(k *call, body *eventBody, e wire.Event, held *buffer, pos *position) *Response {
+	pos.note(e)
+	start, ok := wire.SkimResult(e.Data)
+	if !ok || pos.last != "" {
+		return nil
+	}
+	if from, to := wire.Find(e.Data[:start], "id"); from < 0 || h.c.lookup(e.Data[from:to]) != k {
+		return nil
+	}
+	s := newResultStream(k, body, held, start)
+	s.piece = e.Data[start:]
+	return &Response{Body: s}
+}
+
+// readRest completes the data of an event that was returned in part.
+func readRest(part []byte, rest io.Reader, max int64) ([]byte, error) {
+	all := bytes.NewBuffer(bytes.Clone(part))
+	n, err := all.ReadFrom(io.LimitReader(rest, max-int64(len(part))+1))
+	if err == nil && n+int64(len(part)) > max {
+		err = fmt.Errorf("%w of %d bytes", wire.ErrEventTooLarge, max)
+	}
+	return all.Bytes(), err
+}
+
+// eventBody is the data of a large event as a body.
+type eventBody struct {
+	h      *httpLink
+	call   *call
+	events *wire.EventReader
+	body   io.ReadCloser
+}
+
+func (b *eventBody) Read(p []byte) (int, error) { return b.events.Read(p) }
+
+// Close ends the stream: by itself when the event was read to its end.
+func (b *eventBody) Close() error {
+	if b.events.Ended() {
+		b.h.drain(b.call, b.body)
+	} else {
+		b.body.Close()
+	}
+	b.events.Reset(nil, 0)
+	eventReaders.Put(b.events)
+	return nil
 }
 
 // message takes the frame out of an event. What goes on to a client as a message of its

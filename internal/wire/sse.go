@@ -28,45 +28,168 @@ type EventReader struct {
 	r     *bufio.Reader
 	limit int
 	first bool
+	long  []byte // a line that did not fit r's buffer, reused
+
+	part partState // of the event that NextPart began
+	tail []byte    // of its data, read and not handed out
 }
+
+// partState is where Read is in an event's data.
+type partState int
+
+const (
+	noPart  partState = iota
+	inLine            // the line goes on
+	lineEnd           // another line may follow
+)
+
+const (
+	eventBuffer = 4 << 10
+	// keptLine is the largest line whose memory is kept for the next one.
+	keptLine = 128 << 10
+)
 
 // NewEventReader reads events of at most limit bytes from r.
 func NewEventReader(r io.Reader, limit int) *EventReader {
-	return &EventReader{r: bufio.NewReaderSize(r, 4096), limit: limit, first: true}
+	return NewEventReaderSize(r, limit, eventBuffer)
+}
+
+// NewEventReaderSize is NewEventReader with a buffer of size bytes.
+func NewEventReaderSize(r io.Reader, limit, size int) *EventReader {
+	return &EventReader{r: bufio.NewReaderSize(r, size), limit: limit, first: true}
+}
+
+// Reset makes r read events of at most limit bytes from src, with the buffers it has.
+func (r *EventReader) Reset(src io.Reader, limit int) {
+	r.r.Reset(src)
+	r.limit, r.first, r.part, r.tail = limit, true, noPart, nil
 }
 
 // Next returns the next event that has any field. The data is the caller's to keep.
 // At the end of the stream it returns io.EOF; an event cut off by it is dropped.
 func (r *EventReader) Next() (Event, error) {
-	var e Event
+	e, _, err := r.next(nil)
+	return e, err
+}
+
+// NextPart is Next for events whose data may be large: the data may stand in into, and
+// when it does not fit there, whole is false and Read goes on with it. Fields behind the
+// data of such an event are not seen.
+func (r *EventReader) NextPart(into []byte) (e Event, whole bool, err error) {
+	return r.next(into)
+}
+
+func (r *EventReader) next(into []byte) (e Event, whole bool, err error) {
 	some, size := false, 0
 	for {
-		line, err := r.line(r.limit - size)
+		line, whole, err := r.line(r.limit-size, cap(into))
 		if err != nil {
-			return Event{}, err
+			return Event{}, false, err
+		}
+		if value, ok := dataValue(line); !whole && ok && e.Data == nil {
+			e.Data = append(into[:0], value...)
+			r.part = inLine
+			return e, false, nil
+		}
+		if !whole {
+			if line, err = r.restOf(line, size); err != nil {
+				return Event{}, false, err
+			}
 		}
 		size += len(line)
 		if len(line) == 0 {
 			if some {
 				e.Data = bytes.TrimSuffix(e.Data, []byte{'\n'})
-				return e, nil
+				return e, true, nil
 			}
 			size = 0
 			continue
 		}
-		if e.field(line) {
+		if e.field(line, into) {
 			some = true
 		}
 	}
 }
 
-// field takes one line; it reports whether it was a known field.
-func (e *Event) field(line []byte) bool {
+// restOf completes a line that was cut.
+func (r *EventReader) restOf(line []byte, size int) ([]byte, error) {
+	start := bytes.Clone(line)
+	rest, _, err := r.line(r.limit-size-len(start), 0)
+	return append(start, rest...), err
+}
+
+// dataValue is the value of a line of data.
+func dataValue(line []byte) ([]byte, bool) {
+	name, value, ok := bytes.Cut(line, []byte{':'})
+	return bytes.TrimPrefix(value, []byte{' '}), ok && string(name) == "data"
+}
+
+// Read goes on with the data of an event that NextPart returned in part, up to io.EOF.
+func (r *EventReader) Read(p []byte) (int, error) {
+	for len(r.tail) == 0 {
+		if err := r.goOn(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.tail)
+	r.tail = r.tail[n:]
+	return n, nil
+}
+
+// Ended reports whether the data of an event that NextPart returned in part was read to
+// its end.
+func (r *EventReader) Ended() bool { return r.part == noPart && len(r.tail) == 0 }
+
+// goOn reads more of an event's data.
+func (r *EventReader) goOn() error {
+	switch r.part {
+	case noPart:
+		return io.EOF
+	case lineEnd:
+		return r.follow()
+	}
+	piece, err := r.r.ReadSlice('\n')
+	switch {
+	case err == bufio.ErrBufferFull && piece[len(piece)-1] == '\r':
+		r.tail, err = piece[:len(piece)-1], r.r.UnreadByte() // it may belong to the line's end
+	case err == bufio.ErrBufferFull:
+		r.tail, err = piece, nil
+	case err == nil:
+		r.tail, r.part = bytes.TrimSuffix(piece[:len(piece)-1], []byte{'\r'}), lineEnd
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// follow reads the line behind one of data.
+func (r *EventReader) follow() error {
+	line, _, err := r.line(r.limit, 0)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	if len(line) == 0 {
+		r.part = noPart
+	}
+	if value, ok := dataValue(line); ok {
+		r.tail = append([]byte{'\n'}, value...)
+	}
+	return nil
+}
+
+// field takes one line; it reports whether it was a known field. Data goes into into
+// where it fits.
+func (e *Event) field(line, into []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	value = bytes.TrimPrefix(value, []byte{' '})
 	switch string(name) {
 	case "data":
-		if e.Data == nil {
+		if e.Data == nil && len(value) < cap(into) {
+			e.Data = into[:0]
+		} else if e.Data == nil {
 			e.Data = make([]byte, 0, len(value)+1)
 		}
 		e.Data = append(append(e.Data, value...), '\n')
@@ -88,31 +211,45 @@ func (e *Event) field(line []byte) bool {
 	return true
 }
 
-// line returns the next line without its end, \n or \r\n.
-func (r *EventReader) line(limit int) ([]byte, error) {
-	var long []byte
+// line returns the next line without its end, \n or \r\n; of one that is longer than stop,
+// unless that is 0, only the beginning, and then whole is false. It is valid until the
+// next call.
+func (r *EventReader) line(limit, stop int) (line []byte, whole bool, err error) {
+	if cap(r.long) > keptLine {
+		r.long = nil
+	}
+	long := r.long[:0]
 	for {
 		part, err := r.r.ReadSlice('\n')
 		if err != nil && err != bufio.ErrBufferFull {
-			return nil, err
+			return nil, false, err
 		}
 		if len(long)+len(part) > limit+2 {
-			return nil, fmt.Errorf("%w of %d bytes", ErrEventTooLarge, r.limit)
+			return nil, false, fmt.Errorf("%w of %d bytes", ErrEventTooLarge, r.limit)
 		}
 		if err == bufio.ErrBufferFull {
 			long = append(long, part...)
+			r.long = long
+			if stop > 0 && len(long)+r.r.Size() > stop && part[len(part)-1] != '\r' {
+				return r.withoutMark(long), false, nil
+			}
 			continue
 		}
-		if long != nil {
-			part = append(long, part...)
+		if len(long) > 0 {
+			long = append(long, part...)
+			r.long, part = long, long
 		}
-		part = bytes.TrimSuffix(part[:len(part)-1], []byte{'\r'})
-		if r.first {
-			r.first = false
-			part = bytes.TrimPrefix(part, []byte("\xef\xbb\xbf"))
-		}
-		return part, nil
+		return r.withoutMark(bytes.TrimSuffix(part[:len(part)-1], []byte{'\r'})), true, nil
 	}
+}
+
+// withoutMark takes the byte order mark off the first line.
+func (r *EventReader) withoutMark(line []byte) []byte {
+	if !r.first {
+		return line
+	}
+	r.first = false
+	return bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 }
 
 // AppendEvent writes one event that carries a frame. An empty id is left out.

@@ -50,6 +50,36 @@ func TestEventReader(t *testing.T) {
 	}
 }
 
+// A large event reads the same in parts, however its lines and our buffers are cut.
+func TestEventReaderParts(t *testing.T) {
+	long := strings.Repeat("some \r text; ", 40)
+	stream := "data: small\n\n: " + long + "\nid: 1\ndata: " + long + "\r\ndata:more\r\ndata:" + long + "\n\ndata: after\n\n"
+	want := []string{"small", long + "\nmore\n" + long, "after"}
+	for size := 16; size < 700; size++ {
+		r := NewEventReaderSize(strings.NewReader(stream), 10_000, size)
+		for _, w := range want {
+			e, whole, err := r.NextPart(make([]byte, 0, 100))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(r)
+			if got := string(e.Data) + string(rest); err != nil || got != w || whole != (len(rest) == 0) {
+				t.Fatalf("buffer of %d: got %q, %v, whole %t\nwant %q", size, got, err, whole, w)
+			}
+		}
+	}
+}
+
+func TestEventReaderPartCutOff(t *testing.T) {
+	r := NewEventReaderSize(strings.NewReader("data: "+strings.Repeat("x", 1000)), 10_000, 16)
+	if _, whole, err := r.NextPart(make([]byte, 0, 100)); whole || err != nil {
+		t.Fatalf("NextPart: whole %t, %v, want a part", whole, err)
+	}
+	if _, err := io.ReadAll(r); err != io.ErrUnexpectedEOF {
+		t.Errorf("the rest ends with %v, want ErrUnexpectedEOF", err)
+	}
+}
+
 func TestEventReaderLimit(t *testing.T) {
 	for _, stream := range []string{
 		"data: " + strings.Repeat("x", 200) + "\n\n",
