@@ -59,7 +59,8 @@ type answer struct {
 
 // newAsker makes the one that answers what the call will ask.
 func (a *app) newAsker(ctx context.Context, f *callFlags) (k *asker, done func(), err error) {
-	k, done = &asker{app: a, ctx: ctx, screen: a.err, used: map[string]bool{}}, func() {}
+	k = &asker{app: a, ctx: ctx, screen: a.err, used: map[string]bool{}, agrees: f.answers.object != ""}
+	done = func() {}
 	if k.given, err = f.answers.given(); err != nil || f.args == "-" || !isTerminal(a.in) {
 		return k, done, err
 	}
@@ -81,6 +82,7 @@ type asker struct {
 	ctx      context.Context // of the command
 	recorder *recorder
 	given    map[string]answer // nil: none
+	agrees   bool              // to what has nothing to fill in
 	terminal *bufio.Reader     // nil: nobody to ask
 	screen   io.Writer         // where the one to ask is looking; else standard error
 
@@ -164,7 +166,7 @@ func (k *asker) schema(p *mcp.ElicitParams) json.RawMessage {
 
 // confirm asks for a yes where there is nothing to fill in.
 func (k *asker) confirm(ctx context.Context) error {
-	if k.given != nil {
+	if k.agrees {
 		return nil
 	}
 	if k.terminal == nil {
@@ -229,12 +231,12 @@ func (k *asker) askField(ctx context.Context, f *field) (json.RawMessage, error)
 
 // tell writes a line to whom the question is for.
 func (k *asker) tell(format string, args ...any) {
-	fmt.Fprintf(k.screen, "vmcp: "+format+"\n", args...)
+	fmt.Fprintln(k.screen, "vmcp: "+printable(fmt.Sprintf(format, args...)))
 }
 
 // prompt shows text and reads a line; io.EOF when the user ends the input instead.
 func (k *asker) prompt(ctx context.Context, text string) (string, error) {
-	fmt.Fprintf(k.screen, "  %s", text)
+	fmt.Fprint(k.screen, "  "+printable(text))
 	read := make(chan typed, 1)
 	go k.readLine(read) // ends with its line, or with the process: a terminal's read cannot be broken off
 	select {

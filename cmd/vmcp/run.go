@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -103,7 +104,17 @@ func (a *app) report(err error) {
 
 // say writes one line for a person, away from the results.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.err, "vmcp: "+format+"\n", args...)
+	fmt.Fprintln(a.err, "vmcp: "+printable(fmt.Sprintf(format, args...)))
+}
+
+// printable takes off what a terminal would obey: servers write some of what is said.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 func (a *app) root() *cobra.Command {
