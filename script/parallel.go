@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"go.starlark.net/starlark"
@@ -21,7 +23,7 @@ type group struct {
 
 	size, started, live int
 	results             []starlark.Value
-	questions           []Question
+	questions           map[int][]Question
 	failed              error
 }
 
@@ -55,7 +57,7 @@ func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.T
 	ctx, cancel := context.WithCancelCause(parent.ctx)
 	defer cancel(nil)
 	g := &group{
-		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key,
+		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key, questions: map[int][]Question{},
 		call: call, size: n, results: make([]starlark.Value, n),
 	}
 	g.wait(min(width, r.limits.Parallel, n))
@@ -129,7 +131,7 @@ func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	s, waits := suspended(err)
 	switch {
 	case waits:
-		g.questions = append(g.questions, s.Questions...)
+		g.questions[i] = s.Questions
 	case err != nil:
 		g.fail(i, err)
 	default:
@@ -184,13 +186,21 @@ func (g *group) resume() {
 	t.done = append(t.done, g.parent)
 }
 
+// asked is what the branches ask, in the order of the branches.
+func (g *group) asked() (all []Question) {
+	for _, i := range slices.Sorted(maps.Keys(g.questions)) {
+		all = append(all, g.questions[i]...)
+	}
+	return all
+}
+
 // outcome is what parallel() returns.
 func (g *group) outcome() ([]starlark.Value, error) {
 	if g.failed != nil {
 		return nil, g.failed
 	}
 	if len(g.questions) > 0 {
-		return nil, &Suspended{Questions: g.questions}
+		return nil, &Suspended{Questions: g.asked()}
 	}
 	return g.results, nil
 }
