@@ -116,6 +116,9 @@ func (n *node) number() int {
 	return number
 }
 
+// instant are the kinds of steps that take no time to speak of.
+var instant = []string{"log", "progress", "now", "workflow"}
+
 // label is the line of a step.
 func (n *node) label() string {
 	if n.effect == nil {
@@ -128,7 +131,7 @@ func (n *node) label() string {
 	}
 	e := n.effect
 	text := strings.TrimSpace(e.Kind + " " + e.Name)
-	if e.DurationMs >= 0.05 || e.Kind == "call" {
+	if !slices.Contains(instant, e.Kind) {
 		text += "  " + duration(e.DurationMs)
 	}
 	if e.Kind == "call" && e.Error == "" {
