@@ -122,7 +122,7 @@ func (p *process) liveHeap() (float64, error) {
 			last = now
 			live = append(live, now.live)
 		}
-		if len(live) == 5 {
+		if len(live) == 12 {
 			return slices.Min(live[2:]), nil // the first ones empty the pools
 		}
 	}

@@ -67,7 +67,11 @@ func calling(tool, arguments string, size int) func(*client) request {
 
 // scripts compares scripted tools with what a client would do itself.
 func (b *bench) scripts(ctx context.Context) error {
-	for _, f := range []func() error{b.sequence, b.parallel, b.largeResults} {
+	parts := []func() error{b.sequence, b.parallel, b.largeResults}
+	if b.options.check {
+		parts = parts[:2] // the others have no target
+	}
+	for _, f := range parts {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -120,7 +124,7 @@ const (
 // parallel is calls side by side to a tool that waits.
 func (b *bench) parallel() error {
 	for _, n := range []int{10, 100, 1000} {
-		if n == 1000 && b.options.quick {
+		if n == 1000 && (b.options.quick || b.options.check) {
 			continue
 		}
 		b.say("scripts: %d calls side by side", n)

@@ -20,7 +20,7 @@ func (b *bench) sessions(context.Context) error {
 		return err
 	}
 	defer p.stop()
-	if err := p.awaitReady(1, 0); err != nil {
+	if err := p.awaitReady(1, 0, 1); err != nil {
 		return err
 	}
 	ids, err := b.holdSessions(p)

@@ -90,7 +90,7 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 	}
 	s.vmcp, err = s.serve("vmcp.yaml", config.String()+scripts)
 	if err == nil {
-		err = s.vmcp.awaitReady(2, 0)
+		err = s.vmcp.awaitReady(2, 0, 4*len(sizes))
 	}
 	return s, err
 }
@@ -120,10 +120,14 @@ func (s *site) serve(name, config string) (*process, error) {
 	return p, nil
 }
 
-// awaitReady waits until ready backends are ready and down ones are known to be down.
-func (p *process) awaitReady(ready, down int) error {
-	return p.awaitHTTP(p.base+"/readyz", 2*time.Millisecond, func(body []byte) bool {
-		var status struct{ Backends []struct{ State string } }
+// awaitReady waits until ready backends are ready with their tools listed, and down ones
+// are known to be down.
+func (p *process) awaitReady(ready, down, tools int) error {
+	return p.awaitHTTP(p.base+"/readyz?tools", 2*time.Millisecond, func(body []byte) bool {
+		var status struct {
+			Backends []struct{ State string }
+			Tools    []struct{}
+		}
 		if json.NewDecoder(bytes.NewReader(body)).Decode(&status) != nil {
 			return false
 		}
@@ -131,7 +135,7 @@ func (p *process) awaitReady(ready, down int) error {
 		for _, b := range status.Backends {
 			count[b.State]++
 		}
-		return count["ready"] == ready && count["down"] == down
+		return count["ready"] == ready && count["down"] == down && len(status.Tools) >= tools
 	})
 }
 

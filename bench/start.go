@@ -16,7 +16,7 @@ func (b *bench) lists(context.Context) error {
 		return err
 	}
 	defer p.stop()
-	if err := p.awaitReady(1, 0); err != nil {
+	if err := p.awaitReady(1, 0, manyTools); err != nil {
 		return err
 	}
 	c, err := dial(target{url: p.base + "/mcp", revision: legacy})
@@ -135,7 +135,7 @@ func (b *bench) startOnce(n int) (s started, err error) {
 		return s, err
 	}
 	s.answering = micros(time.Since(began)) / 1000
-	if err := p.awaitReady(n, 1); err != nil {
+	if err := p.awaitReady(n, 1, n); err != nil {
 		return s, err
 	}
 	s.ready = micros(time.Since(began)) / 1000
