@@ -31,6 +31,9 @@ type CallOptions struct {
 	Timeout time.Duration
 	// Key is the position of the call in the run, for traces.
 	Key string
+	// Unchecked calls go out and come back whether they fit the tool's schemas or not:
+	// so did those of the engine that a migrated workflow was written for.
+	Unchecked bool
 }
 
 // Notice is a log message or a progress report of a script.

@@ -31,6 +31,7 @@ type catalog struct {
 	instructions string
 	problems     []Problem
 	said         [3]uint64 // how often backends announced changed tools, prompts, resources
+	scripts      string    // identifies the programs of all scripts
 }
 
 // An entry is one thing that clients or scripts can name.
@@ -68,6 +69,8 @@ type builder struct {
 	cfg   *config.Config
 	c     *catalog
 	tools []*entry
+	// complete says that every backend has said what it offers.
+	complete bool
 
 	rules         map[string]*config.WorkloadTools
 	promptRules   map[string]config.WorkloadPrompts
@@ -97,8 +100,9 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		b.addPrompts(be, offer)
 		b.addResources(be, offer)
 	}
+	b.complete = complete(all)
 	b.finish(page, offers)
-	if complete(all) {
+	if b.complete {
 		b.lint(scripts)
 	}
 	return b.c
@@ -163,6 +167,7 @@ func (b *builder) prefix(backend string) string {
 }
 
 func (b *builder) addScript(s *scriptedTool) {
+	b.c.scripts += s.name + " " + s.program.Hash() + "\n"
 	e := &entry{name: s.name, own: s.name, script: s, def: s.definition}
 	if owner := b.c.toolByName[e.name]; owner != nil {
 		b.problem("", e.name, "name refused: there is another scripted tool of that name")

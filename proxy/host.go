@@ -43,14 +43,14 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	}
 	x := h.inner(name, args)
 	ctx, end := h.p.span(ctx, "call_tool "+e.name, attribute.String("vmcp.tool", e.name), attribute.String("vmcp.key", o.Key))
-	resp, err := h.serve(belowStep(ctx, o.Key), x, e)
+	resp, err := h.serve(belowStep(ctx, o.Key), x, e, o)
 	end(err)
 	if err != nil {
 		return nil, toolError(err)
 	}
 	defer resp.Close()
 	result, err := resp.Bytes(h.tool.limits.Or(script.DefaultLimits()).Result)
-	if err == nil && e.script == nil && !h.tool.composite {
+	if err == nil && e.script == nil && !o.Unchecked {
 		err = e.contract().checkOutput(result)
 	}
 	if err != nil {
@@ -61,16 +61,19 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 
 // inner is the exchange of a call that a script makes for its client.
 func (h *host) inner(name string, args json.RawMessage) *exchange {
-	params := wire.Set(wire.Set(nil, "name", wire.Quote(name)), "arguments", args)
+	params := wire.Set(nil, "name", wire.Quote(name))
+	if len(args) > 0 {
+		params = wire.Set(params, "arguments", args)
+	}
 	return &exchange{p: h.p, client: h.x.client, method: wire.ToolsCall, params: params, live: h.x.live, out: h.x.out}
 }
 
-func (h *host) serve(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
+func (h *host) serve(ctx context.Context, x *exchange, e *entry, o builtins.CallOptions) (*backends.Response, error) {
 	if e.script != nil {
 		return h.nested(ctx, x, e)
 	}
-	if !h.tool.composite {
-		if err := e.contract().checkInput(wire.Get(x.params, "arguments")); err != nil {
+	if !o.Unchecked {
+		if err := e.contract().checkInput(orEmpty(wire.Get(x.params, "arguments"))); err != nil {
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}

@@ -55,7 +55,11 @@ func (h *host) effect(e script.Event) {
 		return
 	}
 	m, outcome := h.p.metrics.scripts, "ok"
-	if e.Err != nil {
+	var suspended *script.Suspended
+	switch {
+	case errors.As(e.Err, &suspended):
+		outcome = "suspended"
+	case e.Err != nil:
 		outcome = "error"
 	}
 	m.effects.WithLabelValues(h.tool.name, e.Kind, h.label(e), outcome).Inc()

@@ -148,7 +148,8 @@ func Check(cfg *config.Config) error {
 }
 
 // rebuild makes the catalog anew, swaps it in and tells those who listen what changed:
-// what reads differently, and what a backend says has changed though it reads the same.
+// what reads differently, what a backend says has changed though it reads the same, and
+// scripts that were edited.
 func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
@@ -163,7 +164,7 @@ func (p *Proxy) rebuild() {
 		method string
 		same   bool
 	}{
-		{wire.ToolsChanged, now.said[0] <= old.said[0] && now.tools.equal(old.tools)},
+		{wire.ToolsChanged, now.said[0] <= old.said[0] && now.scripts == old.scripts && now.tools.equal(old.tools)},
 		{wire.PromptsChanged, now.said[1] <= old.said[1] && now.prompts.equal(old.prompts)},
 		{wire.ResChanged, now.said[2] <= old.said[2] && now.resources.equal(old.resources) && now.templates.equal(old.templates)},
 	} {

@@ -23,7 +23,7 @@ type scriptedTool struct {
 	input      *schema.Schema // nil: anything, like output
 	output     *schema.Schema
 	trusted    bool // its annotations may look safer than what it calls
-	composite  bool // it keeps the contract of the legacy engine
+	composite  bool // it is written in the legacy format
 	file       script.File
 	tools      []string // that a composite calls
 }
