@@ -25,8 +25,8 @@ const (
 
 // serveFlags are the flags of the serve command.
 type serveFlags struct {
-	config, listen  string
-	insecure, stdio bool
+	config, listen, pprof string
+	insecure, stdio       bool
 }
 
 func (a *app) serve() *cobra.Command {
@@ -52,6 +52,7 @@ With --stdio it serves one client on standard input and output instead of a port
 	c.Flags().StringVar(&f.listen, "listen", "", "the address to serve on, host:port, instead of the configured one")
 	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines reach, without authentication")
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
+	c.Flags().StringVar(&f.pprof, "pprof", "", "serve profiles of the Go runtime on this address, such as 127.0.0.1:6060")
 	c.MarkFlagsMutuallyExclusive("listen", "stdio")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	return c
@@ -64,6 +65,11 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	}
 	defer from.remove()
 	log := a.log.logger(a.err, slog.LevelInfo)
+	stopPprof, err := a.servePprof(f.pprof)
+	if err != nil {
+		return err
+	}
+	defer stopPprof()
 	tracer, flush, err := tracing(ctx)
 	if err != nil {
 		return err
@@ -118,7 +124,7 @@ func loopback(host string) bool {
 
 // serveHTTP serves until the context ends, and then until the running calls are done.
 func (a *app) serveHTTP(ctx context.Context, p *proxy.Proxy, l net.Listener, from source) error {
-	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan error, 1)
 	go serveOn(server, l, ended)
 	greeted := make(chan struct{})
