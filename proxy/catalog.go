@@ -32,6 +32,7 @@ type catalog struct {
 	problems     []Problem
 	said         [3]uint64 // how often backends announced changed tools, prompts, resources
 	scripts      string    // identifies the programs of all scripts
+	ready        map[*backends.Backend]bool
 }
 
 // An entry is one thing that clients or scripts can name.
@@ -84,6 +85,7 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		promptByName:   map[string]*entry{},
 		resourceByURI:  map[string]*entry{},
 		templateByText: map[string]*entry{},
+		ready:          map[*backends.Backend]bool{},
 	}}
 	b.readRules()
 	for _, s := range scripts {
@@ -91,6 +93,7 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 	}
 	offers := map[string]*backends.Offer{}
 	for _, be := range b.byPriority(all) {
+		b.c.ready[be] = be.State().Status == backends.Ready // before its offer is read
 		offer := be.Offer()
 		offers[be.Name()] = offer
 		b.c.said[0] += offer.ToolsSaid

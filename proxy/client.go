@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -121,7 +120,7 @@ func (x *exchange) Notify(method string, params json.RawMessage) {
 
 // cleanMeta takes the reserved keys off the _meta of what a backend sends on its own.
 func cleanMeta(params json.RawMessage) json.RawMessage {
-	if !bytes.Contains(params, []byte(wire.MetaPrefix)) {
+	if !contains(params, wire.MetaPrefix, "x") {
 		return params
 	}
 	meta := withoutReserved(wire.Get(params, "_meta"))

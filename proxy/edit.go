@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -23,12 +24,28 @@ func (p *Proxy) edit(x *exchange) edit {
 
 // apply changes a result that is in memory.
 func (e edit) apply(result json.RawMessage) json.RawMessage {
-	reserved := bytes.Contains(result, []byte(wire.MetaPrefix))
-	typed := bytes.Contains(result, []byte(`"resultType"`))
+	reserved := contains(result, wire.MetaPrefix, "x")
+	typed := contains(result, `"resultType"`, "T")
 	if !reserved && typed == e.modern && !(e.modern && e.cacheable) {
 		return result
 	}
 	return e.change().Apply(result)
+}
+
+// contains is bytes.Contains for a text that has a rare byte: results are full of the
+// bytes that both texts begin with, which makes the search slow.
+func contains(result []byte, text, rare string) bool {
+	begin, rest := text[:strings.Index(text, rare)], []byte(text[strings.Index(text, rare):])
+	for {
+		i := bytes.Index(result, rest)
+		if i < 0 {
+			return false
+		}
+		if bytes.HasSuffix(result[:i], []byte(begin)) {
+			return true
+		}
+		result = result[i+1:]
+	}
 }
 
 // stream changes a result that is too large to be held.

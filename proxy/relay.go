@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,7 +96,7 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 }
 
 func asksForInput(resp *backends.Response) bool {
-	return resp.Result != nil && bytes.Contains(resp.Result, []byte(`input_required`)) &&
+	return resp.Result != nil && contains(resp.Result, "input_required", "q") &&
 		wire.GetString(resp.Result, "resultType") == "input_required"
 }
 

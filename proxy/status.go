@@ -48,7 +48,7 @@ func (p *Proxy) Status() Status {
 	c := p.catalog.Load()
 	s := Status{Ready: true, Sessions: len(p.sessions.all()) + len(p.pipes.all()), Backends: []BackendStatus{}, Problems: c.problems}
 	for _, b := range p.backends.All() {
-		bs := backendStatus(b)
+		bs := c.backendStatus(b)
 		s.Ready = s.Ready && bs.State == "ready"
 		s.Backends = append(s.Backends, bs)
 	}
@@ -74,8 +74,12 @@ func (e *entry) status() ToolStatus {
 	return s
 }
 
-func backendStatus(b *backends.Backend) BackendStatus {
+// backendStatus shows a backend as ready once clients see what it offers.
+func (c *catalog) backendStatus(b *backends.Backend) BackendStatus {
 	st, offer := b.State(), b.Offer()
+	if st.Status == backends.Ready && !c.ready[b] {
+		st.Status = backends.Connecting
+	}
 	bs := BackendStatus{
 		Name: b.Name(), State: st.Status.String(), Transport: st.Transport, Revision: st.Revision,
 		Since: st.Since.UTC().Format("2006-01-02T15:04:05Z"),

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"encoding/json"
 	"sync"
 
@@ -27,7 +26,7 @@ type taskOwner struct {
 
 // noteTask remembers the task that a result speaks of.
 func (p *Proxy) noteTask(x *exchange, e *entry, result json.RawMessage) {
-	if !bytes.Contains(result, []byte(`"taskId"`)) {
+	if !contains(result, `"taskId"`, "I") {
 		return
 	}
 	id := wire.GetString(result, "taskId")
