@@ -29,6 +29,7 @@ type catalog struct {
 	templateByText map[string]*entry
 
 	instructions string
+	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
 	problems     []Problem
 	said         [3]uint64 // how often backends announced changed tools, prompts, resources
 	scripts      string    // identifies the programs of all scripts
@@ -96,6 +97,7 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		b.c.ready[be] = be.State().Status == backends.Ready // before its offer is read
 		offer := be.Offer()
 		offers[be.Name()] = offer
+		b.addExtensions(offer)
 		b.c.said[0] += offer.ToolsSaid
 		b.c.said[1] += offer.PromptsSaid
 		b.c.said[2] += offer.ResourcesSaid
@@ -129,6 +131,17 @@ func (b *builder) readRules() {
 	for _, w := range a.Resources {
 		b.resourceRules[w.Workload] = w
 	}
+}
+
+// addExtensions collects the protocol extensions of the backends: their messages pass
+// through. Of several settings of one extension the first holds.
+func (b *builder) addExtensions(offer *backends.Offer) {
+	wire.Each(wire.Get(offer.Capabilities, "extensions"), func(name, settings []byte) bool {
+		if wire.Get(b.c.extensions, string(name)) == nil {
+			b.c.extensions = wire.Set(b.c.extensions, string(name), settings)
+		}
+		return true
+	})
 }
 
 // byPriority is the order in which backends claim names: the configuration's, unless

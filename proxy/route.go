@@ -83,9 +83,14 @@ func (p *Proxy) ping(context.Context, *exchange) (*backends.Response, error) {
 
 func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, error) {
 	versions, _ := json.Marshal(wire.Supported)
+	c := p.catalog.Load()
+	capabilities := json.RawMessage(modernCapabilities)
+	if c.extensions != nil {
+		capabilities = wire.Set(capabilities, "extensions", c.extensions)
+	}
 	out := append([]byte(`{"supportedVersions":`), versions...)
-	out = append(append(out, `,"capabilities":`...), modernCapabilities...)
-	if text := p.catalog.Load().instructions; text != "" {
+	out = append(append(out, `,"capabilities":`...), capabilities...)
+	if text := c.instructions; text != "" {
 		out = append(append(out, `,"instructions":`...), wire.Quote(text)...)
 	}
 	return answer(pageStyle{serverInfo: p.serverInfo}.close(out))
