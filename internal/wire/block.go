@@ -20,6 +20,9 @@ func (s *ValueScanner) skipBlock(p *[blockSize]byte) (n int, done bool, err erro
 	}
 	quotes, slashes := textMasks(p)
 	quotes &^= s.escapes(slashes)
+	if s.inString && quotes == 0 {
+		return blockSize, false, nil
+	}
 	inside := evenOut(quotes)
 	if s.inString {
 		inside = ^inside
