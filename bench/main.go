@@ -20,6 +20,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,10 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if err != nil {
+		return 2
+	}
+	if parts := []string{"", "relay", "lists", "scripts", "start", "sessions", "soak"}; !slices.Contains(parts, o.only) {
+		fmt.Fprintf(stderr, "bench: -only %s: want one of%s\n", o.only, strings.Join(parts, " "))
 		return 2
 	}
 	switch {
