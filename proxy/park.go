@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	parkedMax = 1000             // calls that wait for an answer in another request
-	parkedFor = 10 * time.Minute // how long each waits
-	heldMax   = 64               // notifications kept while a call is parked
+	parkedMax   = 1000             // calls that wait for an answer in another request
+	parkedBytes = 256 << 20        // of all journals of such calls
+	parkedFor   = 10 * time.Minute // how long each waits
+	heldMax     = 64               // notifications kept while a call is parked
 )
 
 // A liveCall is a call for a stateless client that may need to ask it something. The

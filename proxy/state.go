@@ -22,6 +22,7 @@ type parkedTable struct {
 
 	mu      sync.Mutex
 	waiting map[string]*parkedCall // by handle, guarded by mu
+	bytes   int64                  // of all journals, guarded by mu
 }
 
 // parkedCall is a call that waits in memory, or the journal of a run that goes on by
@@ -30,7 +31,17 @@ type parkedCall struct {
 	live    *liveCall
 	journal script.Journal
 	handle  string // under which it was parked before; "" at first
+	size    int64  // of the journal when it was parked
 	timer   *time.Timer
+}
+
+// bytes is what the call holds in memory for as long as it waits. That of a live call is
+// bounded by the limits of what runs.
+func (c *parkedCall) bytes() int64 {
+	if j, ok := c.journal.(interface{ Size() int64 }); ok {
+		return j.Size()
+	}
+	return 0
 }
 
 func newParkedTable() *parkedTable {
@@ -66,12 +77,23 @@ func (x *exchange) binding() []byte {
 func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.handle != "" && t.waiting[c.handle] == c {
+	known := c.handle != "" && t.waiting[c.handle] == c
+	size := c.bytes()
+	more := size
+	if known {
+		more -= c.size
+	}
+	switch {
+	case !known && len(t.waiting) >= parkedMax:
+		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
+	case t.bytes+more > parkedBytes:
+		return "", wire.Errorf(wire.InternalError, "the calls that wait for answers hold %d MB already; try again later", parkedBytes>>20)
+	}
+	t.bytes += more
+	c.size = size
+	if known {
 		c.timer.Reset(parkedFor)
 		return t.seal(c.handle, x.binding()), nil
-	}
-	if len(t.waiting) >= parkedMax {
-		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
 	}
 	handle := rand.Text()
 	c.handle = handle
@@ -90,6 +112,9 @@ func (t *parkedTable) remove(handle string) *parkedCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.waiting[handle]
+	if c != nil {
+		t.bytes -= c.size
+	}
 	delete(t.waiting, handle)
 	return c
 }

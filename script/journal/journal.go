@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -20,7 +21,7 @@ type Memory struct {
 	entries []script.Entry  // recorded, in order
 	have    map[string]bool // keys of entries
 	begun   []script.Entry  // and not recorded yet: a few
-	size    int64
+	size    atomic.Int64
 }
 
 // New returns an empty journal.
@@ -66,7 +67,7 @@ func (m *Memory) Record(e script.Entry) error {
 	e.Done = true
 	m.entries = append(m.entries, e)
 	m.have[e.Key] = true
-	m.size += int64(len(e.Key) + len(e.Result) + 100)
+	m.size.Add(int64(len(e.Key) + len(e.Result) + 100))
 	return nil
 }
 
@@ -86,8 +87,8 @@ func (m *Memory) Close() error {
 	}
 }
 
-// Size is about how many bytes the journal holds. Only for a run's host, between runs.
-func (m *Memory) Size() int64 { return m.size }
+// Size is about how many bytes the journal holds.
+func (m *Memory) Size() int64 { return m.size.Load() }
 
 // find returns the place of an effect that was begun, or -1.
 func (m *Memory) find(key string) int {

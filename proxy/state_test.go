@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
+)
+
+func parkedExchange(who, params string) *exchange {
+	return &exchange{client: &client{principal: who}, method: wire.ToolsCall, params: json.RawMessage(params)}
+}
+
+// TestParkedStateIsBound shows whose a state is, how often it is good, and for how long.
+func TestParkedStateIsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newParkedTable()
+		defer table.close()
+		const params = `{"name":"t","arguments":{"a":1}}`
+		ann := parkedExchange("ann", params)
+		var gaveUp error
+		live := &liveCall{cancel: func(err error) { gaveUp = err }}
+		state, err := table.put(ann, &parkedCall{live: live})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed := wire.Quote(state)
+		for name, x := range map[string]*exchange{
+			"somebody else":   parkedExchange("bob", params),
+			"other arguments": parkedExchange("ann", `{"name":"t","arguments":{"a":2}}`),
+			"another tool":    parkedExchange("ann", `{"name":"u","arguments":{"a":1}}`),
+		} {
+			if _, err := table.take(x, sealed); err != errState {
+				t.Errorf("%s takes the state: %v", name, err)
+			}
+		}
+		if c, err := table.take(parkedExchange("ann", `{ "arguments": {"a": 1}, "name":"t"}`), sealed); err != nil || c.live != live {
+			t.Errorf("its owner takes the state: %v", err)
+		}
+		if _, err := table.take(ann, sealed); err != errState {
+			t.Errorf("a second time: %v", err)
+		}
+		state, _ = table.put(ann, &parkedCall{live: live})
+		time.Sleep(parkedFor + time.Second)
+		synctest.Wait()
+		if _, err := table.take(ann, wire.Quote(state)); err != errState || gaveUp == nil {
+			t.Errorf("after %v: %v, the call was given up with %v", parkedFor, err, gaveUp)
+		}
+	})
+}
+
+// TestParkedJournalsAreBounded: what waits may not fill the memory.
+func TestParkedJournalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newParkedTable()
+		defer table.close()
+		ann := parkedExchange("ann", `{}`)
+		big := json.RawMessage(`"` + strings.Repeat("x", 40<<20) + `"`)
+		fill := func() *parkedCall {
+			j := journal.New()
+			if _, err := j.Open(t.Context(), script.Header{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(j.Record(script.Entry{Key: "1", Done: true, Result: big}), j.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return &parkedCall{journal: j}
+		}
+		first := fill()
+		for n := 0; ; n++ {
+			c := fill()
+			if n == 0 {
+				c = first
+			}
+			_, err := table.put(ann, c)
+			if err != nil {
+				if n != 6 || !strings.Contains(err.Error(), "hold 256 MB already") {
+					t.Errorf("journal %d: %v", n, err)
+				}
+				break
+			}
+		}
+		if _, err := table.put(ann, first); err != nil {
+			t.Errorf("one that waits already: %v", err)
+		}
+		time.Sleep(parkedFor + time.Second)
+		synctest.Wait()
+		if table.bytes != 0 || table.len() != 0 {
+			t.Errorf("%d bytes of %d calls are left after %v", table.bytes, table.len(), parkedFor)
+		}
+	})
+}
