@@ -192,7 +192,7 @@ func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
 		return h.answer(k, held.b[:n], held)
 	}
 	if start, ok := wire.SkimResult(held.b[:n]); ok {
-		return &Response{Body: newResultStream(k, resp.Body, held, start)}, nil
+		return &Response{Body: newResultStream(k, resp.Body, held, start), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
 	defer resp.Body.Close()
 	defer held.release()

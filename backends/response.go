@@ -16,6 +16,9 @@ type Response struct {
 	Result json.RawMessage
 	// Body streams the bytes of a result that did not fit one buffer.
 	Body io.ReadCloser
+	// AtMost is how many bytes Body has at most, as far as the backend has told; else 0.
+	// An Edit that may add some has to be added.
+	AtMost int64
 
 	held     *buffer
 	giveBack func() // what a streamed answer holds on to; nil once done

@@ -51,6 +51,17 @@ func contains(result []byte, text, rare string) bool {
 // stream changes a result that is too large to be held.
 func (e edit) stream(resp *backends.Response) {
 	resp.Edit(e.change())
+	if resp.AtMost > 0 {
+		resp.AtMost += e.growth()
+	}
+}
+
+// growth is how many bytes longer change makes a result at most.
+func (e edit) growth() int64 {
+	if !e.modern {
+		return 0
+	}
+	return int64(len(`,"resultType":"complete","ttlMs":0,"cacheScope":"private"`) + len(e.serverInfo))
 }
 
 func (e edit) change() wire.Edit {

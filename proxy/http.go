@@ -24,6 +24,8 @@ const (
 	MaxBody = 4 << 20
 	// keptBody is the largest buffer that is kept for the next request.
 	keptBody = 64 << 10
+	// maxPadding is how much a backend's frame may have behind its result.
+	maxPadding = 1 << 20
 	// patience is how long an answer may take before it becomes an event stream.
 	patience = 10 * time.Second
 )
@@ -331,7 +333,7 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	case err != nil:
 		refuse(h.w, h.status(err), id, err)
 	case resp.Body != nil:
-		h.streamJSON(id, resp.Body)
+		h.streamJSON(id, resp)
 	default:
 		out := takeBuffer()
 		m := wire.Message{ID: id, Result: resp.Result}
@@ -343,14 +345,26 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 
 // streamJSON copies a large result without holding it. A backend that breaks off in the
 // middle breaks the answer off too: the client must not take it for whole.
-func (h *httpReply) streamJSON(id json.RawMessage, result io.Reader) {
-	h.w.Header().Set("Content-Type", "application/json")
+//
+// An answer of known length is cheaper for both ends than one in chunks. The exact
+// length is known only at the end, for what stands behind the result in the backend's
+// frame is not passed on: the difference, a few bytes, is made up with spaces.
+func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 	head := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
+	h.w.Header().Set("Content-Type", "application/json")
+	if resp.AtMost > 0 {
+		h.w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head))+resp.AtMost+1, 10))
+	}
 	h.w.Write(head)
-	if _, err := io.Copy(h.w, result); err != nil {
+	n, err := io.Copy(h.w, resp.Body)
+	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	h.w.Write([]byte{'}'})
+	missing := max(0, resp.AtMost-n)
+	if missing > maxPadding {
+		panic(http.ErrAbortHandler) // a frame with that much behind its result is none of MCP's
+	}
+	h.w.Write(append([]byte{'}'}, bytes.Repeat([]byte{' '}, int(missing))...))
 }
 
 // status is the HTTP status of a JSON-RPC error. Before 2026-07-28 errors of the
