@@ -261,3 +261,41 @@ func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
 		}
 	}
 }
+
+// TestStateGoesOnOverAnotherConnection begins over HTTP and answers over stdio.
+func TestStateGoesOnOverAnotherConnection(t *testing.T) {
+	bank := &chargeServer{charged: map[string]int{}}
+	p, url := start(t, &config.Config{
+		Backends: []config.Backend{{Name: "bank", URL: sdkBackend(t, bank.server(), false)}},
+		ScriptedTools: []config.ScriptedTool{{Name: "asking", Description: "asks once", Script: `
+def run(params):
+    call_tool("charge", {"text": "a"})
+    said = elicit("first", schema = {"type": "object", "properties": {"answer": {"type": "string"}}}).content["answer"]
+    call_tool("charge", {"text": "b"})
+    return {"said": said}
+`}},
+	})
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+
+	toServer, fromClient := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	served := make(chan error)
+	go func() { served <- p.ServeStdio(t.Context(), toServer, toClient) }()
+	go fmt.Fprintf(fromClient, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asking","arguments":{}%s,%s}}`+"\n",
+		in.answers(), strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"elicitation":{}}`, 1))
+	var answer struct{ Result json.RawMessage }
+	if err := json.NewDecoder(fromServer).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(answer.Result), `"structuredContent":{"said":"to first"}`; !strings.Contains(got, want) {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	fromClient.Close()
+	if err := <-served; err != nil {
+		t.Errorf("ServeStdio: %v", err)
+	}
+	if got := bank.each(); got != `{"a":1,"b":1}` {
+		t.Errorf("charged %s, want each once", got)
+	}
+}
