@@ -221,3 +221,40 @@ func slowBackend(t *testing.T, release <-chan struct{}) string {
 	})
 	return sdkBackend(t, s, false)
 }
+
+// TestRootsThatChange: a backend hears that a client's roots changed and asks for them
+// while no call runs.
+func TestRootsThatChange(t *testing.T) {
+	seen := make(chan string, 8)
+	backend := mcp.NewServer(&mcp.Implementation{Name: "rooted", Version: "1"}, &mcp.ServerOptions{
+		RootsListChangedHandler: func(ctx context.Context, r *mcp.RootsListChangedRequest) {
+			res, err := r.Session.ListRoots(ctx, nil)
+			if err != nil {
+				seen <- err.Error()
+				return
+			}
+			seen <- fmt.Sprint(len(res.Roots), " ", res.Roots[len(res.Roots)-1].URI)
+		},
+	})
+	mcp.AddTool(backend, &mcp.Tool{Name: "hello"}, noop)
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "rooted", URL: sdkBackend(t, backend, false)}}})
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	c.AddRoots(&mcp.Root{URI: "file:///a"})
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	c.AddRoots(&mcp.Root{URI: "file:///b"})
+	select {
+	case got := <-seen:
+		if got != "2 file:///b" {
+			t.Errorf("the backend got %q", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the backend was not told")
+	}
+}
