@@ -58,6 +58,29 @@ func (r *Response) Close() error {
 	return err
 }
 
+// Head is what has been read of a streamed result: its first bytes, before anything else
+// is done with it.
+func (r *Response) Head() []byte {
+	if s, ok := r.Body.(*resultStream); ok {
+		return s.piece
+	}
+	return nil
+}
+
+// Hold reads a streamed result of at most max bytes to its end, so that it is Result.
+func (r *Response) Hold(max int64) error {
+	if r.Body == nil {
+		return nil
+	}
+	result, err := r.Bytes(max)
+	if err != nil {
+		return err
+	}
+	err = r.Close()
+	r.Result, r.Body, r.AtMost = result, nil, 0
+	return err
+}
+
 // Edit changes the result: in memory at once, in a stream on its way.
 func (r *Response) Edit(e wire.Edit) {
 	if s, ok := r.Body.(*resultStream); ok {

@@ -28,6 +28,7 @@ type catalog struct {
 	resourceByURI  map[string]*entry
 	templateByText map[string]*entry
 
+	serverInfo   json.RawMessage // how the proxy introduces itself
 	instructions string
 	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
 	problems     []Problem
@@ -87,6 +88,7 @@ func buildCatalog(cfg *config.Config, all []*backends.Backend, scripts []*script
 		resourceByURI:  map[string]*entry{},
 		templateByText: map[string]*entry{},
 		ready:          map[*backends.Backend]bool{},
+		serverInfo:     page.serverInfo,
 	}}
 	b.readRules()
 	for _, s := range scripts {

@@ -24,25 +24,16 @@ type client struct {
 func (c *client) modern() bool { return c.session == nil }
 
 // can reports whether the client declared what a server-initiated request needs.
-func (c *client) can(method string) bool { return c.missing(method) == "" }
-
-// missing names the capability that method needs and the client did not declare.
-func (c *client) missing(method string) string {
-	var need string
+func (c *client) can(method string) bool {
 	switch method {
 	case wire.Elicit:
-		need = "elicitation"
+		return wire.Get(c.capabilities, "elicitation") != nil
 	case wire.CreateMessage:
-		need = "sampling"
+		return wire.Get(c.capabilities, "sampling") != nil
 	case wire.RootsList:
-		need = "roots"
-	default:
-		return method
+		return wire.Get(c.capabilities, "roots") != nil
 	}
-	if wire.Get(c.capabilities, need) == nil {
-		return need
-	}
-	return ""
+	return false
 }
 
 // callsBack reports whether any server-initiated request can reach the client.
@@ -161,7 +152,7 @@ func (x *exchange) Polled(retry time.Duration) {
 
 // Request asks the client and waits for its answer.
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if need := x.client.missing(method); need != "" {
+	if !x.client.can(method) {
 		return nil, wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
 	}
 	if x.live != nil {

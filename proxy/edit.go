@@ -19,7 +19,7 @@ type edit struct {
 }
 
 func (p *Proxy) edit(x *exchange) edit {
-	return edit{modern: x.client.modern(), cacheable: x.method == wire.ResourcesRead, serverInfo: p.serverInfo}
+	return edit{modern: x.client.modern(), cacheable: x.method == wire.ResourcesRead, serverInfo: p.catalog.Load().serverInfo}
 }
 
 // apply changes a result that is in memory.

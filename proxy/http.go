@@ -376,9 +376,7 @@ func (h *httpReply) status(err error) int {
 	switch wire.AsError(err).Code {
 	case wire.MethodNotFound:
 		return http.StatusNotFound
-	case wire.HeaderMismatch, wire.MissingCapability, wire.UnsupportedVersion, wire.InvalidRequest, wire.ParseError:
-		return http.StatusBadRequest
-	case wire.InvalidParams:
+	case wire.HeaderMismatch, wire.MissingCapability, wire.UnsupportedVersion, wire.InvalidRequest, wire.InvalidParams, wire.ParseError:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK

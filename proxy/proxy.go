@@ -8,6 +8,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -41,19 +42,18 @@ type Options struct {
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
 type Proxy struct {
-	options    Options
-	log        *slog.Logger
-	tracer     trace.Tracer // nil: no spans
-	serverInfo json.RawMessage
-	backends   *backends.Set
-	catalog    atomic.Pointer[catalog]
-	metrics    *metrics
-	parked     *parkedTable
-	sessions   sessions // over HTTP
-	pipes      sessions // over stdio
-	listeners  listeners
-	tasks      taskTable
-	admission  admission
+	options   Options
+	log       *slog.Logger
+	tracer    trace.Tracer // nil: no spans
+	backends  *backends.Set
+	catalog   atomic.Pointer[catalog]
+	metrics   *metrics
+	parked    *parkedTable
+	sessions  sessions // over HTTP
+	pipes     sessions // over stdio
+	listeners listeners
+	tasks     taskTable
+	admission admission
 
 	subscriptions subscriptions
 
@@ -83,31 +83,25 @@ func New(o Options) (*Proxy, error) {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
 	p.subscriptions.p = p
-	p.setName("")
 	p.backends = backends.NewSet(backends.Options{
 		Log:        o.Log,
-		ClientInfo: p.serverInfo,
+		ClientInfo: p.introduction(),
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
 		Notified:   p.unclaimed,
 	})
 	p.admission.set(p.config.Limits)
-	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.serverInfo}))
+	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.introduction()}))
 	p.metrics = newMetrics(p)
 	p.work.Add(1)
 	go p.sweep()
 	return p, nil
 }
 
-func (p *Proxy) setName(name string) {
-	if name == "" {
-		name = "vmcp"
-	}
-	version := p.options.Version
-	if version == "" {
-		version = "dev"
-	}
-	p.serverInfo = wire.Set(wire.Set(nil, "name", wire.Quote(name)), "version", wire.Quote(version))
+// introduction is how the proxy introduces itself to clients and backends.
+func (p *Proxy) introduction() json.RawMessage {
+	name := wire.Quote(cmp.Or(p.config.Name, "vmcp"))
+	return wire.Set(wire.Set(nil, "name", name), "version", wire.Quote(cmp.Or(p.options.Version, "dev")))
 }
 
 // Handler is the HTTP endpoint: /mcp, /healthz, /readyz, /metrics.
@@ -125,18 +119,26 @@ func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := p.adopt(ctx, cfg, scripts); err != nil {
+		return err
+	}
 	warnComposites(p.log, cfg)
+	p.rebuild()
+	return nil
+}
+
+// adopt makes cfg the configuration, unless its backends are refused. No catalog is
+// built meanwhile: it would be of two configurations.
+func (p *Proxy) adopt(ctx context.Context, cfg *config.Config, scripts []*scriptedTool) error {
 	p.building.Lock()
-	p.config, p.scripts = cfg, scripts
-	p.settled = make(chan struct{})
-	p.admission.set(cfg.Limits)
-	p.setName(cfg.Name)
-	p.building.Unlock()
+	defer p.building.Unlock()
 	p.backends.Tune(cfg.Operational.Timeouts.Default.Std(), cfg.Operational.FailureHandling)
 	if err := p.backends.Apply(ctx, cfg.Backends); err != nil {
 		return err
 	}
-	p.rebuild()
+	p.config, p.scripts = cfg, scripts
+	p.settled = make(chan struct{})
+	p.admission.set(cfg.Limits)
 	return nil
 }
 
@@ -154,7 +156,7 @@ func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
 	old, settled := p.catalog.Load(), p.backendsSettled()
-	now := buildCatalog(p.config, p.backends.All(), p.scripts, pageStyle{serverInfo: p.serverInfo})
+	now := buildCatalog(p.config, p.backends.All(), p.scripts, pageStyle{serverInfo: p.introduction()})
 	p.catalog.Store(now)
 	p.logProblems(old, now)
 	if settled && !isClosed(p.settled) {

@@ -79,12 +79,19 @@ func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context
 func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
 	for range maxRounds {
 		resp, err := be.Call(ctx, req)
-		if err != nil || !asksForInput(resp) {
-			return resp, err
+		if err != nil {
+			return nil, err
 		}
-		next, err := x.answerAll(ctx, resp.Result)
+		asked, err := askedFor(resp)
+		if err == nil && asked == nil {
+			return resp, nil
+		}
+		var next json.RawMessage
 		if err == nil {
-			state := append(json.RawMessage(nil), wire.Get(resp.Result, "requestState")...)
+			next, err = x.answerAll(ctx, asked)
+		}
+		if err == nil {
+			state := append(json.RawMessage(nil), wire.Get(asked, "requestState")...)
 			req = nextRound(req, next, state)
 		}
 		resp.Close()
@@ -95,9 +102,20 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), maxRounds)
 }
 
-func asksForInput(resp *backends.Response) bool {
-	return resp.Result != nil && contains(resp.Result, "input_required", "q") &&
-		wire.GetString(resp.Result, "resultType") == "input_required"
+// askedFor returns a result that asks for input, or nil. One that streams is held when
+// its beginning looks like it: questions may be as large as the pictures in them.
+func askedFor(resp *backends.Response) (result json.RawMessage, err error) {
+	result = resp.Result
+	if head := resp.Head(); contains(head, "input_required", "q") || contains(head, `"inputRequests"`, "R") {
+		if err := resp.Hold(maxFrame); err != nil {
+			return nil, err
+		}
+		result = resp.Result
+	}
+	if contains(result, "input_required", "q") && wire.GetString(result, "resultType") == "input_required" {
+		return result, nil
+	}
+	return nil, nil
 }
 
 // answerAll asks the client everything one round of a backend wants to know.

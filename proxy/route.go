@@ -93,7 +93,7 @@ func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, er
 	if text := c.instructions; text != "" {
 		out = append(append(out, `,"instructions":`...), wire.Quote(text)...)
 	}
-	return answer(pageStyle{serverInfo: p.serverInfo}.close(out))
+	return answer(pageStyle{serverInfo: c.serverInfo}.close(out))
 }
 
 const (
