@@ -79,7 +79,7 @@ func clone(b json.RawMessage) json.RawMessage { return append(json.RawMessage(ni
 
 func (p *Proxy) initializeResult(s *session) json.RawMessage {
 	out := append([]byte(`{"protocolVersion":`), wire.Quote(s.client.revision)...)
-	out = append(append(out, `,"capabilities":`...), legacyCapabilities...)
+	out = append(append(out, `,"capabilities":`...), ourCapabilities...)
 	out = append(append(out, `,"serverInfo":`...), p.catalog.Load().serverInfo...)
 	if text := p.catalog.Load().instructions; text != "" {
 		out = append(append(out, `,"instructions":`...), wire.Quote(text)...)

@@ -35,6 +35,8 @@ type liveCall struct {
 	held      [][]byte             // frames that came meanwhile
 	questions map[string]*question // unanswered ones by key
 	serial    int
+	finished  bool // resp and err are set
+	dropped   bool // nobody will take them
 }
 
 type question struct {
@@ -59,8 +61,27 @@ func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Co
 func (l *liveCall) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
 	defer l.p.work.Done()
 	defer l.cancel(nil)
-	l.resp, l.err = call(ctx)
+	resp, err := call(ctx)
+	l.mu.Lock()
+	l.resp, l.err, l.finished = resp, err, true
+	dropped := l.dropped
+	l.mu.Unlock()
 	close(l.done)
+	if dropped {
+		release(resp)
+	}
+}
+
+// drop gives the call up, with what it has returned or may still return.
+func (l *liveCall) drop(cause error) {
+	l.cancel(cause)
+	l.mu.Lock()
+	l.dropped = true
+	finished := l.finished
+	l.mu.Unlock()
+	if finished {
+		release(l.resp)
+	}
 }
 
 // send passes a frame to the present request, or keeps it for the next one.
@@ -105,11 +126,14 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 			return l.resp, l.err
 		case <-l.wake:
 			resp, err := l.park(x)
+			if err != nil {
+				l.drop(err)
+			}
 			if resp != nil || err != nil {
 				return resp, err
 			}
 		case <-ctx.Done():
-			l.cancel(context.Cause(ctx))
+			l.drop(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -124,7 +148,6 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	}
 	state, err := x.p.parked.put(x, &parkedCall{live: l})
 	if err != nil {
-		l.cancel(err)
 		return nil, err
 	}
 	l.out = nil

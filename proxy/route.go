@@ -84,7 +84,7 @@ func (p *Proxy) ping(context.Context, *exchange) (*backends.Response, error) {
 func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, error) {
 	versions, _ := json.Marshal(wire.Supported)
 	c := p.catalog.Load()
-	capabilities := json.RawMessage(modernCapabilities)
+	capabilities := json.RawMessage(ourCapabilities)
 	if c.extensions != nil {
 		capabilities = wire.Set(capabilities, "extensions", c.extensions)
 	}
@@ -96,10 +96,8 @@ func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, er
 	return answer(pageStyle{serverInfo: c.serverInfo}.close(out))
 }
 
-const (
-	legacyCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
-	modernCapabilities = legacyCapabilities
-)
+// ourCapabilities is the same for clients of either era, whatever backends there are.
+const ourCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
 
 func (p *Proxy) toolsList(_ context.Context, x *exchange) (*backends.Response, error) {
 	return listPage(p.catalog.Load().tools, x)

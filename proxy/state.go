@@ -104,7 +104,7 @@ func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 
 func (t *parkedTable) expire(handle string) {
 	if c := t.remove(handle); c != nil && c.live != nil {
-		c.live.cancel(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
+		c.live.drop(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
 	}
 }
 
@@ -166,7 +166,7 @@ func (t *parkedTable) close() {
 	for handle, c := range t.waiting {
 		c.timer.Stop()
 		if c.live != nil {
-			c.live.cancel(context.Canceled)
+			c.live.drop(context.Canceled)
 		}
 		delete(t.waiting, handle)
 	}
