@@ -10,51 +10,69 @@ import (
 // blockSize is how many bytes are looked at side by side: one bit of a word for each.
 const blockSize = 64
 
-// skipBlock goes on by one block. It computes which bytes are quotes, which of them are
-// escaped, and from that which bytes are inside of strings, without looking at any byte
-// alone; the method is that of simdjson (Langdale, Lemire: Parsing Gigabytes of JSON per
-// Second), in words of 64 bits.
-func (s *ValueScanner) skipBlock(p *[blockSize]byte) (n int, done bool, err error) {
-	if s.inString && !s.escaped && bytes.IndexByte(p[:], '"') < 0 && bytes.IndexByte(p[:], '\\') < 0 {
-		return blockSize, false, nil
-	}
-	quotes, slashes := textMasks(p)
-	quotes &^= s.escapes(slashes)
-	if s.inString && quotes == 0 {
-		return blockSize, false, nil
-	}
-	inside := evenOut(quotes)
-	if s.inString {
-		inside = ^inside
-	}
-	s.inString = inside>>63 != 0
-	if inside == ^uint64(0) {
-		return blockSize, false, nil
-	}
-	opening, closing := bracketMasks(p)
-	return s.count(opening&^inside, closing&^inside, quotes)
+// blocks is the state of a pass over whole blocks inside of a container. It computes
+// which bytes are quotes, which of them are escaped, and from that which bytes are inside
+// of strings, without looking at any byte alone; the method is that of simdjson
+// (Langdale, Lemire: Parsing Gigabytes of JSON per Second).
+type blocks struct {
+	inString         uint64 // all ones when the next byte is inside of a string, else 0
+	escaped          uint64 // 1 when the next byte stands behind a backslash that escapes it
+	depth            int
+	opening, closing uint64 // brackets outside of strings in the block that pass stopped at
 }
 
-// count follows the depth through one block.
-func (s *ValueScanner) count(opening, closing, quotes uint64) (n int, done bool, err error) {
-	if s.depth == 0 { // the value is a string, which has ended
-		s.inString, s.escaped = false, false
-		return bits.TrailingZeros64(quotes) + 1, true, nil
+// pass goes on over the whole blocks of p and returns how many bytes that were. It stops
+// at a block that may end the value or nest too deep: the masks are those of this block,
+// inString and escaped are as they are behind it, depth as it is in front of it.
+func (b *blocks) pass(p []byte) int {
+	if vectors && len(p) >= blockSize {
+		return blockSize * passVectors(b, &p[0], len(p)/blockSize)
 	}
+	return b.passWords(p)
+}
+
+// passWords is pass in words of 64 bits.
+func (b *blocks) passWords(p []byte) int {
+	n := 0
+	for n+blockSize <= len(p) && b.next((*[blockSize]byte)(p[n:])) {
+		n += blockSize
+	}
+	return n
+}
+
+// next goes on over one block, or stops at it as pass does.
+func (b *blocks) next(p *[blockSize]byte) bool {
+	if b.inString != 0 && b.escaped == 0 && bytes.IndexByte(p[:], '"') < 0 && bytes.IndexByte(p[:], '\\') < 0 {
+		return true
+	}
+	quotes, slashes := textMasks(p)
+	quotes &^= b.escapes(slashes)
+	inside := evenOut(quotes) ^ b.inString
+	b.inString = -(inside >> 63)
+	if inside == ^uint64(0) {
+		return true
+	}
+	opening, closing := bracketMasks(p)
+	opening, closing = opening&^inside, closing&^inside
 	opened, closed := bits.OnesCount64(opening), bits.OnesCount64(closing)
-	if closed < s.depth && s.depth+opened <= MaxDepth {
-		s.depth += opened - closed
-		return blockSize, false, nil
+	if closed >= b.depth || b.depth+opened > MaxDepth {
+		b.opening, b.closing = opening, closing
+		return false
 	}
-	for m := opening | closing; m != 0; m &= m - 1 {
+	b.depth += opened - closed
+	return true
+}
+
+// count follows the depth through the block that pass stopped at, bracket by bracket.
+func (b *blocks) count() (n int, done bool, err error) {
+	for m := b.opening | b.closing; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if opening>>i&1 == 0 {
-			s.depth--
-		} else if s.depth++; s.depth > MaxDepth {
+		if b.closing>>i&1 != 0 {
+			b.depth--
+		} else if b.depth++; b.depth > MaxDepth {
 			return i, false, fmt.Errorf("nested deeper than %d", MaxDepth)
 		}
-		if s.depth == 0 {
-			s.inString, s.escaped = false, false
+		if b.depth == 0 {
 			return i + 1, true, nil
 		}
 	}
@@ -62,13 +80,10 @@ func (s *ValueScanner) count(opening, closing, quotes uint64) (n int, done bool,
 }
 
 // escapes is which bytes stand behind an odd number of backslashes.
-func (s *ValueScanner) escapes(slashes uint64) uint64 {
-	var before uint64
-	if s.escaped {
-		before = 1
-	}
+func (b *blocks) escapes(slashes uint64) uint64 {
+	before := b.escaped
 	if slashes == 0 {
-		s.escaped = false
+		b.escaped = 0
 		return before
 	}
 	const even = 0x5555555555555555
@@ -76,7 +91,7 @@ func (s *ValueScanner) escapes(slashes uint64) uint64 {
 	follows := slashes<<1 | before
 	odd := slashes &^ even &^ follows
 	sum, carry := bits.Add64(odd, slashes, 0)
-	s.escaped = carry != 0
+	b.escaped = carry
 	return (even ^ sum<<1) & follows
 }
 

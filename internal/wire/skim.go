@@ -19,8 +19,8 @@ type ValueScanner struct {
 func (s *ValueScanner) Scan(p []byte) (n int, done bool, err error) {
 	for n < len(p) {
 		switch {
-		case len(p)-n >= blockSize && (s.depth > 0 || s.inString):
-			m, done, err := s.skipBlock((*[blockSize]byte)(p[n:]))
+		case s.depth > 0 && len(p)-n >= blockSize:
+			m, done, err := s.skipBlocks(p[n:])
 			if n += m; done || err != nil {
 				return n, done, err
 			}
@@ -44,6 +44,27 @@ func (s *ValueScanner) Scan(p []byte) (n int, done bool, err error) {
 		}
 	}
 	return n, false, nil
+}
+
+// skipBlocks goes on inside a container by all whole blocks of p.
+func (s *ValueScanner) skipBlocks(p []byte) (n int, done bool, err error) {
+	b := blocks{depth: s.depth}
+	if s.inString {
+		b.inString = ^uint64(0)
+	}
+	if s.escaped {
+		b.escaped = 1
+	}
+	for !done && err == nil && len(p)-n >= blockSize {
+		n += b.pass(p[n:])
+		if len(p)-n >= blockSize {
+			var m int
+			m, done, err = b.count()
+			n += m
+		}
+	}
+	s.depth, s.inString, s.escaped = b.depth, b.inString != 0 && !done, b.escaped != 0 && !done
+	return n, done, err
 }
 
 // start takes the first byte of the value.
