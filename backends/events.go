@@ -131,9 +131,7 @@ func (h *httpLink) streamEvent(k *call, body *eventBody, e wire.Event, held *buf
 	if from, to := wire.Find(e.Data[:start], "id"); from < 0 || h.c.lookup(e.Data[from:to]) != k {
 		return nil
 	}
-	s := newResultStream(k, body, held, start)
-	s.piece = e.Data[start:]
-	return &Response{Body: s}
+	return &Response{Body: newStream(k, body, held, start, len(e.Data))}
 }
 
 // readRest completes the data of an event that was returned in part.

@@ -192,7 +192,7 @@ func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
 		return h.answer(k, held.b[:n], held)
 	}
 	if start, ok := wire.SkimResult(held.b[:n]); ok {
-		return &Response{Body: newResultStream(k, resp.Body, held, start), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
+		return &Response{Body: newStream(k, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
 	defer resp.Body.Close()
 	defer held.release()
@@ -207,13 +207,15 @@ func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
 }
 
 // readHead reads the body into a buffer until its end or until largeAnswer bytes are
-// read, which leaves complete false.
+// read, which leaves complete false. Of a body that is known to be larger it reads what
+// is there, if the result begins in it, but not so little that small writes follow.
 func readHead(resp *http.Response) (held *buffer, n int, complete bool, err error) {
 	size := smallAnswer
 	if resp.ContentLength >= smallAnswer {
 		size = largeAnswer
 	}
 	held = grab(size)
+	early := resp.ContentLength > largeAnswer
 	for {
 		m, err := resp.Body.Read(held.b[n:])
 		n += m
@@ -222,6 +224,12 @@ func readHead(resp *http.Response) (held *buffer, n int, complete bool, err erro
 		}
 		if err != nil {
 			return held, n, false, err
+		}
+		if early && n > smallAnswer {
+			if _, ok := wire.SkimResult(held.b[:n]); ok {
+				return held, n, false, nil
+			}
+			early = false
 		}
 		if n < len(held.b) {
 			continue

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ type Response struct {
 	// Result is the bytes of "result", untouched. It is invalid after Close.
 	Result json.RawMessage
 	// Body streams the bytes of a result that did not fit one buffer.
-	Body io.ReadCloser
+	Body *Stream
 	// AtMost is how many bytes Body has at most, as far as the backend has told; else 0.
 	// An Edit that may add some has to be added.
 	AtMost int64
@@ -58,13 +59,13 @@ func (r *Response) Close() error {
 	return err
 }
 
-// Head is what has been read of a streamed result: its first bytes, before anything else
-// is done with it.
+// Head is the beginning of a streamed result, as much of it as one buffer holds, before
+// anything else is done with it.
 func (r *Response) Head() []byte {
-	if s, ok := r.Body.(*resultStream); ok {
-		return s.piece
+	if r.Body == nil {
+		return nil
 	}
-	return nil
+	return r.Body.head()
 }
 
 // Hold reads a streamed result of at most max bytes to its end, so that it is Result.
@@ -83,8 +84,8 @@ func (r *Response) Hold(max int64) error {
 
 // Edit changes the result: in memory at once, in a stream on its way.
 func (r *Response) Edit(e wire.Edit) {
-	if s, ok := r.Body.(*resultStream); ok {
-		s.editor = e.Editor()
+	if r.Body != nil {
+		r.Body.editor = e.Editor()
 		return
 	}
 	r.Result = e.Apply(r.Result)
@@ -103,9 +104,9 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// resultStream is the value of "result" in a JSON body that is still arriving. It is
+// Stream is the value of "result" in a JSON body that is still arriving. It is
 // looked at once, by the editor that passes it on.
-type resultStream struct {
+type Stream struct {
 	call   *call
 	src    io.ReadCloser
 	buf    *buffer      // nil once closed
@@ -116,13 +117,28 @@ type resultStream struct {
 	err    error
 }
 
-// newResultStream goes on behind head, a full buffer in which the result begins at start.
-func newResultStream(c *call, src io.ReadCloser, buf *buffer, start int) *resultStream {
-	return &resultStream{call: c, src: src, buf: buf, piece: buf.b[start:], editor: wire.Edit{}.Editor()}
+// newStream begins with the result at start of what buf holds, n bytes, and goes on
+// with src.
+func newStream(c *call, src io.ReadCloser, buf *buffer, start, n int) *Stream {
+	return &Stream{call: c, src: src, buf: buf, piece: buf.b[start:n], editor: wire.Edit{}.Editor()}
+}
+
+// head fills the buffer before anything is passed on. An error that ends it early comes
+// again to who reads on.
+func (s *Stream) head() []byte {
+	if s.buf == nil {
+		return nil
+	}
+	s.call.clock.resume()
+	defer s.call.clock.pause()
+	free := s.buf.b[len(s.buf.b)-cap(s.piece)+len(s.piece):]
+	n, _ := io.ReadFull(s.src, free)
+	s.piece = s.piece[:len(s.piece)+n]
+	return s.piece
 }
 
 // fill reads the next piece. The call's clock runs only while it waits for the backend.
-func (s *resultStream) fill() error {
+func (s *Stream) fill() error {
 	if s.buf == nil {
 		return errClosed
 	}
@@ -143,14 +159,17 @@ func (s *resultStream) fill() error {
 }
 
 // pass passes the next piece on; io.EOF behind the last one.
-func (s *resultStream) pass(w *countedWriter) error {
+func (s *Stream) pass(w *lastWriter) error {
 	switch {
 	case s.err != nil:
 		return s.err
 	case s.ended:
 		return io.EOF
 	case len(s.piece) == 0:
-		s.err = s.fill()
+		w.flush() // the buffer is needed again
+		if s.err = w.err; s.err == nil {
+			s.err = s.fill()
+		}
 		return s.err
 	}
 	n, ended, err := s.editor.Write(w, s.piece)
@@ -161,44 +180,80 @@ func (s *resultStream) pass(w *countedWriter) error {
 	return s.err
 }
 
-// countedWriter counts what is written to w and keeps its error.
-type countedWriter struct {
-	w   io.Writer
-	n   int64
-	err error
+// lastWriter holds the last write back, so that something can come behind it. It counts
+// what is written to it and keeps the error of w.
+type lastWriter struct {
+	w    io.Writer
+	last []byte
+	n    int64
+	err  error
 }
 
-func (c *countedWriter) Write(p []byte) (n int, err error) {
-	n, c.err = c.w.Write(p)
-	c.n += int64(n)
-	return n, c.err
+func (l *lastWriter) Write(p []byte) (n int, err error) {
+	l.flush()
+	l.last = p
+	l.n += int64(len(p))
+	return len(p), l.err
+}
+
+func (l *lastWriter) flush() {
+	if l.err == nil && len(l.last) > 0 {
+		_, l.err = l.w.Write(l.last)
+	}
+	l.last = nil
 }
 
 // WriteTo passes the value on without a copy.
-func (s *resultStream) WriteTo(w io.Writer) (int64, error) {
-	to := &countedWriter{w: w}
+func (s *Stream) WriteTo(w io.Writer) (int64, error) {
+	to := &lastWriter{w: w}
+	err := s.passAll(to)
+	to.flush()
+	return to.n, cmp.Or(err, to.err)
+}
+
+// WriteWith passes the value on, and behind it what end returns for its length in bytes:
+// in the same write if the bytes behind the value, which nobody wants, leave the place.
+func (s *Stream) WriteWith(w io.Writer, end func(n int64) ([]byte, error)) error {
+	to := &lastWriter{w: w}
+	err := s.passAll(to)
+	if err == nil {
+		var behind []byte
+		behind, err = end(to.n)
+		if wire.Adjacent(to.last, s.piece) && len(behind) <= len(s.piece) {
+			to.last = append(to.last, behind...)
+		} else {
+			to.Write(behind)
+		}
+	}
+	to.flush()
+	return cmp.Or(err, to.err)
+}
+
+// passAll passes on all pieces up to the end of the value.
+func (s *Stream) passAll(to *lastWriter) error {
 	for {
 		if err := s.pass(to); err == io.EOF {
-			return to.n, nil
+			return nil
 		} else if err != nil {
-			return to.n, err
+			return err
 		}
 	}
 }
 
-func (s *resultStream) Read(p []byte) (int, error) {
-	to := &countedWriter{w: &s.out}
+func (s *Stream) Read(p []byte) (int, error) {
+	to := &lastWriter{w: &s.out}
 	for s.out.Len() == 0 {
 		if err := s.pass(to); err != nil {
 			return 0, err
 		}
+		to.flush()
 	}
 	return s.out.Read(p)
 }
 
 // Close ends the stream. When the result was read to its end, so is the body, and the
 // connection can be used again.
-func (s *resultStream) Close() error {
+func (s *Stream) Close() error {
 	if s.buf == nil {
 		return nil
 	}

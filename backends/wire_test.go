@@ -1,12 +1,14 @@
 package backends_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +59,44 @@ func TestResultArrivesByteForByte(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// pieces keeps each write.
+type pieces [][]byte
+
+func (p *pieces) Write(b []byte) (int, error) {
+	*p = append(*p, bytes.Clone(b))
+	return len(b), nil
+}
+
+func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
+	want := `{"text":"` + strings.Repeat("x", 100_000) + `"}`
+	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s,"more":1}`, x.Message.ID, want)
+		x.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		x.Raw(body)
+	}}
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+	for _, behind := range []string{"}", "}         ", "}" + strings.Repeat(" ", 100_000)} {
+		resp, err := b.Call(t.Context(), tool("t", `{}`, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out pieces
+		err = resp.Body.WriteWith(&out, func(n int64) ([]byte, error) {
+			if n != int64(len(want)) {
+				t.Errorf("told of %d bytes, want %d", n, len(want))
+			}
+			return []byte(behind), nil
+		})
+		if got := string(bytes.Join(out, nil)); got != want+behind || err != nil {
+			t.Errorf("got %d bytes, %v, want %d", len(got), err, len(want+behind))
+		}
+		if last := out[len(out)-1]; len(behind) < 10 && len(last) <= len(behind) {
+			t.Errorf("%q is a write of its own", last)
+		}
+		resp.Close()
 	}
 }
 

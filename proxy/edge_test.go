@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -188,5 +190,42 @@ func TestStreamsResume(t *testing.T) {
 	_, body := c.do("GET", "", "Last-Event-ID", last)
 	if !strings.Contains(body, `"id":5`) || !strings.Contains(body, "worked") || strings.Contains(body, "notifications/progress") {
 		t.Errorf("resumed behind %q: %s", last, body)
+	}
+}
+
+// TestAnswerGoesOnBeforeItsEnd: what is there of a large answer does not wait for the rest.
+func TestAnswerGoesOnBeforeItsEnd(t *testing.T) {
+	const size = 200_000
+	more := make(chan struct{})
+	backend := &backendtest.Raw{Tools: `{"name":"t","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
+		if x.Message.Method != "tools/call" {
+			return
+		}
+		frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"text":"%s"}}`, x.Message.ID, strings.Repeat("x", size))
+		x.Header().Set("Content-Length", strconv.Itoa(len(frame)))
+		x.Raw(frame[:30_000])
+		x.ResponseWriter.(http.Flusher).Flush()
+		<-more
+		io.WriteString(x, frame[30_000:])
+	}}
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: backend.Start(t)}}})
+	c := &raw{t: t, url: url}
+	c.initialize("2025-11-25")
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {c.session}}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	head := make([]byte, 20_000)
+	if _, err := io.ReadFull(resp.Body, head); err != nil {
+		t.Fatal(err)
+	}
+	close(more)
+	rest, err := io.ReadAll(resp.Body)
+	want := `{"jsonrpc":"2.0","id":7,"result":{"text":"` + strings.Repeat("x", size) + `"}}`
+	if got := strings.TrimRight(string(head)+string(rest), " "); got != want || err != nil {
+		t.Errorf("got %d bytes, %v, want %d", len(got), err, len(want))
 	}
 }

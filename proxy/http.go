@@ -356,15 +356,16 @@ func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 		h.w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head))+resp.AtMost+1, 10))
 	}
 	h.w.Write(head)
-	n, err := io.Copy(h.w, resp.Body)
+	err := resp.Body.WriteWith(h.w, func(n int64) ([]byte, error) {
+		missing := max(0, resp.AtMost-n)
+		if missing > maxPadding {
+			return nil, errors.New("that much behind a result is no frame of MCP's")
+		}
+		return append([]byte{'}'}, bytes.Repeat([]byte{' '}, int(missing))...), nil
+	})
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	missing := max(0, resp.AtMost-n)
-	if missing > maxPadding {
-		panic(http.ErrAbortHandler) // a frame with that much behind its result is none of MCP's
-	}
-	h.w.Write(append([]byte{'}'}, bytes.Repeat([]byte{' '}, int(missing))...))
 }
 
 // status is the HTTP status of a JSON-RPC error. Before 2026-07-28 errors of the

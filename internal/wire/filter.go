@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 )
 
@@ -14,8 +15,12 @@ const (
 	Change                 // collect its value and ask Edit.Change
 )
 
-// maxChanged bounds a value that is collected to be changed; a longer one passes as it is.
-const maxChanged = 64 << 10
+const (
+	// maxChanged bounds a value that is collected to be changed; a longer one passes as it is.
+	maxChanged = 64 << 10
+	// maxGap bounds a key with the space around it.
+	maxGap = 64 << 10
+)
 
 // Edit is a change to the top level of one JSON object.
 type Edit struct {
@@ -61,31 +66,49 @@ type Editor struct {
 	scanned bool         // the member's value is complete, but for the space behind it
 	esc     bool         // in a key, behind a backslash
 	emitted bool         // a member has been written
-	gap     []byte
-	key     []byte // with its quotes
-	value   []byte // collected to be changed
+	gap     []byte       // what stands between two values; a part of the piece while that lasts
+	key     []byte       // with its quotes
+	value   []byte       // collected to be changed
 	what    Decision
 	out     output
 	err     error // of the value; nothing more passes
 }
 
-// output is where pieces go; it keeps the first error.
+// output is where bytes go: those that stand one behind the other in memory, as all of a
+// piece do of which nothing is changed, in one write. It keeps the first error.
 type output struct {
-	w   io.Writer
-	err error
+	w       io.Writer
+	pending []byte
+	err     error
 }
 
 func (o *output) write(p []byte) {
-	if o.err == nil && len(p) > 0 {
-		_, o.err = o.w.Write(p)
+	switch {
+	case len(p) == 0:
+	case Adjacent(o.pending, p):
+		o.pending = o.pending[:len(o.pending)+len(p)]
+	default:
+		o.flush()
+		o.pending = p
 	}
 }
 
-func (o *output) byte(c byte) { o.write([]byte{c}) }
+func (o *output) flush() {
+	if o.err == nil && len(o.pending) > 0 {
+		_, o.err = o.w.Write(o.pending)
+	}
+	o.pending = nil
+}
+
+// Adjacent reports whether b stands right behind a in the same memory.
+func Adjacent(a, b []byte) bool {
+	return len(a) > 0 && len(b) > 0 && cap(a) > len(a) && &a[:len(a)+1][len(a)] == &b[0]
+}
 
 // Write takes the next piece of the value, which at first must start with its first byte
-// or space in front of it, and writes what becomes of it to w. It returns how many bytes
-// of p belong to the value, and whether the value has ended.
+// or space in front of it, and writes what becomes of it to w, in one write where nothing
+// is changed. It returns how many bytes of p belong to the value, and whether the value
+// has ended.
 func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 	f.out = output{w: w}
 	for n < len(p) && f.phase != done && f.err == nil {
@@ -95,11 +118,13 @@ func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 		case plain:
 			n += f.passPlain(p[n:])
 		default:
-			if f.step(p[n]) {
+			if f.step(p[n : n+1 : len(p)]) {
 				n++
 			}
 		}
 	}
+	f.out.flush()
+	f.gap = bytes.Clone(f.gap)
 	if f.err == nil {
 		f.err = f.out.err
 	}
@@ -134,14 +159,15 @@ const (
 )
 
 // step takes one byte outside a value; false when it has only found what it starts.
-func (f *Editor) step(c byte) bool {
+func (f *Editor) step(p []byte) bool {
+	c := p[0]
 	switch f.phase {
 	case before:
 		if c != '{' && c != ' ' && c != '\n' && c != '\r' && c != '\t' {
 			f.phase = plain
 			return false
 		}
-		f.out.byte(c)
+		f.out.write(p)
 		if c == '{' {
 			f.phase = between
 		}
@@ -152,13 +178,13 @@ func (f *Editor) step(c byte) bool {
 			f.phase = inKey
 		case '}':
 			f.finish()
-			f.out.byte(c)
+			f.out.write(p)
 			f.phase = done
 			return true
 		}
-		f.gap = append(f.gap, c)
+		f.widen(p)
 	case inKey:
-		f.gap = append(f.gap, c)
+		f.widen(p)
 		f.key = append(f.key, c)
 		if f.esc {
 			f.esc = false
@@ -168,19 +194,34 @@ func (f *Editor) step(c byte) bool {
 			f.phase = colon
 		}
 	case colon:
-		f.gap = append(f.gap, c)
+		f.widen(p)
 		if c == ':' {
 			f.phase = lead
 		}
 	case lead:
 		if c == ' ' || c == '\n' || c == '\r' || c == '\t' {
-			f.gap = append(f.gap, c)
+			f.widen(p)
 			return true
 		}
 		f.open()
 		return false
 	}
 	return true
+}
+
+// widen adds p to the gap, without a copy where the gap stands in front of it.
+func (f *Editor) widen(p []byte) {
+	switch {
+	case len(f.gap) == 0:
+		f.gap = p
+	case Adjacent(f.gap, p):
+		f.gap = f.gap[:len(f.gap)+len(p)]
+	default:
+		f.gap = append(f.gap, p...)
+	}
+	if len(f.gap) > maxGap {
+		f.err = fmt.Errorf("more than %d bytes between two values", maxGap)
+	}
 }
 
 // open decides about the member whose value starts.
@@ -202,7 +243,7 @@ func (f *Editor) emitGap() {
 		}
 	}
 	f.out.write(gap)
-	f.gap = f.gap[:0]
+	f.gap = nil
 	f.emitted = true
 }
 
@@ -237,7 +278,7 @@ func (f *Editor) closeValue() {
 			f.out.write(v)
 		}
 	}
-	f.gap = f.gap[:0]
+	f.gap = nil
 }
 
 // scanValue counts the bytes up to the comma or brace that ends the value: the space
@@ -267,7 +308,7 @@ func (f *Editor) finish() {
 	}
 	if len(add) > 0 {
 		if f.emitted {
-			f.out.byte(',')
+			f.out.write([]byte{','})
 		}
 		f.out.write(add)
 	}

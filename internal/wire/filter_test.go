@@ -92,6 +92,49 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// counter counts writes.
+type counter struct {
+	bytes.Buffer
+	writes int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.writes++
+	return c.Buffer.Write(p)
+}
+
+func TestWhatIsNotChangedPassesInOneWrite(t *testing.T) {
+	value := ` { "a" : [1, {"drop":2}], "b" : "x" }`
+	for cut := 1; cut < len(value); cut++ {
+		var out counter
+		editor := resultEdit("").Editor()
+		for i, piece := range []string{value[:cut], value[cut:]} {
+			before := out.writes
+			if _, _, err := editor.Write(&out, []byte(piece + " ignored")[:len(piece)]); err != nil {
+				t.Fatal(err)
+			}
+			if n := out.writes - before; n > 1+i { // a gap that was cut is a write of its own
+				t.Errorf("cut at %d, piece %d takes %d writes", cut, i, n)
+			}
+		}
+		if out.String() != value {
+			t.Errorf("cut at %d: got %q", cut, &out)
+		}
+	}
+}
+
+func TestGapIsBounded(t *testing.T) {
+	editor := resultEdit("").Editor()
+	space := []byte(strings.Repeat(" ", 1000))
+	_, _, err := editor.Write(io.Discard, []byte(`{"a":1,`))
+	for i := 0; i < maxGap/len(space)+1 && err == nil; i++ {
+		_, _, err = editor.Write(io.Discard, space)
+	}
+	if err == nil {
+		t.Errorf("%d bytes of space between two members are kept", maxGap)
+	}
+}
+
 // FuzzEdit checks that an edit that changes nothing changes no byte, and that any other
 // leaves JSON, in one piece or byte by byte.
 func FuzzEdit(f *testing.F) {
