@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"internal/schema": {},
 	"internal/spell":  {},
 	"backends":        {"config", "internal/wire"},
-	"builtins":        {"script", "internal/schema"},
+	"builtins":        {"script", "internal/schema", "internal/wire"},
 	"proxy":           {"config", "backends", "script", "builtins", "migrate", "internal/wire", "internal/schema", "internal/spell"},
 	"examples":        {},
 	"bench":           {"test/rig"},

@@ -1,7 +1,6 @@
 package builtins
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -158,22 +158,45 @@ func (c *call) explain(err error) error {
 	return fmt.Errorf("%s(%q): %w", c.function, c.tool, err)
 }
 
+// toolResult is a result as tools/call returns it, cut into what scripts see of it.
+type toolResult struct {
+	isError    bool
+	content    json.RawMessage
+	structured json.RawMessage // nil for null, too
+}
+
+func readResult(raw json.RawMessage) (r toolResult, err error) {
+	err = wire.SkimObject(raw, func(key, value []byte) {
+		switch string(key) {
+		case "isError":
+			r.isError = string(value) == "true"
+		case "content":
+			r.content = value
+		case "structuredContent":
+			if r.structured = value; string(value) == "null" {
+				r.structured = nil
+			}
+		}
+	})
+	if err != nil {
+		return r, notAResult(err)
+	}
+	return r, nil
+}
+
+func notAResult(err error) error {
+	return &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
+}
+
 // toolSaidNo returns the text of a result with isError.
 func toolSaidNo(raw json.RawMessage) error {
-	if !bytes.Contains(raw, []byte(`"isError"`)) {
-		return nil
+	r, err := readResult(raw)
+	if err != nil || !r.isError {
+		return err
 	}
-	var res struct {
-		IsError bool `json:"isError"`
-		Content []contentText
-	}
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
-	}
-	if !res.IsError {
-		return nil
-	}
-	text := joinText(res.Content)
+	var blocks []contentText
+	_ = json.Unmarshal(r.content, &blocks) // content that is no list of blocks has no text
+	text := joinText(blocks)
 	if text == "" {
 		text = "the tool reported a failure without text"
 	}
@@ -198,26 +221,21 @@ func joinText(content []contentText) string {
 // toolOutput is what a script sees of a result: its structured content, else its text
 // and all of its content.
 func toolOutput(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
-	var res struct {
-		StructuredContent json.RawMessage `json:"structuredContent"`
-		Content           json.RawMessage `json:"content"`
+	r, err := readResult(raw)
+	if err != nil {
+		return nil, &script.Failure{Kind: InvalidOutput, Message: err.Error()}
 	}
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return nil, &script.Failure{Kind: InvalidOutput, Message: fmt.Sprintf("the result is not a tool result: %v", err)}
+	if r.structured != nil {
+		return decode(t, r.structured)
 	}
-	if len(res.StructuredContent) > 0 && !bytes.Equal(res.StructuredContent, []byte("null")) {
-		return decode(t, res.StructuredContent)
+	if r.content == nil {
+		r.content = json.RawMessage("[]")
 	}
-	var texts []contentText
-	if len(res.Content) == 0 {
-		res.Content = json.RawMessage("[]")
-	}
-	_ = json.Unmarshal(res.Content, &texts) // content that is no list of blocks has no text
-	content, err := decode(t, res.Content)
+	content, err := decode(t, r.content)
 	if err != nil {
 		return nil, err
 	}
-	text := joinText(texts)
+	text := contentTexts(content)
 	if err := script.RunOf(t).Charge(int64(len(text))); err != nil {
 		return nil, err
 	}
@@ -225,6 +243,33 @@ func toolOutput(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error)
 	_ = d.SetKey(starlark.String("text"), starlark.String(text))
 	_ = d.SetKey(starlark.String("content"), content)
 	return d, nil
+}
+
+// contentTexts joins the text blocks of a decoded content array. What is no list of
+// blocks has no text.
+func contentTexts(content starlark.Value) string {
+	list, ok := content.(*starlark.List)
+	if !ok {
+		return ""
+	}
+	var texts []string
+	for i := range list.Len() {
+		block, _ := list.Index(i).(*starlark.Dict)
+		if stringOf(block, "type") == "text" {
+			texts = append(texts, stringOf(block, "text"))
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// stringOf is the string at a key of d, or "".
+func stringOf(d *starlark.Dict, key string) string {
+	if d == nil {
+		return ""
+	}
+	v, _, _ := d.Get(starlark.String(key))
+	s, _ := v.(starlark.String)
+	return string(s)
 }
 
 // decode makes a value of JSON that came from outside.

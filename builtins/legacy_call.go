@@ -1,7 +1,6 @@
 package builtins
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,9 +144,18 @@ func (c *legacyCall) fail(err error) error {
 
 // legacyResult is a CallToolResult as steps read it.
 type legacyResult struct {
-	IsError    bool            `json:"isError"`
-	Structured json.RawMessage `json:"structuredContent"`
-	Content    []legacyBlock   `json:"content"`
+	toolResult
+	blocks []legacyBlock
+}
+
+func readLegacy(raw json.RawMessage) (r legacyResult, err error) {
+	if r.toolResult, err = readResult(raw); err != nil || r.content == nil {
+		return r, err
+	}
+	if err := json.Unmarshal(r.content, &r.blocks); err != nil {
+		return r, notAResult(err)
+	}
+	return r, nil
 }
 
 type legacyBlock struct {
@@ -163,27 +171,25 @@ type legacyBlock struct {
 // legacySaidNo returns the failure of a result with isError: its first text, or what the
 // structured content says.
 func legacySaidNo(raw json.RawMessage) error {
-	if !bytes.Contains(raw, []byte(`"isError"`)) {
-		return nil
+	r, err := readResult(raw)
+	if err != nil || !r.isError {
+		return err
 	}
-	var res legacyResult
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
-	}
-	if !res.IsError {
-		return nil
+	res, err := readLegacy(raw)
+	if err != nil {
+		return err
 	}
 	return &ToolError{Kind: Tool, Msg: "tool execution failed: " + res.reason()}
 }
 
 func (r *legacyResult) reason() string {
-	for _, b := range r.Content {
+	for _, b := range r.blocks {
 		if b.Type == "text" && b.Text != "" {
 			return b.Text
 		}
 	}
 	var fields map[string]any
-	_ = json.Unmarshal(r.Structured, &fields) // what is no object has no fields
+	_ = json.Unmarshal(r.structured, &fields) // what is no object has no fields
 	for _, name := range []string{"error", "message", "text"} {
 		if s, ok := fields[name].(string); ok && s != "" {
 			return s
@@ -194,18 +200,18 @@ func (r *legacyResult) reason() string {
 
 // legacyOutput returns what a step sees of a result: the output and its content.
 func legacyOutput(t *starlark.Thread, raw json.RawMessage) (output, content starlark.Value, err error) {
-	var res legacyResult
-	if err := json.Unmarshal(raw, &res); err != nil {
-		return nil, nil, &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
+	res, err := readLegacy(raw)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := charge(t, len(raw)); err != nil {
 		return nil, nil, err
 	}
-	content = contentMap(res.Content)
-	if !isObject(res.Structured) {
+	content = contentMap(res.blocks)
+	if !isObject(res.structured) {
 		return content, content, nil
 	}
-	v, err := decode(t, res.Structured)
+	v, err := decode(t, res.structured)
 	if err != nil {
 		return nil, nil, err
 	}

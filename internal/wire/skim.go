@@ -168,6 +168,19 @@ func skimMembers(b []byte, f func(key []byte, start, end int) bool) (int, error)
 	return i + 1, err
 }
 
+// SkimObject calls f for each member of obj in order, by structure only: values are not
+// checked for being JSON. An error says why obj is no object.
+func SkimObject(obj []byte, f func(key, value []byte)) error {
+	end, err := skimMembers(obj, func(key []byte, start, end int) bool {
+		f(key, obj[start:end:end])
+		return true
+	})
+	if rest := skipSpace(obj, end); err == nil && rest != len(obj) {
+		err = syntaxError(obj, rest)
+	}
+	return err
+}
+
 // openObject passes the opening brace; the index is that of the first key or of the
 // closing brace.
 func openObject(b []byte) (int, error) {
@@ -235,8 +248,7 @@ func Skim(frame []byte) (Message, error) {
 		twice = twice || *to != nil
 		*to = v
 	}
-	end, err := skimMembers(frame, func(key []byte, start, end int) bool {
-		v := frame[start:end:end]
+	err := SkimObject(frame, func(key, v []byte) {
 		switch envelopeField(key) {
 		case 0:
 			version = string(v) == `"2.0"`
@@ -255,11 +267,7 @@ func Skim(frame []byte) (Message, error) {
 				take(&m.Error, v)
 			}
 		}
-		return true
 	})
-	if rest := skipSpace(frame, end); err == nil && rest != len(frame) {
-		err = syntaxError(frame, rest)
-	}
 	switch {
 	case err != nil:
 		return m, &Error{Code: ParseError, Message: "parse error: " + err.Error()}
