@@ -48,7 +48,7 @@ func (l *leases) init() {
 
 // borrow returns a connection for one call and what to do when the call is over.
 func (b *Backend) borrow(ctx context.Context, caller *Caller) (*conn, func(), error) {
-	if c := b.usable(); c != nil && b.shares(c, caller) && (caller == nil || !b.apart(c)) {
+	if c := b.atHand(caller); c != nil {
 		return c, func() {}, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, errDeadline)
@@ -66,6 +66,18 @@ func (b *Backend) borrow(ctx context.Context, caller *Caller) (*conn, func(), er
 		return main.takeTurn(ctx, caller)
 	}
 	return b.lend(ctx, caller)
+}
+
+// atHand is the shared connection for caller if it is open, else nil.
+func (b *Backend) atHand(caller *Caller) *conn {
+	c := b.usable()
+	if c == nil || !b.shares(c, caller) {
+		return nil
+	}
+	if caller != nil && b.apart(c) {
+		return b.plain.usable()
+	}
+	return c
 }
 
 // bothEras reports whether a client with a session can be served by c's process in the

@@ -19,6 +19,14 @@ type plain struct {
 	conn   atomic.Pointer[conn] // set under mu
 }
 
+// usable is the connection if it is open, else nil.
+func (p *plain) usable() *conn {
+	if c := p.conn.Load(); c != nil && c.ctx.Err() == nil {
+		return c
+	}
+	return nil
+}
+
 // set takes a new connection; false when the backend was closed meanwhile.
 func (p *plain) set(c *conn) bool {
 	p.mu.Lock()
@@ -40,7 +48,7 @@ func (b *Backend) common(ctx context.Context, main *conn) (*conn, error) {
 	if !b.apart(main) {
 		return main, nil
 	}
-	if c := b.plain.conn.Load(); c != nil && c.ctx.Err() == nil {
+	if c := b.plain.usable(); c != nil {
 		return c, nil
 	}
 	select {
@@ -54,10 +62,10 @@ func (b *Backend) common(ctx context.Context, main *conn) (*conn, error) {
 
 // openPlain replaces a plain connection that was lost, or opens the first one.
 func (b *Backend) openPlain(ctx context.Context) (*conn, error) {
-	old := b.plain.conn.Load()
-	if old != nil && old.ctx.Err() == nil {
-		return old, nil
+	if c := b.plain.usable(); c != nil {
+		return c, nil
 	}
+	old := b.plain.conn.Load()
 	c, err := b.open(ctx, purpose{capabilities: json.RawMessage("{}")})
 	if err != nil {
 		return nil, notExecuted(err)

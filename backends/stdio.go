@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -44,7 +45,7 @@ type child struct {
 	reader  *bufio.Reader
 	writing chan struct{} // holds one token: the right to write
 	tail    *tail
-	readers sync.WaitGroup // of stderr
+	silent  chan struct{} // closed when stderr has ended
 }
 
 // startChild starts the configured program with pipes on its three streams.
@@ -72,8 +73,8 @@ func (b *Backend) startChild() (*child, error) {
 	b.stats.children.Add(1)
 	b.log.Info("backend process started", "pid", p.pid, "command", b.cfg.Command)
 	c := &child{b: b, process: p, stdin: ours[0], stdout: ours[1], stderr: ours[2],
-		reader: bufio.NewReaderSize(ours[1], 32<<10), writing: make(chan struct{}, 1), tail: &tail{}}
-	c.readers.Go(c.readStderr)
+		reader: bufio.NewReaderSize(ours[1], 32<<10), writing: make(chan struct{}, 1), tail: &tail{}, silent: make(chan struct{})}
+	go c.readStderr()
 	return c, nil
 }
 
@@ -173,18 +174,28 @@ func trimSpace(b []byte) []byte {
 	return b
 }
 
-// ended explains why stdout ended: how the process ended, and what it last said.
+// ended explains why stdout ended.
 func (c *child) ended(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
+	return c.gone(errors.New("the process closed its stdout"))
+}
+
+// gone explains why a pipe is closed: how the process ended and what it last said, or
+// otherwise while it goes on running.
+func (c *child) gone(otherwise error) error {
+	limit := time.After(200 * time.Millisecond)
 	select {
 	case <-c.process.done:
-		c.readers.Wait()
-		return fmt.Errorf("the process ended: %s%s", c.process.state(), c.tail.last())
-	case <-time.After(200 * time.Millisecond):
-		return errors.New("the process closed its stdout")
+	case <-limit:
+		return otherwise
 	}
+	select {
+	case <-c.silent:
+	case <-limit: // a descendant holds its stderr open
+	}
+	return fmt.Errorf("the process ended: %s%s", c.process.state(), c.tail.last())
 }
 
 // write sends one line. Writers take turns; a child that does not read is given up.
@@ -204,7 +215,11 @@ func (c *child) write(ctx context.Context, frame []byte) (started bool, err erro
 	case n > 0:
 		return true, fmt.Errorf("write to the process: %w: %w", errPartial, err)
 	}
-	return false, fmt.Errorf("write to the process: %w", err)
+	err = fmt.Errorf("write to the process: %w", err)
+	if errors.Is(err, syscall.EPIPE) {
+		err = c.gone(err)
+	}
+	return false, err
 }
 
 // close ends the process: its input ends, then SIGTERM, then SIGKILL to its group.
@@ -215,11 +230,12 @@ func (c *child) close() {
 	// A descendant that left the group may still hold the pipes.
 	c.stdout.Close()
 	c.stderr.Close()
-	c.readers.Wait()
+	<-c.silent
 }
 
 // readStderr logs the child's stderr line by line and keeps the end of it.
 func (c *child) readStderr() {
+	defer close(c.silent)
 	r := bufio.NewReaderSize(c.stderr, maxLogLine)
 	for {
 		line, err := r.ReadSlice('\n')

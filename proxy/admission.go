@@ -52,25 +52,27 @@ func orInt(v, fallback int64) int64 {
 type place struct {
 	of     *semaphore.Weighted
 	weight int64
-	what   string
+	full   func() string // why nobody else gets it
 }
 
 func (a *admission) places(h *host) []place {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	memory := h.tool.limits.Or(script.DefaultLimits()).Memory
-	all := []place{
-		{a.runs, 1, fmt.Sprintf("%d scripts run already (limits.runs)", a.total)},
-		{a.bytes, min(memory, a.memory), fmt.Sprintf("the scripts that run may use all of %s together (limits.totalMemory)", script.Bytes(a.memory))},
-	}
+	total, perPerson, memory := a.total, a.perPerson, a.memory
+	all := make([]place, 0, 3)
 	if who := h.x.client.principal; who != "" {
 		if a.people[who] == nil {
-			a.people[who] = semaphore.NewWeighted(a.perPerson)
+			a.people[who] = semaphore.NewWeighted(perPerson)
 		}
-		own := place{a.people[who], 1, fmt.Sprintf("%d of your scripts run already (limits.runsPerPrincipal)", a.perPerson)}
-		all = append([]place{own}, all...)
+		all = append(all, place{a.people[who], 1, func() string {
+			return fmt.Sprintf("%d of your scripts run already (limits.runsPerPrincipal)", perPerson)
+		}})
 	}
-	return all
+	return append(all, place{a.runs, 1, func() string {
+		return fmt.Sprintf("%d scripts run already (limits.runs)", total)
+	}}, place{a.bytes, min(h.tool.limits.Or(script.DefaultLimits()).Memory, memory), func() string {
+		return fmt.Sprintf("the scripts that run may use all of %s together (limits.totalMemory)", script.Bytes(memory))
+	}})
 }
 
 // enter waits for a run's places. A script that another script calls shares its
@@ -79,20 +81,26 @@ func (a *admission) enter(ctx context.Context, h *host) (release func(), err err
 	if len(h.chain) > 1 {
 		return func() {}, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, admitWithin)
-	defer cancel()
-	var held []place
+	all := a.places(h)
+	held := 0
 	release = func() {
-		for _, p := range held {
+		for _, p := range all[:held] {
 			p.of.Release(p.weight)
 		}
 	}
-	for _, p := range a.places(h) {
-		if err := p.of.Acquire(waiting, p.weight); err != nil {
+	for held < len(all) && all[held].of.TryAcquire(all[held].weight) {
+		held++
+	}
+	if held == len(all) {
+		return release, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, admitWithin)
+	defer cancel()
+	for ; held < len(all); held++ {
+		if p := all[held]; p.of.Acquire(waiting, p.weight) != nil {
 			release()
-			return nil, fmt.Errorf("%s was not started: %s, and none ended within %v; try again in a moment", h.tool.name, p.what, admitWithin)
+			return nil, fmt.Errorf("%s was not started: %s, and none ended within %v; try again in a moment", h.tool.name, p.full(), admitWithin)
 		}
-		held = append(held, p)
 	}
 	return release, nil
 }

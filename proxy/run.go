@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -160,14 +161,15 @@ func (x *exchange) typed(result json.RawMessage) json.RawMessage {
 
 // logRun writes the one line of a run.
 func (h *host) logRun(stats script.Stats, err error) {
-	log := h.p.log.With("tool", h.tool.name, "outcome", h.outcome(err), "duration", stats.Duration,
-		"steps", stats.Steps, "memory", stats.Memory, "calls", stats.Calls, "replayed", stats.Replayed)
+	about := make([]slog.Attr, 0, 8)
+	about = append(about, slog.String("tool", h.tool.name), slog.String("outcome", h.outcome(err)), slog.Duration("duration", stats.Duration),
+		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
+	level := slog.LevelInfo
 	var suspended *script.Suspended
 	if err != nil && !errors.As(err, &suspended) {
-		log.Warn("run", "err", err)
-		return
+		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
 	}
-	log.Info("run")
+	h.p.log.LogAttrs(context.Background(), level, "run", about...)
 }
 
 // printed is where print() of a script goes.
