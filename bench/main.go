@@ -5,6 +5,7 @@
 //	go run ./bench -quick   # the same in less time, and less exactly
 //	go run ./bench -check   # exit 1 when a figure is twice its target or more
 //	go run ./bench -json    # for machines
+//	go run ./bench -tables first.json second.json   # two such runs as tables
 //
 // Backend, reverse proxy and vmcp are processes of their own, and so is the load client,
 // which is this one. All speak over the loopback interface. What is compared takes turns,
@@ -38,6 +39,8 @@ type options struct {
 	backend    bool
 	reverse    string
 	bufferPool bool
+	tables     bool
+	files      []string
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -53,9 +56,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.DurationVar(&o.length, "length", 0, "how long each round of a cell takes on each way, for profiles")
 	f.DurationVar(&o.soak, "soak", 5*time.Second, "how long the soak takes")
 	f.BoolVar(&o.bufferPool, "buffer-pool", false, "give the reverse proxy a pool of copy buffers, which it does not have by default")
+	f.BoolVar(&o.tables, "tables", false, "print two reports that -json wrote, whose files follow, as the tables of docs/performance.md")
 	f.BoolVar(&o.backend, "serve-backend", false, "be the backend; for the bench itself")
 	f.StringVar(&o.reverse, "serve-reverse", "", "be a reverse proxy in front of a `URL`; for the bench itself")
-	return o, f.Parse(args)
+	err := f.Parse(args)
+	o.files = f.Args()
+	return o, err
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -70,6 +76,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 2
 	}
 	switch {
+	case o.tables:
+		err = writeTables(stdout, o.files)
 	case o.backend:
 		err = servePeer(stdin, stdout, newBackend())
 	case o.reverse != "":
