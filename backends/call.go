@@ -25,6 +25,8 @@ type call struct {
 	clock  *clock
 	queue  *queue // of a multiplexed connection; nil when the call reads its own stream
 
+	over bool // guarded by conn.mu: it has its answer
+
 	renewed atomic.Bool // a listen request that was ended to be made again
 
 	mu        sync.Mutex // orders deliveries; guards ended

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
@@ -173,6 +174,34 @@ func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// slow is a client that takes its time with what it is told.
+type slow struct{ client }
+
+func (s *slow) Notify(method string, params json.RawMessage) {
+	time.Sleep(40 * time.Millisecond)
+	s.client.Notify(method, params)
+}
+
+// TestMessageBehindAnAnswerReachesTheCallThatGoesOn: on a stream that calls share, what
+// comes behind the answer of one belongs to another, even while the client still takes
+// what came ahead of the answer.
+func TestMessageBehindAnAnswerReachesTheCallThatGoesOn(t *testing.T) {
+	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "crossed"))
+	ann := &slow{client{name: "ann"}}
+	of := caller(&ann.client)
+	of.Sink = ann
+	for range 5 {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { text(t, b, tool("pids", `{}`, of)) })
+		}
+		both.Wait()
+	}
+	if got := len(ann.notes()); got != 10 {
+		t.Errorf("%d of 10 messages arrived", got)
 	}
 }
 

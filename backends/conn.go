@@ -165,12 +165,25 @@ func (c *conn) forget(k *call) {
 		close(c.leaving)
 		c.leaving = nil
 	}
+	c.passOver(k)
+}
+
+// concluded notes that k has its answer: what comes behind it belongs to another call.
+func (c *conn) concluded(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passOver(k)
+}
+
+// passOver makes another call the newest one when it is k. mu is held.
+func (c *conn) passOver(k *call) {
+	k.over = true
 	if c.latest != k {
 		return
 	}
 	c.latest = nil
 	for _, other := range c.calls {
-		if other.sink() != nil && (c.turnOf == nil || c.turnOf == other.caller) && (c.latest == nil || other.id > c.latest.id) {
+		if !other.over && other.sink() != nil && (c.turnOf == nil || c.turnOf == other.caller) && (c.latest == nil || other.id > c.latest.id) {
 			c.latest = other
 		}
 	}

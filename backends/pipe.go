@@ -62,6 +62,7 @@ func (p *pipe) dispatch(frame []byte, held *buffer) {
 		p.c.b.junk(frame, err)
 	case m.Method == "":
 		if k := p.c.lookup(m.ID); k != nil && k.queue != nil {
+			p.c.concluded(k)
 			k.queue.finish(m, held)
 			return // the call releases the buffer
 		}

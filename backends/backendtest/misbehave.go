@@ -26,6 +26,7 @@ import (
 //	flood    writes a line without end when a tool is called
 //	curious  asks for the roots as soon as it is greeted; the tool "pids" tells the answer
 //	late     tells of the end of an elicitation after a tool has answered
+//	crossed  answers every second call before the first, and logs a message ahead of each answer
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
 func misbehave(name string) {
 	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
@@ -65,6 +66,7 @@ type player struct {
 	initialized bool
 	descendant  *exec.Cmd
 	roots       string // the answer to roots/list
+	held        *wire.Message
 }
 
 func (p *player) answer(m wire.Message) {
@@ -110,7 +112,20 @@ func (p *player) call(m wire.Message) {
 	case "stubborn":
 		text = fmt.Sprint(os.Getpid(), " ", p.descendant.Process.Pid)
 	}
-	p.send(wire.Result(m.ID, fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text)))
+	answer := fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text)
+	if p.name == "crossed" {
+		if p.held == nil {
+			p.held = &m
+			return
+		}
+		message := wire.Notification(wire.LogMessage, []byte(`{"level":"info","data":"x"}`))
+		fmt.Fprintf(p.out, "%s\n%s\n", message, wire.Result(m.ID, answer))
+		p.out.Flush()
+		time.Sleep(20 * time.Millisecond) // a slow client is at the first message
+		fmt.Fprintf(p.out, "%s\n", message)
+		m, p.held = *p.held, nil
+	}
+	p.send(wire.Result(m.ID, answer))
 	if p.name == "late" {
 		time.Sleep(50 * time.Millisecond) // the answer must have ended the call
 		p.send(wire.Notification(wire.ElicitComplete, []byte(`{"elicitationId":"1"}`)))
