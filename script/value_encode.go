@@ -100,11 +100,16 @@ func (e *encoder) integer(i starlark.Int) error {
 		e.buf = strconv.AppendInt(e.buf, small, 10)
 		return nil
 	}
-	// A decimal digit is more than three bits.
-	if n := i.BigInt().BitLen() / 3; n > maxNumber {
+	// An integer of n bits has at least (n-1)*log10(2) digits. What may have few enough
+	// is written, and counted as Decode counts it.
+	n, start := (i.BigInt().BitLen()-1)*30102/100_000, len(e.buf)
+	if n <= maxNumber {
+		e.buf = i.BigInt().Append(e.buf, 10)
+		n = len(e.buf) - start
+	}
+	if n > maxNumber {
 		return &pathError{msg: fmt.Sprintf("int of about %d digits, at most %d can be written", n, maxNumber)}
 	}
-	e.buf = i.BigInt().Append(e.buf, 10)
 	return nil
 }
 

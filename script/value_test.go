@@ -152,6 +152,23 @@ func TestEncodeOfSharedPartsEnds(t *testing.T) {
 	}
 }
 
+// What Decode reads, Encode writes, up to the last digit.
+func TestLongestNumbersGoBothWays(t *testing.T) {
+	for _, text := range []string{strings.Repeat("9", 4096), "1" + strings.Repeat("0", 4095), "-" + strings.Repeat("6", 4095)} {
+		v, err := Decode(nil, []byte(text), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := Encode(v, 1<<20, 5); err != nil || string(out) != text {
+			t.Errorf("%.9s... of %d bytes came back as %.9s... of %d, %v", text, len(text), out, len(out), err)
+		}
+		more := v.(starlark.Int).Mul(starlark.MakeInt(10))
+		if out, err := Encode(more, 1<<20, 5); err == nil || !strings.Contains(err.Error(), "at most 4096 can be written") {
+			t.Errorf("ten times that is written as %d bytes, %v", len(out), err)
+		}
+	}
+}
+
 // Decode takes what encoding/json takes, and what it gives goes out as it came in.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
