@@ -120,6 +120,15 @@ func (c *conn) notify(method string, params json.RawMessage) {
 	c.send(wire.Notification(method, params))
 }
 
+// tell passes a client's notification on. The backend may ask something because of it,
+// for which it needs the stream that may still be on its way.
+func (c *conn) tell(method string, params json.RawMessage) {
+	if h, ok := c.link.(*httpLink); ok && !c.modern {
+		h.awaitStream(c.ctx)
+	}
+	c.notify(method, params)
+}
+
 // cancelFrame is the notification that a caller gave up on k.
 func cancelFrame(k *call) []byte {
 	params := strconv.AppendInt([]byte(`{"requestId":`), k.id, 10)

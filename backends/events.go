@@ -21,6 +21,9 @@ const (
 	maxRetry   = 30 * time.Second
 	// drainTime is how long an answered stream may take to end by itself.
 	drainTime = time.Second
+	// streamTime is how long a backend may take to open a stream of its own before it is
+	// told what it may want to ask about there.
+	streamTime = time.Second
 	// maxResumes ends a call whose stream keeps breaking without a word.
 	maxResumes = 10
 )
@@ -239,8 +242,11 @@ func (h *httpLink) get(ctx context.Context, last string) (*http.Response, error)
 // follow keeps the stream on which a legacy backend sends what belongs to no call.
 func (h *httpLink) follow() {
 	pos := position{retry: firstRetry}
+	asked := sync.OnceFunc(func() { close(h.asked) })
+	defer asked()
 	for h.c.ctx.Err() == nil {
 		resp, err := h.get(h.c.ctx, pos.last)
+		asked()
 		var status *statusError
 		switch {
 		case err == nil:
@@ -253,6 +259,16 @@ func (h *httpLink) follow() {
 		}
 		h.c.b.suspect()
 		sleep(h.c.ctx, jittered(pos.retry))
+	}
+}
+
+// awaitStream waits until follow has its stream or knows that there is none.
+func (h *httpLink) awaitStream(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, streamTime)
+	defer cancel()
+	select {
+	case <-h.asked:
+	case <-ctx.Done():
 	}
 }
 

@@ -51,10 +51,12 @@ type httpLink struct {
 	url    atomic.Pointer[url.URL]
 	header atomic.Pointer[http.Header] // sent with every request; replaced, never changed
 	id     atomic.Pointer[string]      // the session's, once known
+
+	asked chan struct{} // closed when the backend has answered whether it has a stream of its own
 }
 
 func newHTTPLink(c *conn, u *url.URL) *httpLink {
-	h := &httpLink{c: c}
+	h := &httpLink{c: c, asked: make(chan struct{})}
 	h.url.Store(u)
 	header := c.b.headers.Clone()
 	header["Content-Type"] = []string{contentJSON}

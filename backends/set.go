@@ -181,7 +181,7 @@ func (s *Set) Release(session string) {
 func (s *Set) Notify(session, method string, params json.RawMessage) {
 	for _, b := range s.All() {
 		for _, c := range b.leases.of(session) {
-			b.spawn(func() { c.notify(method, params) })
+			b.spawn(func() { c.tell(method, params) })
 		}
 	}
 }
