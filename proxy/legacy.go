@@ -169,9 +169,7 @@ func (p *Proxy) endSession(s *session) {
 		return
 	}
 	s.close()
-	for _, uri := range s.subscriptions() {
-		p.subscriptions.remove(context.Background(), uri)
-	}
+	p.subscriptions.leave(s.unfollowAll())
 	p.backends.Release(s.id)
 }
 

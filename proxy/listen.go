@@ -82,9 +82,7 @@ func (p *Proxy) listen(ctx context.Context, x *exchange, id json.RawMessage, rep
 	case <-p.listening.Done():
 	}
 	p.listeners.remove(l)
-	for _, uri := range l.uris {
-		p.subscriptions.remove(context.WithoutCancel(ctx), uri)
-	}
+	p.subscriptions.leave(l.uris)
 	meta := wire.Set(nil, wire.MetaSubscriptionID, l.id)
 	resp, _ := answer(wire.Set(json.RawMessage(`{"resultType":"complete"}`), "_meta", meta))
 	reply.finish(id, resp, nil)
@@ -94,7 +92,7 @@ func (p *Proxy) listen(ctx context.Context, x *exchange, id json.RawMessage, rep
 func (p *Proxy) subscribeAll(ctx context.Context, uris json.RawMessage) (honoured []string) {
 	wire.Elements(uris, func(v []byte) bool {
 		uri := wire.Text(v)
-		if uri != "" && !slices.Contains(honoured, uri) && p.subscriptions.add(ctx, uri) == nil {
+		if uri != "" && !slices.Contains(honoured, uri) && p.subscriptions.add(ctx, uri, nil) == nil {
 			honoured = append(honoured, uri)
 		}
 		return true

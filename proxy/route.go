@@ -222,10 +222,9 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange) (*backends.Response,
 	case err != nil:
 		return nil, relayError(err)
 	case mine:
-		s.subscribe(uri, own)
-	case s.subscribe(uri, shared) != shared:
-		if err := p.subscriptions.add(ctx, uri); err != nil {
-			s.subscribe(uri, none)
+		s.follow(uri, own)
+	default:
+		if err := p.subscriptions.add(ctx, uri, func() bool { return s.follow(uri, shared) }); err != nil {
 			return nil, err
 		}
 	}
@@ -234,7 +233,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange) (*backends.Response,
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
 	uri := wire.GetString(x.params, "uri")
-	switch x.client.session.subscribe(uri, none) {
+	switch x.client.session.unfollow(uri) {
 	case shared:
 		p.subscriptions.remove(ctx, uri)
 	case own:

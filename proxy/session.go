@@ -269,20 +269,28 @@ const (
 	own                 // on a connection of the session's own
 )
 
-// subscribe notes how the session follows a resource from now on, and returns how it
-// did before.
-func (s *session) subscribe(uri string, how subscription) (before subscription) {
+// follow notes how the session follows a resource. It is false when the session has
+// ended or follows it so already.
+func (s *session) follow(uri string, how subscription) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before = s.uris[uri]
+	if s.closed || s.uris[uri] == how {
+		return false
+	}
 	if s.uris == nil {
 		s.uris = map[string]subscription{}
 	}
 	s.uris[uri] = how
-	if how == none {
-		delete(s.uris, uri)
-	}
-	return before
+	return true
+}
+
+// unfollow ends that, and returns how the session followed the resource.
+func (s *session) unfollow(uri string) subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how := s.uris[uri]
+	delete(s.uris, uri)
+	return how
 }
 
 // follows reports whether the session follows a resource, on its own connection or on
@@ -296,16 +304,17 @@ func (s *session) follows(uri string, mine bool) bool {
 	return s.uris[uri] == shared
 }
 
-// subscriptions are the resources that the session follows together with others.
-func (s *session) subscriptions() []string {
+// unfollowAll forgets what the session follows, and returns what it followed together
+// with others.
+func (s *session) unfollowAll() (uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var uris []string
 	for u, how := range s.uris {
 		if how == shared {
 			uris = append(uris, u)
 		}
 	}
+	s.uris = nil
 	return uris
 }
 

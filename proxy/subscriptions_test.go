@@ -1,0 +1,86 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// resourceful serves one resource and calls subscribe and unsubscribe, if set, when
+// somebody follows it or does no more.
+func resourceful(t *testing.T, uri string, subscribe, unsubscribe func()) string {
+	o := &mcp.ServerOptions{
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { subscribe(); return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { unsubscribe(); return nil },
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "resourceful", Version: "1"}, o)
+	s.AddResource(&mcp.Resource{Name: "r", URI: uri}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{}, nil
+	})
+	return sdkBackend(t, s, false)
+}
+
+// follower is a client that cannot be asked anything, so that it shares connections.
+func follower(t *testing.T, url string) *raw {
+	c := &raw{t: t, url: url}
+	c.initialize("2025-11-25")
+	return c
+}
+
+func (c *raw) resource(method, uri string) {
+	c.t.Helper()
+	_, body := c.do("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"resources/%s","params":{"uri":%q}}`, method, uri))
+	if !strings.Contains(body, `"result":{}`) {
+		c.t.Fatalf("%s %s: %s", method, uri, body)
+	}
+}
+
+// TestSlowBackendHoldsUpNoOtherSubscription: while one backend does not answer, resources
+// of others can be followed, and sessions end.
+func TestSlowBackendHoldsUpNoOtherSubscription(t *testing.T) {
+	stuck, release, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	slow := resourceful(t, "test://slow", func() {}, func() { close(stuck); <-release })
+	fine := resourceful(t, "test://fine", func() {}, func() { close(gone) })
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "slow", URL: slow}, {Name: "fine", URL: fine}}})
+	t.Cleanup(func() { close(release) })
+	a, b := follower(t, url), follower(t, url)
+	a.resource("subscribe", "test://slow")
+	a.do("DELETE", "") // returns although the backend does not
+	<-stuck
+	b.resource("subscribe", "test://fine")
+	b.resource("unsubscribe", "test://fine")
+	<-gone
+}
+
+// TestBackendIsAskedOnceForManyFollowers: the first follower subscribes, the last one to
+// leave, in whatever way, unsubscribes.
+func TestBackendIsAskedOnceForManyFollowers(t *testing.T) {
+	events := make(chan string, 16)
+	backend := resourceful(t, "test://r", func() { events <- "subscribe" }, func() { events <- "unsubscribe" })
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: backend}}})
+	a := follower(t, url)
+	// A connection that is opened for a subscription asks for it by itself as well.
+	a.do("POST", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://r"}}`)
+	for range 2 {
+		b := follower(t, url)
+		a.resource("subscribe", "test://r")
+		a.resource("subscribe", "test://r") // again, which counts once
+		b.resource("subscribe", "test://r")
+		a.resource("unsubscribe", "test://r")
+		a.resource("unsubscribe", "test://r")
+		b.do("DELETE", "")
+		for _, want := range []string{"subscribe", "unsubscribe"} {
+			if got := <-events; got != want {
+				t.Fatalf("the backend heard %q, want %q", got, want)
+			}
+		}
+	}
+	if len(events) > 0 {
+		t.Errorf("the backend heard %q as well", <-events)
+	}
+}
