@@ -124,7 +124,8 @@ p = struct(x=1, y=2)
 p.x + p.y  # → 3
 `},
 	"tool": {`
-The arguments have to be literals or constants of the file.`, `
+The arguments have to be literals or constants of the file. Annotations that look safer than the
+tools that the script can call hold only with trust_annotations.`, `
 tool(
     name = "deploy",
     description = "Deploys a service",

@@ -67,7 +67,7 @@ var table = []Builtin{
 		"makes a result with content blocks, for run to return", result),
 	row("sleep", "sleep(duration)", "waits", sleep),
 	row("struct", "struct(**fields)", "makes an immutable value with fields", starlarkstruct.Make),
-	row("tool", "tool(name, title=None, description=None, parameters={}, output=None, timeout=None, annotations={}, limits={})",
+	row("tool", "tool(name, title=None, description=None, parameters={}, output=None, timeout=None, annotations={}, trust_annotations=False, limits={})",
 		"declares the tool that a file of a scripts folder is; read from the text, before anything runs", declareTool),
 	module("json", "JSON text to values and back", jsonModule),
 	module("math", "functions on numbers whose results are exact", mathModule),

@@ -1,6 +1,8 @@
 package proxy_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,8 +60,14 @@ func TestScriptsLookNoSaferThanTheirTools(t *testing.T) {
 	calls := func(tool string) string { return "def run(params):\n    return call_tool(\"" + tool + "\")\n" }
 	reads := toolServer("a", "write")
 	mcp.AddTool(reads, &mcp.Tool{Name: "read", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}}, noop)
+	folder := t.TempDir()
+	file := "tool(name=\"signed\", description=\"d\", annotations={\"readOnlyHint\": True}, trust_annotations=True)\n" + calls("write")
+	if err := os.WriteFile(filepath.Join(folder, "signed.star"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	p, url := start(t, &config.Config{
 		Backends: []config.Backend{{Name: "a", URL: sdkBackend(t, reads, false)}},
+		Scripts:  []string{folder},
 		ScriptedTools: []config.ScriptedTool{
 			{Name: "nothing", Description: "d", Script: "def run(params):\n    return 1\n"},
 			{Name: "reads", Description: "d", Script: calls("read")},
@@ -79,6 +87,7 @@ func TestScriptsLookNoSaferThanTheirTools(t *testing.T) {
 		"dynamic": {false, true, true},
 		"claims":  {false, true, true},
 		"vouched": {true, true, true},
+		"signed":  {true, true, true},
 	} {
 		a := all[name].Annotations
 		if got := [3]bool{a.ReadOnlyHint, *a.DestructiveHint, *a.OpenWorldHint}; got != want {

@@ -119,5 +119,8 @@ func declared(d *script.Declaration, file string) json.RawMessage {
 			fields = wire.Set(fields, f.name, f.raw)
 		}
 	}
+	if d.TrustAnnotations {
+		fields = wire.Set(fields, "trustAnnotations", []byte("true"))
+	}
 	return fields
 }

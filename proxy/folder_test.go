@@ -61,6 +61,9 @@ a.star:1:1: tool.limits.stepps: unknown field; did you mean "steps"?
 a.star:1:1: tool.name: want 1 to 64 letters, digits, - and _; have "a b"
 a.star:1:1: tool.description: want a sentence that tells the model what the tool does
 a.star:1:1: tool.parameters: want type: object at the root of the schema, have array`},
+		{"a flag that is none", config.Config{}, map[string]string{
+			"a.star": "tool(name='x', description='X.', trust_annotations='yes')\ndef run(params): return 1"},
+			"a.star:1:34: tool: trust_annotations: want True or False, have string"},
 		{"two files of one name", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.')\ndef run(params): return 1",
 			"b.star": "\n  \ntool(name='x', description='X.')\ndef run(params): return 1"},

@@ -77,7 +77,7 @@ func (b *builder) annotate(e *entry) {
 		said := wire.Get(annotations, hint.key)
 		safer := string(said) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
 		if safer && !e.script.trusted && b.complete {
-			b.problem("", e.name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations if it is meant", hint.key, said, hint.derived)
+			b.problem("", e.name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations (trust_annotations in a file's tool(...)) if it is meant", hint.key, said, hint.derived)
 		}
 		if said == nil || safer && !e.script.trusted {
 			annotations = wire.Set(annotations, hint.key, strconv.AppendBool(nil, hint.derived))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ import (
 type Declaration struct {
 	Name, Title, Description, Timeout       string
 	Parameters, Output, Annotations, Limits json.RawMessage // nil: not declared
+	TrustAnnotations                        bool
 	Pos                                     syntax.Position
 }
 
@@ -73,19 +75,25 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 
 func readDeclaration(call *syntax.CallExpr, c *constants) (*Declaration, error) {
 	d := &Declaration{Pos: syntax.Start(call)}
-	texts := map[string]*string{"name": &d.Name, "title": &d.Title, "description": &d.Description, "timeout": &d.Timeout}
-	objects := map[string]*json.RawMessage{"parameters": &d.Parameters, "output": &d.Output, "annotations": &d.Annotations, "limits": &d.Limits}
+	into := map[string]any{
+		"name": &d.Name, "title": &d.Title, "description": &d.Description, "timeout": &d.Timeout,
+		"parameters": &d.Parameters, "output": &d.Output, "annotations": &d.Annotations, "limits": &d.Limits,
+		"trust_annotations": &d.TrustAnnotations,
+	}
 	var problems Errors
 	for _, arg := range call.Args {
 		name, x, err := keyword(arg)
-		switch {
-		case err != nil:
-		case texts[name] != nil:
-			err = readText(c, x, texts[name])
-		case objects[name] != nil:
-			err = readDict(c, x, objects[name])
+		switch field := into[name].(type) {
+		case *string:
+			err = readText(c, x, field)
+		case *json.RawMessage:
+			err = readDict(c, x, field)
+		case *bool:
+			err = readBool(c, x, field)
 		default:
-			err = unknownKeyword(name)
+			if err == nil {
+				err = unknownKeyword(name, slices.Sorted(maps.Keys(into)))
+			}
 		}
 		if err != nil {
 			problems = append(problems, declarationError(name, arg, err))
@@ -122,9 +130,7 @@ func keyword(arg syntax.Expr) (string, syntax.Expr, error) {
 	return "", nil, errors.New(`want keyword arguments, as in tool(name="deploy", ...)`)
 }
 
-func unknownKeyword(name string) error {
-	known := []string{"name", "title", "description", "timeout", "parameters", "output", "annotations", "limits"}
-	slices.Sort(known)
+func unknownKeyword(name string, known []string) error {
 	if near := spell.Nearest(name, known); near != "" {
 		return fmt.Errorf("unknown argument, did you mean %q?", near)
 	}
@@ -154,4 +160,17 @@ func readDict(c *constants, x syntax.Expr, into *json.RawMessage) error {
 	}
 	*into, err = c.json(x)
 	return err
+}
+
+func readBool(c *constants, x syntax.Expr, into *bool) error {
+	v, err := c.value(x)
+	if err != nil {
+		return err
+	}
+	b, ok := v.(starlark.Bool)
+	if !ok {
+		return fmt.Errorf("want True or False, have %s", v.Type())
+	}
+	*into = bool(b)
+	return nil
 }
