@@ -164,7 +164,8 @@ math.mod(7, 4)  # → 3.0
 - ` + "`re.split(pattern, text, max=-1)`" + ` splits.
 
 Patterns have no backreferences and no lookaround. What a pattern costs is taken from the
-steps of the run: the text that is read times the size of the pattern.`, `
+steps of the run: the text that is read times the size of the pattern. A run compiles a pattern
+once, and keeps the first 64.`, `
 re.search(r"(\w+)=(\d+)", "x, n=12").groups  # → ("n", "12")
 re.findall(r"\d+", "1 and 22")  # → ["1", "22"]
 re.sub(r"(\w+)@(\w+)", r"\2 at \1", "me@home")  # → "home at me"

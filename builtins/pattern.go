@@ -45,7 +45,20 @@ type pattern struct {
 	behind *regexp.Regexp
 }
 
+// patternKey is what a run keeps the pattern with this text under.
+type patternKey string
+
+// compilePattern returns the pattern with the given text. A run compiles it, and pays
+// for it, once.
 func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
+	p, err := script.RunOf(t).Memo(patternKey(text), func() (any, error) { return newPattern(t, text) })
+	if err != nil {
+		return nil, err
+	}
+	return p.(*pattern), nil
+}
+
+func newPattern(t *starlark.Thread, text string) (*pattern, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("the pattern has %d bytes, the limit is %s", len(text), script.Bytes(maxPattern))
 	}
@@ -65,6 +78,10 @@ func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 		return nil, err
 	}
 	p := &pattern{re: re, size: int64(len(prog.Inst)) * int64(1+re.NumSubexp()/4)}
+	classes := 0
+	for _, inst := range prog.Inst {
+		classes += len(inst.Rune)
+	}
 	for _, inst := range prog.Inst {
 		const behind = syntax.EmptyBeginLine | syntax.EmptyBeginText | syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
 		if inst.Op == syntax.InstEmptyWidth && syntax.EmptyOp(inst.Arg)&behind != 0 {
@@ -75,11 +92,19 @@ func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := script.Charge(t, p.size*128); err != nil {
+	if err := script.Charge(t, p.size*128+int64(classes)*classWeight+int64(len(text))*textWeight); err != nil {
 		return nil, err
 	}
 	return p, script.Work(t, p.size)
 }
+
+const (
+	// classWeight is what a bound of a character class takes: 4 bytes in each of the two
+	// expressions, and as much again in the form that is run without going back.
+	classWeight = 16
+	// textWeight is in how many places the text of a pattern is kept.
+	textWeight = 4
+)
 
 // instructionsPerStep is how much of its own work the matcher does for one step.
 const instructionsPerStep = 256

@@ -82,6 +82,7 @@ type Run struct {
 	loaded map[string]starlark.StringDict
 	stats  Stats
 	logged int64
+	memos  map[any]any
 }
 
 const branchKey = "vmcp.branch"
@@ -110,6 +111,26 @@ func (r *Run) Limits() Limits { return r.limits }
 // from branch to branch and have no thread of their own, such as iterators. Only
 // builtins may ask.
 func (r *Run) Thread() *starlark.Thread { return r.turns.now.thread }
+
+// maxMemos bounds what a run keeps for its builtins.
+const maxMemos = 64
+
+// Memo returns what the run keeps under key; if there is nothing, what make returns,
+// which is kept while there is room. make charges for what it makes.
+func (r *Run) Memo(key any, make func() (any, error)) (any, error) {
+	if v, ok := r.memos[key]; ok {
+		return v, nil
+	}
+	v, err := make()
+	if err != nil || len(r.memos) >= maxMemos {
+		return v, err
+	}
+	if r.memos == nil {
+		r.memos = map[any]any{}
+	}
+	r.memos[key] = v
+	return v, nil
+}
 
 // Context returns the context of the branch that t runs.
 func (r *Run) Context(t *starlark.Thread) context.Context { return branchOf(t).ctx }
