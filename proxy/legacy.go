@@ -119,15 +119,24 @@ func (p *Proxy) notified(s *session, m *wire.Message) {
 	}
 }
 
-// get opens a session's own stream, or goes on with one that was interrupted.
-func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
+// sessionOrRefuse finds the session of a GET or DELETE; nil when the answer is given.
+func (p *Proxy) sessionOrRefuse(w http.ResponseWriter, r *http.Request) *session {
 	if wire.IsModern(r.Header.Get(wire.HeaderVersion)) {
 		notAllowed(w, "POST")
-		return
+		return nil
 	}
 	s, status, err := p.sessionOf(r)
 	if err != nil {
 		refuse(w, status, nil, err)
+		return nil
+	}
+	return s
+}
+
+// get opens a session's own stream, or goes on with one that was interrupted.
+func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
+	s := p.sessionOrRefuse(w, r)
+	if s == nil {
 		return
 	}
 	st, after := s.standalone(), -1
@@ -150,13 +159,8 @@ func (p *Proxy) get(w http.ResponseWriter, r *http.Request) {
 
 // delete ends a session.
 func (p *Proxy) delete(w http.ResponseWriter, r *http.Request) {
-	if wire.IsModern(r.Header.Get(wire.HeaderVersion)) {
-		notAllowed(w, "POST")
-		return
-	}
-	s, status, err := p.sessionOf(r)
-	if err != nil {
-		refuse(w, status, nil, err)
+	s := p.sessionOrRefuse(w, r)
+	if s == nil {
 		return
 	}
 	p.endSession(s)

@@ -53,13 +53,14 @@ func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Co
 		x.body.kept = true
 	}
 	ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	p.work.Add(1)
-	go l.run(ctx, call)
+	if !p.spawn(func() { l.run(ctx, call) }) {
+		l.cancel(context.Canceled)
+		l.run(ctx, call)
+	}
 	return l
 }
 
 func (l *liveCall) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
-	defer l.p.work.Done()
 	defer l.cancel(nil)
 	resp, err := call(ctx)
 	l.mu.Lock()

@@ -64,6 +64,8 @@ type Proxy struct {
 
 	settled chan struct{} // closed when no backend is on its first attempt any more; guarded by building
 
+	spawning  sync.Mutex      // guards closed
+	closed    bool            // Close waits for work
 	work      sync.WaitGroup  // goroutines of ours
 	life      context.Context // ends with Close
 	end       context.CancelFunc
@@ -93,8 +95,7 @@ func New(o Options) (*Proxy, error) {
 	p.admission.set(p.config.Limits)
 	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.introduction()}))
 	p.metrics = newMetrics(p)
-	p.work.Add(1)
-	go p.sweep()
+	p.spawn(p.sweep)
 	return p, nil
 }
 
@@ -233,7 +234,6 @@ func (p *Proxy) eachSession(f func(*session)) {
 
 // sweep ends sessions that nobody uses.
 func (p *Proxy) sweep() {
-	defer p.work.Done()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -263,6 +263,20 @@ func (p *Proxy) Close() error {
 	p.parked.close()
 	p.eachSession(func(s *session) { p.endSession(s) })
 	err := p.backends.Close()
+	p.spawning.Lock()
+	p.closed = true
+	p.spawning.Unlock()
 	p.work.Wait()
 	return err
+}
+
+// spawn runs f on a goroutine that Close waits for; false once the proxy is closed.
+func (p *Proxy) spawn(f func()) bool {
+	p.spawning.Lock()
+	defer p.spawning.Unlock()
+	if p.closed {
+		return false
+	}
+	p.work.Go(f)
+	return true
 }

@@ -96,7 +96,7 @@ func (t *subscriptions) end(ctx context.Context, e *entry, uri string) {
 // leave removes what a client followed that is gone. Nobody waits for the backends.
 func (t *subscriptions) leave(uris []string) {
 	for _, uri := range uris {
-		t.p.work.Go(func() { t.remove(t.p.life, uri) })
+		t.p.spawn(func() { t.remove(t.p.life, uri) })
 	}
 }
 
