@@ -16,9 +16,10 @@ const (
 )
 
 const (
-	// maxChanged bounds a value that is collected to be changed; a longer one passes as it is.
+	// maxChanged bounds a value that is collected from pieces to be changed; a longer one
+	// passes as it is.
 	maxChanged = 64 << 10
-	// maxGap bounds a key with the space around it.
+	// maxGap bounds what is kept of a key with the space around it from piece to piece.
 	maxGap = 64 << 10
 )
 
@@ -36,7 +37,9 @@ type Edit struct {
 func (e Edit) Apply(obj []byte) []byte {
 	var out bytes.Buffer
 	out.Grow(len(obj) + 64)
-	n, _, err := e.Editor().Write(&out, obj)
+	editor := e.Editor()
+	editor.most = len(obj)
+	n, _, err := editor.Write(&out, obj)
 	if err != nil {
 		return obj
 	}
@@ -50,7 +53,7 @@ func (e Edit) Apply(obj []byte) []byte {
 // Editor starts the edit of one value that comes in pieces. The zero Edit changes
 // nothing: its Editor finds where the value ends.
 func (e Edit) Editor() *Editor {
-	f := &Editor{edit: e}
+	f := &Editor{edit: e, most: maxChanged}
 	if e.Decide == nil {
 		f.phase = plain
 	}
@@ -61,6 +64,7 @@ func (e Edit) Editor() *Editor {
 // come; memory does not grow with the value.
 type Editor struct {
 	edit    Edit
+	most    int // bytes of a value that is collected to be changed
 	phase   phase
 	scan    ValueScanner // of the member's value, or of a value that is no object
 	scanned bool         // the member's value is complete, but for the space behind it
@@ -124,7 +128,9 @@ func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 		}
 	}
 	f.out.flush()
-	f.gap = bytes.Clone(f.gap)
+	if f.gap = bytes.Clone(f.gap); len(f.gap) > maxGap && f.err == nil {
+		f.err = fmt.Errorf("more than %d bytes between two values", maxGap)
+	}
 	if f.err == nil {
 		f.err = f.out.err
 	}
@@ -219,9 +225,6 @@ func (f *Editor) widen(p []byte) {
 	default:
 		f.gap = append(f.gap, p...)
 	}
-	if len(f.gap) > maxGap {
-		f.err = fmt.Errorf("more than %d bytes between two values", maxGap)
-	}
 }
 
 // open decides about the member whose value starts.
@@ -254,7 +257,7 @@ func (f *Editor) passValue(b []byte) int {
 	case Keep:
 		f.out.write(b[:n])
 	case Change:
-		if len(f.value)+n > maxChanged {
+		if len(f.value)+n > f.most {
 			f.emitGap()
 			f.out.write(f.value)
 			f.out.write(b[:n])

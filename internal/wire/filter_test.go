@@ -123,6 +123,15 @@ func TestWhatIsNotChangedPassesInOneWrite(t *testing.T) {
 	}
 }
 
+// An object in memory is edited however large its values are, and what is between them.
+func TestSizeHidesNothing(t *testing.T) {
+	wide := strings.Repeat(" ", 2*maxGap)
+	got := resultEdit("").Apply([]byte(`{"a":1,` + wide + `"drop":2,"` + wide + `":3,"_meta":["` + wide + `"]}`))
+	if want := `{"a":1,"` + wide + `":3,"_meta":"changed"}`; string(got) != want {
+		t.Errorf("got %d bytes, want %d", len(got), len(want))
+	}
+}
+
 func TestGapIsBounded(t *testing.T) {
 	editor := resultEdit("").Editor()
 	space := []byte(strings.Repeat(" ", 1000))
