@@ -42,7 +42,7 @@ func TestErrorsCarryTheWayToThem(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"no": scripttest.Fails("no")}}
 	_, err := scripttest.Run(t, h, `
 def inner(n):
-    return call_tool("no")
+    return call_tool("no") if n == 1 else n
 
 def outer(n):
     return parallel(inner, [n])
