@@ -134,7 +134,7 @@ func BenchmarkCall(b *testing.B) {
 						b.Fatal(err)
 					}
 					if resp.Body != nil {
-						io.Copy(io.Discard, resp.Body)
+						resp.Body.WriteTo(io.Discard)
 					}
 					resp.Close()
 				}

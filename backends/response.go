@@ -38,7 +38,7 @@ func (r *Response) Bytes(max int64) ([]byte, error) {
 		return r.Result, nil
 	}
 	all := &limitedBuffer{max: max}
-	_, err := io.Copy(all, r.Body)
+	_, err := r.Body.WriteTo(all)
 	return all.Bytes(), err
 }
 
@@ -113,13 +113,13 @@ type Stream struct {
 	piece  []byte       // part of buf that was read and not passed on
 	editor *wire.Editor // finds the end of the value
 	ended  bool         // the value has been passed on
-	out    bytes.Buffer // of Read
 	err    error
 }
 
 // newStream begins with the result at start of what buf holds, n bytes, and goes on
-// with src.
+// with src. From here on the call's clock runs only while the backend is waited for.
 func newStream(c *call, src io.ReadCloser, buf *buffer, start, n int) *Stream {
+	c.clock.pause()
 	return &Stream{call: c, src: src, buf: buf, piece: buf.b[start:n], editor: wire.Edit{}.Editor()}
 }
 
@@ -137,7 +137,7 @@ func (s *Stream) head() []byte {
 	return s.piece
 }
 
-// fill reads the next piece. The call's clock runs only while it waits for the backend.
+// fill reads the next piece.
 func (s *Stream) fill() error {
 	if s.buf == nil {
 		return errClosed
@@ -238,17 +238,6 @@ func (s *Stream) passAll(to *lastWriter) error {
 			return err
 		}
 	}
-}
-
-func (s *Stream) Read(p []byte) (int, error) {
-	to := &lastWriter{w: &s.out}
-	for s.out.Len() == 0 {
-		if err := s.pass(to); err != nil {
-			return 0, err
-		}
-		to.flush()
-	}
-	return s.out.Read(p)
 }
 
 // Close ends the stream. When the result was read to its end, so is the body, and the

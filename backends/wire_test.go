@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
@@ -100,6 +101,40 @@ func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
 	}
 }
 
+// TestSlowReaderOfALargeAnswerIsNotTimedOut: the deadline of a call is the backend's, not
+// the client's that takes its time with the answer.
+func TestSlowReaderOfALargeAnswerIsNotTimedOut(t *testing.T) {
+	const size = 4 << 20
+	big := `"` + strings.Repeat("x", size-2) + `"`
+	for name, answer := range map[string]func(x *backendtest.Exchange){
+		"json":  func(x *backendtest.Exchange) { x.JSON(big) },
+		"event": func(x *backendtest.Exchange) { x.EventResult(big) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := &backendtest.Raw{Modern: true, Handle: answer}
+			limit := config.Duration(300 * time.Millisecond)
+			b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: limit})
+			resp, err := b.Call(t.Context(), tool("t", `{}`, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Close()
+			if n, err := resp.Body.WriteTo(&slowWriter{2 * time.Duration(limit)}); n != size || err != nil {
+				t.Errorf("%d bytes of %d came, %v", n, size, err)
+			}
+		})
+	}
+}
+
+// slowWriter takes its time with the first write.
+type slowWriter struct{ wait time.Duration }
+
+func (s *slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(s.wait)
+	s.wait = 0
+	return len(p), nil
+}
+
 func TestLargeAnswerStreamsAndItsConnectionIsUsedAgain(t *testing.T) {
 	const size = 8 << 20
 	big := `"` + strings.Repeat("x", size-2) + `"`
@@ -117,7 +152,7 @@ func TestLargeAnswerStreamsAndItsConnectionIsUsedAgain(t *testing.T) {
 		if resp.Result != nil || resp.Body == nil {
 			t.Fatal("a large answer does not stream")
 		}
-		if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
+		if n, err := resp.Body.WriteTo(io.Discard); n != size || err != nil {
 			t.Errorf("body has %d bytes, %v", n, err)
 		}
 		resp.Close()

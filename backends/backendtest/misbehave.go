@@ -66,7 +66,7 @@ type player struct {
 	initialized bool
 	descendant  *exec.Cmd
 	roots       string // the answer to roots/list
-	held        *wire.Message
+	held        *wire.Message // the first of two crossed calls
 }
 
 func (p *player) answer(m wire.Message) {
