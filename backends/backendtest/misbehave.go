@@ -65,7 +65,7 @@ type player struct {
 	out         *bufio.Writer
 	initialized bool
 	descendant  *exec.Cmd
-	roots       string // the answer to roots/list
+	roots       string        // the answer to roots/list
 	held        *wire.Message // the first of two crossed calls
 }
 
