@@ -6,9 +6,13 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
 // Message is one JSON-RPC 2.0 frame. The members are slices of the parsed frame, so
@@ -31,16 +35,12 @@ func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 // IsResponse reports whether m answers a request.
 func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
-// Parse cuts one frame. It checks the whole of it for being JSON of bounded depth and
-// returns an *Error with code ParseError or InvalidRequest. When the frame is JSON but
+// Parse cuts one frame. It checks the whole of it for being JSON of bounded depth, in valid
+// UTF-8, and returns an *Error with code ParseError or InvalidRequest. When the frame is JSON but
 // not a valid message, the returned message still carries the id if one was found.
 func Parse(frame []byte) (Message, error) {
 	var m Message
-	end, err := skipValue(frame, skipSpace(frame, 0))
-	if end = skipSpace(frame, end); err == nil && end != len(frame) {
-		err = syntaxError(frame, end)
-	}
-	if err != nil {
+	if err := jsonscan.Check(frame); err != nil {
 		return m, &Error{Code: ParseError, Message: "parse error: " + err.Error()}
 	}
 	return m, m.fill(frame)
@@ -48,13 +48,13 @@ func Parse(frame []byte) (Message, error) {
 
 // fill takes the members out of a frame that is known to be JSON.
 func (m *Message) fill(frame []byte) error {
-	if i := skipSpace(frame, 0); frame[i] != '{' {
-		return Invalid("want a JSON-RPC object, have %s", describe(frame[i:]))
+	if kind := jsonscan.Kind(bytes.TrimLeft(frame, " \n\r\t")); kind != "an object" {
+		return Invalid("want a JSON-RPC object, have %s", kind)
 	}
 	var seen [6]bool
 	version := false
 	var problem error
-	Each(frame, func(key, value []byte) bool {
+	jsonscan.Each(frame, func(key, value []byte) bool {
 		field := envelopeField(key)
 		if field < 0 {
 			return true
@@ -73,7 +73,7 @@ func (m *Message) fill(frame []byte) error {
 			}
 		case 2:
 			if json.Unmarshal(value, &m.Method) != nil {
-				problem = Invalid("method: want a string, have %s", describe(value))
+				problem = Invalid("method: want a string, have %s", jsonscan.Kind(value))
 			}
 		case 3:
 			m.Params = value
@@ -124,7 +124,7 @@ func (m *Message) check(version, hasID bool) error {
 	case m.Result != nil && m.Error != nil:
 		return Invalid("a response has a result or an error, not both")
 	case m.Method != "" && m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[':
-		return Invalid("params: want an object, have %s", describe(m.Params))
+		return Invalid("params: want an object, have %s", jsonscan.Kind(m.Params))
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (m *Message) Append(dst []byte) []byte {
 		dst = append(append(dst, `,"id":`...), m.ID...)
 	}
 	if m.Method != "" {
-		dst = append(append(dst, `,"method":`...), Quote(m.Method)...)
+		dst = append(append(dst, `,"method":`...), jsonscan.Quote(m.Method)...)
 	}
 	if m.Params != nil {
 		dst = append(append(dst, `,"params":`...), m.Params...)
@@ -173,16 +173,14 @@ func Failure(id json.RawMessage, err error) []byte {
 	return (&Message{ID: id, Error: AsError(err).JSON()}).Append(nil)
 }
 
-// Quote is s as a JSON string.
-func Quote(s string) json.RawMessage {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
-			b, _ := json.Marshal(s)
-			return b
-		}
+// Line returns frame without line breaks, so that it can travel on a newline-delimited
+// stream. A valid frame has them only between tokens.
+func Line(frame []byte) []byte {
+	if bytes.IndexByte(frame, '\n') < 0 && bytes.IndexByte(frame, '\r') < 0 {
+		return frame
 	}
-	b := make([]byte, 0, len(s)+2)
-	return append(append(append(b, '"'), s...), '"')
+	out := bytes.ReplaceAll(frame, []byte{'\n'}, []byte{' '})
+	return bytes.ReplaceAll(out, []byte{'\r'}, []byte{' '})
 }
 
 // Error is a JSON-RPC error object. Raw, when set, is the object as a peer sent it and
@@ -209,7 +207,7 @@ func (e *Error) JSON() json.RawMessage {
 func ParseErrorObject(raw json.RawMessage) *Error {
 	e := &Error{}
 	if err := json.Unmarshal(raw, e); err != nil {
-		return &Error{Code: InternalError, Message: "peer sent an error that is no JSON-RPC error object: " + string(raw)}
+		return &Error{Code: InternalError, Message: strings.TrimSuffix("peer sent an error that is no JSON-RPC error object: "+jsonscan.Text(raw), ": "), Data: bytes.Clone(raw)}
 	}
 	e.Raw = append(json.RawMessage(nil), raw...)
 	return e
@@ -233,4 +231,12 @@ func Errorf(code int, format string, args ...any) *Error {
 // Invalid is an InvalidRequest error.
 func Invalid(format string, args ...any) *Error {
 	return Errorf(InvalidRequest, "invalid request: "+format, args...)
+}
+
+// OrEmpty is an object that may be left out, and {} where it is.
+func OrEmpty(object json.RawMessage) json.RawMessage {
+	if len(object) == 0 || string(object) == "null" {
+		return json.RawMessage("{}")
+	}
+	return object
 }

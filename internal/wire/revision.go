@@ -46,6 +46,11 @@ const (
 	Listen         = "subscriptions/listen"
 	Complete       = "completion/complete"
 	SetLevel       = "logging/setLevel"
+	TasksGet       = "tasks/get"
+	TasksUpdate    = "tasks/update"
+	TasksCancel    = "tasks/cancel"
+	TasksResult    = "tasks/result"
+	TasksList      = "tasks/list"
 	Elicit         = "elicitation/create"
 	CreateMessage  = "sampling/createMessage"
 	RootsList      = "roots/list"
@@ -67,8 +72,11 @@ const (
 	InvalidRequest = -32600
 	MethodNotFound = -32601
 	InvalidParams  = -32602
+	Denied         = 403 // ToolHive's, as the next one: it lies outside of what JSON-RPC and MCP keep for themselves
+	TooMany        = 429
 	InternalError  = -32603
 
+	Busy               = -32000 // ours: no room now, try again
 	ResourceNotFound   = -32002 // before 2026-07-28; InvalidParams since
 	HeaderMismatch     = -32020
 	MissingCapability  = -32021
@@ -98,3 +106,13 @@ const (
 	HeaderParamPrefix = "Mcp-Param-"
 	HeaderLastEvent   = "Last-Event-Id"
 )
+
+// Severity orders the log levels of RFC 5424 as MCP names them; it is -1 for what is none.
+func Severity(level string) int {
+	for i, l := range [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
+		if l == level {
+			return i
+		}
+	}
+	return -1
+}

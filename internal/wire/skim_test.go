@@ -4,30 +4,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
 // values are JSON values whose ends are not obvious.
 var values = []string{
 	`{}`, `[]`, `""`, `0`, `-1.5e+7`, `true`, `null`, `"\""`, `"\\"`, `"\\\""`, `"a\\\\"`, `"]}"`, `"é"`, `"\u0022"`,
 	`{"a":{"b":[1,"}",{"c":"\\"}]},"d":"\"]"}`, `[[[["x"]]],{"":[]}]`, `[1,2,3]`, `[ "\\" , { } ]`,
-}
-
-func TestValueEndsWhereItEndsHoweverItIsCut(t *testing.T) {
-	for _, v := range values {
-		text := v + `,"more":1}`
-		for cut := 1; cut < len(text); cut++ {
-			var s ValueScanner
-			n, done, err := s.Scan([]byte(text[:cut]))
-			if err == nil && !done {
-				var m int
-				m, done, err = s.Scan([]byte(text[cut:]))
-				n += m
-			}
-			if n != len(v) || !done || err != nil {
-				t.Errorf("%s cut at %d ends at %d (%v, %v), want %d", v, cut, n, done, err, len(v))
-			}
-		}
-	}
 }
 
 func TestSkimCutsLikeParse(t *testing.T) {
@@ -51,7 +35,7 @@ func TestSkimRefusesWhatIsNoMessage(t *testing.T) {
 	for _, frame := range []string{
 		``, ` `, `{`, `{}`, `[]`, `x`, `{"jsonrpc":"2.0","id":1,"result":{}`, `{"jsonrpc":"2.0","id":1,"result":{}}}`, `{"jsonrpc":"2.0","id":1,"result":}`,
 		`{"jsonrpc":"2.0","id":1,"result":{},"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`, `{"jsonrpc":"2.0" "id":1}`, `{"jsonrpc":"2.0","id":1,"result":"`,
-		`{"jsonrpc":"1.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":{},"result":{}}`, strings.Repeat(`[`, MaxDepth+2), `{"result":` + strings.Repeat(`[`, MaxDepth+2),
+		`{"jsonrpc":"1.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":{},"result":{}}`, strings.Repeat(`[`, jsonscan.MaxDepth+2), `{"result":` + strings.Repeat(`[`, jsonscan.MaxDepth+2),
 	} {
 		if m, err := Skim([]byte(frame)); err == nil {
 			t.Errorf("Skim(%.60s) = %+v, want an error", frame, m)
@@ -85,16 +69,6 @@ func TestSkimResultFindsTheResultBeforeItEnds(t *testing.T) {
 	}
 }
 
-func TestFindTakesTheLastOfDuplicates(t *testing.T) {
-	obj := []byte(`{"a":{"_meta":1},"_meta":2,"b":"_meta","_meta": 3 }`)
-	if start, end := Find(obj, "_meta"); string(obj[start:end]) != "3" {
-		t.Errorf("found %d to %d", start, end)
-	}
-	if start, _ := Find(obj, "c"); start >= 0 {
-		t.Errorf("found what is not there at %d", start)
-	}
-}
-
 // FuzzSkim checks that Skim agrees with Parse on everything that Parse accepts, and
 // that cutting a frame anywhere changes nothing.
 func FuzzSkim(f *testing.F) {
@@ -111,7 +85,7 @@ func FuzzSkim(f *testing.F) {
 			return
 		}
 		if start, ok := SkimResult(frame[:cut]); ok {
-			var s ValueScanner
+			var s jsonscan.Scanner
 			n, done, err := s.Scan(frame[start:cut])
 			if !done && err == nil {
 				var m int

@@ -1,6 +1,8 @@
-package wire
+package jsonscan
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -19,7 +21,7 @@ func BenchmarkScan(b *testing.B) {
 			value := []byte(tt.value)
 			b.SetBytes(int64(len(value)))
 			for b.Loop() {
-				var s ValueScanner
+				var s Scanner
 				if n, done, err := s.Scan(value); n != len(value) || !done || err != nil {
 					b.Fatal(n, done, err)
 				}
@@ -40,5 +42,28 @@ func BenchmarkEdit(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func BenchmarkValid(b *testing.B) {
+	for _, tt := range texts {
+		for _, size := range []int{1 << 10, 10 << 10, 64 << 10} {
+			b.Run(fmt.Sprint(tt.name, "/", size>>10, "kB"), func(b *testing.B) {
+				value := []byte(tt.value)
+				var parts [][]byte
+				n := 0
+				Elements(value, func(v []byte) bool { parts = append(parts, v); n += len(v) + 1; return n < size })
+				value = append(append([]byte{'['}, bytes.Join(parts, []byte{','})...), ']')
+				if len(parts) == 1 {
+					value = []byte(`[{"text":"` + tt.value[len(`[{"text":"`):size] + ` "}]`)
+				}
+				b.SetBytes(int64(len(value)))
+				for b.Loop() {
+					if !Valid(value) {
+						b.Fatal("not valid")
+					}
+				}
+			})
+		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !purego
 
-package wire
+package jsonscan
 
 import "golang.org/x/sys/cpu"
 

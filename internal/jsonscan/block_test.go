@@ -1,4 +1,4 @@
-package wire
+package jsonscan
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package wire
+package jsonscan
 
 import (
 	"bytes"
@@ -66,13 +66,13 @@ type Editor struct {
 	edit    Edit
 	most    int // bytes of a value that is collected to be changed
 	phase   phase
-	scan    ValueScanner // of the member's value, or of a value that is no object
-	scanned bool         // the member's value is complete, but for the space behind it
-	esc     bool         // in a key, behind a backslash
-	emitted bool         // a member has been written
-	gap     []byte       // what stands between two values; a part of the piece while that lasts
-	key     []byte       // with its quotes
-	value   []byte       // collected to be changed
+	scan    Scanner // of the member's value, or of a value that is no object
+	scanned bool    // the member's value is complete, but for the space behind it
+	esc     bool    // in a key, behind a backslash
+	emitted bool    // a member has been written
+	gap     []byte  // what stands between two values; a part of the piece while that lasts
+	key     []byte  // with its quotes
+	value   []byte  // collected to be changed
 	what    Decision
 	out     output
 	err     error // of the value; nothing more passes
@@ -230,7 +230,7 @@ func (f *Editor) widen(p []byte) {
 // open decides about the member whose value starts.
 func (f *Editor) open() {
 	f.phase, f.value = inValue, nil
-	f.scan, f.scanned = ValueScanner{}, false
+	f.scan, f.scanned = Scanner{}, false
 	f.what = f.edit.Decide(string(unescape(f.key)))
 	if f.what == Keep {
 		f.emitGap()
