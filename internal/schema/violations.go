@@ -17,6 +17,10 @@ import (
 type Violation struct {
 	// Path leads to the place: "items[2].name"; "" is the value itself.
 	Path string
+	// At is the same way as the names of members and the indices of elements.
+	At []string
+	// Kind tells what is missing or unknown from what is wrong.
+	Kind Kind
 	// Message says what is wrong there, and what would be right.
 	Message string
 }
@@ -28,8 +32,16 @@ func (v Violation) String() string {
 	return v.Path + ": " + v.Message
 }
 
-// UnknownProperty is the message about a member that the schema does not allow.
-const UnknownProperty = "is not a known property"
+// Kind is what is wrong at a place.
+type Kind int
+
+// The kinds of violations.
+const (
+	BadValue  Kind = iota // anything else
+	WrongType             // a text where a number should be
+	Missing               // a required member
+	Unknown               // a member that the schema does not allow
+)
 
 // Violations are all the places at which a value does not fit its schema.
 type Violations []Violation
@@ -54,38 +66,38 @@ func violations(e *jsonschema.ValidationError) Violations {
 	var out Violations
 	collect(e, &out)
 	slices.SortStableFunc(out, func(a, b Violation) int { return strings.Compare(a.Path, b.Path) })
-	return slices.Compact(out)
+	return slices.CompactFunc(out, func(a, b Violation) bool { return a.Path == b.Path && a.Message == b.Message })
 }
 
 func collect(e *jsonschema.ValidationError, out *Violations) {
-	add := func(path []string, format string, args ...any) {
-		*out = append(*out, Violation{pathOf(path), cut(fmt.Sprintf(format, args...), 500)})
+	add := func(kind Kind, path []string, format string, args ...any) {
+		*out = append(*out, Violation{pathOf(path), path, kind, cut(fmt.Sprintf(format, args...), 500)})
 	}
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			add(append(slices.Clone(at), name), "is required")
+			add(Missing, append(slices.Clone(at), name), "is required")
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			add(append(slices.Clone(at), name), "%s", UnknownProperty)
+			add(Unknown, append(slices.Clone(at), name), "is not a known property")
 		}
 	case *kind.Type:
-		add(at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)
+		add(WrongType, at, "want %s, have %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
-		add(at, "want one of %s, have %s", list(k.Want), show(k.Got))
+		add(BadValue, at, "want one of %s, have %s", list(k.Want), show(k.Got))
 	case *kind.Const:
-		add(at, "want %s, have %s", show(k.Want), show(k.Got))
+		add(BadValue, at, "want %s, have %s", show(k.Want), show(k.Got))
 	case *kind.AnyOf, *kind.OneOf:
 		if len(e.Causes) == 0 {
-			add(at, "%s", e.ErrorKind.LocalizedString(english))
+			add(BadValue, at, "%s", e.ErrorKind.LocalizedString(english))
 			return
 		}
-		add(at, "fits none of the alternatives: %s", alternatives(e.Causes))
+		add(BadValue, at, "fits none of the alternatives: %s", alternatives(e.Causes))
 	default:
 		if len(e.Causes) == 0 {
-			add(at, "%s", strings.ReplaceAll(e.ErrorKind.LocalizedString(english), "'", `"`))
+			add(BadValue, at, "%s", strings.ReplaceAll(e.ErrorKind.LocalizedString(english), "'", `"`))
 			return
 		}
 		for _, cause := range e.Causes {

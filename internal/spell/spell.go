@@ -1,7 +1,11 @@
 // Package spell guesses which name was meant.
 package spell
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // longest is the longest name that is guessed for.
 const longest = 64
@@ -23,6 +27,16 @@ func Nearest(name string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+// Sorted returns the candidates, those first that were more probably meant by name.
+func Sorted(name string, candidates []string) []string {
+	name = strings.ToLower(name[:min(len(name), longest)])
+	away := make(map[string]int, len(candidates))
+	for _, c := range candidates {
+		away[c] = distance(name, strings.ToLower(c[:min(len(c), longest)]))
+	}
+	return slices.SortedStableFunc(slices.Values(candidates), func(a, b string) int { return cmp.Compare(away[a], away[b]) })
 }
 
 // distance counts the letters to insert, delete, change or swap.

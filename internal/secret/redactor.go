@@ -1,0 +1,293 @@
+// Package secret keeps the secrets of a configuration out of what the program writes: a
+// Redactor knows their values and puts *** in their place, and Named and Looks say
+// which values of a configuration are secrets without being marked as such.
+//
+//	r := &secret.Redactor{}
+//	r.Use(cfg.Secrets())
+//	log := slog.New(secret.Handler(h, r))
+//	r.Text("HTTP 401: bad token s3cr3t-token") // HTTP 401: bad token ***
+package secret
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// Shortest is the length of a value from which on it is hidden: shorter ones stand in
+	// too many texts by chance.
+	Shortest = 6
+	// Mask stands where a secret stood.
+	Mask = "***"
+	// former is how long the secrets of a configuration that was replaced stay hidden: what
+	// was made with them, such as a running call, is gone by then.
+	former = time.Hour
+)
+
+// Redactor hides secrets in texts. The zero value hides none, like a nil one. It is safe
+// for concurrent use, and a text without a secret costs one pass and no memory, unless
+// something in it is escaped.
+type Redactor struct {
+	patterns atomic.Pointer[patterns]
+	added    added
+
+	mu   sync.Mutex
+	now  []string             // guarded by mu
+	last map[string]time.Time // former ones and until when they are hidden; guarded by mu
+}
+
+// Use makes these the secrets. Those before them stay hidden for an hour.
+func (r *Redactor) Use(values []string) { r.use(values, time.Now()) }
+
+func (r *Redactor) use(values []string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := map[string]time.Time{}
+	for v, until := range r.last {
+		if until.After(at) {
+			last[v] = until
+		}
+	}
+	for _, v := range r.now {
+		last[v] = at.Add(former)
+	}
+	r.now, r.last = slices.Clone(values), last
+	r.patterns.Store(compile(slices.AppendSeq(slices.Clone(r.now), maps.Keys(last))))
+}
+
+// Text is s with its secrets hidden.
+func (r *Redactor) Text(s string) string {
+	if r == nil {
+		return s
+	}
+	return r.added.replace(r.patterns.Load().replace(s))
+}
+
+// none reports whether there are no secrets.
+func (r *Redactor) none() bool { return r == nil || r.patterns.Load() == nil && !r.added.some.Load() }
+
+// Pieces hides the secrets of a long text that comes in pieces: ready is what can be
+// written, and rest, which may be the beginning of a secret, goes before the next piece.
+func (r *Redactor) Pieces(s string) (ready, rest string) {
+	s = r.Text(s)
+	if r.none() {
+		return s, ""
+	}
+	longest := r.added.longest()
+	if p := r.patterns.Load(); p != nil {
+		longest = max(longest, p.longest)
+	}
+	cut := max(0, len(s)-longest+1)
+	return s[:cut], s[cut:]
+}
+
+// JSON is a JSON value with the secrets in its texts hidden, however they are escaped
+// there. A value without any is returned as it is.
+func (r *Redactor) JSON(raw []byte) []byte {
+	if r.none() {
+		return raw
+	}
+	var out []byte
+	done := 0 // how much of raw is in out
+	for i := 0; i < len(raw); {
+		end := tokenEnd(raw, i)
+		if hidden := r.token(raw[i:end]); hidden != nil {
+			out = append(append(out, raw[done:i]...), hidden...)
+			done = end
+		}
+		i = end
+	}
+	if done == 0 {
+		return raw
+	}
+	return append(out, raw[done:]...)
+}
+
+// tokenEnd is where the text, number or word at i ends, or one byte further.
+func tokenEnd(raw []byte, i int) int {
+	const between = " \t\r\n{}[]:,"
+	end := i + 1
+	switch {
+	case raw[i] == '"':
+		for end < len(raw) && raw[end] != '"' {
+			if raw[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		return min(end+1, len(raw))
+	case strings.IndexByte(between, raw[i]) >= 0:
+		return end
+	}
+	for end < len(raw) && raw[end] != '"' && strings.IndexByte(between, raw[end]) < 0 {
+		end++
+	}
+	return end
+}
+
+// token is a text or number with its secrets hidden, as a text; nil when there are none.
+func (r *Redactor) token(raw []byte) []byte {
+	if len(raw) < Shortest {
+		return nil
+	}
+	text := string(raw)
+	if raw[0] == '"' && json.Unmarshal(raw, &text) != nil {
+		text = string(raw[1:])
+	}
+	hidden := r.Text(text)
+	if hidden == text {
+		return nil
+	}
+	quoted, _ := json.Marshal(hidden) // a text
+	return quoted
+}
+
+// patterns are the texts to hide, by how they begin.
+type patterns struct {
+	longest int
+	first   [256]bool                   // bytes that one begins with
+	by      map[[Shortest]byte][]string // the longest first
+}
+
+func compile(values []string) *patterns {
+	p := &patterns{by: map[[Shortest]byte][]string{}}
+	for _, v := range values {
+		for _, form := range forms(v) {
+			key := [Shortest]byte([]byte(form))
+			if !slices.Contains(p.by[key], form) {
+				p.by[key] = append(p.by[key], form)
+				p.first[form[0]] = true
+				p.longest = max(p.longest, len(form), len(v)*longestEscape)
+			}
+		}
+	}
+	if len(p.by) == 0 {
+		return nil
+	}
+	for _, all := range p.by {
+		slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	}
+	return p
+}
+
+// stretch is a part of a text.
+type stretch struct{ from, to int }
+
+// replace hides every pattern in s; what several of them cover becomes one mask.
+func (p *patterns) replace(s string) string {
+	if p == nil {
+		return s
+	}
+	hide := p.find(s, nil, nil)
+	decoded, origin := unescape(s, nil)
+	for depth := 1; origin != nil && depth <= maxEscaped; depth++ {
+		hide = p.find(decoded, origin, hide)
+		decoded, origin = unescape(decoded, origin)
+	}
+	if hide == nil {
+		return s
+	}
+	slices.SortFunc(hide, func(a, b stretch) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
+	var out strings.Builder
+	done, next := 0, hide[0]
+	for _, h := range hide[1:] {
+		if h.from < next.to {
+			next.to = max(next.to, h.to)
+			continue
+		}
+		out.WriteString(s[done:next.from] + Mask)
+		done, next = next.to, h
+	}
+	out.WriteString(s[done:next.from] + Mask + s[next.to:])
+	return out.String()
+}
+
+// find adds where patterns stand in s. origin says where the bytes of s stood in the text
+// that s was decoded from; nil is in the same places.
+func (p *patterns) find(s string, origin []int, found []stretch) []stretch {
+	for i := 0; i+Shortest <= len(s); i++ {
+		n := p.match(s[i:])
+		switch {
+		case n == 0:
+		case origin == nil:
+			found = append(found, stretch{i, i + n})
+		default:
+			found = append(found, stretch{origin[i], origin[i+n]})
+		}
+	}
+	return found
+}
+
+// match is the length of the longest pattern that s begins with, or 0.
+func (p *patterns) match(s string) int {
+	if !p.first[s[0]] {
+		return 0
+	}
+	for _, form := range p.by[[Shortest]byte([]byte(s[:Shortest]))] {
+		if strings.HasPrefix(s, form) {
+			return len(form)
+		}
+	}
+	return 0
+}
+
+// forms are the ways in which a value can stand in a text.
+func forms(value string) []string {
+	if len(strings.TrimSpace(value)) < Shortest {
+		return nil
+	}
+	all := []string{value, strings.TrimSpace(value), strings.ReplaceAll(value, "+", " ")} // the last: as a query that was not escaped is read
+	for _, escaped := range []string{url.QueryEscape(value), url.PathEscape(value)} {
+		all = append(all, escaped, lowerHex(escaped))
+	}
+	quoted, _ := json.Marshal(value) // a text
+	all = append(all, inner(string(quoted)), inner(strconv.Quote(value)))
+	all = append(all, encoded(value)...)
+	for line := range strings.Lines(value) { // a program may write it line by line
+		if line = strings.TrimSpace(line); len(line) >= longLine {
+			all = append(all, line)
+		}
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return len(s) < Shortest })
+}
+
+// longLine is the length from which on a line of a secret is one by itself.
+const longLine = 16
+
+func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// lowerHex writes the escapes of a URL in small letters.
+func lowerHex(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], strings.ToLower(string(b[i+1:i+3])))
+		}
+	}
+	return string(b)
+}
+
+// encoded are the base64 forms of a value: by itself, and inside of something longer,
+// where it may begin at any of three places of a group. What of the outer characters
+// depends on the neighbours is left out.
+func encoded(value string) (all []string) {
+	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			text := e.EncodeToString(append(make([]byte, before), value...))
+			if (before+len(value))%3 != 0 {
+				text = text[:len(text)-1]
+			}
+			all = append(all, text[[]int{0, 2, 3}[before]:])
+		}
+	}
+	return all
+}
