@@ -1,0 +1,408 @@
+// Package auth says who a request comes from. It knows HTTP and credentials, and nothing of
+// MCP: bearer tokens of a file, JWTs of an issuer, tokens that only an authorization server
+// can read, and client certificates become a [Principal], or a [Refusal] that says what the
+// client is told.
+//
+//	a, err := auth.New(cfg.IncomingAuth, auth.Options{Log: log})
+//	defer a.Close()
+//	principal, err := a.Authenticate(r)
+//	var refusal *auth.Refusal
+//	if errors.As(err, &refusal) {
+//		refusal.SetHeader(w.Header(), a.MetadataURL())
+//	}
+//
+// A token is looked up by its SHA-256 in a bounded cache of verdicts; only what is not there
+// costs a signature or a question. A verdict ends with the token, after five minutes, when
+// the key that signed it is withdrawn, and when the tokens file changes.
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// Options of an Authenticator. Zero values are fine.
+type Options struct {
+	Log *slog.Logger
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+	// Look is how often the tokens file is looked at; a second by default.
+	Look time.Duration
+}
+
+// Authenticator finds out who asks. It is safe for concurrent use.
+type Authenticator struct {
+	cfg        config.IncomingAuth
+	log        *slog.Logger
+	now        func() time.Time
+	look       time.Duration
+	tokens     *tokenTable   // nil: no static tokens
+	own        *tokenTable   // the token of this machine's user; nil: none is asked for
+	jwt        *jwtVerifier  // nil: no issuer
+	introspect *introspector // nil: opaque tokens of an issuer are unknown
+	mtls       bool
+	required   []string // scopes
+	verdicts   verdicts
+	watchers   watchers
+
+	end  context.CancelFunc
+	done sync.WaitGroup
+}
+
+// New makes an authenticator of a configuration that has been validated. It contacts no
+// issuer: one that is down costs only those who come with its tokens.
+func New(cfg config.IncomingAuth, o Options) (*Authenticator, error) {
+	a := &Authenticator{cfg: cfg, log: o.Log, now: o.Now, look: cmp.Or(o.Look, time.Second)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.mtls = cfg.Type == "mtls" || cfg.MTLS.Subject != ""
+	if cfg.Tokens.File != "" {
+		var err error
+		if a.tokens, err = openTokens(cfg.Tokens.File, ReadTokens, a.tokensChanged); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.TokenFile != "" {
+		var err error
+		if a.own, err = openTokens(cfg.TokenFile, readOwnToken, a.tokensChanged); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Type == "oidc" {
+		if err := a.openIssuer(); err != nil {
+			return nil, err
+		}
+	}
+	ctx, end := context.WithCancel(context.Background())
+	a.end = end
+	if !a.Open() {
+		a.done.Go(func() { a.watch(ctx) })
+	}
+	return a, nil
+}
+
+// Check says whether New would take a configuration: its files are there and right.
+func Check(cfg config.IncomingAuth) error {
+	a, err := New(cfg, Options{})
+	if err != nil {
+		return fmt.Errorf("incomingAuth: %w", err)
+	}
+	a.Close()
+	return nil
+}
+
+// Close ends the authenticator's goroutine and everything that is watched.
+func (a *Authenticator) Close() {
+	a.end()
+	a.done.Wait()
+	a.watchers.endAll()
+}
+
+// Open reports whether clients bring no credential: nobody is asked, or everybody is the
+// user of this machine.
+func (a *Authenticator) Open() bool {
+	return a.own == nil && a.asksNobody()
+}
+
+// asksNobody reports whether the configured type asks for no credential.
+func (a *Authenticator) asksNobody() bool {
+	return a.cfg.Type == "" || a.cfg.Type == "anonymous" || a.cfg.Type == "local"
+}
+
+// Authenticate says who a request comes from. Without authentication it is nil, nobody.
+// The error is a *Refusal.
+func (a *Authenticator) Authenticate(r *http.Request) (*Principal, error) {
+	if a.Open() {
+		if a.cfg.Type == "local" {
+			return local(), nil
+		}
+		return nil, nil
+	}
+	token, refusal := bearer(r)
+	if refusal != nil {
+		return nil, a.challenged(refusal)
+	}
+	if token != "" {
+		return a.Verify(r.Context(), token)
+	}
+	if a.mtls {
+		return a.fromCertificate(r)
+	}
+	return nil, a.challenged(errNoCredential)
+}
+
+// fromCertificate says whom the certificate of a request's connection stands for. A
+// connection outlives its certificate.
+func (a *Authenticator) fromCertificate(r *http.Request) (*Principal, error) {
+	p, err := certified(r, a.cfg.MTLS.Subject)
+	if err == nil && p != nil {
+		if a.now().Before(p.Expires) {
+			return a.enough(p)
+		}
+		err = fmt.Errorf("the client certificate of %s has expired", p.Subject)
+	}
+	refusal := a.challenged(errNoCredential)
+	refusal.Cause = err
+	return nil, refusal
+}
+
+// challenged is a refusal with the scopes that a token should have.
+func (a *Authenticator) challenged(r *Refusal) *Refusal {
+	if r.Status != http.StatusUnauthorized {
+		return r
+	}
+	c := *r
+	c.Scopes = a.advertised()
+	return &c
+}
+
+// Verify says whom a bearer token stands for. The error is a *Refusal.
+func (a *Authenticator) Verify(ctx context.Context, token string) (*Principal, error) {
+	if token == "" {
+		return nil, a.challenged(errNoCredential)
+	}
+	hash := sha256.Sum256([]byte(token))
+	v, epoch, ok := a.verdicts.find(hash, a.now())
+	if !ok {
+		v = a.judge(ctx, hash, token)
+		if v.until.After(a.now()) {
+			a.verdicts.put(hash, v, epoch)
+		}
+	}
+	if v.refusal != nil {
+		return nil, a.challenged(v.refusal)
+	}
+	return a.enough(v.principal)
+}
+
+// enough refuses a principal without the required scopes.
+func (a *Authenticator) enough(p *Principal) (*Principal, error) {
+	if len(a.required) == 0 || p.HasScopes(a.required) {
+		return p, nil
+	}
+	return nil, a.StepUp(nil)
+}
+
+// StepUp is the refusal of an operation that these scopes, with those that every request
+// needs, would allow.
+func (a *Authenticator) StepUp(scopes []string) *Refusal {
+	return &Refusal{
+		Status: http.StatusForbidden, Code: InsufficientScope, Description: "more scopes are needed",
+		Scopes: union(a.required, scopes),
+	}
+}
+
+// advertised are the scopes that a challenge names.
+func (a *Authenticator) advertised() []string { return union(a.cfg.OIDC.Scopes, a.required) }
+
+func union(a, b []string) []string {
+	seen, out := map[string]bool{}, []string(nil)
+	for _, list := range [][]string{a, b} {
+		for _, s := range list {
+			if !seen[s] {
+				seen[s] = true
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// judge finds out whom a token stands for that has no verdict. A verdict that does not hold
+// beyond this request has no until.
+func (a *Authenticator) judge(ctx context.Context, hash [sha256.Size]byte, token string) verdict {
+	now := a.now()
+	if a.tokens != nil {
+		if t, ok := a.tokens.find(hash); ok {
+			if !t.Expires.IsZero() && !now.Before(t.Expires) {
+				return verdict{refusal: errExpired}
+			}
+			return verdict{principal: t.principal(), until: earlier(now.Add(verdictLife), t.Expires)}
+		}
+	}
+	if _, ok := a.own.find(hash); ok {
+		return verdict{principal: ownPrincipal(hash, a.required), until: now.Add(verdictLife)}
+	}
+	switch {
+	case a.jwt != nil && looksLikeJWT(token):
+		p, key, err := a.jwt.verify(ctx, token)
+		if err != nil {
+			return verdict{refusal: refusalOf(err)}
+		}
+		return verdict{principal: p, until: earlier(now.Add(verdictLife), p.Expires), keyID: key}
+	case a.introspect != nil:
+		p, life, err := a.introspect.ask(ctx, string(hash[:]), token)
+		if err != nil {
+			r := refusalOf(err)
+			v := verdict{refusal: r}
+			if r.Status == http.StatusUnauthorized {
+				v.until = now.Add(refusedLife)
+			}
+			return v
+		}
+		return verdict{principal: p, until: earlier(now.Add(min(life, verdictLife)), p.Expires)}
+	}
+	return verdict{refusal: errUnknown}
+}
+
+// earlier is the earlier of two times of which b may be none.
+func earlier(a, b time.Time) time.Time {
+	if !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// openIssuer makes what verifies the tokens of the configured issuer.
+func (a *Authenticator) openIssuer() error {
+	o := a.cfg.OIDC
+	client, err := issuerClient(o)
+	if err != nil {
+		return err
+	}
+	names := claimNames{subject: o.SubjectClaim, groups: []string{"groups", "roles", "cognito:groups"}, role: a.cfg.Authz.RoleClaimName}
+	if names.subject == "" {
+		names.subject = "sub"
+	}
+	if name := a.cfg.Authz.GroupClaimName; name != "" {
+		names.groups = []string{name}
+	}
+	var audiences []string
+	for _, s := range []string{o.Audience, o.Resource} {
+		if s != "" {
+			audiences = append(audiences, s)
+		}
+	}
+	a.required = o.RequiredScopes
+	skew := o.ClockSkew.Std()
+	a.jwt = &jwtVerifier{
+		keys:   &keySet{issuer: o.Issuer, url: o.JWKSURL, client: client, every: o.JWKSRefresh.Std(), dropped: a.keysDropped, now: a.now},
+		issuer: o.Issuer, audiences: audiences, clientID: o.ClientID, algorithms: algorithms(o.Algorithms), skew: skew, claims: names, now: a.now,
+	}
+	if o.IntrospectionURL != "" {
+		a.introspect = &introspector{
+			url: o.IntrospectionURL, client: client, clientID: o.ClientID, secret: o.Secret, issuer: o.Issuer, audiences: audiences,
+			cache: o.IntrospectionCache.Std(), claims: names, skew: skew, now: a.now,
+		}
+	}
+	return nil
+}
+
+// tokensChanged forgets every verdict: which of them came from the file is not known.
+func (a *Authenticator) tokensChanged() {
+	a.verdicts.forget(func(verdict) bool { return true })
+}
+
+// keysDropped forgets the verdicts on tokens that withdrawn keys have signed.
+func (a *Authenticator) keysDropped(gone map[string]bool) {
+	a.verdicts.forget(func(v verdict) bool {
+		return v.keyID == "" && v.principal != nil && v.principal.Claims != nil || gone[v.keyID]
+	})
+}
+
+// watch looks at the tokens file, and ends what is watched for principals whose time is over.
+func (a *Authenticator) watch(ctx context.Context) {
+	tick := time.NewTicker(a.look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := a.now()
+		for _, t := range []*tokenTable{a.tokens, a.own} {
+			if t == nil {
+				continue
+			}
+			if err := t.refresh(); err != nil {
+				a.log.Warn("tokens file", "err", err)
+			}
+		}
+		a.watchers.endWhere(func(p *Principal) bool { return a.over(p, now) })
+	}
+}
+
+// over reports whether a principal that came in has no right to be here any more.
+func (a *Authenticator) over(p *Principal, now time.Time) bool {
+	if !p.Expires.IsZero() && !now.Before(p.Expires) {
+		return true
+	}
+	switch {
+	case p.token == "":
+		return false
+	case p.Issuer == IssuerLocal:
+		return !a.own.holds(p)
+	}
+	return !a.tokens.has(p)
+}
+
+// Watch returns a context that ends when the principal's credential does: its time is over
+// or it is revoked. stop releases what that takes.
+func (a *Authenticator) Watch(ctx context.Context, p *Principal) (_ context.Context, stop func()) {
+	if p == nil || p.token == "" && p.Expires.IsZero() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := a.watchers.add(p, func() { cancel(ErrCredentialEnded) })
+	return ctx, func() { forget(); cancel(context.Canceled) }
+}
+
+// ErrCredentialEnded is why a watched context ended: the credential has expired or was revoked.
+var ErrCredentialEnded = errors.New("the credential has ended")
+
+// watchers are the contexts that end with a credential.
+type watchers struct {
+	mu  sync.Mutex
+	all map[*watcher]bool // guarded by mu
+}
+
+type watcher struct {
+	principal *Principal
+	end       func()
+}
+
+func (w *watchers) add(p *Principal, end func()) (forget func()) {
+	x := &watcher{p, end}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[*watcher]bool{}
+	}
+	w.all[x] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.all, x)
+	}
+}
+
+func (w *watchers) endWhere(which func(*Principal) bool) {
+	w.mu.Lock()
+	var over []*watcher
+	for x := range w.all {
+		if which(x.principal) {
+			over = append(over, x)
+			delete(w.all, x)
+		}
+	}
+	w.mu.Unlock()
+	for _, x := range over {
+		x.end()
+	}
+}
+
+func (w *watchers) endAll() { w.endWhere(func(*Principal) bool { return true }) }

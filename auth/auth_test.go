@@ -1,0 +1,654 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/auth/authtest"
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+const metadata = `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+
+const audience = "https://mcp.example.com/mcp"
+
+// clock is a time that a test moves.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) move(by time.Duration) { c.offset.Add(int64(by)) }
+
+func oidc(i *authtest.Issuer) config.IncomingAuth {
+	return config.IncomingAuth{Type: "oidc", OIDC: config.OIDC{
+		Issuer: i.URL, ClientID: "vmcp", Secret: "s3cret", Audience: audience, Scopes: []string{"mcp:tools"},
+		InsecureAllowHTTP: true, JWKSAllowPrivateIP: true, ClockSkew: config.Duration(30 * time.Second),
+		JWKSRefresh: config.Duration(10 * time.Minute), IntrospectionCache: config.Duration(time.Minute), SubjectClaim: "sub",
+	}}
+}
+
+func newAuth(t *testing.T, cfg config.IncomingAuth) (*auth.Authenticator, *clock) {
+	t.Helper()
+	c := &clock{}
+	a, err := auth.New(cfg, auth.Options{Now: c.now, Look: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a, c
+}
+
+// request is one with these Authorization headers.
+func request(headers ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header["Authorization"] = headers
+	return r
+}
+
+// told is what a client of a refused request is told: the status and the challenge.
+func told(a *auth.Authenticator, err error) string {
+	var refusal *auth.Refusal
+	if !errors.As(err, &refusal) {
+		return fmt.Sprint(err)
+	}
+	h := http.Header{}
+	refusal.SetHeader(h, a.MetadataURL())
+	out := fmt.Sprint(refusal.Status)
+	if v := h.Get("WWW-Authenticate"); v != "" {
+		out += " " + v
+	}
+	if v := h.Get("Retry-After"); v != "" {
+		out += " retry " + v
+	}
+	return out
+}
+
+func TestGoodTokens(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	a, _ := newAuth(t, oidc(issuer))
+	now := time.Now().Unix()
+	for _, tt := range []struct {
+		name    string
+		changes map[string]any
+		want    string
+	}{
+		{"plain", nil, "alice [dev] [mcp:tools files:read] agent"},
+		{"audience in a list", map[string]any{"aud": []string{"x", audience}}, "alice [dev] [mcp:tools files:read] agent"},
+		{"scp as a list", map[string]any{"scope": nil, "scp": []string{"a", "b"}}, "alice [dev] [a b] agent"},
+		{"scp as a text", map[string]any{"scope": nil, "scp": "a b"}, "alice [dev] [a b] agent"},
+		{"expired within the skew", map[string]any{"exp": now - 20}, "alice [dev] [mcp:tools files:read] agent"},
+		{"not yet, within the skew", map[string]any{"nbf": now + 20}, "alice [dev] [mcp:tools files:read] agent"},
+		{"roles", map[string]any{"groups": nil, "roles": []string{"ops"}}, "alice [ops] [mcp:tools files:read] agent"},
+		{"cognito", map[string]any{"groups": nil, "cognito:groups": []string{"ops"}}, "alice [ops] [mcp:tools files:read] agent"},
+		{"azp", map[string]any{"client_id": nil, "azp": "other"}, "alice [dev] [mcp:tools files:read] other"},
+		{"a fraction of a second", map[string]any{"exp": json.Number(fmt.Sprintf("%d.5", now+60))}, "alice [dev] [mcp:tools files:read] agent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := a.Authenticate(request("bearer " + issuer.Token(t, audience, tt.changes)))
+			if err != nil {
+				t.Fatal(err, errors.Unwrap(err))
+			}
+			if got := fmt.Sprint(p.Subject, " ", p.Groups, " ", p.Scopes, " ", p.Client); got != tt.want || p.Issuer != issuer.URL {
+				t.Errorf("got %s of %s\nwant %s", got, p.Issuer, tt.want)
+			}
+		})
+	}
+	issuer.UseECDSA(t)
+	b, _ := newAuth(t, oidc(issuer))
+	if _, err := b.Authenticate(request("Bearer " + issuer.Token(t, audience, nil))); err != nil {
+		t.Errorf("ES256: %v", err)
+	}
+}
+
+// Every bad token has its exact status and challenge, and nothing of it comes back.
+func TestBadTokens(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	a, _ := newAuth(t, oidc(issuer))
+	good := issuer.Token(t, audience, nil)
+	key := issuer.Key()
+	now := time.Now().Unix()
+	foreign, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := key
+	stranger.Key = foreign
+	claim := func(changes map[string]any) string { return issuer.Token(t, audience, changes) }
+	header := func(name jose.HeaderKey, v any) string {
+		return authtest.Sign(t, key, issuer.Claims(audience, nil), map[jose.HeaderKey]any{name: v})
+	}
+	raw := func(head, payload string) string {
+		enc := base64.RawURLEncoding
+		return enc.EncodeToString([]byte(head)) + "." + enc.EncodeToString([]byte(payload)) + "."
+	}
+	payload, _ := json.Marshal(issuer.Claims(audience, nil))
+	public, _ := x509.MarshalPKIXPublicKey(key.Public().Key)
+	hmac := jose.JSONWebKey{Key: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), KeyID: key.KeyID, Algorithm: "HS256"}
+	parts := strings.Split(good, ".")
+	other := strings.Split(claim(map[string]any{"sub": "root"}), ".")
+
+	const (
+		none      = `401 Bearer scope="mcp:tools", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+		malformed = "the token is malformed"
+		algorithm = "the signature algorithm is not accepted"
+		claims    = "a claim is missing or of the wrong type"
+		audienceX = "the token is for another audience"
+		issuerX   = "the issuer is not accepted"
+		kind      = "this is not an access token"
+		headerX   = "the token's header has members that are not accepted"
+		signature = "the signature does not fit"
+		unknown   = "the token is unknown"
+		keyX      = "the signing key is unknown"
+	)
+	for _, tt := range []struct {
+		name string
+		r    *http.Request
+		want string // a description of a 401 invalid_token, or all of it
+	}{
+		{"no header", request(), none},
+		{"another scheme", request("Basic YTpi"), none},
+		{"two headers", request("Bearer "+good, "Bearer "+good), `400 Bearer error="invalid_request", error_description="more than one Authorization header", ` + metadata},
+		{"in the query", httptest.NewRequest(http.MethodPost, "/mcp?access_token="+good, nil), `400 Bearer error="invalid_request", error_description="a token in the query string is not accepted: use the Authorization header", ` + metadata},
+		{"in the query, escaped", httptest.NewRequest(http.MethodPost, "/mcp?acc%65ss_token=x", nil), `400 Bearer error="invalid_request", error_description="a token in the query string is not accepted: use the Authorization header", ` + metadata},
+		{"empty", request("Bearer "), malformed},
+		{"no space", request("Bearer"), malformed},
+		{"a text", request("Bearer hello"), unknown},
+		{"with a space", request("Bearer a b"), malformed},
+		{"not ASCII", request("Bearer é"), malformed},
+		{"1 MB", request("Bearer " + strings.Repeat("a", 1<<20)), malformed},
+		{"dots", request("Bearer ey.."), malformed},
+		{"none", request("Bearer " + raw(`{"alg":"none"}`, string(payload)) + "x"), algorithm},
+		{"None", request("Bearer " + raw(`{"alg":"None"}`, string(payload)) + "x"), algorithm},
+		{"nOnE", request("Bearer " + raw(`{"alg":"nOnE"}`, string(payload))), algorithm},
+		{"no algorithm", request("Bearer " + raw(`{}`, string(payload)) + "x"), algorithm},
+		{"HS256 with the public key", request("Bearer " + authtest.Sign(t, hmac, issuer.Claims(audience, nil), nil)), algorithm},
+		{"no signature", request("Bearer " + parts[0] + "." + parts[1] + "."), signature},
+		{"signature of other claims", request("Bearer " + parts[0] + "." + other[1] + "." + parts[2]), signature},
+		{"a changed signature", request("Bearer " + good[:len(good)-8] + "AAAAAAAA"), signature},
+		{"a foreign key with our kid", request("Bearer " + authtest.Sign(t, stranger, issuer.Claims(audience, nil), nil)), signature},
+		{"kid as a path", request("Bearer " + authtest.Sign(t, withID(stranger, "../../dev/null"), issuer.Claims(audience, nil), nil)), keyX},
+		{"jku", request("Bearer " + header("jku", issuer.URL+"/keys")), headerX},
+		{"x5u", request("Bearer " + header("x5u", issuer.URL)), headerX},
+		{"jwk", request("Bearer " + raw(`{"alg":"RS256","jwk":{"kty":"RSA"}}`, string(payload)) + "x"), headerX},
+		{"x5c", request("Bearer " + raw(`{"alg":"RS256","x5c":[]}`, string(payload)) + "x"), headerX},
+		{"crit", request("Bearer " + raw(`{"alg":"RS256","crit":["exp"],"exp":1}`, string(payload)) + "x"), headerX},
+		{"another type", request("Bearer " + raw(`{"alg":"RS256","typ":"logout+jwt"}`, string(payload)) + "x"), kind},
+		{"expired", request("Bearer " + claim(map[string]any{"exp": now - 60})), "the token has expired"},
+		{"not yet", request("Bearer " + claim(map[string]any{"nbf": now + 60})), "the token is not valid yet"},
+		{"no exp", request("Bearer " + claim(map[string]any{"exp": nil})), claims},
+		{"exp as a text", request("Bearer " + claim(map[string]any{"exp": fmt.Sprint(now + 60)})), claims},
+		{"nbf as a text", request("Bearer " + claim(map[string]any{"nbf": "now"})), claims},
+		{"exp beyond all time", request("Bearer " + claim(map[string]any{"exp": json.Number("1e300")})), claims},
+		{"no sub", request("Bearer " + claim(map[string]any{"sub": nil})), claims},
+		{"sub as a number", request("Bearer " + claim(map[string]any{"sub": 7})), claims},
+		{"empty sub", request("Bearer " + claim(map[string]any{"sub": ""})), claims},
+		{"another issuer", request("Bearer " + claim(map[string]any{"iss": "https://evil.example"})), issuerX},
+		{"an issuer with a slash more", request("Bearer " + claim(map[string]any{"iss": issuer.URL + "/"})), issuerX},
+		{"no issuer", request("Bearer " + claim(map[string]any{"iss": nil})), issuerX},
+		{"another audience", request("Bearer " + claim(map[string]any{"aud": "https://other.example"})), audienceX},
+		{"a longer audience", request("Bearer " + claim(map[string]any{"aud": audience + "/x"})), audienceX},
+		{"no audience", request("Bearer " + claim(map[string]any{"aud": nil})), audienceX},
+		{"audience of numbers", request("Bearer " + claim(map[string]any{"aud": []any{audience, 7}})), audienceX},
+		{"an ID token by nonce", request("Bearer " + authtest.Sign(t, key, issuer.Claims(audience, map[string]any{"nonce": "n"}), map[jose.HeaderKey]any{"typ": "JWT"})), kind},
+		{"an ID token by at_hash", request("Bearer " + authtest.Sign(t, key, issuer.Claims(audience, map[string]any{"at_hash": "n"}), map[jose.HeaderKey]any{"typ": "JWT"})), kind},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			want := tt.want
+			switch {
+			case strings.HasPrefix(want, "401"), strings.HasPrefix(want, "400"):
+			default:
+				want = `401 Bearer error="invalid_token", error_description="` + want + `", scope="mcp:tools", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+			}
+			p, err := a.Authenticate(tt.r)
+			if got := told(a, err); got != want || p != nil {
+				t.Errorf("got  %s, %v\nwant %s", got, p, want)
+			}
+		})
+	}
+	if _, err := a.Authenticate(request("Bearer " + good)); err != nil {
+		t.Errorf("the good token: %v", err)
+	}
+}
+
+func withID(k jose.JSONWebKey, id string) jose.JSONWebKey {
+	k.KeyID = id
+	return k
+}
+
+func TestAnIDTokenForThisClientIsRefused(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.Audience = "vmcp"
+	a, _ := newAuth(t, cfg)
+	token := authtest.Sign(t, issuer.Key(), issuer.Claims("vmcp", nil), map[jose.HeaderKey]any{"typ": "JWT"})
+	if _, err := a.Authenticate(request("Bearer " + token)); err == nil || err.Error() != "this is not an access token" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Anybody can invent key ids: they must not make us ask the issuer for each.
+func TestUnknownKeysAreNoAmplifier(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	a, clock := newAuth(t, oidc(issuer))
+	var g sync.WaitGroup
+	for n := range 200 {
+		token := authtest.Sign(t, withID(issuer.Key(), fmt.Sprint("invented", n)), issuer.Claims(audience, nil), nil)
+		g.Go(func() { _, _ = a.Authenticate(request("Bearer " + token)) })
+	}
+	g.Wait()
+	if n := issuer.Fetches(); n > 4 {
+		t.Errorf("200 unknown keys caused %d fetches", n)
+	}
+	issuer.Rotate(t, false)
+	clock.move(11 * time.Second)
+	if _, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil))); err != nil {
+		t.Errorf("a new key, 11 s later: %v", err)
+	}
+}
+
+// A key that is withdrawn stops serving, the verdicts on its tokens too.
+func TestWithdrawnKeys(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	a, clock := newAuth(t, oidc(issuer))
+	old := issuer.Token(t, audience, nil)
+	if _, err := a.Authenticate(request("Bearer " + old)); err != nil {
+		t.Fatal(err)
+	}
+	issuer.Rotate(t, true)
+	clock.move(11 * time.Minute)
+	later := map[string]any{"exp": time.Now().Add(time.Hour).Unix()}
+	if _, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, later))); err != nil {
+		t.Fatalf("the new key: %v", err)
+	}
+	if _, err := a.Authenticate(request("Bearer " + old)); err == nil {
+		t.Error("a token of a withdrawn key still comes in")
+	}
+}
+
+// While the issuer is down nobody is told that their token is bad.
+func TestTheIssuerIsDown(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	issuer.SetDown(true)
+	a, clock := newAuth(t, oidc(issuer))
+	token := issuer.Token(t, audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()})
+	_, err := a.Authenticate(request("Bearer " + token))
+	if got := told(a, err); got != "503 retry 5" {
+		t.Errorf("down from the start: got %s", got)
+	}
+	issuer.SetDown(false)
+	clock.move(11 * time.Second)
+	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+		t.Fatalf("up: %v", err)
+	}
+	issuer.SetDown(true)
+	clock.move(30 * time.Minute) // the verdict is gone, the keys are past their refresh
+	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+		t.Errorf("a known key while down: %v", told(a, err))
+	}
+	unknown := authtest.Sign(t, withID(issuer.Key(), "new"), issuer.Claims(audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}), nil)
+	_, err = a.Authenticate(request("Bearer " + unknown))
+	if got := told(a, err); got != "503 retry 5" {
+		t.Errorf("an unknown key while down: got %s", got)
+	}
+}
+
+func TestIntrospection(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.IntrospectionURL = issuer.URL + "/introspect"
+	a, clock := newAuth(t, cfg)
+	issuer.Opaque("good", map[string]any{"sub": "bob", "scope": "x", "aud": audience, "iss": issuer.URL, "exp": time.Now().Add(time.Hour).Unix()})
+	issuer.Opaque("foreign", map[string]any{"sub": "bob", "aud": "https://other.example"})
+	var g sync.WaitGroup
+	for range 20 {
+		g.Go(func() {
+			if p, err := a.Authenticate(request("Bearer good")); err != nil || p.Subject != "bob" {
+				t.Errorf("got %v, %v", p, err)
+			}
+		})
+	}
+	g.Wait()
+	for _, token := range []string{"foreign", "invented"} {
+		if _, err := a.Authenticate(request("Bearer " + token)); err == nil {
+			t.Errorf("%s comes in", token)
+		}
+	}
+	if n := issuer.Questions(); n > 4 {
+		t.Errorf("22 requests with 3 tokens caused %d questions", n)
+	}
+	issuer.Revoke("good")
+	clock.move(61 * time.Second)
+	if _, err := a.Authenticate(request("Bearer good")); told(a, err)[:3] != "401" {
+		t.Errorf("a revoked token: %v", err)
+	}
+	issuer.SetDown(true)
+	if _, err := a.Authenticate(request("Bearer other")); told(a, err) != "503 retry 5" {
+		t.Errorf("the issuer is down: %v", told(a, err))
+	}
+}
+
+func TestRequiredScopes(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.RequiredScopes = []string{"mcp:tools", "mcp:admin"}
+	a, _ := newAuth(t, cfg)
+	_, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil)))
+	want := `403 Bearer error="insufficient_scope", error_description="more scopes are needed", scope="mcp:tools mcp:admin", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
+	if got := told(a, err); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A tokens file is followed: new, revoked, broken, gone, back.
+func TestStaticTokens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	token, err := auth.NewToken(file, auth.Token{Name: "alice", Groups: []string{"ops"}, Scopes: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(token, "vmcp_") || len(token) < 48 {
+		t.Errorf("token %q", token)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(data), token) {
+		t.Errorf("the token is in its file: %v", err)
+	}
+	if info, _ := os.Stat(file); info.Mode().Perm() != 0o600 {
+		t.Errorf("the file's mode is %v", info.Mode())
+	}
+	a, clock := newAuth(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
+	in := func(token string) func() bool {
+		return func() bool { _, err := a.Authenticate(request("Bearer " + token)); return err == nil }
+	}
+	p, err := a.Authenticate(request("Bearer " + token))
+	if err != nil || p.Subject != "alice" || p.Issuer != auth.IssuerTokens || p.Groups[0] != "ops" {
+		t.Fatalf("got %+v, %v", p, err)
+	}
+	watched, stop := a.Watch(context.Background(), p)
+	defer stop()
+	bob, err := auth.NewToken(file, auth.Token{Name: "bob", Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a new token", in(bob))
+	if _, err := auth.NewToken(file, auth.Token{Name: "bob"}); err == nil {
+		t.Error("two tokens have a name")
+	}
+	clock.move(2 * time.Hour)
+	eventually(t, "an expired token is out", func() bool { return !in(bob)() })
+	if err := os.WriteFile(file+".new", []byte("tokens: [{name: x}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good, _ := os.ReadFile(file)
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(300 * time.Millisecond) // that nothing changes cannot be waited for
+	if !in(token)() {
+		t.Error("a broken file changed something")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a file that is gone denies everybody", func() bool { return !in(token)() })
+	select {
+	case <-watched.Done():
+		if !errors.Is(context.Cause(watched), auth.ErrCredentialEnded) {
+			t.Errorf("the watched context ended by %v", context.Cause(watched))
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("what was watched goes on")
+	}
+	if err := os.WriteFile(file, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file is back", in(token))
+	if err := auth.RevokeToken(file, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a revoked token is out", func() bool { return !in(token)() })
+	if err := auth.RevokeToken(file, "alice"); err == nil {
+		t.Error("revoked twice")
+	}
+}
+
+// A token that is revoked and made anew under its name is another one: what the old one
+// opened ends.
+func TestATokenMadeAnew(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	old, err := auth.NewToken(file, auth.Token{Name: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := auth.NewToken(file, auth.Token{Name: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newAuth(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
+	p, err := a.Authenticate(request("Bearer " + old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched, stop := a.Watch(t.Context(), p)
+	defer stop()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(old)))
+	anew := strings.Replace(string(data), hash, strings.Repeat("ab", 32), 1) // in one write, as by another program
+	if err := errors.Join(os.WriteFile(file+".new", []byte(anew), 0o600), os.Rename(file+".new", file)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-watched.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("what the revoked token opened goes on")
+	}
+}
+
+// A tokens file that a link leads to stays where it is.
+func TestATokensFileBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	link, file := filepath.Join(dir, "tokens.yaml"), filepath.Join(dir, "kept", "tokens.yaml")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("tokens: []"), 0o600), os.Symlink("kept/tokens.yaml", link)); err != nil {
+		t.Skip(err)
+	}
+	if _, err := auth.NewToken(link, auth.Token{Name: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is %v, %v", info.Mode(), err)
+	}
+	if tokens, err := auth.ReadTokens(file); err != nil || len(tokens) != 1 {
+		t.Errorf("the file has %v, %v", tokens, err)
+	}
+}
+
+// A file that is being written is empty for a moment: nobody is sent away for it.
+func TestAnEmptyTokensFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	token, err := auth.NewToken(file, auth.Token{Name: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newAuth(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
+	if err := os.Truncate(file, 0); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(300 * time.Millisecond) // that nothing changes cannot be waited for
+	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+		t.Errorf("an empty file sends alice away: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("tokens: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a file that says so has no tokens", func() bool { _, err := a.Authenticate(request("Bearer " + token)); return err != nil })
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within 10 s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func TestTokensFilesAreReadStrictly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	hash := strings.Repeat("ab", 32)
+	for _, tt := range []struct{ text, want string }{
+		{"tokens: [{name: a, sha256: 12}]", "sha256"},
+		{"tokens: [{name: a, sha256: " + hash + "}, {name: a, sha256: " + strings.Repeat("cd", 32) + "}]", `tokens[1].name: "a" is the name of tokens[0] already`},
+		{"tokens: [{name: a, sha256: " + hash + "}, {name: b, sha256: " + hash + "}]", "tokens[1].sha256: the same token as tokens[0]"},
+		{"tokens: [{name: 'a b', sha256: " + hash + "}]", "tokens[0].name: want"},
+		{"tokens: [{name: a, sha256: " + hash + ", admin: true}]", "admin"},
+	} {
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := auth.ReadTokens(file); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\n got %v\nwant %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+// Two principals whose parts read the same when joined are two.
+func TestKeysCannotBeForged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	one, _ := auth.NewToken(file, auth.Token{Name: "a"})
+	two, _ := auth.NewToken(file, auth.Token{Name: "b"})
+	a, _ := newAuth(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
+	p, err := a.Verify(t.Context(), one)
+	q, err2 := a.Verify(t.Context(), two)
+	if err != nil || err2 != nil || p.Key() == q.Key() || p.Key() == "" {
+		t.Errorf("keys %q and %q: %v %v", p.Key(), q.Key(), err, err2)
+	}
+	var nobody *auth.Principal
+	if nobody.Key() != "" {
+		t.Error("anonymous has a key")
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	a, _ := newAuth(t, oidc(issuer))
+	for path, want := range map[string]int{
+		"/.well-known/oauth-protected-resource": 200, "/.well-known/oauth-protected-resource/mcp": 200, "/.well-known/oauth-protected-resource/other": 404,
+	} {
+		w := httptest.NewRecorder()
+		a.ServeMetadata(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want {
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
+		}
+		preflight := httptest.NewRecorder()
+		a.ServeMetadata(preflight, httptest.NewRequest(http.MethodOptions, path, nil))
+		if allowed := preflight.Header().Get("Access-Control-Allow-Headers"); want == 200 && (preflight.Code != 204 || !strings.Contains(allowed, "Mcp-Protocol-Version")) {
+			t.Errorf("a page may not ask for %s: %d, headers %q", path, preflight.Code, allowed)
+		}
+		if want == 200 && (!strings.Contains(w.Body.String(), `"authorization_servers":["`+issuer.URL+`"]`) || w.Header().Get("Access-Control-Allow-Origin") != "*") {
+			t.Errorf("%s: %s %v", path, w.Body, w.Header())
+		}
+	}
+}
+
+func TestPrivateAddressesAreNotAsked(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.JWKSAllowPrivateIP = false
+	a, _ := newAuth(t, cfg)
+	_, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil)))
+	if told(a, err) != "503 retry 5" || issuer.Fetches() != 0 || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "jwksAllowPrivateIp") {
+		t.Errorf("got %v (%v), %d fetches", err, errors.Unwrap(err), issuer.Fetches())
+	}
+}
+
+func BenchmarkCachedToken(b *testing.B) {
+	file := filepath.Join(b.TempDir(), "t.yaml")
+	token, err := auth.NewToken(file, auth.Token{Name: "a"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	a, err := auth.New(config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}}, auth.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer a.Close()
+	r := request("Bearer " + token)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.Authenticate(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzToken(f *testing.F) {
+	f.Add("Bearer eyJhbGciOiJSUzI1NiJ9.e30.AA")
+	f.Add("bearer a.b.c")
+	f.Fuzz(func(t *testing.T, header string) {
+		cfg := config.IncomingAuth{Type: "oidc", OIDC: config.OIDC{Issuer: "http://127.0.0.1:1", Audience: "x"}}
+		a, err := auth.New(cfg, auth.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if p, err := a.Authenticate(request(header)); err == nil {
+			t.Errorf("%q came in as %v", header, p)
+		}
+	})
+}
+
+// A connection outlives the certificate that it began with, and a certificate may name nobody:
+// the log says so.
+func TestCertificatesThatDoNotComeIn(t *testing.T) {
+	a, clock := newAuth(t, config.IncomingAuth{Type: "mtls"})
+	with := func(uris ...string) *http.Request {
+		cert := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
+		for _, u := range uris {
+			cert.URIs = append(cert.URIs, &url.URL{Scheme: "spiffe", Host: "example.com", Path: u})
+		}
+		r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		return r
+	}
+	if p, err := a.Authenticate(with("/agent")); err != nil || p.Subject != "spiffe://example.com/agent" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	refused := func(r *http.Request, why string) {
+		t.Helper()
+		_, err := a.Authenticate(r)
+		refusal, ok := errors.AsType[*auth.Refusal](err)
+		if !ok || refusal.Status != 401 || refusal.Cause == nil || !strings.Contains(refusal.Cause.Error(), why) {
+			t.Errorf("got %v, want a cause with %q", err, why)
+		}
+	}
+	refused(with("/one", "/two"), "has 2 URIs: want one, a SPIFFE ID")
+	refused(with(), "has 0 URIs")
+	clock.move(2 * time.Hour)
+	refused(with("/agent"), "has expired")
+}

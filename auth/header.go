@@ -1,0 +1,47 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxToken bounds a bearer token, in bytes.
+const maxToken = 16 << 10
+
+// bearer takes the token out of a request. It is "" when the request brings none, or one
+// of another scheme.
+func bearer(r *http.Request) (string, *Refusal) {
+	if hasTokenInQuery(r.URL) {
+		return "", errInQuery
+	}
+	lines := r.Header["Authorization"]
+	switch {
+	case len(lines) == 0:
+		return "", nil
+	case len(lines) > 1:
+		return "", errTwoHeaders
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", nil
+	}
+	token = strings.Trim(token, " ")
+	if token == "" || len(token) > maxToken || strings.IndexFunc(token, isNoTokenChar) >= 0 {
+		return "", errMalformed
+	}
+	return token, nil
+}
+
+// isNoTokenChar reports whether a character cannot be in a b64token (RFC 6750, section 2.1).
+func isNoTokenChar(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/=", c)
+}
+
+// hasTokenInQuery reports whether a URL carries a token, which logs and browsers keep.
+func hasTokenInQuery(u *url.URL) bool {
+	if u.RawQuery == "" || !strings.Contains(u.RawQuery, "oken") && !strings.Contains(u.RawQuery, "%") {
+		return false
+	}
+	return u.Query().Has("access_token")
+}
