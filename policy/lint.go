@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+)
+
+// listActions are accepted and decide nothing: a list shows what may be used.
+var listActions = []string{"list_tools", "list_prompts", "list_resources", "list_resource_templates"}
+
+// lint finds what a policy says and does not mean, as far as that can be seen.
+func (c *compiler) lint(p *compiled, at diag.Pos, path string) (problems diag.Problems) {
+	warn := func(format string, args ...any) {
+		problems = append(problems, diag.Problem{Pos: at, Path: path, Code: Code, Severity: diag.Warning, Message: fmt.Sprintf(format, args...)})
+	}
+	var n names
+	n.look(eval.PolicyToNode(p.tree).AsIsNode())
+	for _, uid := range n.entities {
+		c.lintEntity(uid, warn)
+	}
+	for _, name := range n.byName {
+		c.lintExposed(Tool, name, warn)
+	}
+	if p.forbid {
+		for _, key := range n.read {
+			if !slices.Contains(n.guarded, key) {
+				warn("forbids every call without the argument %s, since its condition cannot be evaluated then; begin it with context has %s && if only calls with it are meant", strings.TrimPrefix(key, "arg_"), key)
+			}
+		}
+	}
+	return problems
+}
+
+func (c *compiler) lintEntity(uid cedar.EntityUID, warn func(string, ...any)) {
+	if _, known := c.set.entities[uid]; known {
+		return
+	}
+	id := string(uid.ID)
+	switch uid.Type {
+	case "Action":
+		all := append(actionNames[:], listActions...)
+		if slices.Contains(all, id) {
+			return
+		}
+		hint := ""
+		if near := spell.Nearest(id, all); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		warn("there is no action %q%s", id, hint)
+	case "Tool":
+		c.lintExposed(Tool, id, warn)
+	case "Prompt":
+		c.lintExposed(Prompt, id, warn)
+	case "MCP":
+		if uid != c.set.server {
+			warn("this server is %s, by the field name; %s is another one", c.set.server, uid)
+		}
+	case "Backend":
+		if id != config.ScriptsOrigin && !slices.ContainsFunc(c.cfg.Backends, func(b config.Backend) bool { return b.Name == id }) {
+			warn("there is no backend %q", id)
+		}
+	case "Client", "Resource", "FeatureType", c.set.groups:
+	default:
+		if !slices.ContainsFunc(keys(c.set.entities), func(known cedar.EntityUID) bool { return known.Type == uid.Type }) {
+			warn("nothing is of the type %s; want Client, %s, Action, Tool, Prompt, Resource, Backend or MCP", uid.Type, c.set.groups)
+		}
+	}
+}
+
+func keys(m cedar.EntityMap) (uids []cedar.EntityUID) {
+	for uid := range m {
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// lintExposed warns of a name that another backend can get, and says what cannot be got.
+func (c *compiler) lintExposed(kind Kind, name string, warn func(string, ...any)) {
+	if len(c.cfg.Backends) < 2 || kind == Tool && c.isScript(name) {
+		return
+	}
+	backend, original := c.originOf(kind, name)
+	warn("%q is what clients call the %s, and another backend can claim that name while the one that is meant is down; its origin cannot be claimed: resource.backend == %q && resource.original == %q", name, kind, backend, original)
+}
+
+func (c *compiler) isScript(name string) bool {
+	return slices.ContainsFunc(c.cfg.ScriptedTools, func(t config.ScriptedTool) bool { return t.Name == name }) ||
+		slices.ContainsFunc(c.cfg.CompositeTools, func(t config.CompositeTool) bool { return t.Name == name })
+}
+
+// originOf is the origin of an exposed name, as far as the configuration tells it.
+func (c *compiler) originOf(kind Kind, name string) (backend, original string) {
+	for _, b := range c.cfg.Backends { // the longest name that fits
+		if rest, ok := strings.CutPrefix(name, prefix(c.cfg, b.Name)); ok && rest != "" && prefix(c.cfg, b.Name) != "" && len(b.Name) > len(backend) {
+			backend, original = b.Name, rest
+		}
+	}
+	if backend == "" {
+		return "BACKEND", name
+	}
+	if kind == Tool {
+		for _, w := range c.cfg.Aggregation.Tools {
+			for own, over := range w.Overrides {
+				if w.Workload == backend && over.Name == original {
+					return backend, own
+				}
+			}
+		}
+	}
+	return backend, original
+}
+
+// names is what a policy names.
+type names struct {
+	entities []cedar.EntityUID
+	byName   []string // resource.name == "…"
+	read     []string // members of the context that are arguments
+	guarded  []string // those that it is asked about whether they are there
+}
+
+func (n *names) look(of ast.IsNode) {
+	ast.Inspect(ast.NewNode(of), func(node ast.IsNode) bool {
+		switch node := node.(type) {
+		case ast.NodeValue:
+			n.value(node.Value)
+		case ast.NodeTypeEquals:
+			n.named(node.Left, node.Right)
+			n.named(node.Right, node.Left)
+		case ast.NodeTypeAccess:
+			if isContext(node.Arg) && strings.HasPrefix(string(node.Value), "arg_") {
+				n.read = once(n.read, string(node.Value))
+			}
+		case ast.NodeTypeHas:
+			if isContext(node.Arg) {
+				n.guarded = append(n.guarded, string(node.Value))
+			}
+		}
+		return true
+	})
+}
+
+func (n *names) value(v types.Value) {
+	switch v := v.(type) {
+	case cedar.EntityUID:
+		n.entities = once(n.entities, v)
+	case cedar.Set:
+		for e := range v.All() {
+			n.value(e)
+		}
+	}
+}
+
+func (n *names) named(left, right ast.IsNode) {
+	access, ok := left.(ast.NodeTypeAccess)
+	value, is := right.(ast.NodeValue)
+	if ok && is && isVariable(access.Arg, "resource") && access.Value == "name" {
+		if text, ok := value.Value.(types.String); ok {
+			n.byName = once(n.byName, string(text))
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+)
+
+// Named is what a configuration makes of an origin: the exposed name, without asking the
+// backend. What only the backend knows, hints and whether another one claims the name, is
+// not in it.
+func Named(cfg *config.Config, kind Kind, origin string) (Of, error) {
+	backend, original, ok := config.SplitOrigin(origin)
+	if !ok {
+		return Of{}, fmt.Errorf("want an origin such as files.read or %s.deploy, have %q", config.ScriptsOrigin, origin)
+	}
+	of := Of{Kind: kind, Name: original, Backend: backend, Original: original}
+	if backend == config.ScriptsOrigin {
+		return of, nil
+	}
+	var known []string
+	for _, b := range cfg.Backends {
+		known = append(known, b.Name)
+	}
+	if !slices.Contains(known, backend) {
+		hint := ""
+		if near := spell.Nearest(backend, append(known, config.ScriptsOrigin)); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near+"."+original)
+		}
+		return Of{}, fmt.Errorf("there is no backend %q%s", backend, hint)
+	}
+	if kind != Resource {
+		of.Name = prefix(cfg, backend) + renamed(cfg, kind, backend, original)
+	}
+	return of, nil
+}
+
+// prefix is what a configuration puts before the names of a backend.
+func prefix(cfg *config.Config, backend string) string {
+	a := cfg.Aggregation
+	if a.ConflictResolution != "" && a.ConflictResolution != "prefix" {
+		return ""
+	}
+	format := a.ConflictResolutionConfig.PrefixFormat
+	if format == "" {
+		if len(cfg.Backends) == 1 {
+			return ""
+		}
+		format = "{workload}_"
+	}
+	return strings.ReplaceAll(format, "{workload}", backend)
+}
+
+// renamed is a name after the overrides of a configuration.
+func renamed(cfg *config.Config, kind Kind, backend, original string) string {
+	name := ""
+	for _, w := range cfg.Aggregation.Tools {
+		if kind == Tool && w.Workload == backend {
+			name = w.Overrides[original].Name
+		}
+	}
+	for _, w := range cfg.Aggregation.Prompts {
+		if kind == Prompt && w.Workload == backend {
+			name = w.Overrides[original].Name
+		}
+	}
+	if name == "" {
+		return original
+	}
+	return name
+}
+
+// HintsOf reads the annotations of a tool's definition.
+func HintsOf(annotations json.RawMessage) Hints {
+	var given struct {
+		ReadOnly    *bool `json:"readOnlyHint"`
+		Destructive *bool `json:"destructiveHint"`
+		Idempotent  *bool `json:"idempotentHint"`
+		OpenWorld   *bool `json:"openWorldHint"`
+	}
+	if json.Unmarshal(annotations, &given) != nil {
+		return Hints{}
+	}
+	return Hints{given.ReadOnly, given.Destructive, given.Idempotent, given.OpenWorld}
+}
+
+// Question is what may be asked without a request.
+type Question struct {
+	Who       Identity
+	Of        Of
+	Arguments json.RawMessage // nil: whether it may be used with some arguments
+}
+
+// Answer decides a question.
+func (s *Set) Answer(q Question) Decision {
+	p, e := s.Principal(q.Who), s.Entry(q.Of)
+	if q.Arguments == nil {
+		return s.Possible(p, e)
+	}
+	return s.Decide(p, e, q.Arguments)
+}
+
+// Depends reports whether the answer depends on hints of the tool.
+func (s *Set) Depends(q Question) bool {
+	if q.Of.Kind != Tool {
+		return false
+	}
+	var yes, no = true, false
+	values := []*bool{nil, &yes, &no}
+	first := s.Answer(q)
+	for i := 1; i < 81; i++ {
+		q.Of.Hints = Hints{values[i%3], values[i/3%3], values[i/9%3], values[i/27]}
+		if d := s.Answer(q); d.Outcome != first.Outcome || fmt.Sprint(d.Policies) != fmt.Sprint(first.Policies) {
+			return true
+		}
+	}
+	return false
+}
