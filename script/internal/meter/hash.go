@@ -1,0 +1,335 @@
+package meter
+
+import (
+	"fmt"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+)
+
+// keyCost pays for hashing k and comparing it with an equal key. The hash of a tuple
+// visits all of its parts, however often they are shared.
+func (b *Budget) keyCost(k starlark.Value) error {
+	switch k := k.(type) {
+	case starlark.String:
+		return b.textCost(len(k))
+	case starlark.Bytes:
+		return b.textCost(len(k))
+	case starlark.Tuple, *starlarkstruct.Struct:
+		return b.deepKeyCost(k, 0)
+	}
+	return nil
+}
+
+func (b *Budget) deepKeyCost(k starlark.Value, depth int) error {
+	if depth > maxNesting {
+		return fmt.Errorf("%s nested more than %d deep cannot be hashed", k.Type(), maxNesting)
+	}
+	switch k := k.(type) {
+	case starlark.Tuple:
+		for i, elem := range k {
+			if i%elemsPerStep == 0 {
+				if err := b.Work(1); err != nil {
+					return err
+				}
+			}
+			if err := b.deepKeyCost(elem, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *starlarkstruct.Struct:
+		names := k.AttrNames()
+		if err := b.Work(int64(len(names)) + 1); err != nil {
+			return err
+		}
+		for _, name := range names {
+			v, err := k.Attr(name)
+			if err != nil {
+				return err
+			}
+			if err := b.deepKeyCost(v, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return b.keyCost(k)
+}
+
+// setKey does d[k] = v.
+func (b *Budget) setKey(d *starlark.Dict, k, v starlark.Value) error {
+	n := d.Len()
+	weight, err := b.insertCost(n, k)
+	if err != nil {
+		return err
+	}
+	if err := d.SetKey(k, v); err != nil {
+		return err
+	}
+	return b.inserted(d, n, k, weight)
+}
+
+// insert does s.add(k).
+func (b *Budget) insert(s *starlark.Set, k starlark.Value) error {
+	n := s.Len()
+	weight, err := b.insertCost(n, k)
+	if err != nil {
+		return err
+	}
+	if err := s.Insert(k); err != nil {
+		return err
+	}
+	return b.inserted(s, n, k, weight)
+}
+
+// insertCost pays for an entry of a table that has n, as if it were a new one. It
+// returns the steps that k is worth.
+func (b *Budget) insertCost(n int, k starlark.Value) (weight int64, err error) {
+	before := b.steps
+	if err := b.keyCost(k); err != nil || n < 8 {
+		return b.steps - before, err // the first eight are part of the table
+	}
+	return b.steps - before, b.Charge(entryWeight)
+}
+
+// A table is a dict or a set.
+type table interface {
+	starlark.Value
+	starlark.Iterable
+	Len() int
+}
+
+// dictWeight is an empty dict, or one with few entries.
+const dictWeight = 528
+
+// DictWeight is a dict that is made with room for n entries.
+func DictWeight(n int) int64 {
+	if n <= 8 {
+		return dictWeight
+	}
+	return dictWeight + int64(n)*entryWeight
+}
+
+// Inserted notes that the short key k, which is paid for, is now in d, which had n entries
+// before.
+func (b *Budget) Inserted(d *starlark.Dict, n int, k starlark.Value) error {
+	if n < smallTable || d.Len() == n {
+		return nil
+	}
+	return b.crowdCost(d, k, 0)
+}
+
+// inserted notes that k, which is worth so many steps, is now in t, which had n entries
+// before.
+func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error {
+	if t.Len() == n {
+		if n >= 8 {
+			b.memory -= entryWeight
+		}
+		return nil
+	}
+	if n < smallTable && weight < bulky {
+		return nil
+	}
+	return b.crowdCost(t, k, weight)
+}
+
+// Tables of up to smallTable entries are searched in no time even if all their keys
+// hash alike, unless the keys are bulky. Lambdas, integers with equal low bits, short
+// strings and what is made of them can be made to hash alike, so of other tables a
+// sketch is kept of where their keys fall, and crowds are charged and bounded.
+//
+// Honest keys, such as times in whole hours, can share the low bits of their hashes and
+// so a chain of the table, which is merely walked; keys that share all bits are compared.
+const (
+	smallTable = 64
+	bulky      = 4 // steps that a key is worth
+	maxChain   = 20_000
+	maxEqual   = 500
+
+	chainPerStep = 256 // keys that are passed by for one step
+)
+
+// sketch counts the keys of a table by the low bits of their hash, as the table does,
+// and by all of its bits. The keys of a chain are in one cell of the former, those with
+// equal hashes in one cell of both.
+type sketch struct {
+	low, all []int32 // their length is the same power of two
+	n        int
+	peak     int // the most entries that the table has had
+}
+
+// crowd is how many keys fall where a key does, beyond what chance explains.
+type crowd struct{ chain, equal int64 }
+
+// add counts k.
+func (s *sketch) add(k starlark.Value, weight int64) crowd {
+	s.n++
+	s.peak = max(s.peak, s.n)
+	if low, all := s.cells(k); low != nil {
+		*low++
+		*all++
+	}
+	return s.crowd(k, weight)
+}
+
+func (s *sketch) cells(k starlark.Value) (low, all *int32) {
+	h, err := k.Hash()
+	if err != nil {
+		return nil, nil
+	}
+	mask := uint32(len(s.low) - 1)
+	return &s.low[h&mask], &s.all[((h^h>>15)*2654435769)>>8&mask]
+}
+
+// crowd returns what is where k falls. The hash of a long string is another one in every
+// process, and what is charged must not depend on it: to have that many keys in one place
+// by chance takes longer than anybody waits.
+func (s *sketch) crowd(k starlark.Value, weight int64) crowd {
+	low, all := s.cells(k)
+	if low == nil {
+		return crowd{}
+	}
+	byChance := int64(4*s.n/len(s.low) + 32)
+	if weight >= bulky {
+		byChance -= 20
+	}
+	return crowd{int64(*low) - byChance, int64(min(*low, *all)) - byChance}
+}
+
+// crowdCost pays for the chain that the new key k of t ends.
+func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
+	s := b.large[t]
+	if s == nil || s.n >= 16*len(s.low) || t.Len() < s.n/2 {
+		_, err := b.resketch(t, s)
+		return err
+	}
+	return b.crowded(s.add(k, weight), weight)
+}
+
+// crowded pays for a search among keys that hash alike.
+func (b *Budget) crowded(c crowd, weight int64) error {
+	switch {
+	case c.chain <= 0:
+		return nil
+	case c.chain > maxChain:
+		return fmt.Errorf("more than %d keys whose hashes end alike in one table", maxChain)
+	case c.equal > maxEqual:
+		return fmt.Errorf("more than %d keys that hash alike in one table", maxEqual)
+	}
+	b.flooded = true
+	return b.Work(c.chain/chainPerStep + max(c.equal, 0)*(weight+1)/elemsPerStep + 1)
+}
+
+// resketch counts the keys of t afresh.
+func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
+	cells := 2 * smallTable
+	for cells*4 < t.Len() {
+		cells *= 2
+	}
+	if err := b.Charge(int64(2*4*cells) + 2*TinyWeight); err != nil {
+		return nil, err
+	}
+	s := &sketch{low: make([]int32, cells), all: make([]int32, cells)}
+	if old != nil {
+		s.peak = old.peak
+	}
+	if b.large == nil {
+		b.large = map[starlark.Value]*sketch{}
+	}
+	b.large[t] = s
+	if err := b.visit(t.Len()); err != nil {
+		return nil, err
+	}
+	for k := range starlark.Elements(t) {
+		before := b.steps
+		if err := b.keyCost(k); err != nil {
+			return nil, err
+		}
+		weight := b.steps - before
+		if err := b.crowded(s.add(k, weight), weight); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lookup pays for finding k in t.
+func (b *Budget) lookup(t table, k starlark.Value) error {
+	before := b.steps
+	if err := b.keyCost(k); err != nil {
+		return err
+	}
+	weight := b.steps - before
+	if !b.flooded || t.Len() < smallTable && weight < bulky {
+		return nil
+	}
+	s := b.large[t]
+	if s == nil {
+		var err error
+		if s, err = b.resketch(t, nil); err != nil {
+			return err
+		}
+	}
+	return b.crowded(s.crowd(k, weight), weight)
+}
+
+// lookups pays for finding every key of x in y.
+func (b *Budget) lookups(x, y table) error {
+	for k := range starlark.Elements(x) {
+		if err := b.lookup(y, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peak is how many entries t has, or has had.
+func (b *Budget) peak(t table) int64 {
+	n := int64(t.Len())
+	if s := b.large[t]; s != nil {
+		n = max(n, int64(s.peak))
+	}
+	return n
+}
+
+// tableCost pays for a copy of t, or a walk through it.
+func (b *Budget) tableCost(t table) error {
+	n := b.peak(t)
+	if err := b.chargeEach(n, entryWeight); err != nil {
+		return err
+	}
+	if err := b.Work(n / 4); err != nil {
+		return err
+	}
+	return b.lookups(t, t)
+}
+
+// tablesCost pays for an operator on two dicts or sets.
+func (b *Budget) tablesCost(x table, y starlark.Value) error {
+	var t table
+	switch y := y.(type) {
+	case *starlark.Dict:
+		t = y
+	case *starlark.Set:
+		t = y
+	default:
+		return nil // an error
+	}
+	if err := b.Charge(dictWeight); err != nil {
+		return err
+	}
+	for _, t := range []table{x, t} {
+		if err := b.tableCost(t); err != nil {
+			return err
+		}
+	}
+	if !b.flooded {
+		return nil
+	}
+	if err := b.lookups(x, t); err != nil {
+		return err
+	}
+	return b.lookups(t, x)
+}
