@@ -1,5 +1,5 @@
-// Package journal keeps the journals of runs in memory, and has the test that every
-// other implementation of [script.Journal] must pass too.
+// Package journal keeps the journals of runs in memory. Its folder journaltest has the test
+// that every implementation of [script.Journal] passes.
 package journal
 
 import (

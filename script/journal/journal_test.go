@@ -5,8 +5,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
+	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
 func TestMemory(t *testing.T) {
-	journal.Test(t, func(*testing.T) script.Journal { return journal.New() })
+	journaltest.Test(t, func(*testing.T) script.Journal { return journal.New() })
 }

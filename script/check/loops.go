@@ -1,9 +1,11 @@
-package script
+package check
 
 import (
 	"strings"
 
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // comprehension reports functions that a comprehension collects and that use its
@@ -12,7 +14,7 @@ func (c *checker) comprehension(x *syntax.Comprehension) {
 	vars := map[string]bool{}
 	for _, clause := range x.Clauses {
 		if f, ok := clause.(*syntax.ForClause); ok {
-			eachName(f.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
+			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
 		}
 	}
 	c.kept(x.Body, vars)
@@ -21,7 +23,7 @@ func (c *checker) comprehension(x *syntax.Comprehension) {
 // loop reports functions that the body of a loop keeps and that use its variable.
 func (c *checker) loop(s *syntax.ForStmt) {
 	vars := map[string]bool{}
-	eachName(s.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
+	tree.EachName(s.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
 	for _, s := range s.Body {
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
@@ -50,7 +52,7 @@ func (c *checker) kept(x syntax.Node, vars map[string]bool) {
 	case *syntax.LambdaExpr:
 		if used := captured(x, vars); len(used) > 0 {
 			names := strings.Join(used, ", ")
-			p := c.add(x.Lambda, true, "every one of these functions will see the last %s", names)
+			p := c.warn(codeClosure, x, "every one of these functions will see the last %s", names)
 			p.Hint = "bind it, lambda " + used[0] + "=" + used[0] + ": ..., or use parallel(fn, items)"
 		}
 	case *syntax.ParenExpr:
@@ -89,7 +91,7 @@ func captured(fn *syntax.LambdaExpr, vars map[string]bool) (used []string) {
 		case *syntax.Comprehension:
 			for _, clause := range n.Clauses {
 				if f, ok := clause.(*syntax.ForClause); ok {
-					eachName(f.Vars, func(id *syntax.Ident) { bound[id.Name] = true })
+					tree.EachName(f.Vars, func(id *syntax.Ident) { bound[id.Name] = true })
 				}
 			}
 		case *syntax.DotExpr:

@@ -1,4 +1,5 @@
-package journal
+// Package journaltest has the test that every implementation of [script.Journal] has to pass.
+package journaltest
 
 import (
 	"context"

@@ -1,0 +1,211 @@
+package check_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+func TestCheckFindsWhatTheTextShows(t *testing.T) {
+	tools := map[string]json.RawMessage{
+		"ci_build": json.RawMessage(`{"type": "object", "required": ["ref"], "additionalProperties": false, "properties": {
+			"ref": {"type": "string"}, "clean": {"type": "boolean"}, "jobs": {"type": "array", "items": {"type": "integer"}}}}`),
+		"odd": json.RawMessage(`{"type": "nonsense"}`),
+	}
+	for _, tt := range []struct{ name, src, want string }{
+		{"fine", `
+def run(params):
+    for n in range(3):
+        retry(lambda: call_tool("ci_build", {"ref": str(n)}))
+    return parallel([lambda n=n: call_tool(n) for n in params])
+`, ``},
+		{"syntax", "def run(params) return 1", `1:23: got return, want ':' [syntax]`},
+		{"undefined name", "def run(params): return cal_tool(1)", `1:25: undefined: cal_tool; did you mean call_tool? [undefined]`},
+		{"no run", "def rnu(params): pass", `1:1: no function run(params): it is what a call of the tool runs, and has to be in this file [tool-declaration]`},
+		{"run without parameter", "def run(): pass", `1:5: run must take one argument, as in run(params): it has 0 [tool-declaration]`},
+		{"run with two", "def run(a, b): pass", `1:5: run must take one argument, as in run(params): it has 2 [tool-declaration]`},
+		{"run with a default", "def run(a, b=1): pass", ``},
+		{"unreachable", `
+def run(params):
+    if params:
+        fail("no")
+        log("here")
+    else:
+        return 1
+    log("there")
+    while True:
+        if params:
+            break
+    return 2
+`, `5:9: warning: this is never reached [unreachable]
+8:5: warning: this is never reached [unreachable]`},
+		{"unknown tool", `def run(p): return call_tool("ci_biuld", {})`,
+			`1:30: call_tool: no tool "ci_biuld"; did you mean "ci_build"? [tool-unknown]`},
+		{"unknown tool by keyword", `def run(p): return try_call_tool(args={}, name="x")`, `1:48: try_call_tool: no tool "x" [tool-unknown]`},
+		{"computed tool", `def run(p): return call_tool("ci_" + p["name"])`, ``},
+		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: call_tool("ci_build"): ref: is required [argument-missing]`},
+		{"wrong arguments", `def run(p): return call_tool("ci_build", {"ref": 1, "jobs": [1, "2"], "cleen": True})`,
+			`1:50: call_tool("ci_build"): ref: want string, have number [argument-type]
+1:65: call_tool("ci_build"): jobs[1]: want integer, have string [argument-type]
+1:71: call_tool("ci_build"): cleen: is not a known property [argument-unknown]`},
+		{"partly computed arguments", `def run(p): return call_tool("ci_build", {"ref": p, "clean": 1, "new": p})`,
+			`1:62: call_tool("ci_build"): clean: want boolean, have number [argument-type]
+1:65: call_tool("ci_build"): new: is not a known property [argument-unknown]`},
+		{"several lines of arguments, several mistakes in one call", `def run(p):
+    return call_tool("ci_build", {
+        "clean": "yes",
+        "jobs": [
+            1,
+            "two",
+        ],
+        "reff": p,
+    })`, `2:12: call_tool("ci_build"): ref: is required [argument-missing]
+3:18: call_tool("ci_build"): clean: want boolean, have string [argument-type]
+6:13: call_tool("ci_build"): jobs[1]: want integer, have string [argument-type]
+8:9: call_tool("ci_build"): reff: is not a known property [argument-unknown]`},
+		{"constant arguments", "ARGS = {\"ref\": 1}\ndef run(p): return call_tool(\"ci_build\", ARGS)",
+			`2:42: call_tool("ci_build"): ref: want string, have number [argument-type]`},
+		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
+		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
+		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,
+			`1:30: warning: every one of these functions will see the last x; bind it, lambda x=x: ..., or use parallel(fn, items) [closure]`},
+		{"captured in a loop", `
+def run(p):
+    fns = []
+    for x in p:
+        fns.append(lambda: x)
+    return parallel(fns)
+`, `5:20: warning: every one of these functions will see the last x; bind it, lambda x=x: ..., or use parallel(fn, items) [closure]`},
+		{"updates that branches lose", `
+def run(p):
+    total = [0]
+    seen = {}
+    def add(x):
+        total[0] += call_tool(x)
+        seen["n"] += 1
+    def helper(x):
+        return call_tool(x)
+    def deep(x):
+        inner(x)
+    def inner(x):
+        seen["n"] -= len(helper(x))
+    parallel(add, p)
+    parallel([lambda: deep("a"), lambda: deep("b")])
+`, `6:9: warning: branches can overwrite each other's updates: total is read before the call on the right, and other branches run meanwhile; call first: value = ..., then += value [lost-update]
+13:9: warning: branches can overwrite each other's updates: seen is read before the call on the right, and other branches run meanwhile; call first: value = ..., then -= value [lost-update]`},
+		{"updates that nobody loses", `
+def run(p):
+    total = [0]
+    def add(x):
+        n = call_tool(x)
+        total[0] += n
+        mine = [0]
+        mine[0] += call_tool(x)
+        total[0] += len([lambda: call_tool(x)])
+    parallel(add, p)
+    total[0] += call_tool("x")
+    for x in p:
+        total[0] += call_tool(x)
+    return total
+`, ``},
+		{"a form that no client shows", `def run(p): return elicit("?", {"type": "object", "properties": {"a": {"type": "object"}}})`,
+			`1:32: elicit: schema: properties.a: type: want "string", "number", "integer", "boolean", or "array" of choices [form]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := check.Options{Builtins: builtins.Table(), Tools: tools}
+			if strings.HasPrefix(tt.name, "updates") {
+				o.Tools = nil
+			}
+			var lines []string
+			for _, p := range check.File(script.File{Name: "s.star", Source: []byte(tt.src)}, o) {
+				lines = append(lines, strings.Replace(strings.TrimPrefix(p.Error(), "s.star:"), " error:", "", 1))
+			}
+			if got := strings.Join(lines, "\n"); got != tt.want {
+				t.Errorf("Check(%s)\n got %s\nwant %s", tt.src, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCallsAreTheToolsThatTheTextNames(t *testing.T) {
+	libs := script.Library{Inline: map[string]string{"lib.star": `
+def f(): return call_tool("in_lib")
+`}}
+	for _, tt := range []struct {
+		src     string
+		tools   string
+		dynamic bool
+	}{
+		{`def run(p): return [call_tool("b"), try_call_tool(name="a"), pages("c"), call_tool("b")]`, "a b c", false},
+		{`def run(p): return call_tool(p["name"])`, "", true},
+		{`def run(p): return parallel(call_tool, p)`, "", true},
+		{"load(\"lib.star\", \"f\")\ndef run(p): return call_tool(\"a\")", "a in_lib", false},
+		{`def run(p): return log("x")`, "", false},
+	} {
+		scan := check.NewScan(builtins.Table())
+		f := script.File{Name: "s.star", Source: []byte(tt.src)}
+		if _, err := script.Compile(f, script.Options{Builtins: builtins.All(), Load: libs.Load, Inspect: scan.File}); err != nil {
+			t.Fatal(err)
+		}
+		got := scan.Calls()
+		if strings.Join(got.Tools, " ") != tt.tools || got.Dynamic != tt.dynamic {
+			t.Errorf("Calls of %s\n got %v\nwant %s, dynamic %v", tt.src, got, tt.tools, tt.dynamic)
+		}
+	}
+}
+
+func TestDeclarationIsReadWithoutRunning(t *testing.T) {
+	d, err := check.ReadDeclaration(script.File{Name: "d.star", Source: []byte(`
+SERVICE = {"type": "string"}
+
+tool(
+    name = "deploy",
+    title = "Deploy",
+    description = "Deploys a service " + "and waits for it",
+    parameters = {"type": "object", "properties": {"service": SERVICE, "n": {"default": -1}}},
+    timeout = "5m",
+    annotations = {"readOnlyHint": False},
+    limits = {"calls": 10},
+)
+
+fail("never run")
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join([]string{d.Name, d.Title, d.Description, d.Timeout, string(d.Parameters), string(d.Annotations), string(d.Limits)}, "\n")
+	const want = `deploy
+Deploy
+Deploys a service and waits for it
+5m
+{"type":"object","properties":{"service":{"type":"string"},"n":{"default":-1}}}
+{"readOnlyHint":false}
+{"calls":10}`
+	if got != want || d.Output != nil || d.Problem("").Line != 4 {
+		t.Errorf("got %+v\n%s\nwant\n%s", d, got, want)
+	}
+}
+
+func TestDeclarationErrors(t *testing.T) {
+	for _, tt := range []struct{ src, want string }{
+		{`tool(name="a" + str(1))`, `d.star:1:17: error: tool: name: has to be written out: only literals are read without running the script [tool-declaration]`},
+		{`tool(nmae="a")`, `d.star:1:6: error: tool: nmae: unknown argument, did you mean "name"? [tool-declaration]`},
+		{`tool("a")`, `d.star:1:6: error: tool: want keyword arguments, as in tool(name="deploy", ...) [tool-declaration]`},
+		{`tool(name=1, parameters=[])`, "d.star:1:11: error: tool: name: want a text, have int [tool-declaration]\nd.star:1:25: error: tool: parameters: want a dict, have list [tool-declaration]"},
+		{`tool(description="x")`, `d.star:1:1: error: tool: want a name, as in tool(name="deploy", ...) [tool-declaration]`},
+		{"tool(name=\"a\")\ntool(name=\"b\")", `d.star:2:1: error: tool(...) was called above already: a file is one tool [tool-declaration]`},
+		{`tool(name="a"`, `d.star:1:14: error: got end of file, want ')' [syntax]`},
+	} {
+		_, err := check.ReadDeclaration(script.File{Name: "d.star", Source: []byte(tt.src)})
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("ReadDeclaration(%s)\n got %v\nwant %s", tt.src, err, tt.want)
+		}
+	}
+	if d, err := check.ReadDeclaration(script.File{Name: "lib.star", Source: []byte("def f(): pass")}); d != nil || err != nil {
+		t.Errorf("a library: got %v, %v", d, err)
+	}
+}

@@ -1,0 +1,69 @@
+package check
+
+import (
+	"slices"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
+)
+
+// loads reports load statements of files that are not there, and of names that a file does
+// not define. What is wrong inside of a loaded file is reported with that file.
+func (c *checker) loads(f *syntax.File) {
+	if c.o.Load == nil {
+		return
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		s, ok := n.(*syntax.LoadStmt)
+		if !ok {
+			return true
+		}
+		lib, err := c.o.Load(c.file.Name, s.ModuleName())
+		if err != nil {
+			c.add(codeLoad, s.Module, "load %q: %v", s.ModuleName(), err)
+			return false
+		}
+		if t, err := script.Parse(lib, c.o.Limits); err == nil {
+			c.loaded(s, t)
+		}
+		return false
+	})
+}
+
+// loaded reports names that a loaded file does not define.
+func (c *checker) loaded(s *syntax.LoadStmt, lib *syntax.File) {
+	var names []string
+	globals(lib.Stmts, func(id *syntax.Ident) { names = append(names, id.Name) })
+	for _, id := range s.From {
+		if slices.Contains(names, id.Name) {
+			continue
+		}
+		p := c.add(codeLoad, id, "%s has no %s", s.ModuleName(), id.Name)
+		if near := spell.Nearest(id.Name, names); near != "" {
+			p.Hint = "did you mean " + near + "?"
+		}
+	}
+}
+
+// globals calls f for the names that statements at top level give a meaning to.
+func globals(stmts []syntax.Stmt, f func(*syntax.Ident)) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.DefStmt:
+			f(s.Name)
+		case *syntax.AssignStmt:
+			tree.EachName(s.LHS, f)
+		case *syntax.ForStmt:
+			tree.EachName(s.Vars, f)
+			globals(s.Body, f)
+		case *syntax.WhileStmt:
+			globals(s.Body, f)
+		case *syntax.IfStmt:
+			globals(s.True, f)
+			globals(s.False, f)
+		}
+	}
+}
