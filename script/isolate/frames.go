@@ -1,0 +1,86 @@
+package isolate
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+)
+
+// frames are messages over a pair of pipes, each behind its length in four bytes.
+type frames struct {
+	in  io.Reader
+	out io.Writer
+
+	sending sync.Mutex
+}
+
+// joined is the size of frames that are put together before they are written.
+const joined = 64 << 10
+
+// Send writes one frame.
+func (f *frames) Send(parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size > math.MaxUint32 {
+		return errors.New("a frame of more than 4 GiB")
+	}
+	head := binary.BigEndian.AppendUint32(make([]byte, 0, 4+min(size, joined)), uint32(size))
+	if size <= joined {
+		for _, p := range parts {
+			head = append(head, p...)
+		}
+		parts = nil
+	}
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	if _, err := f.out.Write(head); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if _, err := f.out.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstRead is what is made room for before any of a frame has come.
+const firstRead = 64 << 10
+
+// receive reads the next frame, of at most so many bytes. Room is made as the frame comes:
+// a length alone costs nothing.
+func (f *frames) receive(most int64) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(f.in, head[:]); err != nil {
+		return nil, err
+	}
+	size := int64(binary.BigEndian.Uint32(head[:]))
+	if size > most {
+		return nil, &tooLong{size, most}
+	}
+	frame := make([]byte, min(size, firstRead))
+	for done := int64(0); ; {
+		n, err := io.ReadFull(f.in, frame[done:])
+		if done += int64(n); err != nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		if done == size {
+			return frame, nil
+		}
+		larger := make([]byte, min(size, 2*done))
+		copy(larger, frame)
+		frame = larger
+	}
+}
+
+// tooLong is a frame that is not read.
+type tooLong struct{ size, most int64 }
+
+func (e *tooLong) Error() string {
+	return fmt.Sprintf("it sent a frame of %d bytes where it may send %d", e.size, e.most)
+}

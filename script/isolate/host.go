@@ -1,0 +1,179 @@
+package isolate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// What a worker asks of a host.
+const (
+	methodCall   = "call"
+	methodElicit = "elicit"
+	methodNotify = "notify"
+	methodSchema = "schema"
+)
+
+// kinds are the effects that builtins have, with what they say of them: a worker may not
+// make a call one that does not count, or one that may happen twice.
+var kinds = map[string][]script.Effect{
+	"call":     {{}},
+	"elicit":   {{Repeatable: true}, {}},
+	"retry":    {{Repeatable: true, Free: true}},
+	"sleep":    {{Repeatable: true, Free: true}, {Repeatable: true}},
+	"now":      {{Repeatable: true, Instant: true}},
+	"log":      {{Repeatable: true, Instant: true}},
+	"progress": {{Repeatable: true, Instant: true}},
+	"workflow": {{Repeatable: true, Instant: true}},
+}
+
+// remoteHost is the host of a run in a worker.
+type remoteHost struct{ run *script.Run }
+
+var (
+	_ builtins.Host  = remoteHost{}
+	_ legacy.Schemas = remoteHost{}
+)
+
+// callOptions are what a call has besides what its effect says.
+type callOptions struct {
+	Timeout   time.Duration `json:"timeout"`
+	Unchecked bool          `json:"unchecked,omitempty"`
+}
+
+// CallTool calls the tool that the effect names.
+func (h remoteHost) CallTool(ctx context.Context, _ string, _ json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
+	return h.ask(ctx, methodCall, callOptions{Timeout: o.Timeout, Unchecked: o.Unchecked})
+}
+
+// notice is what a message has besides what its effect says, and its fields.
+type notice struct {
+	Level string `json:"level,omitempty"`
+	Pos   string `json:"pos"`
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+}
+
+// Elicit asks what the effect asks.
+func (h remoteHost) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
+	return h.ask(ctx, methodElicit, q.Method)
+}
+
+// Notify passes on a message.
+func (h remoteHost) Notify(ctx context.Context, n builtins.Notice) {
+	data, err := json.Marshal(notice{n.Level, n.Pos, math.Float64bits(n.Done), math.Float64bits(n.Total)})
+	if err == nil {
+		_, _ = h.run.AskHost(ctx, methodNotify, data, n.Fields) // there is no answer
+	}
+}
+
+// InputSchema asks what a tool takes.
+func (h remoteHost) InputSchema(tool string) (json.RawMessage, bool) {
+	answer, err := h.run.AskHost(context.Background(), methodSchema, []byte(tool))
+	if err != nil || len(answer) == 0 {
+		return nil, false
+	}
+	return answer[0], true
+}
+
+func (h remoteHost) ask(ctx context.Context, method string, what any) (json.RawMessage, error) {
+	data, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := h.run.AskHost(ctx, method, data)
+	if err != nil || len(answer) == 0 {
+		return nil, err
+	}
+	return answer[0], nil
+}
+
+// Check refuses effects that no builtin has.
+func (*Workers) Check(e script.Effect) error {
+	for _, k := range kinds[e.Kind] {
+		if e.Instant == k.Instant && e.Free == k.Free && e.Repeatable == k.Repeatable {
+			return nil
+		}
+	}
+	return errors.New("an effect of no kind that there is")
+}
+
+// misplaced is the error of a worker that asks for what its effect is not.
+func misplaced(q script.Asked) error {
+	return &script.WorkerError{Why: fmt.Sprintf("it asked its host for %.20q outside of such an effect", q.Method)}
+}
+
+// Ask does what a builtin in a worker asks of the host of its run.
+func (w *Workers) Ask(ctx context.Context, of any, q script.Asked) ([][]byte, error) {
+	host, ok := of.(builtins.Host)
+	if !ok || len(q.Parts) == 0 {
+		return nil, misplaced(q)
+	}
+	what := q.Parts[0]
+	switch e := q.Effect; {
+	case q.Method == methodSchema && e == nil:
+		return schemaOf(of, string(what)), nil
+	case e == nil:
+		return nil, misplaced(q)
+	case q.Method == methodCall && e.Kind == "call":
+		var o callOptions
+		if err := json.Unmarshal(what, &o); err != nil {
+			return nil, misplaced(q)
+		}
+		raw, err := host.CallTool(ctx, e.Name, e.Args, builtins.CallOptions{Timeout: o.Timeout, Unchecked: o.Unchecked, Key: q.Key})
+		return answerOf(raw), err
+	case q.Method == methodElicit && e.Kind == "elicit":
+		raw, err := host.Elicit(ctx, script.Question{Key: q.Key, Method: "elicitation/create", Params: e.Args})
+		return answerOf(raw), err
+	case q.Method == methodNotify && (e.Kind == "log" || e.Kind == "progress"):
+		return nil, notify(ctx, host, q)
+	}
+	return nil, misplaced(q)
+}
+
+func answerOf(raw json.RawMessage) [][]byte {
+	if raw == nil {
+		return nil
+	}
+	return [][]byte{raw}
+}
+
+// schemaOf is the schema of what a tool takes, if the host says it.
+func schemaOf(host any, tool string) [][]byte {
+	known, ok := host.(legacy.Schemas)
+	if !ok {
+		return nil
+	}
+	schema, ok := known.InputSchema(tool)
+	if !ok {
+		return nil
+	}
+	return [][]byte{append([]byte{}, schema...)}
+}
+
+// notify passes on a message that the run has paid for.
+func notify(ctx context.Context, host builtins.Host, q script.Asked) error {
+	var n notice
+	if err := json.Unmarshal(q.Parts[0], &n); err != nil || len(q.Parts) != 2 {
+		return misplaced(q)
+	}
+	fields := json.RawMessage(q.Parts[1])
+	if int64(len(q.Effect.Name)+len(fields)) > q.Logged || len(n.Level) > 20 || len(n.Pos) > 4096 {
+		return &script.WorkerError{Why: "it wrote more to the log than it had paid for"}
+	}
+	if len(fields) > 0 && (!json.Valid(fields) || fields[0] != '{') {
+		return misplaced(q)
+	}
+	host.Notify(ctx, builtins.Notice{
+		Kind: q.Effect.Kind, Level: n.Level, Message: q.Effect.Name, Fields: fields,
+		Done: math.Float64frombits(n.Done), Total: math.Float64frombits(n.Total), Pos: n.Pos,
+	})
+	return nil
+}

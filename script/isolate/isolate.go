@@ -1,0 +1,161 @@
+// Package isolate runs scripts in processes of their own, for authors who are not trusted
+// with the process of the proxy.
+//
+//	func main() {
+//		isolate.ServeIfWorker() // first of all: a worker is this program again
+//		...
+//	}
+//
+//	workers, err := isolate.New()
+//	res, err := program.Run(ctx, script.RunOptions{Isolation: workers, Host: host})
+//
+// A worker serves one run and ends with it. It has an empty environment, three pipes and
+// nothing else open, no new privileges, bounds on its address space, no core file, and,
+// where the kernel has seccomp, no system calls but those that computing needs: it opens
+// no file and no socket, and starts no process. What a script does to the world it asks
+// the process of the proxy for, which holds the run's journal, ledger and calls; see
+// script/isolated.go. docs/isolation.md says what that defends and what not.
+package isolate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// MostWorkers bounds the worker processes of one Workers, the spare one included.
+const MostWorkers = 256
+
+// startWithin is how long a worker may take until it is ready.
+const startWithin = 30 * time.Second
+
+// Workers starts workers, and keeps one ready. It is safe for concurrent use.
+type Workers struct {
+	codec
+	starter starter
+
+	mu     sync.Mutex
+	count  int
+	spare  *process // ready, or nil
+	making bool     // a spare is being started
+	closed bool
+	idle   sync.WaitGroup // spares that are being started
+}
+
+var _ script.Isolation = (*Workers)(nil)
+
+// New makes Workers. The error says that this system has none.
+func New() (*Workers, error) {
+	s, err := newStarter()
+	if err != nil {
+		return nil, err
+	}
+	return &Workers{starter: s}, nil
+}
+
+// Open returns the channel to a fresh worker for runs with such limits.
+func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	p, err := w.take()
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		if p, err = w.start(); err != nil {
+			return nil, err
+		}
+	}
+	w.makeSpare()
+	if err := p.bound(int64(l.Memory)); err != nil {
+		p.Close()
+		return nil, &script.WorkerError{Why: err.Error()}
+	}
+	return p, nil
+}
+
+// take returns the spare worker, or nil when a new one may be started.
+func (w *Workers) take() (*process, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, &script.WorkerError{Why: "the proxy is about to end"}
+	}
+	if p := w.spare; p != nil {
+		w.spare = nil
+		return p, nil
+	}
+	if w.count >= MostWorkers {
+		return nil, &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}
+	}
+	w.count++
+	return nil, nil
+}
+
+// start starts a worker, which is counted already.
+func (w *Workers) start() (*process, error) {
+	p, err := w.starter.start(w.gone)
+	if err != nil {
+		return nil, &script.WorkerError{Why: err.Error()}
+	}
+	return p, nil
+}
+
+func (w *Workers) gone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count--
+}
+
+// makeSpare starts a worker for the next run, if there is none.
+func (w *Workers) makeSpare() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.spare != nil || w.making || w.count >= MostWorkers {
+		return
+	}
+	w.making = true
+	w.count++
+	w.idle.Go(func() {
+		p, err := w.start()
+		w.mu.Lock()
+		w.making = false
+		late := w.closed
+		if err == nil && !late {
+			w.spare = p
+		}
+		w.mu.Unlock()
+		if err == nil && late {
+			p.Close()
+		}
+	})
+}
+
+// Running is how many workers there are, the spare one included.
+func (w *Workers) Running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+// Close ends the spare worker. Runs end theirs themselves.
+func (w *Workers) Close() {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return
+	}
+	w.closed = true
+	p := w.spare
+	w.spare = nil
+	w.mu.Unlock()
+	if p != nil {
+		p.Close()
+	}
+	w.idle.Wait()
+	w.starter.close()
+}

@@ -1,0 +1,231 @@
+package isolate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a worker may have of address space besides what its run may be charged: the memory
+// of a run weighs up to a quarter more than it is charged, the collector needs some room,
+// and the heap grows by 64 MB at a time.
+const spareSpace = 256 << 20
+
+// lastWords is how much is kept of what a worker writes to standard error.
+const lastWords = 4 << 10
+
+// process is a worker as its parent sees it.
+type process struct {
+	frames
+	cmd   *exec.Cmd
+	space int64 // limit on the address space; 0 before there is one
+	words tail
+	gone  chan struct{} // the process has ended and was waited for
+	ended error         // set before gone closes
+
+	once   sync.Once
+	closed chan struct{} // by Close
+}
+
+// starter starts processes on one thread: the kernel ends a child whose parent's thread
+// ends, and this one ends with the process.
+type starter struct {
+	requests chan func()
+	args     []string // nil: those of a worker; tests have others
+}
+
+func newStarter() (starter, error) {
+	closeOnExec()
+	s := starter{requests: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		for f := range s.requests {
+			f()
+		}
+	}()
+	return s, nil
+}
+
+func (s starter) close() { close(s.requests) }
+
+// closeOnExec keeps what this process has inherited from its workers.
+func closeOnExec() {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
+		}
+	}
+}
+
+// start starts a worker and waits until it is ready. gone is called once, when it has ended
+// or could not be started.
+func (s starter) start(gone func()) (*process, error) {
+	p, err := s.launch()
+	if err != nil {
+		gone()
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	go p.wait(gone)
+	late := time.AfterFunc(startWithin, p.kill)
+	defer late.Stop()
+	hello, err := p.Receive(lastWords)
+	if err == nil && !strings.HasPrefix(string(hello), ready) {
+		err = errors.New("it is another program")
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return p, nil
+}
+
+// launch starts the process.
+func (s starter) launch() (*process, error) {
+	if s.args == nil {
+		s.args = []string{workerName}
+	}
+	p := &process{gone: make(chan struct{}), closed: make(chan struct{})}
+	p.cmd = &exec.Cmd{
+		Path: "/proc/self/exe", Args: s.args, Env: []string{}, Dir: "/", Stderr: &p.words,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	in, requests, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	answers, out, err := os.Pipe()
+	if err != nil {
+		requests.Close()
+		return nil, err
+	}
+	defer out.Close()
+	p.frames = frames{in: answers, out: requests}
+	p.cmd.Stdin, p.cmd.Stdout = in, out
+	started := make(chan error)
+	s.requests <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		requests.Close()
+		answers.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// wait waits for the end of the process.
+func (p *process) wait(gone func()) {
+	p.ended = p.cmd.Wait()
+	gone()
+	close(p.gone)
+}
+
+func (p *process) kill() { _ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) }
+
+// bound gives the worker memory for a run that may be charged so much.
+func (p *process) bound(memory int64) error {
+	space, err := p.addressSpace()
+	if err != nil {
+		return err
+	}
+	p.space = space + memory + memory/4 + spareSpace
+	limit := &unix.Rlimit{Cur: uint64(p.space), Max: uint64(p.space)}
+	if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_AS, limit, nil); err != nil {
+		return fmt.Errorf("limit on its address space: %w", err)
+	}
+	return p.Send([]byte(strconv.FormatInt(memory+memory/4+spareSpace/4, 10)))
+}
+
+// addressSpace is what the worker has reserved before it does anything.
+func (p *process) addressSpace() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	pages, err := strconv.ParseInt(first, 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
+// Receive returns the next frame. When there is none any more it says how the process
+// has ended.
+func (p *process) Receive(most int64) ([]byte, error) {
+	frame, err := p.receive(most)
+	if err == nil || errors.As(err, new(*tooLong)) {
+		return frame, err
+	}
+	select {
+	case <-p.closed:
+		return nil, errors.New("it was ended")
+	default:
+	}
+	late := time.AfterFunc(startWithin, p.kill) // it has closed its pipe and goes on
+	defer late.Stop()
+	<-p.gone
+	return nil, errors.New(p.why())
+}
+
+// why says how the process has ended.
+func (p *process) why() string {
+	words := p.words.String()
+	var exit *exec.ExitError
+	switch {
+	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory") || strings.Contains(words, "failed to create new OS thread"):
+		return fmt.Sprintf("it ran out of its address space of %d MiB", p.space>>20)
+	case p.ended == nil:
+		return "it ended before its run did"
+	case errors.As(p.ended, &exit):
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return fmt.Sprintf("it was ended by signal %d (%v)", status.Signal(), status.Signal())
+		}
+		if line, _, _ := strings.Cut(words, "\n"); line != "" {
+			return fmt.Sprintf("it ended with status %d: %s", exit.ExitCode(), line)
+		}
+		return fmt.Sprintf("it ended with status %d", exit.ExitCode())
+	}
+	return p.ended.Error()
+}
+
+// Close ends the worker and waits until it has ended. What it has open is closed.
+func (p *process) Close() {
+	p.once.Do(func() {
+		close(p.closed)
+		p.kill()
+		<-p.gone
+		p.out.(io.Closer).Close()
+		p.in.(io.Closer).Close()
+	})
+}
+
+// tail keeps the beginning of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text.Write(b[:min(len(b), lastWords-t.text.Len())])
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}

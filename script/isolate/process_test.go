@@ -1,0 +1,483 @@
+//go:build linux
+
+package isolate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+const bad = "bad-worker"
+
+// TestMain is also the program of workers, good and bad.
+func TestMain(m *testing.M) {
+	ServeIfWorker()
+	if os.Args[0] == bad {
+		beBad(os.Args[1])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beBad is a worker that has been taken over.
+func beBad(how string) {
+	channel := &workerPipes{frames{in: os.NewFile(0, "in"), out: os.NewFile(1, "out")}}
+	if how == "another program" {
+		fmt.Println("hello")
+		return
+	}
+	_ = channel.Send([]byte(ready))
+	_, _ = channel.Receive(100)
+	program, _ := channel.Receive(1 << 20)
+	switch how {
+	case "exits":
+		fmt.Fprintln(os.Stderr, "no more of this\nat all")
+		os.Exit(3)
+	case "exits well":
+		os.Exit(0)
+	case "dies":
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	case "junk":
+		_ = channel.Send([]byte("what?"))
+	case "long":
+		_, _ = os.Stdout.Write([]byte{0xff, 0xff, 0xff, 0xff})
+	case "half":
+		_, _ = os.Stdout.Write([]byte{0, 0, 0, 100, 1, 2, 3})
+		os.Exit(0)
+	case "deaf":
+		_ = unix.Close(0)
+	case "mute":
+		_ = unix.Close(1)
+	case "hungry":
+		var all [][]byte
+		for {
+			block := make([]byte, 16<<20)
+			for i := 0; i < len(block); i += 4096 {
+				block[i] = byte(len(program))
+			}
+			all = append(all, block)
+			_ = all
+		}
+	case "floods":
+		for {
+			_, _ = os.Stderr.Write(make([]byte, 1<<16))
+		}
+	}
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// rerun runs one test in a process of its own.
+func rerun(t *testing.T, test, env string) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+test+"$")
+	c.Env = append(os.Environ(), env)
+	return c
+}
+
+// leftovers counts what workers could leave behind in this process.
+type leftovers struct{ children, files int }
+
+func leftoversNow(t *testing.T) leftovers {
+	t.Helper()
+	var l leftovers
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file)
+		l.children += len(strings.Fields(string(text)))
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.files = len(open)
+	return l
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s: %s", what)
+		}
+	}
+}
+
+const forever = `
+def run(params):
+    while True:
+        pass
+`
+
+// TestABadWorkerIsAnErrorOfItsRun ends workers in every way, and looks at what is left.
+func TestABadWorkerIsAnErrorOfItsRun(t *testing.T) {
+	p := scripttest.Compile(t, forever)
+	before := leftoversNow(t)
+	for how, want := range map[string]string{
+		"another program": "the worker process of this run failed: start: ",
+		"exits":           "it ended with status 3: no more of this",
+		"exits well":      "it ended before its run did",
+		"dies":            "it was ended by signal 9 (killed)",
+		"junk":            "it sent what does not belong here: a message that cannot be read",
+		"long":            "it sent a frame of 4294967295 bytes where it may send",
+		"half":            "it ended before its run did",
+		"deaf":            "limit reached: time",
+		"mute":            "limit reached: time",
+		"silent":          "limit reached: time",
+		"floods":          "limit reached: time",
+		"hungry":          "it ran out of its address space of",
+	} {
+		t.Run(how, func(t *testing.T) {
+			if how == "deaf" || how == "mute" || how == "floods" {
+				testmode.NeedThorough(t)
+			}
+			w := newWorkers(t)
+			w.starter.args = []string{bad, how}
+			bounds := script.Limits{Time: limits.Duration(30 * time.Second), Memory: 16 << 20}
+			if strings.HasPrefix(want, "limit") {
+				bounds.Time = limits.Duration(300 * time.Millisecond)
+			}
+			_, err := p.Run(t.Context(), script.RunOptions{Isolation: w, Limits: bounds})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Run = %v, want an error with %q", err, want)
+			}
+			w.starter.args = nil
+			w.Close()
+			if n := w.Running(); n != 0 {
+				t.Errorf("%d workers are left", n)
+			}
+		})
+	}
+	eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before })
+}
+
+// TestAWorkerThatIsKilled is ended while it computes and while a tool is called for it.
+func TestAWorkerThatIsKilled(t *testing.T) {
+	w := newWorkers(t)
+	called := make(chan struct{})
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"wait": func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
+		close(called)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}}}
+	for name, src := range map[string]string{
+		"computing": `
+def run(params):
+    print("now")
+    while True:
+        pass
+`, "waiting": `
+def run(params):
+    return retry(lambda: call_tool("wait"))
+`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := scripttest.Compile(t, src)
+			ended := make(chan error)
+			printed := make(chan struct{})
+			go func() {
+				_, err := p.Run(t.Context(), script.RunOptions{
+					Isolation: w, Host: h, Print: func(string, string) { close(printed) },
+					Limits: script.Limits{Steps: 1 << 50},
+				})
+				ended <- err
+			}()
+			select {
+			case <-printed:
+			case <-called:
+			}
+			for _, pid := range children(t) {
+				if pid != w.sparePID() {
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
+			err := <-ended
+			var died *script.WorkerError
+			if !errors.As(err, &died) || !strings.Contains(err.Error(), "signal 9 (killed)") {
+				t.Errorf("Run = %v, want a *WorkerError that names the signal", err)
+			}
+		})
+	}
+	if res, err := scripttest.Compile(t, "def run(params): return 1").Run(t.Context(), script.RunOptions{Isolation: w}); err != nil || string(res.Structured) != "1" {
+		t.Errorf("the next run: %v", err)
+	}
+}
+
+func (w *Workers) sparePID() int {
+	w.idle.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.spare == nil {
+		return 0
+	}
+	return w.spare.cmd.Process.Pid
+}
+
+func children(t *testing.T) (pids []int) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file)
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestWhatAWorkerHas looks at a worker from outside.
+func TestWhatAWorkerHas(t *testing.T) {
+	inherited, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // not closed on exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	t.Setenv("VMCP_TEST_SECRET", "secret")
+	w := newWorkers(t)
+	c, err := w.Open(t.Context(), script.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pid := c.(*process).cmd.Process.Pid
+	proc := func(name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+	if env, err := os.ReadFile(proc("environ")); err != nil || len(env) > 0 {
+		t.Errorf("its environment is %q, %v; want nothing", env, err)
+	}
+	if cwd, err := os.Readlink(proc("cwd")); err != nil || cwd != "/" {
+		t.Errorf("its folder is %q, %v; want /", cwd, err)
+	}
+	if group, err := unix.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("its process group is %d, %v; want its own", group, err)
+	}
+	open, err := os.ReadDir(proc("fd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range open {
+		to, err := os.Readlink(proc("fd/" + e.Name()))
+		fd, _ := strconv.Atoi(e.Name())
+		switch {
+		case err != nil:
+		case fd <= 2 && strings.HasPrefix(to, "pipe:"):
+		case fd > 2 && (to == "anon_inode:[eventpoll]" || to == "anon_inode:[eventfd]"):
+		default:
+			t.Errorf("it has %s open as %d", to, fd)
+		}
+	}
+	status, err := os.ReadFile(proc("status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("its status has no %q", want)
+		}
+	}
+	limits, err := os.ReadFile(proc("limits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Max core file size": "0", "Max file size": "0", "Max open files": strconv.Itoa(openFiles),
+		"Max address space": strconv.FormatInt(c.(*process).space, 10),
+	} {
+		var got []string
+		for line := range strings.Lines(string(limits)) {
+			if rest, ok := strings.CutPrefix(line, name); ok {
+				got = strings.Fields(rest)[:2]
+			}
+		}
+		if !slices.Equal(got, []string{want, want}) {
+			t.Errorf("%s is %q, want %s", name, got, want)
+		}
+	}
+}
+
+// TestWhatTheFilterLetsThrough asks the kernel for what a worker has no use for.
+func TestWhatTheFilterLetsThrough(t *testing.T) {
+	if os.Getenv("VMCP_TEST_FILTER") == "" {
+		c := rerun(t, "TestWhatTheFilterLetsThrough", "VMCP_TEST_FILTER=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := shutIn(); err != nil {
+		t.Fatal(err)
+	}
+	pid := os.Getpid()
+	if err := filterCalls(); err != nil {
+		t.Skip(err)
+	}
+	for name, call := range map[string]func() error{
+		"open a file":      func() error { _, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0); return err },
+		"open for writing": func() error { _, err := unix.Open("/tmp/x", unix.O_WRONLY|unix.O_CREAT, 0o600); return err },
+		"socket":           func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return err },
+		"unix socket":      func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
+		"exec":             func() error { return unix.Exec("/bin/true", []string{"true"}, nil) },
+		"fork": func() error {
+			_, _, errno := unix.RawSyscall(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0)
+			return errno
+		},
+		"clone3":            func() error { _, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0); return errno },
+		"kill the parent":   func() error { return unix.Kill(os.Getppid(), 0) },
+		"kill another":      func() error { return unix.Tgkill(1, 1, 0) },
+		"trace":             func() error { return unix.PtraceAttach(os.Getppid()) },
+		"raise a limit":     func() error { return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: 1}) },
+		"limits of another": func() error { return unix.Prlimit(os.Getppid(), unix.RLIMIT_NOFILE, nil, &unix.Rlimit{}) },
+		"memory to execute": func() error {
+			_, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_ANON|unix.MAP_PRIVATE)
+			return err
+		},
+		"mount":            func() error { return unix.Mount("a", "/mnt", "tmpfs", 0, "") },
+		"link":             func() error { return unix.Link("/a", "/b") },
+		"remove":           func() error { return unix.Unlink("/tmp/x") },
+		"namespaces":       func() error { return unix.Unshare(unix.CLONE_NEWUSER) },
+		"another priority": func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, 0) },
+		"dumpable":         func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
+	} {
+		if err := call(); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
+			t.Errorf("%s: %v, want EPERM", name, err)
+		}
+	}
+	if pid != os.Getpid() {
+		t.Error("it is another process")
+	}
+}
+
+// TestManyRuns runs many at once, with one slot to compute in, and looks at what is left.
+func TestManyRuns(t *testing.T) {
+	before := leftoversNow(t)
+	w := newWorkers(t)
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"echo": scripttest.Echo}}
+	p := scripttest.Compile(t, `
+def run(params):
+    return parallel(lambda n: call_tool("echo", {"n": n})["n"] + params["n"], [1, 2, 3])
+`)
+	pool := script.NewPool(1<<30, 1, nil)
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			res, err := p.Run(t.Context(), script.RunOptions{Isolation: w, Host: h, Pool: pool, Args: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
+			if want := fmt.Sprintf("[%d,%d,%d]", i+1, i+2, i+3); err != nil || string(res.Structured) != want {
+				t.Errorf("run %d: %v, want %s", i, err, want)
+			}
+		})
+	}
+	all.Wait()
+	if n := w.Running(); n > 1 {
+		t.Errorf("%d workers are left, want the spare one", n)
+	}
+	w.Close()
+	eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before && w.Running() == 0 })
+}
+
+// TestTimeAndCancellation ends runs that compute and runs that wait, from outside.
+func TestTimeAndCancellation(t *testing.T) {
+	w := newWorkers(t)
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"hang": scripttest.Hangs}}
+	for name, src := range map[string]string{
+		"computes": forever,
+		"waits":    "\ndef run(params):\n    call_tool(\"hang\")\n",
+		"caught":   "\ndef run(params):\n    while True: try_call_tool(\"hang\")\n",
+		"sleeps":   "\ndef run(params):\n    sleep(\"1h\")\n",
+		"branches": "\ndef run(params):\n    parallel(lambda n: call_tool(\"hang\"), range(20))\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := scripttest.Compile(t, src)
+			o := script.RunOptions{Isolation: w, Host: h, Limits: script.Limits{Time: limits.Duration(300 * time.Millisecond), Steps: 1 << 50}}
+			_, err := p.Run(t.Context(), o)
+			var limit *script.LimitError
+			if !errors.As(err, &limit) || limit.Limit != "time" || limit.Pos.Line < 3 {
+				t.Errorf("Run = %v, want the limit time with its place", err)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			o.Limits.Time = limits.Duration(time.Hour)
+			time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("enough")) })
+			_, err = p.Run(ctx, o)
+			var cancelled *script.Cancelled
+			if !errors.As(err, &cancelled) || !strings.Contains(err.Error(), "cancelled: enough") {
+				t.Errorf("Run = %v, want that it was cancelled", err)
+			}
+		})
+	}
+}
+
+// TestTooManyWorkers fills the bound on workers.
+func TestTooManyWorkers(t *testing.T) {
+	w := newWorkers(t)
+	w.count = MostWorkers
+	_, err := scripttest.Compile(t, forever).Run(t.Context(), script.RunOptions{Isolation: w})
+	var busy *script.Busy
+	if !errors.As(err, &busy) {
+		t.Errorf("Run = %v, want that it is busy", err)
+	}
+	w.count = 0
+}
+
+// TestTheKernelEndsWorkersOfADeadParent is about PR_SET_PDEATHSIG.
+func TestTheKernelEndsWorkersOfADeadParent(t *testing.T) {
+	if os.Getenv("VMCP_TEST_PARENT") != "" {
+		w, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := w.Open(t.Context(), script.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("worker %d\n", c.(*process).cmd.Process.Pid)
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	c := rerun(t, "TestTheKernelEndsWorkersOfADeadParent", "VMCP_TEST_PARENT=1")
+	out, err := c.CombinedOutput()
+	if err == nil {
+		t.Fatalf("it lives: %s", out)
+	}
+	var pid int
+	for line := range strings.Lines(string(out)) {
+		_, _ = fmt.Sscanf(line, "worker %d", &pid)
+	}
+	if pid == 0 {
+		t.Fatalf("no worker: %s", out)
+	}
+	eventually(t, "the worker lives", func() bool { return unix.Kill(pid, 0) == syscall.ESRCH || isZombie(pid) })
+}
+
+// isZombie: in a container without an init, nobody waits for it.
+func isZombie(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(text), ") Z ")
+}

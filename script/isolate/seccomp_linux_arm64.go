@@ -1,0 +1,8 @@
+package isolate
+
+import "golang.org/x/sys/unix"
+
+const archHere = unix.AUDIT_ARCH_AARCH64
+
+// callsHere are those that other machines do not have.
+var callsHere []uint32
