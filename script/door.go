@@ -66,14 +66,19 @@ func (r *Run) Catching(t *starlark.Thread) (done func()) {
 // has ended.
 func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	b := branchOf(t)
+	if r.worker != nil {
+		return r.nearDo(b, e, perform)
+	}
 	key := b.key()
 	b.counter++
+	r.effects++
 	if err := r.admit(b, e); err != nil {
 		return nil, err
 	}
 	start := time.Now()
 	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Switch: !e.Instant}
 	res, replayed, err := r.answer(b, e, entry, perform)
+	b.keepRoom(0)
 	if replayed {
 		r.stats.Replayed++
 	}
@@ -90,13 +95,15 @@ func (r *Run) admit(b *branch, e Effect) error {
 		return ended(b.ctx)
 	}
 	if !e.Instant && !e.Free {
-		r.stats.Calls++
-		if r.stats.Calls > r.limits.Calls {
-			return &LimitError{Limit: "calls", Value: strconv.Itoa(r.limits.Calls)}
+		if err := r.ledger.take(Usage{Calls: 1}); err != nil {
+			return err
 		}
 	}
-	if n := int64(len(e.Args)); n > r.limits.Output {
-		return &LimitError{Limit: "output", Value: Bytes(r.limits.Output)}
+	if n := int64(len(e.Args)); n > int64(r.limits.Output) {
+		return reached("output", r.limits.Output)
+	}
+	if err := b.meter.ChargeStack(); err != nil {
+		return err
 	}
 	return r.Charge(effectBytes)
 }
@@ -122,10 +129,29 @@ func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Cont
 		return nil, false, &Interrupted{Key: entry.Key, What: e.String()}
 	}
 	res, err = r.perform(b, e, entry, perform)
+	return r.deliver(res, b.takeRead(), err)
+}
+
+// deliver charges for an answer that a branch gets, whatever it is: for what was read,
+// and for the text of a failure.
+func (r *Run) deliver(res json.RawMessage, read int64, err error) (json.RawMessage, bool, error) {
 	if err == nil {
-		err = r.Charge(int64(len(res)))
+		return res, false, r.Charge(int64(len(res)))
 	}
-	return res, false, err
+	if Final(err) {
+		return nil, false, err
+	}
+	var failure *Failure
+	if errors.As(err, &failure) {
+		read += int64(len(failure.Message))
+	}
+	if over := r.Charge(read); over != nil {
+		return nil, false, over
+	}
+	if over := r.budget.Read(read); over != nil {
+		return nil, false, over
+	}
+	return nil, false, err
 }
 
 // String names the effect for a reader: call "deploy".
@@ -146,10 +172,15 @@ func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
 	if b.ctx.Err() != nil {
 		return nil, ended(b.ctx)
 	}
-	if e.Failure != nil {
-		return nil, e.Failure
+	if err := r.take(e.Used); err != nil {
+		return nil, err
 	}
-	return e.Result, r.Charge(int64(len(e.Result)))
+	var failure error
+	if e.Failure != nil {
+		failure = e.Failure
+	}
+	res, _, err := r.deliver(e.Result, e.Read, failure)
+	return res, err
 }
 
 // perform gets the answer and records it.
@@ -159,12 +190,20 @@ func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Con
 			return nil, err
 		}
 	}
+	if !e.Instant {
+		r.ledger.request.tenant.touched()
+	}
 	failed := r.turns.perform(b, entry.Switch, func() outcome {
-		res, err = called(b.ctx, perform)
+		if err = b.enter(e); err == nil {
+			res, err = b.called(perform)
+		}
+		b.leave()
+		entry.Used, entry.Read = b.takeUsed(), b.read
 		return outcomeOf(entry, res, err)
 	})
 	switch {
 	case b.ctx.Err() != nil:
+		b.lose(entry.Used)
 		return nil, ended(b.ctx)
 	case failed != nil:
 		return nil, failed
@@ -173,9 +212,9 @@ func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Con
 }
 
 // called runs perform; a panic in it is an error of the run, not of the process.
-func called(ctx context.Context, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
+func (b *branch) called(perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
 	defer recovered(&err)
-	return perform(ctx)
+	return perform(b.ctx)
 }
 
 // outcome is what the journal learns of an effect that was performed.
@@ -191,8 +230,9 @@ func outcomeOf(entry Entry, res json.RawMessage, err error) outcome {
 	)
 	switch {
 	case err == nil:
-		entry.Done, entry.Result = true, res
+		entry.Done, entry.Result, entry.Read = true, res, 0
 	case errors.As(err, &failure):
+		failure.Message = Clip(failure.Message)
 		entry.Done, entry.Failure = true, failure
 	}
 	return outcome{entry, errors.As(err, &fresh) || isSuspended(err)}

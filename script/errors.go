@@ -9,6 +9,8 @@ import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 // Error is what went wrong in a script, and where.
@@ -115,8 +117,10 @@ func Final(err error) bool {
 		diverged    *Diverged
 		interrupted *Interrupted
 		crash       *Crash
+		busy        *Busy
+		worker      *WorkerError
 	)
-	return errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
+	return errors.As(err, &worker) || errors.As(err, &busy) || errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
 		errors.As(err, &diverged) || errors.As(err, &interrupted) || errors.As(err, &crash)
 }
 
@@ -126,16 +130,39 @@ type Crash struct {
 	Stack []byte // for the log, not for the client
 }
 
-func (c *Crash) Error() string { return fmt.Sprintf("internal error: %v", c.Value) }
+func (c *Crash) Error() string { return "internal error: " + c.text() }
+
+func (c *Crash) text() string { return fmt.Sprint(c.Value) }
 
 // ended translates the reason why a context ended.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var limit *LimitError
-	if errors.As(cause, &limit) {
-		return limit
+	var busy *Busy
+	var worker *WorkerError
+	switch {
+	case errors.As(cause, &worker):
+		return worker
+	case errors.As(cause, &limit):
+		own := *limit // several runs may end by it, each at its own place
+		return &own
+	case errors.As(cause, &busy):
+		return busy
 	}
 	return &Cancelled{Cause: cause}
+}
+
+// listed is err, of a parser or resolver, as Errors.
+func listed(err error) Errors {
+	var (
+		list Errors
+		one  *Error
+	)
+	if err = compileErrors(err); errors.As(err, &list) {
+		return list
+	}
+	errors.As(err, &one) // compileErrors returns nothing else
+	return Errors{one}
 }
 
 // compileErrors turns the errors of parser and resolver into ours.
@@ -167,7 +194,11 @@ func runError(err error) *Error {
 		return done
 	}
 	frames, suffix := trace(err)
-	e := &Error{Msg: shorten(err.Error()), Err: err}
+	e := &Error{Msg: Clip(err.Error()), Err: err}
+	var missing *meter.MissingKey
+	if errors.As(err, &missing) {
+		e.Msg += otherKeys(missing)
+	}
 	for i := len(frames) - 1; i >= 0; i-- {
 		if inScript(frames[i]) {
 			e.Pos = frames[i].Pos
@@ -182,13 +213,15 @@ func runError(err error) *Error {
 	return e
 }
 
-// shorten cuts a message that a script has filled with data.
-func shorten(msg string) string {
-	const most = 16 << 10
-	if len(msg) <= most {
+// MaxMessage is how long the text of a failure may be; Clip cuts what is longer.
+const MaxMessage = 16 << 10
+
+// Clip cuts a message that somebody has filled with data.
+func Clip(msg string) string {
+	if len(msg) <= MaxMessage+64 { // so that what was cut is not cut again
 		return msg
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(msg[:most], ""), len(msg))
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(msg[:MaxMessage], ""), len(msg))
 }
 
 // trace collects the frames of err, and those of the branches inside of it.

@@ -10,7 +10,7 @@ import (
 
 // Journal remembers what the effects of a run returned, so that the run can stop and
 // go on later without repeating any of them. Package script/journal has one in
-// memory, and the test that every implementation passes.
+// memory, and script/journal/journaltest the test that every implementation passes.
 //
 // A journal belongs to one run at a time: Open waits until no other run has it. Two
 // requests that bring the same state therefore go one after the other, and the second
@@ -56,6 +56,10 @@ type Entry struct {
 	// Result or Failure is the answer.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
+	// Read is how many bytes were read for a Failure.
+	Read int64 `json:"read,omitempty"`
+	// Used is what other runs have used that the effect has started.
+	Used Usage `json:"used,omitzero"`
 }
 
 // digest is a short fingerprint of data.

@@ -1,189 +1,28 @@
-package script
+package script_test
 
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/metertest"
 )
-
-// hostile writes programs that try everything on everything, from a string of choices.
-type hostile struct {
-	choices []byte
-	out     strings.Builder
-	indent  int
-	depth   int
-}
-
-var hostileVars = []string{"a", "b", "c", "d", "e"}
-
-// program writes a program of small functions; attempt() calls one, and gives the old
-// value when it fails, so that a program goes on after the many errors that it makes.
-func (h *hostile) program() string {
-	n := 6 + h.choose(16)
-	h.out.WriteString("def f(x, y = 1, *args, **kwargs):\n    return [x, y, args, kwargs]\n")
-	for i := range n {
-		fmt.Fprintf(&h.out, "def s%d(a, b, c, d, e):\n", i)
-		h.indent = 1
-		for range 1 + h.choose(3) {
-			h.stmt()
-		}
-		h.line("return %s", h.name())
-	}
-	h.out.WriteString("def run(params):\n")
-	for i, v := range hostileVars {
-		h.line("%s = %s", v, hostileStarts[(h.choose(len(hostileStarts))+i)%len(hostileStarts)])
-	}
-	for range []int{1, 1, 3}[h.choose(3)] {
-		for i := range n {
-			v := h.name()
-			h.line("%s = attempt(lambda: s%d(a, b, c, d, e), %s)", v, i, v)
-		}
-	}
-	h.line("return 1")
-	return h.out.String()
-}
 
 // attempt calls a function and returns another value when it fails in an ordinary way.
 var attempt = starlark.NewBuiltin("attempt", func(t *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
-	v, err := RunOf(t).Call(t, args[0], nil, nil)
-	if err != nil && !Final(err) {
+	v, err := script.RunOf(t).Call(t, args[0], nil, nil)
+	if err != nil && !script.Final(err) {
 		return args[1], nil
 	}
 	return v, err
 })
-
-func (h *hostile) choose(n int) int {
-	if len(h.choices) == 0 {
-		return 0
-	}
-	c := int(h.choices[0])
-	h.choices = h.choices[1:]
-	return c % n
-}
-
-func (h *hostile) line(format string, args ...any) {
-	h.out.WriteString(strings.Repeat("    ", h.indent))
-	fmt.Fprintf(&h.out, format, args...)
-	h.out.WriteByte('\n')
-}
-
-var hostileStarts = []string{
-	`"ab" * 3000`, `[1, "x", [2]] * 500`, `list(range(3000))`, `{i: [i] for i in range(300)}`, `(1, 2, (3, 4)) * 100`,
-	`set(range(1000))`, `1 << 400`, `"é b\n" * 700`, `range(5000)`, `bytes("xyz" * 900)`, `{"k%d" % i: i for i in range(400)}`,
-	`""`, `[]`, `{}`, `-7`, `2.5`, `None`, `"a"`, `lambda x: x`, `"x y ".elems()`, `"é".codepoints()`, `1000000007`, `[[[]]]`, `"{} {0} %s %d"`, `struct(a = 1)`,
-}
-
-func (h *hostile) name() string { return hostileVars[h.choose(len(hostileVars))] }
-
-func (h *hostile) stmt() {
-	if h.indent > 4 {
-		h.line("%s = %s", h.name(), h.expr())
-		return
-	}
-	switch h.choose(13) {
-	case 0, 1, 2:
-		h.line("%s = %s", h.name(), h.expr())
-	case 3:
-		ops := []string{"+", "-", "*", "|", "&", "^", "%", "//", "<<", "/", ">>"}
-		h.line("%s %s= %s", h.name(), ops[h.choose(len(ops))], h.expr())
-	case 4:
-		h.line("%s[%s] = %s", h.name(), h.expr(), h.expr())
-	case 5:
-		h.line("%s[%s] += %s", h.name(), h.expr(), h.expr())
-	case 6:
-		h.block("for i in " + h.expr() + ":")
-	case 7:
-		h.block(fmt.Sprintf("for i in range(%d):", []int{2, 10, 40, 100000}[h.choose(4)]))
-	case 8:
-		h.block("while " + h.expr() + ":")
-	case 9:
-		h.block("if " + h.expr() + ":")
-	case 10:
-		h.line("%s, %s = %s, %s", h.name(), h.name(), h.expr(), h.expr())
-	case 11:
-		n := h.name()
-		h.line("%s = [%s, %s]", n, n, n)
-	default:
-		h.line("%s", h.call())
-	}
-}
-
-func (h *hostile) block(head string) {
-	h.line("%s", head)
-	h.indent++
-	for range 1 + h.choose(3) {
-		h.stmt()
-	}
-	h.indent--
-}
-
-func (h *hostile) expr() string {
-	h.depth++
-	defer func() { h.depth-- }()
-	if h.depth > 4 {
-		return h.name()
-	}
-	switch h.choose(16) {
-	case 0, 1, 2, 3:
-		return h.name()
-	case 4:
-		lits := []string{"0", "1", "-1", "7", "1000", "2147483647", "4611686018427387904", `""`, `"a"`, `"%s"`, `","`, "None", "1e300", "[]", "()", "{}"}
-		return lits[h.choose(len(lits))]
-	case 5, 6:
-		ops := []string{"+", "*", "-", "%", "|", "&", "^", "//", "<<", ">>", "/", "==", "<", "in", "not in", "!=", ">=", "and", "or"}
-		return fmt.Sprintf("(%s %s %s)", h.expr(), ops[h.choose(len(ops))], h.expr())
-	case 7:
-		return fmt.Sprintf("%s[%s]", h.name(), h.expr())
-	case 8:
-		return fmt.Sprintf("%s[%s:%s:%s]", h.name(), h.bound(), h.bound(), h.bound())
-	case 9:
-		return fmt.Sprintf("[%s for i in %s]", h.expr(), h.name())
-	case 10:
-		return fmt.Sprintf("{%s: %s for i in %s}", h.expr(), h.expr(), h.name())
-	case 11:
-		kinds := []string{"[%s, %s]", "(%s, %s)", "{%s: %s}", "[[], [], %s, {}, %s]", "(%s, (), lambda: %s)"}
-		return fmt.Sprintf(kinds[h.choose(len(kinds))], h.expr(), h.expr())
-	case 12:
-		return fmt.Sprintf("%s%s", []string{"-", "~", "not ", "+"}[h.choose(4)], h.name())
-	default:
-		return h.call()
-	}
-}
-
-func (h *hostile) bound() string {
-	return []string{"", "1", "-1", "2", "1000", "-3"}[h.choose(6)]
-}
-
-func (h *hostile) call() string {
-	if h.choose(2) == 0 {
-		methods := []starlark.HasAttrs{starlark.String(""), new(starlark.List), new(starlark.Dict), new(starlark.Set), starlark.Bytes("")}
-		names := methods[h.choose(len(methods))].AttrNames()
-		return fmt.Sprintf("%s.%s(%s)", h.name(), names[h.choose(len(names))], h.args())
-	}
-	names := append(starlark.Universe.Keys()[3:], "f", "json.encode", "json.decode", "json.indent", "getattr", "struct", h.name())
-	return fmt.Sprintf("%s(%s)", names[h.choose(len(names))], h.args())
-}
-
-func (h *hostile) args() string {
-	switch h.choose(8) {
-	case 0:
-		return ""
-	case 1, 2, 3:
-		return h.expr()
-	case 4, 5:
-		return h.expr() + ", " + h.expr()
-	case 6:
-		return "*" + h.expr()
-	}
-	return h.expr() + ", **" + h.name()
-}
 
 // Allocations that no charge covers may be so many times the charges, for what is
 // garbage at once, on top of what a run has anyway.
@@ -195,13 +34,13 @@ const (
 // checkContained runs a program with small limits.
 func checkContained(t *testing.T, source string) {
 	t.Helper()
-	p, err := Compile(File{Name: "fuzz.star", Source: []byte(source)}, Options{Builtins: starlark.StringDict{"json": jsonModule, "struct": structBuiltin, "attempt": attempt}})
+	p, err := script.Compile(script.File{Name: "fuzz.star", Source: []byte(source)}, script.Options{Builtins: starlark.StringDict{"json": jsonModule, "struct": structBuiltin, "attempt": attempt}})
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	limits := Limits{Steps: 200_000, Memory: 32 << 20}
+	limits := script.Limits{Steps: 200_000, Memory: 32 << 20}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	used, err := runForStats(ctx, p, limits)
@@ -217,14 +56,13 @@ func checkContained(t *testing.T, source string) {
 	}
 }
 
-var programs = flag.Int("programs", 500, "random programs that TestRandomProgramsAreContained runs")
+var programs = flag.Int("programs", testmode.Count(100, 500), "random programs that TestRandomProgramsAreContained runs")
 
 // The same programs every time; -programs makes them more.
 func TestRandomProgramsAreContained(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range *programs {
-		h := hostile{choices: randomChoices(random)}
-		source := h.program()
+		source := metertest.Program(metertest.Choices(random))
 		start := time.Now()
 		checkContained(t, source)
 		if took := time.Since(start); took > time.Second {
@@ -239,19 +77,10 @@ func TestRandomProgramsAreContained(t *testing.T) {
 // FuzzContained looks for programs that get out.
 func FuzzContained(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 150 {
-		f.Add(randomChoices(random))
+	for range testmode.Count(30, 150) {
+		f.Add(metertest.Choices(random))
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		h := hostile{choices: choices}
-		checkContained(t, h.program())
+		checkContained(t, metertest.Program(choices))
 	})
-}
-
-func randomChoices(random *rand.Rand) []byte {
-	choices := make([]byte, 50+random.IntN(300))
-	for i := range choices {
-		choices[i] = byte(random.Uint32())
-	}
-	return choices
 }

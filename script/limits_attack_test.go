@@ -1,4 +1,4 @@
-package script
+package script_test
 
 import (
 	"bytes"
@@ -20,6 +20,10 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/metertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the tables in docs/limits.md")
@@ -91,23 +95,23 @@ func unquote(t testing.TB, s string) string {
 	return s
 }
 
-// ending is how a program ended.
-type ending struct {
+// played is how a program ended.
+type played struct {
 	Kind string // "completed", "error", or the name of a limit
 	Text string
 	Peak int64         // resident bytes
 	Time time.Duration // compiling included
-	Used Stats
+	Used script.Stats
 }
 
 // play compiles and runs a program.
-func play(source string, l Limits) (o ending) {
+func play(source string, l script.Limits) (o played) {
 	start := time.Now()
 	err := playErr(source, l, &o.Used)
 	o.Time = time.Since(start)
 	var (
-		limit *LimitError
-		crash *Crash
+		limit *script.LimitError
+		crash *script.Crash
 	)
 	switch {
 	case err == nil:
@@ -125,12 +129,12 @@ func play(source string, l Limits) (o ending) {
 	return o
 }
 
-func playErr(source string, l Limits, used *Stats) error {
-	p, err := Compile(File{Name: "attack.star", Source: []byte(source)}, Options{Limits: l, Builtins: starlark.StringDict{"json": jsonModule}})
+func playErr(source string, l script.Limits, used *script.Stats) error {
+	p, err := script.Compile(script.File{Name: "attack.star", Source: []byte(source)}, script.Options{Limits: l, Builtins: starlark.StringDict{"json": jsonModule}})
 	if err != nil {
 		return err
 	}
-	_, err = p.Run(context.Background(), RunOptions{Stats: used})
+	_, err = p.Run(context.Background(), script.RunOptions{Stats: used})
 	return err
 }
 
@@ -141,14 +145,14 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs, "x", &s); err != nil {
 			return nil, err
 		}
-		return DecodeIn(t, []byte(s), 100)
+		return script.DecodeIn(t, []byte(s), 100)
 	}),
 	"encode": starlark.NewBuiltin("json.encode", func(t *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var x starlark.Value
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs, "x", &x); err != nil {
 			return nil, err
 		}
-		data, err := EncodeIn(t, x, 100)
+		data, err := script.EncodeIn(t, x, 100)
 		return starlark.String(data), err
 	}),
 	"indent": starlark.NewBuiltin("json.indent", func(t *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -163,10 +167,10 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 
 // indentIn is json.indent as the attacks know it.
 func indentIn(t *starlark.Thread, text, prefix, indent string) (string, error) {
-	if err := Charge(t, indentSize(text, len(prefix), len(indent))); err != nil {
+	if err := script.Charge(t, indentSize(text, len(prefix), len(indent))); err != nil {
 		return "", err
 	}
-	if err := Work(t, int64(len(text))/8); err != nil {
+	if err := script.Work(t, int64(len(text))/8); err != nil {
 		return "", err
 	}
 	var out bytes.Buffer
@@ -214,14 +218,14 @@ func indentSize(text string, prefix, indent int) (size int64) {
 var structBuiltin = starlark.NewBuiltin("struct", starlarkstruct.Make)
 
 // runForStats runs a program and returns the memory that it was charged.
-func runForStats(ctx context.Context, p *Program, l Limits) (int64, error) {
-	var stats Stats
-	_, err := p.Run(ctx, RunOptions{Limits: l, Stats: &stats})
+func runForStats(ctx context.Context, p *script.Program, l script.Limits) (int64, error) {
+	var stats script.Stats
+	_, err := p.Run(ctx, script.RunOptions{Limits: l, Stats: &stats})
 	return stats.Memory, err
 }
 
 func crashed(err error) bool {
-	var c *Crash
+	var c *script.Crash
 	return errors.As(err, &c)
 }
 
@@ -238,7 +242,7 @@ func TestAttackChild(t *testing.T) {
 	if a.steps == 0 {
 		a.steps = steps
 	}
-	o := play(a.source, Limits{Steps: a.steps, Memory: attackMemory})
+	o := play(a.source, script.Limits{Steps: int64(a.steps), Memory: attackMemory})
 	o.Peak = peakRSS(t)
 	line, _ := json.Marshal(o)
 	fmt.Printf("\noutcome: %s\n", line)
@@ -262,7 +266,7 @@ func peakRSS(t testing.TB) int64 {
 }
 
 // inChild plays a program in a process of its own, so that a crash shows as one.
-func inChild(t *testing.T, path string, steps uint64) ending {
+func inChild(t *testing.T, path string, steps uint64) played {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAttackChild$", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), attackEnv+"="+path, fmt.Sprintf("%s_STEPS=%d", attackEnv, steps))
 	out, err := cmd.CombinedOutput()
@@ -271,7 +275,7 @@ func inChild(t *testing.T, path string, steps uint64) ending {
 		t.Fatalf("%s with %d steps: the process ended: %v\n%.3000s", path, steps, err, out)
 	}
 	line, _, _ = bytes.Cut(line, []byte("\n"))
-	var o ending
+	var o played
 	if err := json.Unmarshal(line, &o); err != nil {
 		t.Fatal(err)
 	}
@@ -288,9 +292,13 @@ func TestAttacks(t *testing.T) {
 		"| program | what | 1M steps | peak | time | 10M steps | peak | time |",
 		"|---|---|---|---|---|---|---|---|",
 	}
-	for _, a := range attacks(t) {
+	programs, allowances := attacks(t), []uint64{1_000_000, 10_000_000}
+	if !testmode.Thorough() && !*update {
+		programs, allowances = sample(programs, 12), allowances[:1]
+	}
+	for _, a := range programs {
 		row := fmt.Sprintf("| %s | %s |", a.name, about(t, a.name))
-		for _, steps := range []uint64{1_000_000, 10_000_000} {
+		for _, steps := range allowances {
 			t.Run(fmt.Sprintf("%s/%d", a.name, steps), func(t *testing.T) {
 				o := inChild(t, "testdata/attacks/"+a.name+".star", steps)
 				t.Logf("%s, %d MB, %v %.200s", o.Kind, o.Peak>>20, o.Time.Round(time.Millisecond), o.Text)
@@ -306,8 +314,16 @@ func TestAttacks(t *testing.T) {
 		table = append(table, row)
 	}
 	if *update && !t.Failed() {
-		writeTable(t, "attacks", strings.Join(table, "\n"))
+		metertest.WriteTable(t, "../docs/limits.md", "attacks", strings.Join(table, "\n"))
 	}
+}
+
+// sample is every nth of all, for the quick form of the tests.
+func sample[T any](all []T, n int) (some []T) {
+	for i := 0; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // about returns what a program says it does.
@@ -320,25 +336,7 @@ func about(t *testing.T, name string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(line, "# what: "), "|", "\\|")
 }
 
-// writeTable replaces the text between two marks in docs/limits.md.
-func writeTable(t *testing.T, mark, text string) {
-	const path = "../docs/limits.md"
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := fmt.Sprintf("<!-- begin %s -->\n", mark), fmt.Sprintf("<!-- end %s -->", mark)
-	before, rest, ok := strings.Cut(string(data), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s: no marks for %s", path, mark)
-	}
-	if err := os.WriteFile(path, []byte(before+begin+text+"\n"+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// All attacks at once in one process do not keep an honest program from being served.
+// Attacks at once in one process do not keep an honest program from being served.
 func TestAttacksBesideHonestCalls(t *testing.T) {
 	p := compile(t, "def run(params):\n    return [x * 2 for x in range(100)]\n", nil)
 	stop := make(chan struct{})
@@ -352,7 +350,7 @@ func TestAttacksBesideHonestCalls(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := p.Run(context.Background(), RunOptions{}); err != nil {
+			if _, err := p.Run(context.Background(), script.RunOptions{}); err != nil {
 				t.Errorf("honest call: %v", err)
 			}
 			n++
@@ -360,13 +358,13 @@ func TestAttacksBesideHonestCalls(t *testing.T) {
 	}()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 4)
-	for _, a := range attacks(t) {
+	for _, a := range sample(attacks(t), testmode.Count(8, 1)) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
 			room <- struct{}{}
 			defer func() { <-room }()
-			if o := play(a.source, Limits{Memory: 64 << 20}); o.Kind == "crash" {
+			if o := play(a.source, script.Limits{Memory: 64 << 20}); o.Kind == "crash" {
 				t.Errorf("%s crashed: %s", a.name, o.Text)
 			}
 		}()
@@ -381,13 +379,13 @@ func TestAttacksBesideHonestCalls(t *testing.T) {
 }
 
 // compile compiles a program with the given builtins and json.
-func compile(t testing.TB, source string, builtins starlark.StringDict) *Program {
+func compile(t testing.TB, source string, builtins starlark.StringDict) *script.Program {
 	t.Helper()
 	all := starlark.StringDict{"json": jsonModule}
 	for name, v := range builtins {
 		all[name] = v
 	}
-	p, err := Compile(File{Name: "test.star", Source: []byte(source)}, Options{Builtins: all})
+	p, err := script.Compile(script.File{Name: "test.star", Source: []byte(source)}, script.Options{Builtins: all})
 	if err != nil {
 		t.Fatalf("compile: %v", err)
 	}

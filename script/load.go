@@ -3,36 +3,41 @@ package script
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
+	"path/filepath"
 	"sort"
 	"strings"
 
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 // loader compiles a file and what it loads, each file once.
 type loader struct {
 	program *Program
 	load    func(from, name string) (File, error)
+	inspect func(*syntax.File) error
 	size    int
 }
 
 // file compiles f; chain are the files that are being loaded, outermost first.
 func (l *loader) file(f File, chain []string) (*file, error) {
 	l.size += len(f.Source)
-	if limit := l.program.limits.Program; l.size > limit {
-		return nil, &LimitError{Limit: "program", Value: Bytes(int64(limit))}
+	if limit := l.program.limits.Program; l.size > int(limit) {
+		return nil, reached("program", limit)
 	}
-	out, err := l.program.parse(f)
+	tree, err := Parse(f, l.program.limits)
 	if err != nil {
 		return nil, err
 	}
+	out := &file{name: f.Name, source: f, tree: tree, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 {
-		if err := checkEntry(out); err != nil {
-			return nil, err
+		var wrong *Error
+		if out.run, wrong = entryOf(tree); wrong != nil {
+			return nil, wrong
 		}
 	}
 	chain = append(chain[:len(chain):len(chain)], f.Name)
@@ -41,7 +46,7 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 			return nil, err
 		}
 	}
-	return out, l.program.compile(out)
+	return out, l.compile(out)
 }
 
 // loadStmt compiles what one load statement names.
@@ -119,18 +124,6 @@ func (l *loader) hash() string {
 	return digest(parts...)
 }
 
-// resolve returns the file that load(name) in the file from means.
-func (p *Program) resolve(from, name string) *file {
-	f := p.main
-	if from != f.name {
-		f = p.files[from]
-	}
-	if f == nil {
-		return nil
-	}
-	return p.files[f.loads[name]]
-}
-
 // Library loads files for scripts from texts and folders. Names are relative to the
 // library, whoever loads: "helpers.star", "lib/text.star".
 type Library struct {
@@ -138,7 +131,12 @@ type Library struct {
 	Inline map[string]string
 	// Dirs are folders, tried in order. Nothing outside of them is read, symbolic links included.
 	Dirs []string
+	// Origins say where inline files stand, by name.
+	Origins map[string]diag.Origin
 }
+
+// maxSource bounds a file that is read; any limit on sources is below, and says so itself.
+const maxSource = 16 << 20
 
 // Load finds a file; it is a value for Options.Load.
 func (l Library) Load(_, name string) (File, error) {
@@ -146,17 +144,17 @@ func (l Library) Load(_, name string) (File, error) {
 		return File{}, err
 	}
 	if text, ok := l.Inline[name]; ok {
-		return File{Name: name, Source: []byte(text)}, nil
+		return File{Name: name, Source: []byte(text), Origin: l.Origins[name]}, nil
 	}
 	for _, dir := range l.Dirs {
-		src, err := readBelow(dir, name)
+		src, err := files.ReadBelow(dir, name, maxSource)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return File{}, err
 		}
-		return File{Name: name, Source: src}, nil
+		return File{Name: name, Source: src, Origin: diag.InFile(filepath.Join(dir, filepath.FromSlash(name)))}, nil
 	}
 	return File{}, fmt.Errorf("no such file in the libraries%s", l.places())
 }
@@ -178,31 +176,10 @@ func checkLoadName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "\\\x00:"), path.IsAbs(name), path.Clean(name) != name, name == "..", strings.HasPrefix(name, "../"):
 		return fmt.Errorf("want a relative name below the library, such as %q", "helpers.star")
+	case files.IsTest(name):
+		return errors.New("a file *_test.star is a test, and no library")
 	case !strings.HasSuffix(name, ".star"):
 		return fmt.Errorf("want a name that ends with .star")
 	}
 	return nil
-}
-
-// readBelow reads a file below dir and nowhere else.
-func readBelow(dir, name string) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	const most = 16 << 20 // any limit on sources is below, and says so itself
-	return io.ReadAll(io.LimitReader(f, most))
 }

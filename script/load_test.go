@@ -91,7 +91,7 @@ func TestLoadLimits(t *testing.T) {
 		}
 	}
 	_, err := compileWith("#"+strings.Repeat("x", 256<<10), nil)
-	if want := `main.star:1:1: the file has 262145 bytes, the limit is 256 KiB`; err == nil || err.Error() != want {
+	if want := `main.star:1:1: the file has 262145 bytes, the limit is 256KB`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
@@ -120,9 +120,9 @@ func TestLoadStaysBelowItsFolders(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"a.star", "x = 1"},
 		{"b.star", "x = 2"},
-		{"link.star", "escapes"},
-		{"linked/secret.star", "escapes"},
-		{"folder.star", "not a regular file"},
+		{"link.star", "a link leads out of the folder"},
+		{"linked/secret.star", "a link leads out of the folder"},
+		{"folder.star", "want a regular file, this is a folder"},
 		{"a/../../secret.star", "want a relative name"},
 		{"c.star", "no such file in the libraries (" + dir + ", " + second + ")"},
 	} {

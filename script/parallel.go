@@ -22,9 +22,11 @@ type group struct {
 	call   func(t *starlark.Thread, i int) (starlark.Value, error)
 
 	size, started, live int
+	width, places       int // see share
 	results             []starlark.Value
 	questions           map[int][]Question
 	failed              error
+	lost                Usage // by effects that ended with their branch
 }
 
 // branchError says in which branch an error happened.
@@ -46,6 +48,9 @@ func (e *branchError) Unwrap() error { return e.err }
 // suspension has the questions of all.
 func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
 	parent := branchOf(t)
+	if r.worker != nil {
+		return r.nearParallel(parent, n, width, call)
+	}
 	key := parent.key()
 	parent.counter++
 	if err := r.admitGroup(parent, n); err != nil {
@@ -60,7 +65,7 @@ func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.T
 		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key, questions: map[int][]Question{},
 		call: call, size: n, results: make([]starlark.Value, n),
 	}
-	g.wait(min(width, r.limits.Parallel, n))
+	g.wait(min(width, n))
 	return g.outcome()
 }
 
@@ -69,31 +74,75 @@ func (r *Run) admitGroup(parent *branch, n int) error {
 	if parent.ctx.Err() != nil {
 		return ended(parent.ctx)
 	}
-	depth := 1
-	for g := parent.group; g != nil; g = g.parent.group {
-		depth++
+	if limit := r.limits.Nesting; parent.nesting() >= limit {
+		return reached("nesting", limit)
 	}
-	if limit := r.limits.Nesting; depth > limit {
-		return &LimitError{Limit: "nesting", Value: strconv.Itoa(limit)}
+	if err := r.ledger.take(Usage{Branches: int64(n)}); err != nil {
+		return err
 	}
-	r.stats.Branches += n
-	if limit := r.limits.Branches; r.stats.Branches > limit {
-		return &LimitError{Limit: "branches", Value: strconv.Itoa(limit)}
+	if err := parent.meter.ChargeStack(); err != nil {
+		return err
 	}
 	return r.Charge(int64(n) * branchBytes)
 }
 
-// branchBytes is what one branch costs: goroutine, thread, stack.
+// branchBytes is what one branch costs beside its stack: goroutine, thread, result.
 const branchBytes = 8 << 10
 
-// wait starts the first branches and waits until all have ended.
+// Of the branches of a run, however parallel() is nested, only so many go on at once as
+// limits.parallel allows. Each has a place. One that waits for a parallel() of its own
+// does nothing meanwhile, so its first branch has its place, and it has it back in
+// the end: a parallel() can always go on, one branch after the other. A place that
+// becomes free goes to the next branch of the same parallel(), else to the oldest
+// parallel() that has branches left.
+
+// wait starts the first branches and waits until all have ended. The first has the
+// place of the parent.
 func (g *group) wait(width int) {
+	r := g.run
+	t := &r.turns
+	t.mu.Lock()
+	g.width, g.places = width, 1
+	g.spawn()
+	r.groups = append(r.groups, g)
+	r.share()
+	t.wait(g.parent)
+	g.leave()
+}
+
+// share gives free places to those who have branches for them. The caller holds the
+// mutex of the turns.
+func (r *Run) share() {
+	for _, g := range r.groups {
+		for r.free > 0 && g.failed == nil && g.started < g.size && g.places < g.width {
+			r.free--
+			g.places++
+			g.spawn()
+		}
+	}
+}
+
+// yield gives back n places. The caller holds the mutex of the turns.
+//
+// When branches end that were cancelled is in no journal. So their places stay with the
+// parallel() that failed until its end, which is in it.
+func (g *group) yield(n int) {
+	g.places -= n
+	if above := g.parent.group; above != nil && g.parent.ctx.Err() != nil {
+		above.places += n
+		return
+	}
+	g.run.free += n
+	g.run.share()
+}
+
+// leave gives back all places but the parent's. The caller has the turn.
+func (g *group) leave() {
 	t := &g.run.turns
 	t.mu.Lock()
-	for range width {
-		g.spawn()
-	}
-	t.wait(g.parent)
+	defer t.mu.Unlock()
+	g.run.groups = slices.DeleteFunc(g.run.groups, func(o *group) bool { return o == g })
+	g.yield(g.places - 1)
 }
 
 // spawn lines up the next branch. The caller holds the mutex of the turns.
@@ -102,7 +151,6 @@ func (g *group) spawn() {
 	g.started++
 	g.live++
 	b := g.run.newBranch(g.ctx, g.prefix+strconv.Itoa(i)+".", g)
-	b.catch = g.parent.catch
 	g.run.wg.Add(1)
 	b.start = func() { g.main(b, i) }
 	g.run.turns.fresh = append(g.run.turns.fresh, b)
@@ -111,6 +159,7 @@ func (g *group) spawn() {
 // main is the goroutine of a branch.
 func (g *group) main(b *branch, i int) {
 	defer g.run.wg.Done()
+	b.compute()
 	v, err := g.compute(b, i)
 	g.end(b, i, v, err)
 }
@@ -127,7 +176,7 @@ func (g *group) compute(b *branch, i int) (v starlark.Value, err error) {
 // end notes how a branch ended and passes the turn on.
 func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	t := &g.run.turns
-	b.settle()
+	b.meter.Settle()
 	s, waits := suspended(err)
 	switch {
 	case waits:
@@ -143,10 +192,15 @@ func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 		t.dead = append(t.dead, b.path)
 	}
 	g.live--
-	// A branch that waits for an answer keeps its place among the width, as it does
-	// where the answer can be waited for: else the resumed run would go another way.
-	if g.failed == nil && !waits && g.started < g.size {
+	b.meter.End()
+	// A branch that waits for an answer keeps its place, as it does where the answer can
+	// be waited for: else the resumed run would go another way.
+	switch {
+	case waits, g.failed != nil:
+	case g.started < g.size:
 		g.spawn()
+	case g.places > 1:
+		g.yield(1)
 	}
 	if g.live == 0 {
 		g.resume()
@@ -162,7 +216,7 @@ func (g *group) fail(i int, err error) {
 	}
 	g.failed = &branchError{index: i, err: err}
 	g.cancel(errSibling)
-	g.run.turns.unpark()
+	g.run.turns.wakeCancelled()
 }
 
 // resume lets the parent go on. The caller holds the mutex of the turns.
@@ -176,11 +230,11 @@ func (g *group) resume() {
 		return
 	}
 	if _, ok := g.run.known[g.key]; ok {
-		t.parked[g.key] = g.parent
+		t.awaiting[g.key] = g.parent
 		return
 	}
-	join := Entry{Key: g.key, Kind: "join", Done: true, Switch: true}
-	if err := t.settle(outcome{entry: join}); err != nil {
+	join := Entry{Key: g.key, Kind: "join", Done: true, Switch: true, Used: g.lost}
+	if err := t.record(outcome{entry: join}); err != nil {
 		g.failed = errors.Join(g.failed, err)
 	}
 	t.done = append(t.done, g.parent)
@@ -197,6 +251,9 @@ func (g *group) asked() (all []Question) {
 // outcome is what parallel() returns.
 func (g *group) outcome() ([]starlark.Value, error) {
 	if g.failed != nil {
+		if err := g.run.take(g.run.known[g.key].Used); err != nil {
+			return nil, err
+		}
 		return nil, g.failed
 	}
 	if len(g.questions) > 0 {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
 // Returned is what a script returns when a plain value does not say it all.
@@ -47,10 +49,10 @@ func (r *Run) result(v starlark.Value) (*Result, error) {
 }
 
 func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
-	data, err := Encode(v, r.limits.Output, r.limits.Depth)
-	var long *tooLongError
+	data, err := value.EncodeResult(r.budget, v, int64(r.limits.Output), r.limits.Depth)
+	var long *value.TooLongError
 	if errors.As(err, &long) {
-		err = &LimitError{Limit: "output", Value: Bytes(r.limits.Output)}
+		err = reached("output", r.limits.Output)
 	}
 	if err != nil {
 		return nil, &Error{Msg: fmt.Sprintf("%s: %v", what, err), Pos: r.program.main.run, Err: err}
@@ -58,10 +60,18 @@ func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
 	return data, nil
 }
 
+// used is what the run has used so far, and those that it has called.
+func (r *Run) used() Usage {
+	unspent := r.budget.Unspent()
+	return r.ledger.total(Usage{Steps: unspent.Steps, Memory: unspent.Memory})
+}
+
 // Stats returns what the run has used so far.
 func (r *Run) Stats() Stats {
 	s := r.stats
-	s.Steps, s.Memory = r.budget.used()
+	used := r.used()
+	s.Steps, s.Memory = uint64(max(used.Steps, 0)), used.Memory
+	s.Calls, s.Branches = int(used.Calls), int(used.Branches)
 	s.Duration = time.Since(r.started)
 	return s
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -325,7 +326,7 @@ func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for seed := range uint64(40) {
+	for seed := range uint64(testmode.Count(15, 40)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var mu sync.Mutex
 		draw := func(n int) int {
@@ -353,17 +354,18 @@ func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
 				}
 				return res, err
 			}}}
+		width := script.Limits{Parallel: 1 + int(seed%10)}
 		j := journal.New()
 		var want *script.Result
 		synctest.Test(t, func(t *testing.T) {
 			var err error
-			if want, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); err != nil {
+			if want, err = p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Limits: width}); err != nil {
 				t.Fatalf("seed %d: %v\n%s", seed, err, err.(*script.Error).Backtrace)
 			}
 		})
 		nobody := &scripttest.Host{}
 		for range 3 {
-			got, err := p.Run(t.Context(), script.RunOptions{Host: nobody, Journal: j})
+			got, err := p.Run(t.Context(), script.RunOptions{Host: nobody, Journal: j, Limits: width})
 			if err != nil {
 				t.Fatalf("seed %d: replay: %v", seed, err)
 			}
@@ -393,7 +395,7 @@ def run(params):
     return parallel(one, range(10))
 `)
 	var runs sync.WaitGroup
-	for i := range 200 {
+	for i := range testmode.Count(60, 200) {
 		runs.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 2))
 			ctx, cancel := context.WithCancel(t.Context())
@@ -438,10 +440,7 @@ def run(params):
 
 // settledGoroutines counts goroutines once those that have nothing left to do but end have ended.
 func settledGoroutines(want int) int {
-	for range 1000 {
-		if runtime.NumGoroutine() <= want {
-			break
-		}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > want && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	return runtime.NumGoroutine()

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
 // RunOptions say what one run works with. Only Args is usually needed; a zero
@@ -16,18 +20,27 @@ import (
 type RunOptions struct {
 	// Args is the JSON value that run(params) gets; nothing is {}.
 	Args json.RawMessage
+	// entry is the function to run instead of run.
+	entry string
 	// Host is what the builtins reach the world through; package builtins knows its type.
 	Host any
 	// Journal makes the run resumable; nil does without.
 	Journal Journal
 	// Limits override the program's, field by field.
 	Limits Limits
-	// Trace is told of every effect when it has ended. Calls do not overlap.
+	// Trace is called with every effect when it has ended. Calls do not overlap.
 	Trace func(Event)
 	// Print gets what print() writes. Nil drops it.
 	Print func(pos, text string)
+	// Pool is what the run shares with others; nil sets no bounds. A run that is started
+	// inside of an effect of another one has that one's.
+	Pool *Pool
 	// Stats gets what the run has used, however it ends. May be nil.
 	Stats *Stats
+	// Isolation computes the run in a process of its own; nil: here.
+	Isolation Isolation
+	// session is the worker of the run that calls this one, where it runs too.
+	session *session
 }
 
 // Event is one effect of a run, for whoever watches.
@@ -72,17 +85,30 @@ type Run struct {
 	host    any
 	print   func(pos, text string)
 	trace   func(Event)
-	budget  *budget
+	ledger  *ledger
+	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
 	started time.Time
 
 	// The branch that has the turn owns these.
-	known  map[string]Entry // of the journal, by key
-	loaded map[string]starlark.StringDict
-	stats  Stats
-	logged int64
-	memos  map[any]any
+	known   map[string]Entry // of the journal, by key
+	loaded  map[string]starlark.StringDict
+	loading *file // the file whose top level runs
+	stats   Stats
+	memos   map[any]any
+	groups  []*group // parallel() that have not ended, oldest first
+	free    int      // places that no branch has
+	effects int64    // so far
+	inner   int64    // effects of runs that it has called; guarded by the mutex of the request
+
+	session *session // computes the run; nil: it computes here
+	worker  *worker  // the run is one of a worker; nil: it is not
+
+	pool   *Pool
+	active bool      // a branch has the turn
+	slot   bool      // of the pool
+	since  time.Time // when others began to wait for it; zero for none
 }
 
 const branchKey = "vmcp.branch"
@@ -137,21 +163,39 @@ func (r *Run) Context(t *starlark.Thread) context.Context { return branchOf(t).c
 
 // Charge takes n bytes from the run's memory budget; what a builtin hands to a script,
 // it charges first.
-func (r *Run) Charge(n int64) error { return r.budget.charge(n) }
+func (r *Run) Charge(n int64) error { return r.budget.Charge(n) }
 
-// Run runs the program's run(params) and returns its result.
+// Run runs the program's run(params) and returns its result. When ctx is that of an effect
+// of another run, that run pays: this one has the smaller of its own limits and of what
+// the other has left.
 //
 // The error is a *Suspended when the run waits for an answer, that of the journal when
 // it cannot be opened, and else an *Error with the place in the script. Nothing that a script does gets out of here: a panic comes
 // back as an error, and no goroutine is left behind.
 func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
-	limits := o.Limits.Or(p.limits)
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, &LimitError{Limit: "time", Value: limits.Time.String()})
+	limits, caller := o.Limits.Or(p.limits), callerOf(ctx)
+	var above *ledger
+	if caller != nil {
+		limits, above = caller.within(limits), caller.run.ledger
+		caller.leave()
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time.Std(), reached("time", limits.Time))
 	defer cancel()
 	r := &Run{
 		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace,
-		budget: newBudget(limits), started: time.Now(),
+		ledger: newLedger(above, limits), started: time.Now(),
 	}
+	r.budget = meter.New(meter.Options{
+		Ledger: account{r}, CallDepth: limits.CallDepth, Frames: p.frames, Check: r.check, Final: Final,
+	})
+	defer r.close(caller)
+	if caller == nil {
+		o.Pool.join(r.ledger.request, end)
+	}
+	r.pool = r.ledger.request.pool()
+	r.turns.run = r
 	r.turns.journal = o.Journal
 	r.turns.busy = true
 	if o.Journal != nil {
@@ -160,10 +204,19 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 		}
 		defer o.Journal.Close()
 	}
+	if o.Isolation != nil || o.session != nil {
+		defer r.closeSession(o)
+		if err := r.isolate(ctx, o, end); err != nil {
+			return nil, r.describe(err)
+		}
+	}
+	r.free = limits.Parallel - 1
 	b := r.newBranch(ctx, "", nil)
 	r.turns.now = b
-	res, err := r.main(b, o.Args)
-	b.settle()
+	r.activate()
+	b.compute()
+	res, err := r.main(b, cmp.Or(o.entry, "run"), o.Args)
+	b.meter.Settle()
 	r.wg.Wait()
 	stats := r.Stats()
 	if o.Stats != nil {
@@ -174,6 +227,19 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	}
 	res.Stats = stats
 	return res, nil
+}
+
+// close gives back what was granted and not used, and tells the run that called this
+// one what was.
+func (r *Run) close(caller *branch) {
+	r.rest()
+	r.budget.Close()
+	if caller == nil {
+		r.ledger.request.tenant.leave()
+		return
+	}
+	r.refund(caller)
+	caller.noteUsed(r.ledger.total(Usage{}))
 }
 
 // describe makes the error that a caller of Run gets.
@@ -193,21 +259,28 @@ func (r *Run) open(ctx context.Context, args json.RawMessage) error {
 	r.known = make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		r.known[e.Key] = e
+		r.ledger.request.tenant.touched()
 		if e.Done && e.Switch {
 			r.turns.replay = append(r.turns.replay, e.Key)
 		}
 	}
-	r.turns.parked = map[string]*branch{}
+	r.turns.awaiting = map[string]*branch{}
 	return nil
 }
 
-// main executes the file and then its run function.
-func (r *Run) main(b *branch, args json.RawMessage) (res *Result, err error) {
+// main executes the file and then its run function, or another one.
+func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, err error) {
 	defer recovered(&err)
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	params, err := Decode(r.budget, args, r.limits.Depth)
+	if r.session != nil {
+		return r.farMain(b, entry, args)
+	}
+	if err := r.budget.Read(int64(len(args))); err != nil {
+		return nil, err
+	}
+	params, err := value.Decode(r.budget, args, r.limits.Depth)
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -215,9 +288,9 @@ func (r *Run) main(b *branch, args json.RawMessage) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run, ok := globals["run"]
+	run, ok := globals[entry]
 	if !ok {
-		return nil, &Error{Msg: "no function run(params)", Pos: r.program.main.start()}
+		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.main.run}
 	}
 	v, err := r.Call(b.thread, run, starlark.Tuple{params}, nil)
 	if err != nil {
@@ -226,8 +299,11 @@ func (r *Run) main(b *branch, args json.RawMessage) (res *Result, err error) {
 	return r.result(v)
 }
 
-// init executes the top level of a file.
+// init executes the top level of a file. Only there are load statements.
 func (r *Run) init(b *branch, f *file) (globals starlark.StringDict, err error) {
+	from := r.loading
+	r.loading = f
+	defer func() { r.loading = from }()
 	globals, err = f.code.Init(b.thread, r.program.predeclared)
 	return globals, b.took(err)
 }
@@ -241,21 +317,33 @@ func recovered(err *error) {
 
 // newBranch makes a branch with a thread of its own.
 func (r *Run) newBranch(ctx context.Context, path string, g *group) *branch {
-	b := &branch{run: r, path: path, ctx: ctx, group: g, wake: make(chan struct{}, 1)}
-	b.thread = &starlark.Thread{Name: path, Load: r.load, Print: r.printed}
-	b.thread.SetLocal(branchKey, b)
-	r.budget.install(b.thread)
+	b := r.bareBranch(ctx, path)
+	b.group = g
+	depth := 0
+	if g != nil {
+		b.catch, depth = g.parent.catch, g.parent.meter.Depth()
+	}
+	if r.session != nil {
+		b.meter = r.budget.AttachFar(b.thread, depth)
+	} else {
+		b.meter = r.budget.Attach(b.thread, depth)
+	}
 	return b
 }
 
-// settle counts the steps since the interpreter last looked.
-func (b *branch) settle() { b.run.budget.tick(b.thread) }
+// bareBranch makes a branch whose steps do not count yet.
+func (r *Run) bareBranch(ctx context.Context, path string) *branch {
+	b := &branch{run: r, path: path, wake: make(chan struct{}, 1)}
+	b.ctx = context.WithValue(ctx, branchContext{}, b)
+	b.thread = &starlark.Thread{Name: path, Load: r.load, Print: r.printed}
+	b.thread.SetLocal(branchKey, b)
+	return b
+}
 
 // load is what a load statement does: it executes the file once per run.
 func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error) {
 	b := branchOf(t)
-	pos := t.CallFrame(0).Pos
-	f := r.program.resolve(pos.Filename(), name)
+	f := r.program.files[r.loading.loads[name]]
 	if f == nil {
 		return nil, fmt.Errorf("load %q: not part of the program", name)
 	}
@@ -275,8 +363,14 @@ func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error)
 
 // printed is what print() does.
 func (r *Run) printed(t *starlark.Thread, msg string) {
+	if r.worker != nil {
+		if err := r.nearPrinted(branchOf(t), t.CallFrame(1).Pos.String(), msg); err != nil {
+			branchOf(t).meter.Stop(err)
+		}
+		return
+	}
 	if err := r.ChargeLog(len(msg)); err != nil {
-		stop(t, err)
+		branchOf(t).meter.Stop(err)
 		return
 	}
 	if r.print != nil {
@@ -284,13 +378,16 @@ func (r *Run) printed(t *starlark.Thread, msg string) {
 	}
 }
 
-// ChargeLog takes n bytes from what the run may still write to logs.
+// lineWeight is what a line of a log costs besides its text: the client, the log and the
+// trace each wrap it.
+const lineWeight = 200
+
+// ChargeLog takes a line of n bytes from what the run may still write to logs.
 func (r *Run) ChargeLog(n int) error {
-	r.logged += int64(n) + 1
-	if r.logged > r.limits.LogBytes {
-		return &LimitError{Limit: "logBytes", Value: Bytes(r.limits.LogBytes)}
+	if r.worker != nil {
+		return r.nearChargeLog(n)
 	}
-	return nil
+	return r.ledger.take(Usage{LogBytes: int64(n) + lineWeight})
 }
 
 // Call calls a function of the script. Builtins use it instead of starlark.Call when
@@ -310,41 +407,51 @@ type stopped struct {
 func (s *stopped) Error() string { return s.cause.Error() }
 func (s *stopped) Unwrap() error { return s.cause }
 
-// stop makes the interpreter of t end with err at its next step.
-func stop(t *starlark.Thread, err error) {
-	b := branchOf(t)
-	if b.failed == nil {
-		b.failed = err
-	}
-	t.Cancel(err.Error())
-}
-
 // Stop makes the interpreter of t end with err at its next step. It is for builtins
 // that have no error to return, such as iterators.
-func (r *Run) Stop(t *starlark.Thread, err error) { stop(t, err) }
+func (r *Run) Stop(t *starlark.Thread, err error) { branchOf(t).meter.Stop(err) }
 
 // Stopped returns the error of Stop, until the interpreter has ended with it. A builtin
 // that has gone through an iterator asks before it takes the end for the end.
-func (r *Run) Stopped(t *starlark.Thread) error { return branchOf(t).failed }
+func (r *Run) Stopped(t *starlark.Thread) error { return branchOf(t).meter.Stopped() }
 
 // took replaces the interpreter's word for "stopped" by the reason.
 func (b *branch) took(err error) error {
-	if err == nil || b.failed == nil {
+	if err == nil {
+		return nil
+	}
+	cause := b.meter.Resume()
+	if cause == nil {
 		return err
 	}
-	cause := b.failed
-	b.failed = nil
-	b.thread.Uncancel()
 	eval, _ := err.(*starlark.EvalError)
 	return &stopped{eval: eval, cause: cause}
 }
 
-// checkpoint is called every now and then while a branch computes: it returns why the
+// check is called every now and then while a branch computes: it returns why the
 // branch must end.
-func checkpoint(t *starlark.Thread) error {
-	b := branchOf(t)
+func (r *Run) check() error {
+	b := r.turns.now
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
+	r.pool.share(b)
 	return nil
+}
+
+// take takes what runs have used that an earlier run over the same journal has started.
+func (r *Run) take(u Usage) error {
+	if err := r.ledger.take(u); err != nil || u.Memory == 0 {
+		return err
+	}
+	return r.grow()
+}
+
+// grow sees to it that the pool has room for what the request was charged.
+func (r *Run) grow() error {
+	if r.pool == nil {
+		return nil
+	}
+	q := r.ledger.request
+	return q.tenant.grow(r.turns.now, q.charged())
 }

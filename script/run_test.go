@@ -87,10 +87,10 @@ def run(params):
 
 func TestLimitsOfWhatARunReturns(t *testing.T) {
 	for _, tt := range []struct{ name, src, want string }{
-		{"size", `def run(p): return "x" * (11 << 20)`, `test.star:1:5: the returned value: limit reached: output (10 MiB)`},
+		{"size", `def run(p): return "x" * (11 << 20)`, `test.star:1:5: the returned value: limit reached: output (10MB)`},
 		{"shared parts count each time", "def run(p):\n  x = [\"x\" * 1000]\n  for i in range(20):\n    x = x + x\n  return x",
-			`test.star:1:5: the returned value: limit reached: output (10 MiB)`},
-		{"content", `def run(p): return result(content="x" * (11 << 20))`, `test.star:1:5: the returned content: limit reached: output (10 MiB)`},
+			`test.star:1:5: the returned value: limit reached: output (10MB)`},
+		{"content", `def run(p): return result(content="x" * (11 << 20))`, `test.star:1:5: the returned content: limit reached: output (10MB)`},
 		{"depth", "def run(p):\n  x = []\n  for i in range(200):\n    x = [x]\n  return x", `nested more than 100 deep`},
 		{"no JSON", `def run(p): return {"a": [run]}`, `test.star:1:5: the returned value: $.a[0]: function cannot be written as JSON`},
 	} {
@@ -178,22 +178,22 @@ func TestEveryLimitNamesItselfItsValueAndThePlace(t *testing.T) {
 		want   string
 	}{
 		{script.Limits{Steps: 1000}, `[x for x in range(1000)]`, `test.star:2:4: limit reached: steps (1000)`},
-		{script.Limits{Memory: 1 << 20}, `"x" * (2 << 20)`, `test.star:2:7: limit reached: memory (1 MiB)`},
-		{script.Limits{Time: time.Minute}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): limit reached: time (1m0s)`},
-		{script.Limits{Time: time.Minute}, `retry(lambda: try_call_tool("hang"))`, `test.star:2:30: try_call_tool("hang"): limit reached: time (1m0s)`},
-		{script.Limits{CallTimeout: time.Second}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): no answer within 1s`},
-		{script.Limits{ElicitTimeout: time.Second}, `elicit("?")`, `test.star:2:9: elicit: no answer within 1s`},
+		{script.Limits{Memory: 1 << 20}, `"x" * (2 << 20)`, `test.star:2:7: limit reached: memory (1MB)`},
+		{script.Limits{Time: script.Duration(time.Minute)}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): limit reached: time (1m0s)`},
+		{script.Limits{Time: script.Duration(time.Minute)}, `retry(lambda: try_call_tool("hang"))`, `test.star:2:30: try_call_tool("hang"): limit reached: time (1m0s)`},
+		{script.Limits{CallTimeout: script.Duration(time.Second)}, `call_tool("hang")`, `test.star:2:12: call_tool("hang"): no answer within 1s`},
+		{script.Limits{ElicitTimeout: script.Duration(time.Second)}, `elicit("?")`, `test.star:2:9: elicit: no answer within 1s`},
 		{script.Limits{Calls: 3}, `[call_tool("echo") for _ in range(4)]`, `test.star:2:13: call_tool("echo"): limit reached: calls (3)`},
 		{script.Limits{Calls: 3}, `[try_call_tool("echo") for _ in range(4)]`, `test.star:2:17: try_call_tool("echo"): limit reached: calls (3)`},
 		{script.Limits{Branches: 3}, `parallel([len] * 4)`, `test.star:2:11: limit reached: branches (3)`},
 		{script.Limits{Nesting: 1}, `parallel(lambda _: parallel([]), [1])`, `test.star:2:30: parallel[0]: limit reached: nesting (1)`},
 		{script.Limits{CallDepth: 20}, `run(p)`, `test.star:2:3: limit reached: callDepth (20)`},
 		{script.Limits{Result: 20}, `call_tool("echo", {"a": "long enough to be too long"})`,
-			`test.star:2:12: call_tool("echo"): limit reached: result (20 bytes): it has 69 bytes`},
+			`test.star:2:12: call_tool("echo"): limit reached: result (20B): it has 69B`},
 		{script.Limits{Output: 20}, `call_tool("echo", {"a": "long enough to be too long"})`,
-			`test.star:2:12: call_tool("echo"): limit reached: output (20 bytes)`},
-		{script.Limits{LogBytes: 10}, `log("far too much to say")`, `test.star:2:6: limit reached: logBytes (10 bytes)`},
-		{script.Limits{LogBytes: 10}, `print("far too much to say")`, `test.star:2:8: limit reached: logBytes (10 bytes)`},
+			`test.star:2:12: call_tool("echo"): limit reached: output (20B)`},
+		{script.Limits{LogBytes: 10}, `log("far too much to say")`, `test.star:2:6: limit reached: logBytes (10B)`},
+		{script.Limits{LogBytes: 10}, `print("far too much to say")`, `test.star:2:8: limit reached: logBytes (10B)`},
 	} {
 		t.Run(tt.want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

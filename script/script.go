@@ -15,15 +15,22 @@ import (
 	"fmt"
 	"maps"
 
+	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
 )
 
 // File is the text of one script.
 type File struct {
-	// Name is the name in positions and, below a library, the one that load uses.
+	// Name identifies the file; below a library it is the name that load uses.
 	Name   string
 	Source []byte
+	// Origin is where the text stands, for positions; the zero value is a file of that Name.
+	Origin diag.Origin
 }
 
 // Options say what a program is made of besides its main file.
@@ -33,6 +40,9 @@ type Options struct {
 	Builtins starlark.StringDict
 	// Load returns the file that load(name) in the file from means; nil refuses load.
 	Load func(from, name string) (File, error)
+	// Inspect sees the tree of every file before it is compiled, and may refuse it; nil
+	// looks at none. It must not change the tree.
+	Inspect func(*syntax.File) error
 	// Limits hold for compiling, and for every run that sets none of its own.
 	Limits Limits
 }
@@ -45,20 +55,19 @@ type Program struct {
 	predeclared starlark.StringDict
 	limits      Limits
 	hash        string
+	frames      meter.Frames // of all files
 }
 
 // file is one compiled file.
 type file struct {
-	name  string
-	tree  *syntax.File    // only while compiling
-	run   syntax.Position // of the definition of run
-	code  *starlark.Program
-	loads map[string]string // what load calls it: its name in Program.files
-	calls Calls
-	hash  string
+	name   string
+	source File
+	tree   *syntax.File    // only while compiling
+	run    syntax.Position // of the definition of run
+	code   *starlark.Program
+	loads  map[string]string // what load calls it: its name in Program.files
+	hash   string
 }
-
-func (f *file) start() syntax.Position { return syntax.MakePosition(&f.name, 1, 1) }
 
 // dialect is Starlark with everything that a script author may expect.
 var dialect = &syntax.FileOptions{
@@ -74,10 +83,11 @@ var dialect = &syntax.FileOptions{
 func Compile(f File, o Options) (*Program, error) {
 	p := &Program{
 		files:       map[string]*file{},
+		frames:      meter.Frames{},
 		predeclared: predeclared(o.Builtins),
-		limits:      o.Limits.orDefault(),
+		limits:      o.Limits.Or(DefaultLimits()),
 	}
-	l := &loader{program: p, load: o.Load}
+	l := &loader{program: p, load: o.Load, inspect: o.Inspect}
 	main, err := l.file(f, nil)
 	if err != nil {
 		return nil, compileErrors(err)
@@ -96,38 +106,65 @@ func (p *Program) Name() string { return p.main.name }
 // predeclared are the names that files see, the metered universe below the builtins.
 func predeclared(builtins starlark.StringDict) starlark.StringDict {
 	all := starlark.StringDict{}
-	maps.Copy(all, meteredUniverse())
+	maps.Copy(all, meter.Universe())
 	maps.Copy(all, builtins)
 	return all
 }
 
-// parse reads one file, checks it against the limits and keeps what checks need later.
-func (p *Program) parse(f File) (*file, error) {
-	if limit := p.limits.Source; len(f.Source) > limit {
-		return nil, sourceTooLong(f, limit)
+// Parse reads the tree of one file, and refuses what is longer or nested deeper than any
+// pass over it can take. The error is Errors.
+func Parse(f File, l Limits) (*syntax.File, error) {
+	if limit := l.Or(DefaultLimits()).Source; len(f.Source) > int(limit) {
+		return nil, Errors{{
+			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), limit),
+			Pos: f.start(),
+		}}
 	}
-	tree, err := dialect.Parse(f.Name, f.Source, 0)
+	tree, err := dialect.Parse(f.shown(), f.Source, 0)
+	if err == nil {
+		err = rewrite.Check(tree) // before anything else walks it
+	}
 	if err != nil {
-		return nil, err
+		return nil, f.moveErrors(listed(err))
 	}
-	if err := checkTree(tree); err != nil { // before anything else walks it
-		return nil, err
+	f.moveTree(tree)
+	return tree, nil
+}
+
+// Resolve finds the names of a file that nothing defines. The error is Errors; it names
+// what was probably meant.
+func Resolve(tree *syntax.File, builtins starlark.StringDict) error {
+	names := predeclared(builtins)
+	suggest := suggestions(tree, names)
+	if err := resolve.File(tree, someUndefined(names), starlark.Universe.Has); err != nil {
+		return listed(suggest(err))
 	}
-	return &file{
-		name: f.Name, tree: tree, loads: map[string]string{}, calls: callsOf(tree), hash: digest([]byte(f.Name), f.Source),
-	}, nil
+	return nil
+}
+
+// CheckEntry refuses a file without a function run that takes one argument, as far as
+// the text shows it. The error is Errors.
+func CheckEntry(tree *syntax.File) error {
+	if _, err := entryOf(tree); err != nil {
+		return Errors{err}
+	}
+	return nil
 }
 
 // compile makes code of a parsed file. The tree is rewritten on the way.
-func (p *Program) compile(f *file) error {
-	if err := checkForms(f.tree); err != nil {
+func (l *loader) compile(f *file) error {
+	if l.inspect != nil {
+		if err := l.inspect(f.tree); err != nil {
+			return err
+		}
+	}
+	suggest := suggestions(f.tree, l.program.predeclared)
+	large, err := rewrite.Instrument(f.tree)
+	if err != nil {
 		return err
 	}
-	suggest := suggestions(f.tree, p.predeclared)
-	if err := instrument(f.tree); err != nil {
-		return err
-	}
-	code, err := starlark.FileProgram(f.tree, someUndefined(p.predeclared))
+	maps.Copy(l.program.frames, large)
+	code, err := starlark.FileProgram(f.tree, someUndefined(l.program.predeclared))
 	if err != nil {
 		return suggest(err)
 	}
@@ -135,17 +172,16 @@ func (p *Program) compile(f *file) error {
 	return nil
 }
 
-// checkEntry looks at the signature of run as far as the text shows it.
-func checkEntry(f *file) error {
-	def, bound := findRun(f.tree)
-	f.run = f.start()
+// entryOf looks at the signature of run as far as the text shows it, and returns where it is.
+func entryOf(tree *syntax.File) (syntax.Position, *Error) {
+	def, bound := findRun(tree)
+	start := beginning(tree)
 	if !bound {
-		return &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: f.run}
+		return start, &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: start}
 	}
 	if def == nil {
-		return nil
+		return start, nil
 	}
-	f.run = def.Name.NamePos
 	required, positional := 0, 0
 	for _, p := range def.Params {
 		switch p := p.(type) {
@@ -161,9 +197,9 @@ func checkEntry(f *file) error {
 		}
 	}
 	if required > 1 || positional == 0 {
-		return &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
+		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
 	}
-	return nil
+	return def.Name.NamePos, nil
 }
 
 // findRun returns the definition of run, if it is one, and whether anything binds that name.

@@ -11,11 +11,12 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // Each hint is a comparison with all names, so only the first mistakes get one.
 const (
-	enoughHints     = 10
+	EnoughHints     = 10 // problems of one file that get a hint
 	enoughUndefined = 50
 )
 
@@ -38,15 +39,15 @@ func someUndefined(predeclared starlark.StringDict) func(string) bool {
 
 // suggestions returns what adds to an error about names that nothing defines the names
 // that were probably meant. The tree is read now; it may change afterwards.
-func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error) error {
-	names := slices.Concat(definedNames(tree), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
+func suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) error {
+	names := slices.Concat(definedNames(f), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
 	slices.Sort(names)
 	return func(err error) error {
 		var list resolve.ErrorList
 		if !errors.As(err, &list) {
 			return err
 		}
-		for i, e := range list[:min(len(list), enoughHints)] {
+		for i, e := range list[:min(len(list), EnoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
 			if near := spell.Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
@@ -57,9 +58,9 @@ func suggestions(tree *syntax.File, predeclared starlark.StringDict) func(error)
 }
 
 // definedNames are the names that a file gives a meaning to, anywhere.
-func definedNames(tree *syntax.File) (names []string) {
+func definedNames(f *syntax.File) (names []string) {
 	add := func(id *syntax.Ident) { names = append(names, id.Name) }
-	syntax.Walk(tree, func(n syntax.Node) bool {
+	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.DefStmt:
 			add(n.Name)
@@ -69,9 +70,9 @@ func definedNames(tree *syntax.File) (names []string) {
 				}
 			}
 		case *syntax.AssignStmt:
-			eachName(n.LHS, add)
+			tree.EachName(n.LHS, add)
 		case *syntax.ForStmt:
-			eachName(n.Vars, add)
+			tree.EachName(n.Vars, add)
 		case *syntax.LoadStmt:
 			for _, id := range n.To {
 				add(id)

@@ -9,41 +9,116 @@ import (
 	"sync"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// turns makes the branches of a run one logical interpreter: of all its goroutines
-// only the one that has the turn touches Starlark values. The turn changes hands only
-// while an effect is performed, and to whom is decided by one thing alone, the order
-// in which effects are recorded. That makes a run over the same journal go the same way.
+// The order of a run, and why a resumed run has the same.
+//
+// The branches of a run are goroutines, and one logical interpreter: of all of them only
+// the one that has the turn computes. It alone touches Starlark values, the fields of Run
+// below "The branch that has the turn owns these", the budget, and the results of its
+// group; none of these has a lock.
+//
+// The turn changes hands in five places, and nowhere else: when a branch performs an effect
+// that takes time (perform), waits for a recorded answer (await) or for one that nobody
+// knows (strand), waits for its own parallel() (group.wait), or ends (group.end). An instant
+// effect, such as a look at the clock, keeps the turn.
+//
+// # States of a branch
+//
+//	lined up    in fresh: it has not started, or what it waited for is no effect
+//	computing   it has the turn: now, while busy
+//	performing  its effect is under way, and counted in flying; others compute
+//	done        the effect is recorded; in done, in the order of the records
+//	awaiting    the journal has the answer to its effect; in awaiting, by key, until the replay is there
+//	lost        an earlier run began its effect, and nobody knows how that ended; in lost
+//	ended       its goroutine is over
+//
+// # Who is next
+//
+// pass gives the free turn to the first of these, or to nobody:
+//
+//  1. the first that is lined up;
+//  2. while there is something to replay, the branch that awaits the key at the head of
+//     replay. Keys of branches that were cancelled and have ended are skipped. Where nobody awaits
+//     the head yet, a cancelled branch that is done goes first, for its end may be what
+//     lines up the one that will; and while effects are under way everybody waits. If there
+//     are none either, the program did not write this journal, and all who await end with
+//     Diverged;
+//  3. the first that is done;
+//  4. when nothing is under way any more, the first that is lost, which ends with Interrupted.
+//
+// # Why it is the same order
+//
+// Between two changes of the turn, one branch computes, and what it does depends on values
+// alone. So it is enough that the turn goes the same way. In a first run it goes to lined up
+// branches in an order that computing has decided, and else to done ones in the order of
+// their records: recording an answer and appending the branch to done are one step under mu
+// (perform, record). That order is the journal's, hence that of replay, by which rule 2
+// gives the turn in a resumed run. Three things would break it and are kept in order apart:
+//
+//   - Errors that a script sees are answers, and recorded (see Run.Do). Those that it does not see end
+//     the run.
+//   - A parallel() that failed waits for effects that were cancelled, and how long they take is
+//     in no journal. So its end is recorded as an effect of its own, a join (group.resume).
+//   - Places, which bound how many branches go on at once, are given back only at points that
+//     the journal fixes (group.end, group.yield).
+//
+// # Locks
+//
+// mu guards the fields below it, and the places and counts of the groups. The journal's Begin, Record
+// and Release are called with mu held. Of other mutexes only the request's is taken below
+// mu, when a new branch is granted its first steps; nothing that can wait for memory or a slot
+// may happen there. The whole order is at the head of ledger.go.
+
+// turns decides which branch of a run computes.
 type turns struct {
+	run     *Run
 	journal Journal
 
 	mu     sync.Mutex
-	busy   bool               // a branch has the turn
-	now    *branch            // the branch that has the turn, or had it last
-	fresh  []*branch          // go next, in this order: they start, or what they waited for is no effect
-	done   []*branch          // their effects are recorded, in this order
-	replay []string           // keys of the recorded effects that are still to be delivered, in this order
-	parked map[string]*branch // wait until the replay comes to their key
-	lost   []*branch          // wait for effects with an unknown outcome
-	flying int                // effects that are being performed
-	dead   []string           // paths of cancelled branches
-	fatal  error              // ends every branch
+	busy   bool      // a branch has the turn
+	now    *branch   // the branch that has the turn, or had it last
+	fresh  []*branch // go next, in this order: they start, or what they waited for is no effect
+	done   []*branch // their effects are recorded, in this order
+	replay []string  // keys of the recorded effects that are still to be delivered, in this order
+	// awaiting are the branches that wait until the replay comes to their key.
+	awaiting map[string]*branch
+	lost     []*branch // wait for effects with an unknown outcome
+	flying   int       // effects that are being performed
+	dead     []string  // paths of cancelled branches
+	fatal    error     // ends every branch
 }
 
 // branch is one line of execution of a run: its main one, or one of a parallel.
 type branch struct {
-	run     *Run
-	path    string // "" or "4.b1."
-	counter int    // effects so far
-	ctx     context.Context
-	thread  *starlark.Thread
-	group   *group // that it is part of; nil for the main branch
-	catch   int    // how many builtins around would catch an error
-	failed  error  // stops the interpreter at its next step
+	run      *Run
+	path     string // "" or "4.b1."
+	counter  int    // effects so far
+	ctx      context.Context
+	thread   *starlark.Thread
+	meter    *meter.Thread
+	group    *group // that it is part of; nil for the main branch
+	catch    int    // how many builtins around would catch an error
+	room     int64  // of answers that it has under way
+	read     int64  // bytes that the present effect has read
+	used     Usage  // by runs that the present effect has started; guarded by the mutex of the request
+	performs bool   // an effect, and counts for limits.parallel; guarded like used
+
+	far  *farBranch  // computes it; nil: it computes here
+	near *nearBranch // of a run in a worker
 
 	wake  chan struct{}
 	start func() // not nil: has not started yet
+}
+
+// nesting is how many parallel() are around b.
+func (b *branch) nesting() (n int) {
+	for g := b.group; g != nil; g = g.parent.group {
+		n++
+	}
+	return n
 }
 
 // pass gives the turn to the next branch that can go on, if there is one.
@@ -51,8 +126,10 @@ type branch struct {
 func (t *turns) pass() {
 	b := t.next()
 	if b == nil {
+		t.run.rest()
 		return
 	}
+	t.run.activate()
 	t.busy, t.now = true, b
 	if start := b.start; start != nil {
 		b.start = nil
@@ -69,9 +146,9 @@ func (t *turns) next() *branch {
 	}
 	for len(t.replay) > 0 && t.fatal == nil {
 		key := t.replay[0]
-		if b := t.parked[key]; b != nil {
+		if b := t.awaiting[key]; b != nil {
 			t.replay = t.replay[1:]
-			delete(t.parked, key)
+			delete(t.awaiting, key)
 			return b
 		}
 		if t.isDead(key) {
@@ -85,8 +162,8 @@ func (t *turns) next() *branch {
 		t.fatal = &Diverged{Key: key, Have: "something else", Want: "an effect"}
 	}
 	if t.fatal != nil {
-		for key, b := range t.parked {
-			delete(t.parked, key)
+		for key, b := range t.awaiting {
+			delete(t.awaiting, key)
 			return b
 		}
 	}
@@ -135,15 +212,17 @@ func (t *turns) wait(b *branch) {
 	t.pass()
 	t.mu.Unlock()
 	<-b.wake
+	b.compute()
 }
 
 // perform runs f and tells the journal. With others, other branches go on meanwhile.
 func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 	if !others {
-		o := f()
+		var o outcome
+		b.run.pool.keepingTurn(b, func() { o = f() })
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		return t.settle(o)
+		return t.record(o)
 	}
 	t.mu.Lock()
 	t.flying++
@@ -155,13 +234,14 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 
 	t.mu.Lock()
 	t.flying--
-	err := t.settle(o)
+	err := t.record(o)
 	t.done = append(t.done, b)
 	if !t.busy {
 		t.pass()
 	}
 	t.mu.Unlock()
 	<-b.wake
+	b.compute()
 	if t.fatal != nil {
 		return t.fatal
 	}
@@ -178,9 +258,9 @@ func (t *turns) begin(e Entry) error {
 	return journalError(t.journal.Begin(e))
 }
 
-// settle tells the journal what became of an effect. The caller holds t.mu, so that
+// record tells the journal what became of an effect. The caller holds t.mu, so that
 // the order of the journal is the order in which branches go on.
-func (t *turns) settle(o outcome) error {
+func (t *turns) record(o outcome) error {
 	switch {
 	case t.journal == nil:
 		return nil
@@ -202,7 +282,7 @@ func journalError(err error) error {
 // await waits until the replay comes to key.
 func (t *turns) await(b *branch, key string) error {
 	t.mu.Lock()
-	t.parked[key] = b
+	t.awaiting[key] = b
 	t.wait(b)
 	return t.fatal
 }
@@ -215,14 +295,14 @@ func (t *turns) strand(b *branch) {
 	t.wait(b)
 }
 
-// unpark wakes the branches that have been cancelled while they waited for an answer
+// wakeCancelled lines up the branches that were cancelled while they waited for an answer
 // that is not coming. The caller has the turn.
-func (t *turns) unpark() {
+func (t *turns) wakeCancelled() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(t.parked)) {
-		if b := t.parked[key]; b.ctx.Err() != nil {
-			delete(t.parked, key)
+	for _, key := range slices.Sorted(maps.Keys(t.awaiting)) {
+		if b := t.awaiting[key]; b.ctx.Err() != nil {
+			delete(t.awaiting, key)
 			t.fresh = append(t.fresh, b)
 		}
 	}

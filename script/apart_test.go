@@ -1,0 +1,39 @@
+package script_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// TestInnerRunsGiveTheirMemoryBack: what an inner run has held is garbage when it has
+// ended, so one after the other may hold what all together may not; what their results
+// weigh stays.
+func TestInnerRunsGiveTheirMemoryBack(t *testing.T) {
+	h := &scripttest.Host{}
+	h.Tools = map[string]scripttest.Tool{"inner": runs(t, h, `
+def run(params):
+    x = "x" * 10000000
+    return "y" * params["keep"]
+`, script.Limits{})}
+	p := scripttest.Compile(t, `
+def run(params):
+    keep = []
+    for i in range(50):
+        keep.append(call_tool("inner", {"keep": params["keep"]}))
+`)
+	var stats script.Stats
+	o := script.RunOptions{Host: h, Limits: script.Limits{Memory: 32 << 20}, Stats: &stats, Args: []byte(`{"keep": 10}`)}
+	if _, err := p.Run(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	if stats.Memory > 1<<20 {
+		t.Errorf("%d bytes stay charged", stats.Memory)
+	}
+	o.Args = []byte(`{"keep": 500000}`)
+	if _, err := p.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "limit reached: memory") {
+		t.Errorf("50 results of 500 kB with 32 MB: %v", err)
+	}
+}

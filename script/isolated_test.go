@@ -1,0 +1,226 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
+)
+
+// peer is the worker's end of a channel in memory: a hostile worker is a function of it.
+type peer struct {
+	in, out chan []byte
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func newPeer() *peer {
+	return &peer{in: make(chan []byte, 100), out: make(chan []byte, 100), closed: make(chan struct{})}
+}
+
+func (p *peer) Send(parts ...[]byte) error {
+	var frame []byte
+	for _, part := range parts {
+		frame = append(frame, part...)
+	}
+	select {
+	case p.in <- frame:
+		return nil
+	case <-p.closed:
+		return io.ErrClosedPipe
+	}
+}
+
+func (p *peer) Receive(most int64) ([]byte, error) {
+	select {
+	case frame := <-p.out:
+		if int64(len(frame)) > most {
+			return nil, errors.New("a frame that is too long")
+		}
+		return frame, nil
+	case <-p.closed:
+		return nil, errors.New("it ended before its run did")
+	}
+}
+
+func (p *peer) Close() { p.once.Do(func() { close(p.closed) }) }
+
+// next is the next message to the worker; nil when there is none any more.
+func (p *peer) next() *message {
+	select {
+	case frame := <-p.in:
+		m, err := decodeMessage(frame)
+		if err != nil {
+			panic(err)
+		}
+		return m
+	case <-p.closed:
+		return nil
+	}
+}
+
+func (p *peer) say(kind messageKind, branch int64, numbers []int64, parts ...[]byte) {
+	m := message{kind: kind, branch: branch, numbers: numbers, parts: parts}
+	var frame []byte
+	for _, part := range m.encode() {
+		frame = append(frame, part...)
+	}
+	p.out <- frame
+}
+
+// hostile is an isolation whose worker is a function.
+type hostile struct {
+	worker func(p *peer)
+	calls  int
+}
+
+func (h *hostile) Open(context.Context, Limits) (Channel, error) {
+	p := newPeer()
+	go func() {
+		if p.next() != nil && p.next() != nil { // the program, and the run of branch 1
+			h.worker(p)
+		}
+	}()
+	return p, nil
+}
+
+func (h *hostile) Check(e Effect) error {
+	if e.Kind != "call" || e.Free || e.Instant || e.Repeatable {
+		return errors.New("an effect of no kind that there is")
+	}
+	return nil
+}
+
+func (h *hostile) Ask(context.Context, any, Asked) ([][]byte, error) {
+	h.calls++
+	return [][]byte{[]byte(`{"content":[]}`)}, nil
+}
+
+func (h *hostile) EncodeError(error) (string, []byte) { return "", nil }
+func (h *hostile) DecodeError(string, []byte) error   { return nil }
+
+// spent are the numbers of a worker that has used nothing.
+func spent(more ...int64) []int64 { return append(make([]int64, sentNumbers), more...) }
+
+// TestAWorkerIsNotTrusted has workers that do what none may do.
+func TestAWorkerIsNotTrusted(t *testing.T) {
+	do := func(p *peer, flags int64, kind, name, args string) {
+		p.say(messageDo, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
+	}
+	call := func(p *peer) { // gets as far as an effect that is being performed
+		do(p, 0, "call", "t", "{}")
+		p.next()
+	}
+	suspension, _ := json.Marshal(carried{Text: []byte("suspended"), Suspended: true})
+	for name, tt := range map[string]struct {
+		worker func(p *peer)
+		want   string
+		calls  int
+	}{
+		"junk":           {func(p *peer) { p.out <- []byte("what?") }, "a message that cannot be read", 0},
+		"an empty frame": {func(p *peer) { p.out <- nil }, "a message that cannot be read", 0},
+		"many numbers":   {func(p *peer) { p.say(messageEnded, 1, make([]int64, maxNumbers+1)) }, "a message that cannot be read", 0},
+		"a long frame":   {func(p *peer) { p.out <- make([]byte, 1<<20) }, "a frame that is too long", 0},
+		"another branch": {func(p *peer) { p.say(messageEnded, 7, spent()) }, "a branch that there is not", 0},
+		"twice at once": {func(p *peer) {
+			call(p)
+			p.say(messageHost, 1, nil, nil)
+			p.say(messageHost, 1, nil, nil)
+			p.say(messageHost, 1, nil, nil)
+		}, "it sent what does not belong here", 1},
+		"no numbers":           {func(p *peer) { p.say(messageEnded, 1, nil) }, "a message without its numbers", 0},
+		"memory without grant": {func(p *peer) { p.say(messageEnded, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"steps without grant":  {func(p *peer) { p.say(messageEnded, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"an account that shrinks": {func(p *peer) {
+			call(p)
+			p.say(messagePerformed, 1, nil, nil, []byte(`{"text":"bm8="}`))
+			p.next()
+			p.say(messageEnded, 1, spent())
+		}, "an account that shrinks", 0},
+		"a stack below nothing":   {func(p *peer) { p.say(messageEnded, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "a stack that cannot be", 0},
+		"a grant of less":         {func(p *peer) { p.say(messageGrant, 1, spent(0, -1, 0, 0)) }, "a grant of less than nothing", 0},
+		"an answer":               {func(p *peer) { p.say(messageDone, 1, spent()) }, "a message of kind", 0},
+		"an unknown effect":       {func(p *peer) { do(p, 0, "breakfast", "", "") }, "an effect of no kind", 0},
+		"a call that is free":     {func(p *peer) { do(p, 2, "call", "t", "{}") }, "an effect of no kind", 0},
+		"arguments that are none": {func(p *peer) { do(p, 0, "call", "t", "{") }, "arguments that are no JSON", 0},
+		"a call in no effect":     {func(p *peer) { p.say(messageHost, 1, spent(0)) }, "a call of the host", 0},
+		"two calls in an effect": {func(p *peer) {
+			call(p)
+			p.say(messageHost, 1, nil, []byte("call"))
+			p.next()
+			p.say(messageHost, 1, nil, []byte("call"))
+		}, "in an effect", 1},
+		"an effect in an effect":  {func(p *peer) { call(p); do(p, 0, "call", "u", "{}") }, "in an effect", 0},
+		"a result of its own":     {func(p *peer) { call(p); p.say(messagePerformed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool has not returned", 0},
+		"a result of no call":     {func(p *peer) { call(p); p.say(messagePerformed, 1, []int64{1}) }, "a result that the tool has not returned", 0},
+		"an error that is none":   {func(p *peer) { p.say(messageEnded, 1, spent(), []byte("{")) }, "an error that cannot be read", 0},
+		"a suspension of nothing": {func(p *peer) { p.say(messageEnded, 1, spent(), suspension) }, "a suspension without a question", 0},
+		"a value that is none":    {func(p *peer) { p.say(messageEnded, 1, spent(), nil, []byte("{")) }, "a result that cannot be one", 0},
+		"content that is none":    {func(p *peer) { p.say(messageEnded, 1, spent(), nil, nil, []byte("{}")) }, "a result that cannot be one", 0},
+		"no result":               {func(p *peer) { p.say(messageEnded, 1, spent(), nil) }, "a result that cannot be one", 0},
+		"fewer than no branches":  {func(p *peer) { p.say(messageParallel, 1, spent(-1, 1)) }, "branches", 0},
+		"a line below nothing":    {func(p *peer) { p.say(messageLogged, 1, spent(-1)) }, "a line of -1 bytes", 0},
+		"a print below nothing":   {func(p *peer) { p.say(messagePrinted, 1, spent(-1), nil, []byte("x")) }, "a line that cannot be", 0},
+		"an end":                  {func(p *peer) { p.Close() }, "it ended before its run did", 0},
+		"silence":                 {func(p *peer) {}, "limit reached: time", 0},
+		"silence in an effect":    {func(p *peer) { call(p) }, "limit reached: time", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Compile(File{Name: "a.star", Source: []byte("def run(params): return 1")}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &hostile{worker: tt.worker}
+			pool := NewPool(1<<30, 1, nil)
+			bounds := Limits{Time: limits.Duration(time.Hour)}
+			if strings.HasPrefix(name, "silence") {
+				bounds.Time = limits.Duration(100 * time.Millisecond)
+			}
+			_, err = p.Run(t.Context(), RunOptions{Isolation: h, Host: h, Pool: pool, Limits: bounds})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Run = %v, want an error with %q", err, tt.want)
+			}
+			if h.calls != tt.calls {
+				t.Errorf("the host was asked %d times, want %d", h.calls, tt.calls)
+			}
+			if !Final(err) {
+				t.Errorf("%v: a script could catch it", err)
+			}
+			// Neither its slot nor its memory is lost.
+			if res, err := p.Run(t.Context(), RunOptions{Pool: pool}); err != nil || string(res.Structured) != "1" {
+				t.Errorf("the next run: %v", err)
+			}
+			if pool.charged != 0 || pool.active != 0 || pool.slots.free != 1 {
+				t.Errorf("the pool has %d bytes charged, %d runs, %d free slots; want 0, 0, 1", pool.charged, pool.active, pool.slots.free)
+			}
+		})
+	}
+}
+
+// TestMessagesAsTheyWere encodes and decodes; what is cut is refused.
+func TestMessagesAsTheyWere(t *testing.T) {
+	m := &message{kind: messageDo, branch: -3, numbers: []int64{0, -1, 1 << 60}, parts: [][]byte{nil, {}, []byte("abc")}}
+	var frame []byte
+	for _, part := range m.encode() {
+		frame = append(frame, part...)
+	}
+	got, err := decodeMessage(frame)
+	if err != nil || got.kind != m.kind || got.branch != -3 || got.number(2) != 1<<60 || got.part(0) != nil || got.part(1) == nil || string(got.part(2)) != "abc" {
+		t.Errorf("decodeMessage = %+v, %v", got, err)
+	}
+	for i := range frame {
+		if _, err := decodeMessage(frame[:i]); err == nil {
+			t.Errorf("the first %d bytes of %d are a message", i, len(frame))
+		}
+	}
+	if _, err := decodeMessage(append(frame, 0)); err == nil {
+		t.Error("a byte too many is not seen")
+	}
+}

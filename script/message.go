@@ -1,0 +1,184 @@
+package script
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// A run that is isolated is computed by a worker, a process of its own, and everything
+// else is done here: the turns of its branches, its journal, its ledger, its calls. The two
+// speak in messages, each about one branch. A branch computes in the worker until it needs
+// something; then it sends a message and waits for the answer, which is the next message
+// about it. So each side always knows whose turn it is, and what is out of turn is wrong.
+//
+// What the meter has counted travels with the turn: whoever computes has it.
+//
+//	run          → the worker calls run(params), or another function; main branch
+//	branch       → the worker calls what branch i of a parallel() calls
+//	  grant      ← steps or memory, from the ledger;         answered by granted
+//	  left       ← what could be granted;                    answered by granted
+//	  logged     ← bytes of log;                             answered by done
+//	  printed    ← a line of print();                        answered by done
+//	  host       ← something of the host;                    answered by reply
+//	  parallel   ← branches, which begin meanwhile;          answered by done
+//	  do         ← an effect, through the door;              answered by done
+//	    perform  →   the effect is not in the journal
+//	      host   ←     the call itself;                      answered by reply
+//	      apart  ←     a run of its own, in the same worker; answered by reply
+//	    performed ←  what came of it
+//	  ended      ← the branch has ended
+//
+// One message is sent at any time and not answered: cancel (→) ends the context of a branch.
+type message struct {
+	kind    messageKind
+	branch  int64
+	numbers []int64
+	parts   [][]byte
+}
+
+type messageKind byte
+
+const (
+	messageProgram messageKind = iota + 1
+	messageRun
+	messageBranch
+	messageDone
+	messageReply
+	messageGranted
+	messagePerform
+	messageCancel
+
+	messageGrant
+	messageLeft
+	messageLogged
+	messagePrinted
+	messageHost
+	messageParallel
+	messageDo
+	messageApart
+	messagePerformed
+	messageEnded
+)
+
+// What a message may have at most.
+const (
+	maxNumbers = 32
+	maxParts   = 8
+)
+
+// encode returns the message as the parts of one frame; the large ones are not copied.
+func (m *message) encode() [][]byte {
+	head := make([]byte, 0, 64)
+	head = append(head, byte(m.kind))
+	head = binary.AppendVarint(head, m.branch)
+	head = binary.AppendUvarint(head, uint64(len(m.numbers)))
+	for _, n := range m.numbers {
+		head = binary.AppendVarint(head, n)
+	}
+	head = binary.AppendUvarint(head, uint64(len(m.parts)))
+	for _, p := range m.parts { // nil is not empty
+		size := uint64(0)
+		if p != nil {
+			size = uint64(len(p)) + 1
+		}
+		head = binary.AppendUvarint(head, size)
+	}
+	return append([][]byte{head}, m.parts...)
+}
+
+var errMessage = errors.New("a message that cannot be read")
+
+// decodeMessage reads a frame. The parts are parts of it.
+func decodeMessage(frame []byte) (*message, error) {
+	r := frameReader{rest: frame}
+	m := &message{kind: messageKind(r.byte()), branch: r.varint()}
+	numbers := r.count(maxNumbers)
+	for range numbers {
+		m.numbers = append(m.numbers, r.varint())
+	}
+	sizes := make([]uint64, r.count(maxParts))
+	for i := range sizes {
+		sizes[i] = r.uvarint()
+	}
+	for _, size := range sizes {
+		m.parts = append(m.parts, r.part(size))
+	}
+	if r.bad || len(r.rest) > 0 {
+		return nil, errMessage
+	}
+	return m, nil
+}
+
+// frameReader takes a frame apart.
+type frameReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *frameReader) byte() byte {
+	if len(r.rest) == 0 {
+		r.bad = true
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *frameReader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	r.skip(n)
+	return v
+}
+
+func (r *frameReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	r.skip(n)
+	return v
+}
+
+func (r *frameReader) skip(n int) {
+	if n <= 0 {
+		r.bad, n = true, len(r.rest)
+	}
+	r.rest = r.rest[n:]
+}
+
+func (r *frameReader) count(most uint64) uint64 {
+	n := r.uvarint()
+	if n > most {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+// part returns the next size-1 bytes, or nil for 0.
+func (r *frameReader) part(size uint64) []byte {
+	if size == 0 {
+		return nil
+	}
+	if size-1 > uint64(len(r.rest)) {
+		r.bad = true
+		return nil
+	}
+	p := r.rest[: size-1 : size-1]
+	r.rest = r.rest[size-1:]
+	return p
+}
+
+// number returns number i, or 0.
+func (m *message) number(i int) int64 {
+	if i < len(m.numbers) {
+		return m.numbers[i]
+	}
+	return 0
+}
+
+// part returns part i, or nil.
+func (m *message) part(i int) []byte {
+	if i < len(m.parts) {
+		return m.parts[i]
+	}
+	return nil
+}

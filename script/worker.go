@@ -1,0 +1,400 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+)
+
+// This is the side of an isolated run that is in the worker: the interpreter with its
+// builtins. A run here has no journal, no ledger and no turns; its door, and all else that
+// is not computing, is the run that it belongs to in the process of the proxy.
+
+// WorkerOptions say what runs in a worker work with.
+type WorkerOptions struct {
+	// Builtins are the names that every file sees, those of the program's Options.
+	Builtins starlark.StringDict
+	// Host makes the host of a run; it asks with Run.AskHost.
+	Host func(*Run) any
+	// Errors carries the errors of hosts.
+	Errors ErrorCodec
+}
+
+// bundle is the text of a program, with all that it loads.
+type bundle struct {
+	Main   File                         `json:"main"`
+	Files  map[string]File              `json:"files"`
+	Loads  map[string]map[string]string `json:"loads"` // what load calls it, by file
+	Limits Limits                       `json:"limits"`
+	Hash   string                       `json:"hash"`
+}
+
+func (p *Program) bundle() *bundle {
+	b := &bundle{Main: p.main.source, Files: map[string]File{}, Loads: map[string]map[string]string{p.main.name: p.main.loads}, Limits: p.limits, Hash: p.hash}
+	for name, f := range p.files {
+		b.Files[name], b.Loads[name] = f.source, f.loads
+	}
+	return b
+}
+
+// compile makes the program of its texts.
+func (b *bundle) compile(builtins starlark.StringDict) (*Program, error) {
+	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Load: func(from, name string) (File, error) {
+		f, ok := b.Files[b.Loads[from][name]]
+		if !ok {
+			return File{}, errors.New("not part of the program")
+		}
+		return f, nil
+	}})
+	if err == nil && p.hash != b.Hash {
+		err = errors.New("the program is another one")
+	}
+	return p, err
+}
+
+// worker is the process that computes one run, and those of its functions that run apart.
+type worker struct {
+	channel Channel
+	options WorkerOptions
+	program *Program
+
+	mu       sync.Mutex // orders what one branch did before it sent and what another does when it is told
+	branches map[int64]*branch
+}
+
+// nearBranch is what a branch in a worker has besides.
+type nearBranch struct {
+	worker *worker
+	id     int64
+	inbox  chan *message
+	cancel context.CancelCauseFunc
+	group  *nearGroup // the parallel() that it waits for
+	answer []byte     // of the host, in the present effect
+}
+
+// nearGroup is a parallel() in a worker.
+type nearGroup struct {
+	call    func(t *starlark.Thread, i int) (starlark.Value, error)
+	results map[int]starlark.Value
+	errs    map[int]error
+}
+
+// mostFromProxy bounds what a worker takes from the process that it works for.
+const mostFromProxy = 1 << 30
+
+// ServeRuns computes what is asked for on the channel, until it is closed.
+func ServeRuns(c Channel, o WorkerOptions) error {
+	w := &worker{channel: c, options: o, branches: map[int64]*branch{}}
+	for {
+		frame, err := c.Receive(mostFromProxy)
+		if err != nil {
+			return err
+		}
+		m, err := decodeMessage(frame)
+		if err == nil {
+			err = w.dispatch(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) dispatch(m *message) error {
+	switch m.kind {
+	case messageProgram:
+		var b bundle
+		if err := json.Unmarshal(m.part(0), &b); err != nil {
+			return err
+		}
+		var err error
+		w.program, err = b.compile(w.options.Builtins)
+		return err
+	case messageRun:
+		return w.run(m)
+	}
+	w.mu.Lock()
+	b := w.branches[m.branch]
+	parent := w.branches[m.number(0)]
+	w.mu.Unlock()
+	switch {
+	case m.kind == messageBranch:
+		w.branch(parent, m)
+	case b == nil:
+	case m.kind == messageCancel:
+		err, _ := b.nearCarrier().read(m.part(0))
+		b.near.cancel(err)
+	default:
+		b.near.inbox <- m
+	}
+	return nil
+}
+
+func (w *worker) send(m *message) {
+	parts := m.encode()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.channel.Send(parts...); err != nil {
+		select {} // the process is about to end
+	}
+}
+
+// run begins a run.
+func (w *worker) run(m *message) error {
+	r := &Run{program: w.program, worker: w, started: time.Now()}
+	if err := json.Unmarshal(m.part(2), &r.limits); err != nil {
+		return err
+	}
+	if m.number(0) == 1 {
+		r.host = w.options.Host(r)
+	}
+	r.turns.run = r
+	r.budget = meter.New(meter.Options{
+		Ledger: nearAccount{r}, CallDepth: r.limits.CallDepth, Frames: r.program.frames, Check: r.check, Final: Final,
+	})
+	b := w.newBranch(r, context.Background(), m, "")
+	r.given(b, m)
+	go func() {
+		b.meter = r.budget.Attach(b.thread, 0)
+		res, err := r.main(b, string(m.part(0)), m.part(1))
+		b.meter.Settle()
+		ended := r.message(b, messageEnded, 0)
+		if err != nil {
+			ended.parts = [][]byte{carry(r.describe(err), w.options.Errors)}
+		} else {
+			ended.parts = [][]byte{nil, res.Structured, res.Content}
+			ended.numbers[sentNumbers] = numberOf(res.IsError)
+		}
+		w.end(b, ended)
+	}()
+	return nil
+}
+
+// branch begins a branch of a parallel().
+func (w *worker) branch(parent *branch, m *message) {
+	r, i := parent.run, int(m.number(1))
+	b := w.newBranch(r, parent.ctx, m, string(m.part(0)))
+	b.catch = parent.catch
+	go func() {
+		r.given(b, m)
+		b.meter = r.budget.Attach(b.thread, parent.meter.Depth())
+		g := parent.near.group
+		v, err := callBranch(g.call, b.thread, i)
+		b.meter.Settle()
+		ended := r.message(b, messageEnded)
+		if err != nil {
+			g.errs[i] = err
+			ended.parts = [][]byte{carry(err, w.options.Errors)}
+		} else {
+			g.results[i] = v
+		}
+		w.end(b, ended)
+	}()
+}
+
+func callBranch(call func(t *starlark.Thread, i int) (starlark.Value, error), t *starlark.Thread, i int) (v starlark.Value, err error) {
+	defer recovered(&err)
+	return call(t, i)
+}
+
+func (w *worker) newBranch(r *Run, ctx context.Context, m *message, path string) *branch {
+	b := r.bareBranch(ctx, path)
+	b.near = &nearBranch{worker: w, id: m.branch, inbox: make(chan *message, 2)}
+	b.ctx, b.near.cancel = context.WithCancelCause(b.ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.branches[m.branch] = b
+	return b
+}
+
+func (w *worker) end(b *branch, m *message) {
+	w.mu.Lock()
+	delete(w.branches, b.near.id)
+	w.mu.Unlock()
+	w.send(m)
+}
+
+// nearCarrier makes errors of what the process of the proxy sends.
+func (b *branch) nearCarrier() carrier {
+	return carrier{codec: b.near.worker.options.Errors, suspended: func() error { return &Suspended{} }}
+}
+
+// message is one that b sends in its turn: the numbers that come first say what the run has used.
+func (r *Run) message(b *branch, kind messageKind, numbers ...int64) *message {
+	s := r.budget.State()
+	var depth, deepest int
+	var weight, most int64
+	if b.meter != nil { // else it is being attached
+		depth, weight = b.meter.Weigh()
+		most, deepest = b.meter.Weighed()
+	}
+	return &message{kind: kind, branch: b.near.id, numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
+}
+
+// given takes the turn: the last numbers of m say what the run has used, and may use.
+func (r *Run) given(b *branch, m *message) {
+	n := m.numbers[len(m.numbers)-givenNumbers:]
+	s := r.budget.State()
+	s.Steps, s.Memory, s.Granted, s.Stack, s.Paid = n[0], n[1], meter.Amount{Steps: n[2], Memory: n[3]}, n[4], n[5]
+	r.budget.SetState(s)
+	if b.meter != nil {
+		b.meter.SetWeighed(n[6], int(n[7]))
+	}
+	r.turns.now = b
+}
+
+// call sends m and waits for the answer.
+func (n *nearBranch) call(m *message) *message {
+	n.worker.send(m)
+	answer := <-n.inbox
+	n.worker.mu.Lock() // see worker.mu
+	defer n.worker.mu.Unlock()
+	return answer
+}
+
+// nearAccount is the ledger of a run in a worker.
+type nearAccount struct{ *Run }
+
+// Grant takes portions.
+func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
+	b := a.turns.now
+	m := b.near.call(a.message(b, messageGrant, need.Steps, need.Memory, want.Steps, want.Memory))
+	err, _ := b.nearCarrier().read(m.part(0))
+	return meter.Amount{Steps: m.number(0), Memory: m.number(1)}, err
+}
+
+// Left is what can still be granted.
+func (a nearAccount) Left() meter.Amount {
+	b := a.turns.now
+	m := b.near.call(a.message(b, messageLeft))
+	return meter.Amount{Steps: m.number(0), Memory: m.number(1)}
+}
+
+// Return does nothing: what was not spent is known on the other side.
+func (a nearAccount) Return(meter.Amount) {}
+
+// nearDo is Do in a worker.
+func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	near := b.near
+	b.counter++
+	m := r.message(b, messageDo, int64(len(e.Args)), numberOf(e.Instant)|numberOf(e.Free)<<1|numberOf(e.Repeatable)<<2)
+	m.parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil}
+	if int64(len(e.Args)) <= int64(r.limits.Output) {
+		m.parts[2] = e.Args
+	}
+	var res json.RawMessage
+	var failed error
+	answer := near.call(m)
+	for answer.kind == messagePerform {
+		near.answer = nil
+		res, failed = b.called(perform)
+		var failure *Failure
+		if errors.As(failed, &failure) {
+			failure.Message = Clip(failure.Message)
+		}
+		m := &message{kind: messagePerformed, branch: near.id, numbers: []int64{0}, parts: [][]byte{nil, carry(failed, near.worker.options.Errors)}}
+		switch {
+		case failed != nil:
+		case same(res, near.answer):
+			m.numbers[0] = 1
+		default:
+			m.parts[0] = res
+		}
+		answer = near.call(m)
+	}
+	r.given(b, answer)
+	err, own := b.nearCarrier().read(answer.part(1))
+	switch {
+	case own:
+		return nil, failed
+	case err != nil:
+		return nil, err
+	case answer.number(0) == 1:
+		return res, nil
+	}
+	return answer.part(0), nil
+}
+
+// nearParallel is Parallel in a worker.
+func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
+	b.counter++
+	g := &nearGroup{call: call, results: map[int]starlark.Value{}, errs: map[int]error{}}
+	b.near.group = g
+	m := b.near.call(r.message(b, messageParallel, int64(n), int64(width)))
+	b.near.group = nil
+	r.given(b, m)
+	if i := int(m.number(0)); i > 0 {
+		return nil, &branchError{index: i - 1, err: g.errs[i-1]}
+	}
+	if err, _ := b.nearCarrier().read(m.part(0)); err != nil || n == 0 {
+		return nil, err
+	}
+	results := make([]starlark.Value, n)
+	for i := range results {
+		results[i] = g.results[i]
+	}
+	return results, nil
+}
+
+// nearPrinted is what print() does in a worker.
+func (r *Run) nearPrinted(b *branch, pos, text string) error {
+	m := r.message(b, messagePrinted, int64(len(text)))
+	if m.parts = [][]byte{[]byte(pos), nil}; int64(len(text)) <= int64(r.limits.LogBytes) {
+		m.parts[1] = []byte(text)
+	}
+	err, _ := b.nearCarrier().read(b.near.call(m).part(0))
+	return err
+}
+
+// nearChargeLog is ChargeLog in a worker.
+func (r *Run) nearChargeLog(n int) error {
+	b := r.turns.now
+	err, _ := b.nearCarrier().read(b.near.call(r.message(b, messageLogged, int64(n))).part(0))
+	return err
+}
+
+// nearApart is Apart in a worker.
+func (b *branch) nearApart(fn string, arg json.RawMessage) (json.RawMessage, error) {
+	m := b.near.call(&message{kind: messageApart, branch: b.near.id, parts: [][]byte{[]byte(fn), arg}})
+	err, _ := b.nearCarrier().read(m.part(0))
+	return m.part(1), err
+}
+
+// AskHost asks the host of the run that r stands for, in a worker. Inside of an effect ctx
+// is that of the effect, or below it.
+func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]byte, error) {
+	b := r.turns.now
+	var m *message
+	if inside := callerOf(ctx); inside != nil {
+		b = inside
+		m = &message{kind: messageHost, branch: b.near.id, numbers: []int64{within(ctx)}}
+	} else {
+		m = r.message(b, messageHost, 0)
+	}
+	m.parts = append([][]byte{[]byte(method)}, parts...)
+	answer := b.near.call(m)
+	if answer.number(0) == 1 {
+		<-ctx.Done() // it ended there by the deadline of this one
+	}
+	err, _ := b.nearCarrier().read(answer.part(0))
+	if err == nil && len(answer.parts) > 1 {
+		b.near.answer = answer.parts[1]
+		return answer.parts[1:], nil
+	}
+	return nil, err
+}
+
+// within is how long ctx has until its deadline, in nanoseconds; 0 for no deadline.
+func within(ctx context.Context) int64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(1, int64(time.Until(deadline)))
+}
