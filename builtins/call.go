@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -64,6 +64,7 @@ type call struct {
 	tool     string
 	args     json.RawMessage
 	timeout  time.Duration
+	then     func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) // makes the answer of the result; may be nil
 }
 
 func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (*call, error) {
@@ -80,7 +81,7 @@ func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 	if c.args, err = jsonObject(t, arguments); err != nil {
 		return nil, fmt.Errorf("%s(%q): args: %w", c.function, c.tool, err)
 	}
-	limit := script.RunOf(t).Limits().CallTimeout
+	limit := script.RunOf(t).Limits().CallTimeout.Std()
 	if c.timeout, err = duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("%s(%q): timeout: %w", c.function, c.tool, err)
 	}
@@ -102,7 +103,10 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 	key := run.Key(t)
 	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args}
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		raw, err := c.ask(ctx, host, key, run.Limits().Result)
+		raw, err := c.ask(ctx, host, key, int64(run.Limits().Result))
+		if err == nil && c.then != nil {
+			raw, err = c.then(ctx, raw)
+		}
 		return raw, c.answer(ctx, err, caught)
 	})
 	if err != nil {
@@ -166,7 +170,7 @@ type toolResult struct {
 }
 
 func readResult(raw json.RawMessage) (r toolResult, err error) {
-	err = wire.SkimObject(raw, func(key, value []byte) {
+	err = jsonscan.SkimObject(raw, func(key, value []byte) {
 		switch string(key) {
 		case "isError":
 			r.isError = string(value) == "true"
@@ -194,28 +198,36 @@ func toolSaidNo(raw json.RawMessage) error {
 	if err != nil || !r.isError {
 		return err
 	}
-	var blocks []contentText
-	_ = json.Unmarshal(r.content, &blocks) // content that is no list of blocks has no text
-	text := joinText(blocks)
+	text := textOf(r.content)
 	if text == "" {
 		text = "the tool reported a failure without text"
 	}
 	return &ToolError{Kind: Tool, Msg: text}
 }
 
-type contentText struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
+// maxBlocks is how many blocks of a failure are looked at for its text.
+const maxBlocks = 4096
 
-func joinText(content []contentText) string {
-	var texts []string
-	for _, c := range content {
-		if c.Type == "text" {
-			texts = append(texts, c.Text)
+// textOf joins the text blocks of content, as far as the text of a failure may go. Of
+// the blocks only texts are decoded, and of very many only the first are looked at.
+func textOf(content json.RawMessage) string {
+	var b strings.Builder
+	first, left := true, maxBlocks
+	jsonscan.Elements(content, func(block []byte) bool {
+		if left--; left < 0 {
+			return false
 		}
-	}
-	return strings.Join(texts, "\n")
+		if jsonscan.GetString(block, "type") != "text" {
+			return true
+		}
+		if !first {
+			b.WriteByte('\n')
+		}
+		first = false
+		b.WriteString(jsonscan.GetString(block, "text"))
+		return b.Len() <= 2*script.MaxMessage
+	})
+	return script.Clip(b.String())
 }
 
 // toolOutput is what a script sees of a result: its structured content, else its text

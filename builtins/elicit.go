@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // What can go wrong with a question.
@@ -67,7 +68,7 @@ func newQuestion(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 		return nil, fmt.Errorf("elicit: the message has %d bytes, the limit is %s", len(q.message), script.Bytes(maxMessage))
 	}
 	var err error
-	limit := script.RunOf(t).Limits().ElicitTimeout
+	limit := script.RunOf(t).Limits().ElicitTimeout.Std()
 	if q.timeout, err = duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("elicit: timeout: %w", err)
 	}
@@ -98,7 +99,7 @@ func formSchema(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	if err := script.Work(t, int64(len(raw))); err != nil { // it is compiled
 		return nil, err
 	}
-	return script.FormSchema(raw)
+	return check.FormSchema(raw)
 }
 
 // ask asks until the answer fits, but not for ever.

@@ -1,9 +1,11 @@
 package builtins
 
+import "github.com/vmcp-dev/vmcp/script/check"
+
 // text that belongs to a row of the table: what its help has no room for, and an example.
 type notes struct {
 	details string
-	example Example
+	example check.Example
 }
 
 var documentation = map[string]notes{
@@ -69,7 +71,12 @@ parallel(double, [1, 2, 3], max_concurrency=2)  # → [2, 4, 6]
 ` + "`next`" + ` says where a page has the cursor of the next one, ` + "`items`" + ` where it has its elements; both
 may lead through objects, as in ` + "`\"page.next\"`" + `. With ` + "`items=None`" + ` the pages themselves come.
 ` + "`cursor`" + ` is the argument that takes the cursor. It ends at a page whose cursor is missing,
-None or empty. Only what is consumed is fetched, and only one page is held.`, `
+None or empty. Only what is consumed is fetched, and only one page is held.
+
+What a script reads is charged to its memory, kept or not. With ` + "`each=fn`" + ` a script goes through any amount:
+` + "`fn`" + ` is called with the elements of a page, and what it returns comes in their place, one value for each page;
+only that is charged, and goes into the journal. For this ` + "`fn`" + ` runs apart: it is a function of the
+top level of the file, may only compute, and what it changes outside of itself is lost.`, `
 [n for n in pages("numbers", {"n": 5})]  # → [0, 1, 2, 3, 4]
 
 for n in pages("numbers", {"n": 1000000}):
@@ -122,6 +129,30 @@ sleep(0.1)
 	"struct": {"", `
 p = struct(x=1, y=2)
 p.x + p.y  # → 3
+`},
+	"text": {"Whole numbers are written without a fraction.", `
+text("web")  # → "web"
+text(True) + " " + text(2.0) + " " + text([1, None])  # → 'true 2 [1,null]'
+text({}.get("missing"), "nothing")  # → "nothing"
+`},
+	"printf": {`
+A number suits the verbs of integers as well as those of fractions; ` + "`%s`" + ` and ` + "`%v`" + ` write what
+` + "`text`" + ` does.`, `
+printf("%.1f%% of %-5s|", 99.95, "web")  # → "100.0% of web  |"
+printf("%03d %v", 7.0, None)  # → "007 "
+`},
+	"html_escape": {"", `
+html_escape("<b> & co")  # → "&lt;b&gt; &amp; co"
+`},
+	"js_escape": {"", `
+js_escape("it's")  # → "it\\'s"
+`},
+	"url_query": {"", `
+"?q=" + url_query("a b&c")  # → "?q=a+b%26c"
+`},
+	"without_none": {"", `
+params = {"name": "web"}
+without_none({"name": params["name"], "tag": params.get("tag")})  # → {"name": "web"}
 `},
 	"tool": {`
 The arguments have to be literals or constants of the file. Annotations that look safer than the

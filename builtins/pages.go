@@ -1,37 +1,49 @@
 package builtins
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// pager is the value of pages(tool, args={}, cursor="cursor", next="nextCursor", items="items"):
-// the elements of all the pages that a tool returns, fetched while they are consumed.
+// pager is the value of pages(tool, args={}, cursor="cursor", next="nextCursor",
+// items="items", each=None): the elements of all the pages that a tool returns, or what each
+// makes of every page, fetched while they are consumed.
 type pager struct {
 	run    *script.Run
 	tool   string
 	args   *starlark.Dict
-	cursor string   // argument that takes the cursor
-	next   []string // where a page has the next cursor
-	items  []string // where a page has its elements; nil: the page is the element
+	cursor string         // argument that takes the cursor
+	next   []string       // where a page has the next cursor
+	items  []string       // where a page has its elements; nil: the page is the element
+	each   starlark.Value // called with these, apart; nil: the elements themselves
 }
 
 func pages(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	p := &pager{run: script.RunOf(t), cursor: "cursor"}
 	next := "nextCursor"
 	var arguments starlark.Value
-	var items starlark.Value = starlark.String("items")
+	var items, each starlark.Value = starlark.String("items"), starlark.None
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "tool", &p.tool, "args?", &arguments,
-		"cursor?", &p.cursor, "next?", &next, "items?", &items); err != nil {
+		"cursor?", &p.cursor, "next?", &next, "items?", &items, "each?", &each); err != nil {
 		return nil, err
 	}
 	var err error
 	if p.args, err = copyArgs(arguments); err != nil {
 		return nil, fmt.Errorf("pages(%q): args: %w", p.tool, err)
+	}
+	if each != starlark.None {
+		if err := p.run.CheckApart(each); err != nil {
+			return nil, fmt.Errorf("pages(%q): each: %w", p.tool, err)
+		}
+		p.each = each
 	}
 	p.next = strings.Split(next, ".")
 	switch items := items.(type) {
@@ -115,12 +127,15 @@ func (it *pageIterator) fetch(t *starlark.Thread) error {
 	if err != nil {
 		return err
 	}
-	c := &call{function: "pages", tool: it.tool, args: args, timeout: it.run.Limits().CallTimeout}
+	c := &call{function: "pages", tool: it.tool, args: args, timeout: it.run.Limits().CallTimeout.Std()}
+	if it.each != nil {
+		return it.fetchEach(t, c)
+	}
 	page, err := c.do(t, false)
 	if err != nil {
 		return err
 	}
-	if err := it.advance(page); err != nil {
+	if err := it.advance(member(page, it.next)); err != nil {
 		return err
 	}
 	items := page
@@ -135,9 +150,42 @@ func (it *pageIterator) fetch(t *starlark.Thread) error {
 	return nil
 }
 
-// advance takes the next cursor out of the page.
-func (it *pageIterator) advance(page starlark.Value) error {
-	cursor := member(page, it.next)
+// fetchEach gets what each makes of the next page, and its cursor. Only these come into
+// the run and into its journal; the page is gone when each has returned.
+func (it *pageIterator) fetchEach(t *starlark.Thread, c *call) error {
+	c.then = func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+		r, err := readResult(raw)
+		if err != nil {
+			return nil, err
+		}
+		items := r.structured
+		if it.items != nil {
+			items = jsonscan.GetPath(r.structured, it.items...)
+		}
+		if items == nil {
+			return nil, notAResult(fmt.Errorf("the page has no %q", strings.Join(it.items, ".")))
+		}
+		value, err := it.run.Apart(ctx, it.each, items)
+		if err != nil {
+			return nil, err
+		}
+		next := jsonscan.GetPath(r.structured, it.next...)
+		if next == nil {
+			next = json.RawMessage("null")
+		}
+		return slices.Concat([]byte(`{"structuredContent":[`), value, []byte(","), next, []byte("]}")), nil
+	}
+	pair, err := c.do(t, false)
+	if err != nil {
+		return err
+	}
+	both := pair.(*starlark.List)
+	it.page = starlark.NewList([]starlark.Value{both.Index(0)}).Iterate()
+	return it.advance(both.Index(1))
+}
+
+// advance takes the cursor of the next page.
+func (it *pageIterator) advance(cursor starlark.Value) error {
 	switch cursor {
 	case nil, starlark.None, starlark.String(""):
 		it.end = true

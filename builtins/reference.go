@@ -8,10 +8,6 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// Example is a piece of a script. Behind the expressions whose value matters it says
-// what they are: "1 + 1  # → 2".
-type Example string
-
 // WriteReference writes the reference page of the table, in Markdown.
 func WriteReference(w io.Writer) error {
 	var b strings.Builder

@@ -127,7 +127,7 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 	args, err := json.Marshal(struct {
 		Attempt int    `json:"attempt"`
 		Why     string `json:"why"`
-	}{attempt, why})
+	}{attempt, script.Clip(why)})
 	if err != nil {
 		return err
 	}

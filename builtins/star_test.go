@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // TestStar runs testdata/*.star: chunks between lines of "---", each a script without
@@ -84,7 +85,7 @@ func execInBubble(t *testing.T, src string) (err error) {
 func execChunk(t *testing.T, file, src string) error {
 	names := builtins.All()
 	names["eq"] = starlark.NewBuiltin("eq", eq)
-	p, err := script.Compile(script.File{Name: file, Source: []byte(src + "\ndef run(params): pass\n")}, script.Options{Builtins: names})
+	p, err := script.Compile(script.File{Name: file, Source: []byte(src + "\ndef run(params): pass\n")}, script.Options{Builtins: names, Inspect: check.NewScan(builtins.Table()).File})
 	if err != nil {
 		return err
 	}

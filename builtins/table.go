@@ -16,37 +16,34 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
-)
 
-// Builtin is a row of the table.
-type Builtin struct {
-	// Name is what a script writes.
-	Name string
-	// Signature shows the parameters with their defaults.
-	Signature string
-	// Help says in one line what it does.
-	Help string
-	// Details say more, in Markdown; "" when there is no more to say.
-	Details string
-	// Example shows the use. It runs as a test.
-	Example Example
-	// Value is the function or module.
-	Value starlark.Value
-}
+	"github.com/vmcp-dev/vmcp/script/check"
+)
 
 type function = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
 
-func row(name, signature, help string, f function) Builtin {
-	doc := documentation[name]
-	return Builtin{
-		Name: name, Signature: signature, Help: help, Details: doc.details, Example: doc.example, Value: starlark.NewBuiltin(name, f),
-	}
+func row(name, signature, help string, f function) check.Builtin {
+	doc, b := documentation[name], meanings[name]
+	b.Name, b.Signature, b.Help, b.Details, b.Example = name, signature, help, doc.details, doc.example
+	b.Value = starlark.NewBuiltin(name, f)
+	return b
+}
+
+// meanings are what checks have to know of parameters.
+var meanings = map[string]check.Builtin{
+	"call_tool":     {Tool: check.Param{Index: 0, Name: "name"}, Args: check.Param{Index: 1, Name: "args"}, Effect: true},
+	"try_call_tool": {Tool: check.Param{Index: 0, Name: "name"}, Args: check.Param{Index: 1, Name: "args"}, Effect: true},
+	"pages":         {Tool: check.Param{Index: 0, Name: "tool"}, Effect: true}, // adds a cursor to args
+	"retry":         {Effect: true},
+	"parallel":      {Branches: check.Param{Index: 0, Name: "fns"}, Effect: true},
+	"elicit":        {Form: check.Param{Index: 1, Name: "schema"}, Effect: true},
+	"sleep":         {Effect: true},
 }
 
 // Table lists everything that a script can call beyond the language itself.
-func Table() []Builtin { return slices.Clone(table) }
+func Table() []check.Builtin { return slices.Clone(table) }
 
-var table = []Builtin{
+var table = []check.Builtin{
 	row("call_tool", "call_tool(name, args={}, timeout=None)",
 		"calls a tool and returns its output; a failure ends the script", callTool),
 	row("try_call_tool", "try_call_tool(name, args={}, timeout=None)",
@@ -55,7 +52,7 @@ var table = []Builtin{
 		"calls a function again while it fails, or while its result has ok == False", retry),
 	row("parallel", "parallel(fns) or parallel(fn, items), max_concurrency=10",
 		"calls functions side by side and returns their results in order", parallel),
-	row("pages", `pages(tool, args={}, cursor="cursor", next="nextCursor", items="items")`,
+	row("pages", `pages(tool, args={}, cursor="cursor", next="nextCursor", items="items", each=None)`,
 		"iterates over what a tool returns in pages, fetching each when it is needed", pages),
 	row("elicit", `elicit(message, schema={}, validate=True, timeout=None, when_unavailable="error")`,
 		"asks the user and returns struct(action, content)", elicit),
@@ -67,6 +64,13 @@ var table = []Builtin{
 		"makes a result with content blocks, for run to return", result),
 	row("sleep", "sleep(duration)", "waits", sleep),
 	row("struct", "struct(**fields)", "makes an immutable value with fields", starlarkstruct.Make),
+	row("text", `text(value, default="")`,
+		"what a message says of a value: a text as it is, None as the default, all else as JSON", textValue),
+	row("printf", "printf(format, *values)", "fills values into a format with the verbs of Go, such as %.1f and %-10s", printf),
+	row("html_escape", "html_escape(text)", "makes a text safe in HTML", htmlEscape),
+	row("js_escape", "js_escape(text)", "makes a text safe in a string of JavaScript", jsEscape),
+	row("url_query", "url_query(text)", "makes a text safe in the query of a URL", urlQuery),
+	row("without_none", "without_none(dict)", "the entries of a dict that are not None: arguments that may be missing", withoutNone),
 	row("tool", "tool(name, title=None, description=None, parameters={}, output=None, timeout=None, annotations={}, trust_annotations=False, limits={})",
 		"declares the tool that a file of a scripts folder is; read from the text, before anything runs", declareTool),
 	module("json", "JSON text to values and back", jsonModule),
@@ -75,10 +79,10 @@ var table = []Builtin{
 	module("time", "the clock, in UTC, and arithmetic with it", timeModule),
 }
 
-func module(name, help string, m *starlarkstruct.Module) Builtin {
+func module(name, help string, m *starlarkstruct.Module) check.Builtin {
 	members := slices.Sorted(maps.Keys(m.Members))
 	doc := documentation[name]
-	return Builtin{
+	return check.Builtin{
 		Name: name, Signature: name + "." + strings.Join(members, ", "+name+"."), Help: help,
 		Details: doc.details, Example: doc.example, Value: m,
 	}

@@ -5,7 +5,7 @@ import (
 )
 
 // declareTool is tool(name=..., ...). The declaration is read from the text of the
-// file, see script.ReadDeclaration; when the file runs it does nothing.
+// file, see check.ReadDeclaration; when the file runs it does nothing.
 func declareTool(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error) {
 	return starlark.None, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // Tool is a tool as a function of its arguments. It returns a CallToolResult; Returns,
@@ -52,7 +53,9 @@ func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	h.mu.Lock()
 	h.calls = append(h.calls, Call{Tool: name, Args: string(args)})
 	h.mu.Unlock()
-	return tool(ctx, args)
+	raw, err := tool(ctx, args)
+	script.NoteRead(ctx, int64(len(raw)))
+	return raw, err
 }
 
 // Elicit lets h.Answer answer.
@@ -152,7 +155,7 @@ func Later(_ context.Context, q script.Question) (json.RawMessage, error) {
 // Compile compiles a script with all builtins.
 func Compile(t testing.TB, src string) *script.Program {
 	t.Helper()
-	p, err := script.Compile(script.File{Name: "test.star", Source: []byte(src)}, script.Options{Builtins: builtins.All()})
+	p, err := script.Compile(script.File{Name: "test.star", Source: []byte(src)}, script.Options{Builtins: builtins.All(), Inspect: check.NewScan(builtins.Table()).File})
 	if err != nil {
 		t.Fatal(err)
 	}
