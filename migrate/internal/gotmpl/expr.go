@@ -3,7 +3,7 @@ package gotmpl
 import (
 	"strings"
 
-	"go.starlark.net/syntax"
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
 // Kind is what is known of a value before the script runs.
@@ -32,17 +32,12 @@ type Expr struct {
 	// Text is the value of a literal of kind Text.
 	Text    string
 	Literal bool
-	// Choice is set when the value is one of two texts.
-	Choice *Choice
 	// Value says that the code is the value of a variable or of parentheses, which the
 	// template engine knows better than a part of something.
 	Value bool
 	// From and Key are set when the value is that of a key in a map.
 	From, Key string
 }
-
-// Choice is the text Yes when Cond holds, else No.
-type Choice struct{ Cond, Yes, No string }
 
 // Rank orders operators from the loosest to the tightest.
 type Rank int
@@ -78,31 +73,7 @@ var None = Expr{Code: "None", Kind: Nil, Maybe: true}
 
 // Quote writes s as a Starlark string. Bytes that are not UTF-8 become U+FFFD, as they
 // do in JSON.
-func Quote(s string) string {
-	s = string([]rune(s))
-	if strings.Count(strings.TrimSuffix(s, "\n"), "\n") > 1 && blockable(s) {
-		return `"""` + s + `"""`
-	}
-	return syntax.Quote(s, false)
-}
-
-// blockable reports whether s reads the same between triple quotes.
-func blockable(s string) bool {
-	if strings.Contains(s, `"""`) || strings.HasSuffix(s, `"`) || strings.HasPrefix(s, `"`) {
-		return false
-	}
-	for _, line := range strings.Split(s, "\n") {
-		if strings.TrimRight(line, " ") != line {
-			return false
-		}
-	}
-	for _, r := range s {
-		if r == '\\' || r == '\uFFFD' || r < ' ' && r != '\n' || r == 0x7f {
-			return false
-		}
-	}
-	return true
-}
+func Quote(s string) string { return star.Quote(s) }
 
 // Call writes a call, on several lines when it would be a long one.
 func Call(fn string, args ...string) string {

@@ -69,9 +69,6 @@ func (c *call) write() Expr {
 	case "eq", "ne", "lt", "le", "gt", "ge":
 		return c.compare()
 	}
-	if c.g.style == Clean {
-		return c.clean()
-	}
 	return c.exact()
 }
 
@@ -110,11 +107,8 @@ func (c *call) compare() Expr {
 	if e, known := c.constant(); known {
 		return e
 	}
-	if c.g.style == Exact && !c.comparable() {
+	if !c.comparable() {
 		return Expr{Code: c.legacy(c.name, true), Kind: Bool}
-	}
-	if c.g.style == Clean && !c.comparable() {
-		c.g.Differ("values compare as in Starlark")
 	}
 	op := operators[c.name]
 	if c.name == "eq" && len(c.args) > 2 {
@@ -129,9 +123,6 @@ func (c *call) constant() (Expr, bool) {
 		return Expr{}, false
 	}
 	a, b := c.args[0], c.args[1]
-	if e, known := c.choice(a, b); known {
-		return e, true
-	}
 	if a.Kind != Nil {
 		a, b = b, a
 	}
@@ -142,28 +133,6 @@ func (c *call) constant() (Expr, bool) {
 		return Expr{Code: "True", Kind: Bool}, true
 	}
 	return Expr{Code: "False", Kind: Bool}, true
-}
-
-// choice compares a value that is one of two texts with a third.
-func (c *call) choice(a, b Expr) (Expr, bool) {
-	if a.Choice == nil {
-		a, b = b, a
-	}
-	if a.Choice == nil || !b.Literal {
-		return Expr{}, false
-	}
-	holds := Expr{Code: a.Choice.Cond, Kind: Bool}
-	not := Expr{Code: "not " + a.Choice.Cond, Kind: Bool, Rank: Not}
-	if c.name == "ne" {
-		holds, not = not, holds
-	}
-	switch b.Text {
-	case a.Choice.Yes:
-		return holds, true
-	case a.Choice.No:
-		return not, true
-	}
-	return Expr{}, false
 }
 
 // comparable reports whether the operator does what the function does.
@@ -236,8 +205,8 @@ func (c *call) exact() Expr {
 	return c.function()
 }
 
-// length writes len. A key of a map is looked up by the function: for len alone it is not
-// the same whether something is missing or null.
+// length writes len. A key of a map is looked up by the function: to it and to those that
+// want a text it is not the same whether something is missing or null.
 func (c *call) length() string {
 	a := c.args[0]
 	if a.From == "" {
@@ -264,20 +233,19 @@ func (c *call) text(i int) Expr {
 	if a.Kind == Text && !a.Maybe {
 		return a
 	}
-	if lit := literalNode(c.nodes[i]); lit != nil {
-		return c.g.fail(lit, fmt.Sprintf("expected string; found %s", lit))
+	switch n := c.nodes[i].(type) {
+	case *parse.NumberNode, *parse.BoolNode:
+		return c.g.fail(n, fmt.Sprintf("expected string; found %s", n))
+	case *parse.NilNode:
+		return c.g.fail(n, "cannot assign nil to string")
 	}
 	c.g.Load("string")
-	at := c.g.at(lastNode(c.nodes[i]))
-	return Expr{Code: Call("string", a.Code, "at = "+Quote(at)), Kind: Text}
-}
-
-func literalNode(n parse.Node) parse.Node {
-	switch n.(type) {
-	case *parse.NumberNode, *parse.BoolNode:
-		return n
+	args := []string{a.Code}
+	if a.From != "" {
+		args = []string{a.From, a.Key}
 	}
-	return nil
+	args = append(args, "at = "+Quote(c.g.at(lastNode(c.nodes[i]))))
+	return Expr{Code: Call("string", args...), Kind: Text}
 }
 
 // fail writes an expression that fails as the template would have.
@@ -293,9 +261,6 @@ func (g *generator) print(e Expr) Expr {
 		return e
 	case e.Kind == Nil:
 		return String("<no value>")
-	case g.style == Clean:
-		g.Differ("values in texts print as in Starlark")
-		return Expr{Code: e.Operand(), Kind: Text}
 	case e.Kind == Int && !e.Maybe:
 		if strings.Trim(e.Code, "0123456789") == "" {
 			return String(e.Code)
@@ -313,8 +278,6 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 		return base
 	case base.Kind == Nil:
 		return base
-	case g.style == Clean:
-		return g.cleanFields(base, names)
 	case base.Kind == Map && base.Maybe && len(names) == 1:
 		g.Load("field")
 		return Expr{Code: Call("field", base.Code, Quote(names[0])), Kind: Any, Maybe: true}
@@ -338,29 +301,12 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 
 // items writes what a range with one variable goes through.
 func (g *generator) items(e Expr, at string) string {
-	if g.style == Clean {
-		return orEmpty(e)
-	}
 	g.Load("items")
 	return Call("items", e.Code, "at = "+Quote(at))
 }
 
-// orEmpty is a list also when there is none.
-func orEmpty(e Expr) string {
-	if e.Maybe {
-		return e.in(Or) + " or []"
-	}
-	return e.Code
-}
-
 // pairs writes what a range with two variables goes through.
 func (g *generator) pairs(e Expr, at string) string {
-	if g.style == Clean {
-		if e.Kind == Map {
-			return "sorted(" + e.Operand() + ".items())"
-		}
-		return "enumerate(" + orEmpty(e) + ")"
-	}
 	g.Load("pairs")
 	return Call("pairs", e.Code, "at = "+Quote(at))
 }

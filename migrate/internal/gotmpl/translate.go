@@ -6,17 +6,6 @@ import (
 	"text/template/parse"
 )
 
-// Style is how close a translation keeps to the template engine.
-type Style int
-
-const (
-	// Exact keeps every rule of the template engine: how values print, what compares
-	// with what, what is missing, and the texts of errors.
-	Exact Style = iota
-	// Clean is what a person would have written: native values and operators.
-	Clean
-)
-
 // Scope is what a template stands in.
 type Scope interface {
 	// Field returns the expression of the longest known beginning of a path below the
@@ -30,22 +19,19 @@ type Scope interface {
 	Fresh(hint string) string
 	// Load notes that the script uses a function of the legacy module.
 	Load(name string)
-	// Differ notes how the clean style may do something else than the template.
-	Differ(how string)
 }
 
 // Code is a translated template.
 type Code struct {
-	// Expr is the text that the template renders to; in the clean style it is the value
-	// itself when the template is a single action.
+	// Expr is the text that the template renders to.
 	Expr Expr
 	// Defs are functions that Expr uses, to be written before it.
 	Defs []string
 }
 
 // Translate writes the template as Starlark. hint is a word for the names of functions.
-func (t *Template) Translate(s Scope, style Style, hint string) (code Code, err error) {
-	g := &generator{Scope: s, style: style, hint: hint, template: t, tree: t.tree, functions: map[string]string{}}
+func (t *Template) Translate(s Scope, hint string) (code Code, err error) {
+	g := &generator{Scope: s, hint: hint, template: t, tree: t.tree, functions: map[string]string{}}
 	defer func() {
 		if e, ok := recover().(*Error); ok {
 			err = e
@@ -55,16 +41,12 @@ func (t *Template) Translate(s Scope, style Style, hint string) (code Code, err 
 	}()
 	root := dot{root: true}
 	nodes := trim(t.nodes())
-	if v, ok := g.native(nodes, root); ok {
-		return Code{Expr: v, Defs: g.defs}, nil
-	}
 	return Code{Expr: g.text(nodes, root), Defs: g.defs}, nil
 }
 
 // generator translates one template.
 type generator struct {
 	Scope
-	style     Style
 	hint      string
 	template  *Template
 	tree      *parse.Tree // that is being translated: the text itself, or one of its definitions
@@ -99,22 +81,6 @@ func trim(nodes []parse.Node) (kept []parse.Node) {
 		}
 	}
 	return kept
-}
-
-// native returns the value of a template that is a single action, in the clean style.
-func (g *generator) native(nodes []parse.Node, d dot) (Expr, bool) {
-	if g.style != Clean || len(nodes) != 1 {
-		return Expr{}, false
-	}
-	a, ok := nodes[0].(*parse.ActionNode)
-	if !ok || len(a.Pipe.Decl) > 0 {
-		return Expr{}, false
-	}
-	e := g.pipe(a.Pipe, d)
-	if e.Kind != Text {
-		g.Differ("is the value itself, not its text")
-	}
-	return e, true
 }
 
 // text returns the expression of what nodes render to.
@@ -318,7 +284,7 @@ func (g *generator) define(name string, tree *parse.Tree) string {
 	g.functions[name] = fn
 	data := g.Fresh("data")
 	inner := &generator{
-		Scope: g.Scope, style: g.style, hint: fn, template: g.template, tree: tree, functions: g.functions,
+		Scope: g.Scope, hint: fn, template: g.template, tree: tree, functions: g.functions,
 		vars: []variable{{"$", Expr{Code: data, Maybe: true, Value: true}}},
 	}
 	d := dot{expr: Expr{Code: data, Maybe: true, Value: true}}
@@ -394,40 +360,52 @@ func (t *Template) single() *parse.PipeNode {
 }
 
 // Value returns the value of a template that is a single action, before it is printed.
-func (t *Template) Value(s Scope, style Style) (e Expr, ok bool, err error) {
+func (t *Template) Value(s Scope) (e Expr, ok bool, err error) {
 	pipe := t.single()
 	if pipe == nil {
 		return Expr{}, false, nil
 	}
-	return t.evaluate(s, style, pipe)
+	return t.evaluate(s, pipe)
 }
 
 // Encoded returns the value of which a template is the JSON text: {{json value}}.
-func (t *Template) Encoded(s Scope, style Style) (e Expr, ok bool, err error) {
+func (t *Template) Encoded(s Scope) (e Expr, ok bool, err error) {
+	pipe := t.encoded()
+	if pipe == nil {
+		return Expr{}, false, nil
+	}
+	return t.evaluate(s, pipe)
+}
+
+// encoded returns the pipeline of the value of which a template is the JSON text, or nil.
+func (t *Template) encoded() *parse.PipeNode {
 	pipe := t.single()
 	if pipe == nil || len(pipe.Cmds) == 0 {
-		return Expr{}, false, nil
+		return nil
 	}
 	last := pipe.Cmds[len(pipe.Cmds)-1]
 	if id, isName := last.Args[0].(*parse.IdentifierNode); !isName || id.Ident != "json" {
-		return Expr{}, false, nil
+		return nil
 	}
 	value := *pipe
 	switch {
 	case len(pipe.Cmds) == 1 && len(last.Args) == 2:
 		inner := *last
 		inner.Args = last.Args[1:]
+		if inner.Args[0].Type() == parse.NodeNil {
+			return nil
+		}
 		value.Cmds = []*parse.CommandNode{&inner}
 	case len(pipe.Cmds) > 1 && len(last.Args) == 1:
 		value.Cmds = pipe.Cmds[:len(pipe.Cmds)-1]
 	default:
-		return Expr{}, false, nil
+		return nil
 	}
-	return t.evaluate(s, style, &value)
+	return &value
 }
 
-func (t *Template) evaluate(s Scope, style Style, pipe *parse.PipeNode) (e Expr, ok bool, err error) {
-	g := &generator{Scope: s, style: style, template: t, tree: t.tree, functions: map[string]string{}}
+func (t *Template) evaluate(s Scope, pipe *parse.PipeNode) (e Expr, ok bool, err error) {
+	g := &generator{Scope: s, template: t, tree: t.tree, functions: map[string]string{}}
 	defer func() {
 		if failed, is := recover().(*Error); is {
 			err = failed

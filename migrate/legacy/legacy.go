@@ -1,0 +1,151 @@
+// Package legacy is the module that migrated workflows load: load("legacy", "call", ...).
+//
+// It has what ToolHive's workflow engine did with values, errors and time where plain
+// Starlark does something else. A program that may load it is compiled with
+//
+//	p, err := script.Compile(file, legacy.With(script.Options{Builtins: builtins.All()}))
+package legacy
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// source is the module that migrated workflows load. It is executed once per run,
+// so that what it makes belongs to that run.
+//
+//go:embed module.star
+var source []byte
+
+// Name is what scripts write in load("legacy", ...).
+const Name = "legacy"
+
+// entry is the one name that the module has and other files cannot use by accident.
+const entry = "_legacy"
+
+// With returns o with the module "legacy" to load from: the functions of scripts that
+// vmcp migrate-composite wrote, which keep what ToolHive's workflow engine did with
+// values, errors and time.
+func With(o script.Options) script.Options {
+	names := make(starlark.StringDict, len(o.Builtins)+1)
+	for name, v := range o.Builtins {
+		names[name] = v
+	}
+	names[entry] = starlark.NewBuiltin(entry, newEngine)
+	load := o.Load
+	o.Builtins = names
+	o.Load = func(from, name string) (script.File, error) {
+		switch {
+		case name == Name:
+			return script.File{Name: Name, Source: source}, nil
+		case load == nil:
+			return script.File{}, fmt.Errorf("there are no libraries to load from but %q", Name)
+		}
+		return load(from, name)
+	}
+	return o
+}
+
+// engine is what a run of a migrated workflow remembers.
+type engine struct {
+	began    time.Time
+	deadline time.Time      // of the whole workflow
+	latest   starlark.Value // output of the step that completed last
+	ended    starlark.Value // output of the question whose answer skips the remaining steps
+	done     int            // completed steps
+	info     *starlark.Dict // what templates call .workflow
+}
+
+// workflowTimeout is the default of a workflow, stepTimeout that of a step.
+const (
+	workflowTimeout = 30 * time.Minute
+	stepTimeout     = 5 * time.Minute
+)
+
+// newEngine makes the functions of the module for one run.
+func newEngine(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	now := time.Now()
+	w := &engine{began: now, deadline: now.Add(workflowTimeout), latest: starlark.None}
+	members := starlark.StringDict{"NOTHING": noOutput{}}
+	add := func(functions map[string]function) {
+		for name, f := range functions {
+			members[name] = starlark.NewBuiltin(name, f)
+		}
+	}
+	add(valueFunctions)
+	add(textFunctions)
+	add(comparisons)
+	add(outputFunctions)
+	add(map[string]function{
+		"arguments": w.arguments, "deadline": w.setDeadline, "workflow": w.workflow, "timestamp": w.timestamp,
+		"condition": w.condition, "call": w.call, "retry": w.retry, "attempt": w.attempt, "skipped": w.skipped,
+		"as_record": w.asRecord, "as_map": w.asMap,
+		"for_each": w.forEach, "ask": w.ask, "gated": w.gated, "latest": w.latestOutput, "answer": w.answer,
+	})
+	return starlarkstruct.FromStringDict(starlarkstruct.Default, members), nil
+}
+
+// Error is the failure of a migrated workflow. Error returns the whole text that
+// the legacy engine gave its client: a server shows it without place and backtrace.
+type Error struct {
+	// Cause is the failure as the step's own error has it, without what the engine put around it.
+	Cause string
+	text  string
+	kind  failureKind
+	// tool is the beginning of Cause up to the reason, for a failed call.
+	tool string
+}
+
+func (e *Error) Error() string { return e.text }
+
+// ErrorOf is an error of which only the text is known.
+func ErrorOf(text string) *Error { return &Error{Cause: text, text: text} }
+
+// failureKind says what may be done about a failure.
+type failureKind int
+
+const (
+	stepFailed    failureKind = iota // a step could not be performed
+	backendFailed                    // its tool was called, and failed: defaultResults apply
+	stepLate                         // the step ran out of time
+	workflowLate                     // the workflow ran out of time while the step ran
+	workflowOver                     // the workflow ran out of time before the step began: nothing goes on
+)
+
+// Texts of the legacy engine.
+const (
+	textFailed       = "Workflow execution failed: "
+	textLevel        = textFailed + "level execution failed: "
+	textStepLate     = "Workflow execution timeout exceeded"
+	textWorkflowLate = textFailed + "workflow timed out"
+)
+
+// stepError makes the error of a step.
+func stepError(kind failureKind, format string, args ...any) *Error {
+	e := &Error{Cause: fmt.Sprintf(format, args...), kind: kind}
+	switch kind {
+	case stepLate:
+		e.text = textStepLate
+	case workflowLate, workflowOver:
+		e.text = textWorkflowLate
+	default:
+		e.text = textLevel + e.Cause
+	}
+	return e
+}
+
+// outputError makes the error of the construction of the output.
+func outputError(cause string) *Error {
+	return &Error{Cause: cause, text: textFailed + cause}
+}
+
+// usesDefaults reports whether defaultResults become the output of a step that failed so.
+func (e *Error) usesDefaults() bool {
+	return e.kind == backendFailed || e.kind == stepLate || e.kind == workflowLate
+}

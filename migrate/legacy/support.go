@@ -1,0 +1,70 @@
+package legacy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+type function = func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
+
+// hostOf returns the host of the run that t belongs to.
+func hostOf(t *starlark.Thread) (builtins.Host, error) {
+	h, ok := script.RunOf(t).Host().(builtins.Host)
+	if !ok {
+		return nil, errors.New("not available here: the script runs without a host")
+	}
+	return h, nil
+}
+
+// duration reads a length of time as definitions have it; None is fallback.
+func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
+	if v == nil || v == starlark.None {
+		return fallback, nil
+	}
+	text, _ := starlark.AsString(v)
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf(`want a duration such as "30s" or "5m", have %s`, v)
+	}
+	return d, nil
+}
+
+// journaled turns a failed call into what the door records as its answer, or leaves it an
+// accident: what did not reach the tool, or got no answer in time, may go otherwise when the
+// run is resumed, unless the script has caught it already.
+func journaled(ctx context.Context, err error, caught bool) error {
+	var known *builtins.ToolError
+	switch {
+	case err == nil, script.Final(err), ctx.Err() != nil:
+		return err
+	case errors.As(err, &known):
+		accident := known.Kind == builtins.Unavailable || known.Kind == builtins.Timeout
+		if caught || !accident {
+			return &script.Failure{Kind: known.Kind, Message: known.Msg}
+		}
+		if known.Kind == builtins.Unavailable {
+			return script.NotDone(known)
+		}
+		return known
+	case caught:
+		return &script.Failure{Kind: builtins.Unavailable, Message: err.Error()}
+	}
+	return err
+}
+
+// decode makes a value of JSON that came from outside.
+func decode(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
+	v, err := script.DecodeIn(t, raw, script.RunOf(t).Limits().Depth)
+	if err != nil && !script.Final(err) {
+		return nil, &script.Failure{Kind: builtins.InvalidOutput, Message: fmt.Sprintf("the result cannot be read: %v", err)}
+	}
+	return v, err
+}
