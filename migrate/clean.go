@@ -4,12 +4,86 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bazelbuild/buildtools/build"
+
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
 // clean writes scripts the way a person would have.
+//
+// Each step is one thing in the script, whatever its templates are used for:
+//
+//   - a tool step is its output, always a dict: {} or the defaults when it did not run or has
+//     failed; beside it NAME_result is what try_call_tool returned, and NAME_ran whether
+//     its condition held, when something asks for that;
+//   - a tool step whose content array is used is a record of the legacy module;
+//   - a question is a struct with action and content;
+//   - a loop is what loopForm says.
 type clean struct {
 	*emitter
+	body    *[]star.Stmt
+	helpers map[string]bool // functions that the script defines for itself
+	remarks []string        // for the statement that is being written
+}
+
+// cleanSource writes the script of a workflow in the clean style.
+func cleanSource(w *workflow, o Options) (source string, notes []Note, err error) {
+	c := &clean{emitter: newEmitter(w, o)}
+	var body []star.Stmt
+	err = c.twice(append(slices.Sorted(helperNames()), cleanReserved...), func() error {
+		body, c.body, c.helpers, c.remarks = nil, &body, map[string]bool{}, nil
+		return c.write()
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	stmts := append(c.above(), star.Def("run", []string{"params"}, body))
+	source, err = star.File(stmts)
+	return source, c.notes, err
+}
+
+// cleanReserved are names that clean scripts use beyond those of every script.
+var cleanReserved = strings.Fields(`text printf html_escape js_escape url_query without_none call attempt skipped workflow
+	as_array as_boolean as_integer as_number as_object as_string`)
+
+// above is what stands above run.
+func (c *clean) above() (stmts []star.Stmt) {
+	if c.w.description != "" {
+		head := &build.CommentBlock{}
+		for line := range strings.Lines(comment(c.w.description)) {
+			head.Comment().Before = append(head.Comment().Before, build.Comment{Token: strings.TrimSuffix(line, "\n")})
+		}
+		stmts = append(stmts, head)
+	}
+	if names := c.loaded(); len(names) > 0 {
+		stmts = append(stmts, star.Load("legacy", names...))
+	}
+	return append(stmts, helperDefs(c.helpers)...)
+}
+
+func (c *clean) emit(s star.Stmt) {
+	if len(c.remarks) > 0 {
+		s = star.Noted(s, strings.Join(c.remarks, "\n"))
+		c.remarks = nil
+	}
+	*c.body = append(*c.body, s)
+}
+
+// block writes statements into a block of their own.
+func (c *clean) block(write func() error) (stmts []star.Stmt, err error) {
+	outer := c.body
+	c.body = &stmts
+	err = write()
+	c.body = outer
+	return stmts, err
+}
+
+// remark puts a comment above the statement that is being written.
+func (c *clean) remark(text string) {
+	if !slices.Contains(c.remarks, text) {
+		c.remarks = append(c.remarks, text)
+	}
 }
 
 func (c *clean) write() error {
@@ -37,8 +111,7 @@ func (c *clean) needs(s *step, set []*step) (list []*step) {
 // chains that have nothing to do with each other run side by side.
 func (c *clean) sequence(set []*step) error {
 	for len(set) > 0 {
-		chains := c.chains(set)
-		if len(chains) > 1 {
+		if chains := c.chains(set); c.apart(chains) {
 			return c.sideBySide(chains)
 		}
 		var first, rest []*step
@@ -58,6 +131,18 @@ func (c *clean) sequence(set []*step) error {
 		set = rest
 	}
 	return nil
+}
+
+// apart reports whether chains are worth a function each: one with steps that stand alone
+// reads better when these begin with its first steps.
+func (c *clean) apart(chains [][]*step) bool {
+	long := 0
+	for _, chain := range chains {
+		if len(chain) > 1 {
+			long++
+		}
+	}
+	return len(chains) > 1 && long != 1
 }
 
 // chains divides steps into groups that do not need each other.
@@ -89,60 +174,88 @@ func (c *clean) chains(set []*step) (chains [][]*step) {
 	return chains
 }
 
+// oneLevel writes steps that do not need each other.
+func (c *clean) oneLevel(level []*step) error {
+	if len(level) == 1 {
+		return c.alone(level[0])
+	}
+	var chains [][]*step
+	for _, s := range level {
+		chains = append(chains, []*step{s})
+	}
+	return c.sideBySide(chains)
+}
+
 // sideBySide writes chains as the branches of a parallel.
 func (c *clean) sideBySide(chains [][]*step) error {
-	var branches, targets []string
+	var branches []star.Expr
+	var groups [][]string
 	used := false
 	for _, chain := range chains {
-		branch, target, err := c.branch(chain)
+		fn, results, err := c.branch(chain)
 		if err != nil {
 			return err
 		}
-		branches, targets = append(branches, branch), append(targets, target)
-		used = used || target != "_"
+		branches, groups = append(branches, fn), append(groups, results)
+		used = used || len(results) > 0
 	}
-	args := []string{gotmpl.ListOf(branches)}
-	call := gotmpl.Call("parallel", args...)
-	if used {
-		call = strings.Join(targets, ", ") + " = " + call
+	all := star.Call("parallel", star.ListOf(branches...))
+	if !used {
+		c.emit(star.Do(all))
+		return nil
 	}
-	c.code.line("%s", call)
+	c.emit(star.Unpack(all, groups))
 	return nil
 }
 
 // branch writes a chain as a function, and the variables that it returns.
-func (c *clean) branch(chain []*step) (fn, target string, err error) {
-	var results []string
+func (c *clean) branch(chain []*step) (fn star.Expr, results []string, err error) {
 	for _, s := range chain {
 		if c.usedOutside(s, chain) {
 			results = append(results, c.produces(s)...)
 		}
 	}
-	target = "_"
-	switch {
-	case len(results) == 1:
-		target = results[0]
-	case len(results) > 1:
-		target = "(" + strings.Join(results, ", ") + ")"
-	}
 	if len(chain) == 1 && c.simple(chain[0]) {
-		expr, err := c.core(chain[0])
-		return "lambda: " + expr, target, err
+		body, err := c.core(chain[0])
+		return star.Lambda(body), results, err
 	}
-	fn = c.names.fresh("do_" + chain[len(chain)-1].id)
-	c.code.line("def %s():", fn)
-	c.code.block(func() {
-		if err = c.sequence(chain); err == nil && len(results) > 0 {
-			c.code.line("return %s", strings.Join(results, ", "))
+	name := c.names.fresh("do_" + chain[len(chain)-1].id)
+	body, err := c.block(func() error {
+		if err := c.sequence(chain); err != nil || len(results) == 0 {
+			return err
 		}
+		if len(results) == 1 {
+			c.give(star.Name(results[0]))
+		} else {
+			c.emit(star.ReturnAll(results...))
+		}
+		return nil
 	})
-	c.code.line("")
-	return fn, target, err
+	c.emit(star.Def(name, nil, body))
+	return star.Name(name), results, err
+}
+
+// give returns a value; a variable that was set just before goes without saying.
+func (c *clean) give(value star.Expr) {
+	list := *c.body
+	name, isName := value.Node.(*build.Ident)
+	if isName && len(list) > 0 {
+		if a, ok := list[len(list)-1].(*build.AssignExpr); ok {
+			if to, ok := a.LHS.(*build.Ident); ok && to.Name == name.Name {
+				last := star.Return(star.Expr{Node: a.RHS})
+				*last.Comment() = *a.Comment()
+				*c.body = append(list[:len(list)-1:len(list)-1], last)
+				return
+			}
+		}
+	}
+	c.emit(star.Return(value))
 }
 
 // simple reports whether a step is one expression.
 func (c *clean) simple(s *step) bool {
-	return s.condition == nil && s.kind == toolStep && !c.isCaught(s)
+	tried := c.isCaught(s) && !c.isRecord(s) && c.needsOutput(s)
+	return s.condition == nil && s.kind == toolStep && !tried && !c.needsRan(s)
 }
 
 // usedOutside reports whether something outside of a chain needs a step.
@@ -158,138 +271,127 @@ func (c *clean) usedOutside(s *step, chain []*step) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(c.w.steps, (*step).skips)
 }
 
-// oneLevel writes steps that do not need each other.
-func (c *clean) oneLevel(level []*step) error {
-	if len(level) == 1 {
-		return c.alone(level[0])
+// byLevel writes the steps level by level, and then the result. An answer of the user
+// that ends the workflow early returns, or skips the rest where the result is made of more
+// than the last output.
+func (c *clean) byLevel(levels [][]*step) error {
+	for i, level := range levels {
+		if err := c.oneLevel(level); err != nil {
+			return err
+		}
+		gates := gatesOf(level)
+		switch {
+		case len(gates) == 0 || i+1 == len(levels):
+		case c.w.output == nil:
+			for _, gate := range gates {
+				c.early(gate)
+			}
+		default:
+			return c.unlessSkipped(gates, levels[i+1:])
+		}
 	}
-	var chains [][]*step
-	for _, s := range level {
-		chains = append(chains, []*step{s})
-	}
-	return c.sideBySide(chains)
+	return c.result()
 }
 
-// isUsed reports whether something needs a step, and needsOutput whether it is its output.
-func (c *clean) isUsed(s *step) bool { return *c.used[s] != facets{} }
-
-func (c *clean) needsOutput(s *step) bool { return c.used[s].output || c.used[s].content }
-
-// needsTried reports whether something needs to know how a call that may fail went.
-func (c *clean) needsTried(s *step) bool {
-	return c.isCaught(s) && (c.used[s].status || c.used[s].error)
+// early writes the return after an answer that ended the workflow.
+func (c *clean) early(gate *step) {
+	action := star.Attr(star.Name(c.vars[gate]), "action")
+	skipped := star.Dict(star.Entry{Key: "action", Value: action}, star.Entry{Key: "skipped", Value: star.True()})
+	c.emit(star.When(star.Not(c.goesOnAfter(gate)), []star.Stmt{star.Return(skipped)}, nil))
 }
 
-// produces lists the variables of a step that something needs.
-func (c *clean) produces(s *step) (list []string) {
-	if c.needsOutput(s) {
-		list = append(list, c.vars[s])
+// unlessSkipped writes the levels after questions whose answers may skip them, and the result.
+func (c *clean) unlessSkipped(gates []*step, levels [][]*step) error {
+	for _, level := range levels {
+		for _, s := range level {
+			c.assume(s)
+		}
 	}
-	if c.needsTried(s) {
-		list = append(list, c.tried(s))
+	if err := c.goingOn(gates, levels); err != nil {
+		return err
 	}
-	if s.condition != nil && c.used[s].status {
-		list = append(list, c.ran(s))
-	}
-	return list
+	return c.result()
 }
 
-// assume gives the variables of a step the values of one that is skipped.
-func (c *clean) assume(s *step) {
-	c.assumeOutcome(s)
-	if s.condition != nil && c.used[s].status {
-		c.code.line("%s = False", c.ran(s))
-	}
-}
-
-// assumeOutcome is assume but for the variable that tells whether the step has run.
-func (c *clean) assumeOutcome(s *step) {
-	if c.needsOutput(s) {
-		c.code.line("%s = %s", c.vars[s], c.skippedValue(s))
-	}
-	if c.needsTried(s) {
-		c.code.line("%s = struct(ok = False, output = None, error = None)", c.tried(s))
-	}
-}
-
-// isCaught reports whether a failure of the step's tool does not end the workflow.
-func (c *clean) isCaught(s *step) bool { return c.goesOn(s) && s.kind == toolStep }
-
-// alone writes one step as statements.
-func (c *clean) alone(s *step) error {
-	if s.condition == nil {
-		return c.perform(s)
-	}
-	cond, err := c.condition(s)
+// goingOn writes levels for the case that no answer to a question has skipped them.
+func (c *clean) goingOn(gates []*step, levels [][]*step) error {
+	body, err := c.block(func() error {
+		for i, level := range levels {
+			if err := c.oneLevel(level); err != nil {
+				return err
+			}
+			if next := gatesOf(level); len(next) > 0 && i+1 < len(levels) {
+				return c.goingOn(next, levels[i+1:])
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	c.assumeOutcome(s)
-	if ran := c.ran(s); c.used[s].status {
-		c.code.line("%s = %s", ran, cond)
-		cond = ran
+	cond := c.goesOnAfter(gates[0])
+	for _, gate := range gates[1:] {
+		cond = star.Op("and", cond, c.goesOnAfter(gate))
 	}
-	c.code.line("if %s:", cond)
-	c.code.block(func() { err = c.perform(s) })
-	return err
-}
-
-// ran is the variable that tells whether a step with a condition has run.
-func (c *clean) ran(s *step) string { return c.vars[s] + "_ran" }
-
-// tried is the variable that has all of a call that may fail.
-func (c *clean) tried(s *step) string { return c.vars[s] + "_result" }
-
-// perform writes what a step does.
-func (c *clean) perform(s *step) error {
-	expr, err := c.core(s)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.isCaught(s) && c.needsOutput(s):
-		c.code.line("%s = %s", c.tried(s), expr)
-		c.code.line("%s = %s.output if %s.ok else %s", c.vars[s], c.tried(s), c.tried(s), c.skippedValue(s))
-	case c.needsTried(s):
-		c.code.line("%s = %s", c.tried(s), expr)
-	case c.needsOutput(s) || s.kind == elicitationStep && !c.answersAlike(s):
-		c.code.line("%s = %s", c.vars[s], expr)
-	default:
-		c.code.line("%s", expr)
-	}
-	if s.kind == elicitationStep {
-		c.refusals(s)
-	}
+	c.emit(star.When(cond, body, nil))
 	return nil
 }
 
-// skipped is the condition under which an answer ended the workflow.
-func (c *clean) skipped(s *step) string {
-	action := c.vars[s] + ".action"
-	switch {
-	case s.onDecline == actionSkip && s.onCancel == actionSkip:
-		return action + ` != "accept"`
+// gatesOf returns the questions of a level that may skip what comes later.
+func gatesOf(level []*step) (gates []*step) {
+	for _, s := range level {
+		if s.skips() {
+			gates = append(gates, s)
+		}
+	}
+	return gates
+}
+
+// gated reports whether a question before a step may skip it.
+func (c *clean) gated(s *step) bool {
+	return slices.ContainsFunc(c.w.steps, func(other *step) bool { return other.skips() && other.level < s.level })
+}
+
+// goesOnAfter is the condition under which an answer did not skip the remaining steps.
+func (c *clean) goesOnAfter(s *step) star.Expr {
+	action := star.Attr(star.Name(c.vars[s]), "action")
+	switch both := s.onDecline == actionSkip && s.onCancel == actionSkip; {
+	case both && (s.condition != nil || c.gated(s)): // a question that was not asked skips nothing
+		return star.Op("not in", action, star.Tuple(star.Str("decline"), star.Str("cancel")))
+	case both:
+		return star.Op("==", action, star.Str("accept"))
 	case s.onDecline == actionSkip:
-		return action + ` == "decline"`
+		return star.Op("!=", action, star.Str("decline"))
 	}
-	return action + ` == "cancel"`
+	return star.Op("!=", action, star.Str("cancel"))
 }
 
-// skippedValue is what the variable of a step holds when it did not run.
-func (c *clean) skippedValue(s *step) string {
-	if s.defaults != nil {
-		return literal(s.defaults)
-	}
-	if s.kind == elicitationStep {
-		return `struct(action = "skipped", content = {})`
-	}
-	return "{}"
+// view is what the templates of one field see.
+type view struct {
+	c     *clean
+	step  *step // that the template belongs to; nil for the output
+	item  star.Expr
+	index star.Expr
+	loop  bool // the template stands in a loop
+	seen  *bool
 }
 
-// kinds are the types of JSON Schema.
-var kinds = map[string]gotmpl.Kind{
-	"string": gotmpl.Text, "boolean": gotmpl.Bool, "object": gotmpl.Map, "array": gotmpl.List,
+// native is a translator for the templates of a step.
+func (c *clean) native(v *view, hint string) *gotmpl.Native {
+	return &gotmpl.Native{View: v, Hint: hint}
+}
+
+// value writes the value of a template that is a single action, else its text.
+func (c *clean) value(t *tmpl, v *view, hint string) star.Expr {
+	n := c.native(v, hint)
+	e := n.Value(t.parsed)
+	c.define(n)
+	return e
+}
+
+func (c *clean) define(n *gotmpl.Native) {
+	*c.body = append(*c.body, n.Defs...)
 }

@@ -2,143 +2,325 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
-	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
-// answersAlike reports whether it does not matter what the user answers.
-func (c *clean) answersAlike(s *step) bool {
-	return s.onDecline == actionContinue && s.onCancel == actionContinue
+// isUsed reports whether something needs a step, and needsOutput whether it is its output.
+func (c *clean) isUsed(s *step) bool { return c.used[s].any() }
+
+func (c *clean) needsOutput(s *step) bool { return c.used[s].output }
+
+// isRecord reports whether a step is a record of the legacy module: the content array of
+// a result, by the names that its blocks had, is in none of what builtins return.
+func (c *clean) isRecord(s *step) bool {
+	return s.kind == toolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
 }
 
-// refusals ends the workflow when the user refused and nothing else is wanted.
-func (c *clean) refusals(s *step) {
-	ends := func(handler string) bool { return handler == "" || handler == actionAbort }
-	action := c.vars[s] + ".action"
+var blockName = regexp.MustCompile(`^(text_[0-9]+|image_[0-9]+|resource(_[0-9]+)?)$`)
+
+// isCaught reports whether a failure of the step's tool does not end the workflow.
+func (c *clean) isCaught(s *step) bool { return c.goesOn(s) && s.kind == toolStep }
+
+// needsTried reports whether something needs to know how a call that may fail went.
+func (c *clean) needsTried(s *step) bool {
+	return c.isCaught(s) && !c.isRecord(s) && (c.used[s].status || c.used[s].error)
+}
+
+// needsRan reports whether something needs to know whether a step has run.
+func (c *clean) needsRan(s *step) bool {
+	return (s.condition != nil || c.gated(s)) && c.used[s].status && !c.isRecord(s)
+}
+
+// ran is the variable that tells whether a step with a condition has run.
+func (c *clean) ran(s *step) string { return c.vars[s] + "_ran" }
+
+// tried is the variable that has all of a call that may fail.
+func (c *clean) tried(s *step) string { return c.vars[s] + "_result" }
+
+// hasValue reports whether a step has a variable of its own.
+func (c *clean) hasValue(s *step) bool {
 	switch {
-	case ends(s.onDecline) && ends(s.onCancel):
-		c.code.line(`if %s != "accept":`, action)
-	case ends(s.onDecline):
-		c.code.line(`if %s == "decline":`, action)
-	case ends(s.onCancel):
-		c.code.line(`if %s == "cancel":`, action)
-	default:
-		return
+	case c.isRecord(s):
+		return true
+	case s.kind == elicitationStep:
+		return c.needsOutput(s) || s.skips()
+	case s.kind == forEachStep:
+		return c.loopForm(s) != loopUnused
 	}
-	c.code.block(func() { c.code.line("fail(%s)", gotmpl.Quote(s.id+": not accepted by the user")) })
+	return c.needsOutput(s)
+}
+
+// produces lists the variables of a step that something needs.
+func (c *clean) produces(s *step) (list []string) {
+	if c.hasValue(s) {
+		list = append(list, c.vars[s])
+	}
+	if c.needsTried(s) {
+		list = append(list, c.tried(s))
+	}
+	if c.needsRan(s) {
+		list = append(list, c.ran(s))
+	}
+	return list
+}
+
+// assume gives the variables of a step the values of one that is skipped.
+func (c *clean) assume(s *step) {
+	c.assumeOutcome(s)
+	if c.needsRan(s) {
+		c.emit(star.Assign(star.False(), c.ran(s)))
+	}
+}
+
+// assumeOutcome is assume but for the variable that tells whether the step has run.
+func (c *clean) assumeOutcome(s *step) {
+	if c.hasValue(s) {
+		c.emit(star.Assign(c.skippedValue(s), c.vars[s]))
+	}
+	if c.needsTried(s) {
+		none := star.Call("struct", star.Arg("ok", star.False()), star.Arg("output", star.None()), star.Arg("error", star.None()))
+		c.emit(star.Assign(none, c.tried(s)))
+	}
+}
+
+// skippedValue is what the variable of a step holds when it did not run.
+func (c *clean) skippedValue(s *step) star.Expr {
+	switch {
+	case c.isRecord(s):
+		c.loads["skipped"] = true
+		return star.Call("skipped", c.defaults(s))
+	case s.kind == elicitationStep:
+		return c.skippedQuestion(s)
+	}
+	return c.defaults(s)
+}
+
+// defaults are the default results of a step: a dict.
+func (c *clean) defaults(s *step) star.Expr {
+	if s.defaults == nil {
+		return star.Dict()
+	}
+	return constant(s.defaults.whole())
+}
+
+// alone writes one step as statements.
+func (c *clean) alone(s *step) error {
+	if s.condition == nil {
+		return c.perform(s)
+	}
+	cond := c.condition(s)
+	if !c.assumed(s) {
+		c.assumeOutcome(s)
+	}
+	if c.needsRan(s) {
+		c.emit(star.Assign(cond, c.ran(s)))
+		cond = star.Name(c.ran(s))
+	}
+	body, err := c.block(func() error { return c.performed(s) })
+	if err == nil {
+		c.emit(star.When(cond, body, nil))
+	}
+	return err
+}
+
+// assumed reports whether the variables of a step have the values of a skipped one already.
+func (c *clean) assumed(s *step) bool { return c.gated(s) && c.w.output != nil && !c.branched(s) }
+
+// branched reports whether a step that a question may skip is written into a function,
+// which does not see what was assumed outside of it.
+func (c *clean) branched(s *step) bool {
+	return slices.ContainsFunc(c.w.steps, func(other *step) bool { return other != s && other.level == s.level })
+}
+
+// perform writes what a step does, and that it did.
+func (c *clean) perform(s *step) error {
+	err := c.performed(s)
+	if err == nil && c.needsRan(s) && s.condition == nil {
+		c.emit(star.Assign(star.True(), c.ran(s)))
+	}
+	return err
+}
+
+// performed writes what a step does.
+func (c *clean) performed(s *step) error {
+	value, err := c.core(s)
+	if err != nil {
+		return err
+	}
+	v, tried := c.vars[s], c.tried(s)
+	ok, output := star.Attr(star.Name(tried), "ok"), star.Attr(star.Name(tried), "output")
+	switch {
+	case c.isCaught(s) && !c.isRecord(s) && c.needsOutput(s):
+		c.emit(star.Assign(value, tried))
+		if s.condition != nil || c.assumed(s) { // the defaults are in the variable already
+			c.emit(star.When(ok, []star.Stmt{star.Assign(output, v)}, nil))
+		} else {
+			c.emit(star.Assign(star.If(ok, output, c.skippedValue(s)), v))
+		}
+	case c.needsTried(s):
+		c.emit(star.Assign(value, tried))
+	case c.hasValue(s) || s.kind == elicitationStep && !c.answersAlike(s):
+		c.emit(star.Assign(value, v))
+	default:
+		c.emit(star.Do(value))
+	}
+	if s.kind == elicitationStep {
+		c.refusals(s)
+	}
+	return nil
 }
 
 // condition writes the condition of a step.
-func (c *clean) condition(s *step) (string, error) {
+func (c *clean) condition(s *step) star.Expr {
 	t := s.condition
-	if t.parsed == nil {
-		return "", c.misplaced(t, t.err)
-	}
-	if word, plain := t.parsed.Plain(); plain {
-		switch word {
+	e := c.value(t, &view{c: c, step: s}, s.id+"_condition")
+	if e.Literal {
+		switch e.Text {
 		case "true", "True", "TRUE":
-			return "True", nil
+			return star.True()
 		case "false", "False", "FALSE":
-			return "False", nil
+			return star.False()
 		}
-		return "", c.misplaced(t, fmt.Errorf("want true or false, have %q", word))
+		return star.Call("fail", star.Str(fmt.Sprintf("%s: the condition is %q, neither true nor false", s.id, e.Text)))
 	}
-	sc := &scope{e: c.emitter, step: s}
-	e, ok, err := t.parsed.Value(sc, c.style)
-	if err != nil {
-		return "", c.misplaced(t, err)
+	if e.Truth() {
+		return e
 	}
-	if ok && e.Kind != gotmpl.Text {
-		if e.Kind != gotmpl.Bool {
-			sc.Differ("is true for every value that is not empty")
-		}
-		c.differs(t, sc)
-		return e.Code, nil
-	}
-	text, err := c.translate(t, sc, s.id+"_condition")
-	return text.Operand() + ` in ("true", "True", "TRUE")`, err
+	return isTrue(e)
+}
+
+// isTrue compares with what a template prints for true.
+func isTrue(e star.Expr) star.Expr {
+	return star.Op("==", star.Method(asText(e), "lower"), star.Str("true")).Is(star.Bool)
 }
 
 // core writes what a step does as an expression.
-func (c *clean) core(s *step) (string, error) {
+func (c *clean) core(s *step) (star.Expr, error) {
 	switch s.kind {
 	case elicitationStep:
 		return c.elicitation(s)
 	case forEachStep:
 		return c.forEach(s)
+	case toolStep:
+		if c.isRecord(s) {
+			return c.record(s), nil
+		}
 	}
-	return c.call(s, &scope{e: c.emitter, step: s}, c.isCaught(s), s.timeout != 0)
+	return c.call(s, &view{c: c, step: s}, c.isCaught(s), s.timeout), nil
 }
 
 // call writes the call of a tool.
-func (c *clean) call(s *step, sc *scope, caught, timed bool) (string, error) {
+func (c *clean) call(s *step, v *view, caught bool, timeout time.Duration) star.Expr {
 	fn := "call_tool"
 	if caught {
 		fn = "try_call_tool"
 	}
-	args := []string{gotmpl.Quote(s.tool)}
+	args := []star.Expr{star.Str(s.tool)}
 	if s.arguments != nil && len(s.arguments.mapping().keys) > 0 {
-		arguments, err := c.templated(s.arguments, s, sc)
-		if err != nil {
-			return "", err
-		}
-		args = append(args, arguments)
+		args = append(args, c.templated(s.arguments, s, v, v.step.id))
 	}
-	if timed {
-		args = append(args, keywordText("timeout", durationText(s.timeout)))
+	if timeout != 0 {
+		args = append(args, star.Arg("timeout", star.Str(durationText(timeout))))
 	}
-	call := gotmpl.Call(fn, args...)
-	if s.retries() == 0 {
-		return call, nil
-	}
-	args = []string{"lambda: " + call, keyword("max_attempts", strconv.Itoa(s.retries()+1))}
-	if d := s.onError.retryDelay; d != 0 && d != defaultRetryDelay {
-		args = append(args, keywordText("delay", durationText(d)))
-	}
-	return gotmpl.Call("retry", args...), nil
+	return c.retried(s, star.Call(fn, args...))
 }
 
-// templated writes a value whose texts are templates.
-func (c *clean) templated(v *value, s *step, sc *scope) (string, error) {
+// retried writes the retries of a call.
+func (c *clean) retried(s *step, call star.Expr) star.Expr {
+	if s.retries() == 0 {
+		return call
+	}
+	args := []star.Expr{star.Lambda(call), star.Arg("max_attempts", star.Integer(int64(s.retries()+1)))}
+	if d := s.onError.retryDelay; d != 0 && d != defaultRetryDelay {
+		args = append(args, star.Arg("delay", star.Str(durationText(d))))
+	}
+	return star.Call("retry", args...)
+}
+
+// record writes a call of which the content array is used.
+func (c *clean) record(s *step) star.Expr {
+	c.loads["call"] = true
+	args := []star.Expr{star.Str(s.tool), star.Dict()}
+	if s.arguments != nil {
+		args[1] = c.templated(s.arguments, s, &view{c: c, step: s}, s.id)
+	}
+	args = append(args, star.Arg("step", star.Str(s.id)), star.Arg("record", star.True()), star.Arg("integers", star.True()))
+	if s.timeout != 0 {
+		args = append(args, star.Arg("timeout", star.Str(durationText(s.timeout))))
+	}
+	call := c.retried(s, star.Call("call", args...))
+	if !c.isCaught(s) {
+		return call
+	}
+	c.loads["attempt"] = true
+	return star.Call("attempt", star.Lambda(call), star.Arg("defaults", c.defaults(s)))
+}
+
+// templated writes a value whose texts are templates. hint is a word for it.
+func (c *clean) templated(v *value, s *step, in *view, hint string) star.Expr {
 	if v == nil {
-		return "None", nil
+		return star.None()
 	}
 	switch d := v.data.(type) {
 	case string:
-		t := s.templates[v]
-		if t.parsed == nil {
-			return "", c.misplaced(t, t.err)
-		}
-		if plain, ok := t.parsed.Plain(); ok && looksTyped(plain) {
-			sc.Differ("is sent as the text that it is, also when the tool wants a number or a boolean")
-		}
-		e, err := c.translate(t, sc, "text")
-		return e.Code, err
+		return c.argument(s.templates[v], in, hint)
 	case []*value:
-		var items []string
+		var list []star.Expr
 		for _, e := range d {
-			item, err := c.templated(e, s, sc)
-			if err != nil {
-				return "", err
+			item := c.templated(e, s, in, hint)
+			if _, isText := valueText(e); isText && item.Maybe {
+				item = asText(item) // something has to stand there
 			}
-			items = append(items, item)
+			list = append(list, item)
 		}
-		return gotmpl.ListOf(items), nil
+		return star.ListOf(list...)
 	case *mapping:
-		var entries []string
+		var entries []star.Entry
 		for _, k := range d.keys {
-			e, err := c.templated(d.values[k], s, sc)
-			if err != nil {
-				return "", err
+			e := c.templated(d.values[k], s, in, hint+"_"+k)
+			if _, isText := valueText(d.values[k]); isText && e.Kind == star.Nothing {
+				continue
+			} else if !isText {
+				e.Maybe = false // a null that is written down stays
 			}
-			entries = append(entries, gotmpl.Quote(k)+": "+e)
+			entries = append(entries, star.Entry{Key: k, Value: e})
 		}
-		return gotmpl.Dict(entries), nil
+		return withoutNone(entries)
 	}
-	return literal(v.whole()), nil
+	return constant(v.whole())
+}
+
+func valueText(v *value) (string, bool) {
+	if v == nil {
+		return "", false
+	}
+	s, ok := v.data.(string)
+	return s, ok
+}
+
+// withoutNone is a dict from which the entries that are None are left out.
+func withoutNone(entries []star.Entry) star.Expr {
+	d := star.Dict(entries...)
+	if slices.ContainsFunc(entries, func(e star.Entry) bool { return e.Value.Maybe }) {
+		d.Node = star.Call("without_none", d).Node
+	}
+	return d
+}
+
+// argument writes one text.
+func (c *clean) argument(t *tmpl, v *view, hint string) star.Expr {
+	if t.parsed == nil {
+		return star.Call("fail", star.Str("not a template: "+t.err.Error())).Is(star.Text)
+	}
+	if plain, ok := t.parsed.Plain(); ok && looksTyped(plain) && len(c.remarks) == 0 {
+		c.remark(fmt.Sprintf("A text such as %q stays one; ToolHive made what the tool wants of it.", plain))
+	}
+	return c.value(t, v, hint)
 }
 
 // looksTyped reports whether the legacy engine could have made a number or a boolean of a text.
@@ -148,107 +330,46 @@ func looksTyped(s string) bool {
 	return noNumber == nil || noBool == nil
 }
 
-func (c *clean) elicitation(s *step) (string, error) {
-	if s.message.parsed == nil {
-		return "", c.misplaced(s.message, s.message.err)
+// constant writes a value of the file.
+func constant(v *value) star.Expr {
+	if v == nil {
+		return star.None()
 	}
-	message, err := c.translate(s.message, &scope{e: c.emitter, step: s}, s.id+"_message")
-	if err != nil {
-		return "", err
-	}
-	form, err := c.form(s)
-	if err != nil {
-		return "", err
-	}
-	args := []string{message.Code, keyword("schema", literal(form.whole()))}
-	if message.Kind != gotmpl.Text {
-		args[0] = gotmpl.Call("str", message.Code)
-	}
-	if s.timeout != 0 {
-		args = append(args, keywordText("timeout", durationText(min(s.timeout, maxElicitTimeout))))
-	}
-	return gotmpl.Call("elicit", args...), nil
-}
-
-// forEach writes a loop as a parallel over the elements.
-func (c *clean) forEach(s *step) (string, error) {
-	t := s.collection
-	if t.parsed == nil {
-		return "", c.misplaced(t, t.err)
-	}
-	sc := &scope{e: c.emitter, step: s}
-	items, ok, err := t.parsed.Encoded(sc, c.style)
-	if err != nil {
-		return "", c.misplaced(t, err)
-	}
-	if !ok {
-		text, err := c.translate(t, sc, s.id+"_items")
-		if err != nil {
-			return "", err
+	switch d := v.data.(type) {
+	case nil:
+		return star.None()
+	case bool:
+		if d {
+			return star.True()
 		}
-		items = gotmpl.Expr{Code: gotmpl.Call("json.decode", text.Code)}
-		if v, err := parseJSONText(text.Text); text.Literal && err == nil {
-			items = gotmpl.Expr{Code: literal(v)}
+		return star.False()
+	case string:
+		return star.Str(d)
+	case float64:
+		return star.Fraction(d)
+	case []*value:
+		var list []star.Expr
+		for _, e := range d {
+			list = append(list, constant(e))
 		}
-	} else if items.Maybe {
-		items.Code += " or []"
+		return star.ListOf(list...)
+	case *mapping:
+		var entries []star.Entry
+		for _, k := range d.keys {
+			entries = append(entries, star.Entry{Key: k, Value: constant(d.values[k])})
+		}
+		return star.Dict(entries...)
 	}
-	return c.loop(s, items.Code)
+	return star.Digits(fmt.Sprint(v.data))
 }
 
-// loop writes the function for one element, and its use.
-func (c *clean) loop(s *step, items string) (string, error) {
-	fn := c.names.fresh(s.id + "_each")
-	item, idx := c.names.fresh(s.itemName()), c.names.fresh("i")
-	before := c.code.String()
-	indent := c.code.indent
-	inner := *s.inner
-	inner.level = s.level
-	c.code = code{indent: indent + 1}
-	call, err := c.call(&inner, &scope{e: c.emitter, step: s, item: item, index: idx}, s.mayFail(), false)
-	body := c.code.String()
-	c.code = code{indent: indent}
-	c.code.WriteString(before)
-	if err != nil {
-		return "", err
+// constantOf writes a plain value.
+func constantOf(v any) star.Expr {
+	if known, ok := v.(*value); ok {
+		return constant(known)
 	}
-	items = c.bounded(s, items)
-	counted := usesName(call+body, idx)
-	if counted {
-		pair := c.names.fresh("pair")
-		c.code.line("def %s(%s):", fn, pair)
-		c.code.block(func() { c.code.line("%s, %s = %s", idx, item, pair) })
-		items = gotmpl.Call("enumerate", items)
-	} else {
-		c.code.line("def %s(%s):", fn, item)
+	if n, ok := v.(int64); ok {
+		v = int(n)
 	}
-	c.code.WriteString(body)
-	c.code.block(func() { c.code.line("return %s", call) })
-	c.code.line("")
-	args := []string{fn, items}
-	if s.maxParallel != 0 {
-		args = append(args, keyword("max_concurrency", strconv.Itoa(s.maxParallel)))
-	}
-	return gotmpl.Call("parallel", args...), nil
-}
-
-// bounded writes the check of how many elements a loop may have, when the definition says so.
-func (c *clean) bounded(s *step, items string) string {
-	if s.maxIterations == 0 {
-		return items
-	}
-	all := c.names.fresh(s.itemName() + "s")
-	c.code.line("%s = %s", all, items)
-	c.code.line("if len(%s) > %d:", all, s.maxIterations)
-	c.code.block(func() {
-		c.code.line("fail(%s)", gotmpl.Quote(fmt.Sprintf("%s: more than %d elements", s.id, s.maxIterations)))
-	})
-	return all
-}
-
-// usesName reports whether code has the name as a word of its own.
-func usesName(code, name string) bool {
-	return slices.Contains(strings.FieldsFunc(code, func(r rune) bool {
-		return r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	}), name)
+	return constant((&value{data: v}).whole())
 }

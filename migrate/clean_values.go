@@ -1,289 +1,312 @@
 package migrate
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
-// early writes the return after such an answer.
-func (c *clean) early(level []*step) {
-	for _, s := range level {
-		if s.skips() {
-			c.code.line(`return {"action": %s.action, "skipped": True}`, c.vars[s])
-			return
+// kinds are the types of JSON Schema.
+var kinds = map[string]star.Kind{
+	"string": star.Text, "boolean": star.Bool, "object": star.Map, "array": star.List, "integer": star.Int, "number": star.Number,
+}
+
+func asText(e star.Expr) star.Expr { return gotmpl.AsText(e) }
+
+// Fresh, Free and Helper serve the translator.
+func (v *view) Fresh(hint string) string  { return v.c.names.fresh(hint) }
+func (v *view) Free(name string)          { v.c.names.free(name) }
+func (v *view) Helper(name string) string { return v.c.helper(name) }
+
+// Path returns the expression of the known beginning of a path.
+func (v *view) Path(names []string) (star.Expr, int) {
+	switch names[0] {
+	case "params":
+		return v.c.params(names)
+	case "steps":
+		return v.steps(names)
+	case "workflow":
+		return v.workflow(names)
+	case "forEach":
+		return v.forEach(names)
+	case "vars":
+		if len(names) == 1 {
+			return star.Dict(), 1
+		}
+	case "timestamp":
+		if v.c.fix {
+			return star.Call("str", star.Call("time.now")).Is(star.Text), 1
 		}
 	}
+	return star.None(), len(names)
+}
+
+// Root returns the whole context.
+func (v *view) Root() star.Expr {
+	var entries []star.Entry
+	for _, name := range slices.Sorted(slices.Values(roots)) {
+		if name == "forEach" && !v.loop {
+			continue
+		}
+		e, _ := v.Path([]string{name})
+		entries = append(entries, star.Entry{Key: name, Value: e})
+	}
+	return star.Dict(entries...)
 }
 
 // params returns an argument: one that is required, or has a default, is there.
-func (c *clean) params(names []string) (gotmpl.Expr, int) {
+func (c *clean) params(names []string) (star.Expr, int) {
+	params := star.Name("params").Is(star.Map)
 	if len(names) == 1 {
-		return gotmpl.Expr{Code: "params", Kind: gotmpl.Map}, 1
+		return params, 1
 	}
 	schema := c.w.parameters.mapping()
-	p := schema.get("properties").mapping().get(names[1])
-	_, hasDefault := schemaDefault(p.mapping())
-	there := hasDefault || schema == nil
+	p := schema.get("properties").mapping().get(names[1]).mapping()
+	_, there := schemaDefault(p)
 	for _, r := range schema.get("required").list() {
 		there = there || r.text() == names[1]
 	}
-	kind := kinds[p.mapping().get("type").text()]
+	e := star.Get(params, names[1])
 	if there {
-		return gotmpl.Expr{Code: "params[" + gotmpl.Quote(names[1]) + "]", Kind: kind}, 2
+		e = star.Index(params, star.Str(names[1]))
+		e.Maybe, e.Risky = true, false
 	}
-	return gotmpl.Expr{Code: "params.get(" + gotmpl.Quote(names[1]) + ")", Kind: kind, Maybe: true}, 2
+	e.Kind = kinds[p.get("type").text()]
+	e.Elem = kinds[p.get("items").mapping().get("type").text()]
+	if there && e.Kind != star.Any {
+		e.Maybe = false
+	}
+	return e, 2
 }
 
-func (c *clean) nothing() gotmpl.Expr { return gotmpl.Expr{Code: "{}", Kind: gotmpl.Map} }
+// steps returns a part of a step.
+func (v *view) steps(names []string) (star.Expr, int) {
+	if len(names) == 1 {
+		var entries []star.Entry
+		for _, other := range v.c.w.steps {
+			if v.begun(other) || other == v.step {
+				e, _ := v.steps([]string{"steps", other.id})
+				entries = append(entries, star.Entry{Key: other.id, Value: e})
+			}
+		}
+		slices.SortFunc(entries, func(a, b star.Entry) int {
+			if a.Key < b.Key {
+				return -1
+			}
+			return 1
+		})
+		return star.Dict(entries...), 1
+	}
+	i := slices.IndexFunc(v.c.w.steps, func(other *step) bool { return other.id == names[1] })
+	if i < 0 {
+		return star.None(), len(names)
+	}
+	other := v.c.w.steps[i]
+	if v.c.fix && other.kind == elicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
+		e, n := v.steps(slices.Concat(names[:2], []string{"output"}, names[2:]))
+		return e, n - 1
+	}
+	if other == v.step {
+		return v.running(names)
+	}
+	if !v.begun(other) {
+		return star.None(), len(names)
+	}
+	if !slices.Contains(v.c.refs[v.step], other) {
+		v.c.refs[v.step] = append(v.c.refs[v.step], other)
+	}
+	if other.kind == elicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
+		v.c.see(other, names)
+		return v.c.answerField(other, names, true)
+	}
+	return v.c.stepField(other, names)
+}
 
-func (c *clean) timestamp() gotmpl.Expr {
-	return gotmpl.Expr{Code: "str(time.now())", Kind: gotmpl.Text}
+// accepted reports whether a question was asked and accepted wherever the template is used:
+// all else has ended the run, or skipped the step.
+func (v *view) accepted(q *step) bool {
+	return v.step != nil && v.step.level > q.level && q.condition == nil && q.onDecline != actionContinue && q.onCancel != actionContinue
+}
+
+// begun reports whether a step has begun when the template is rendered.
+func (v *view) begun(other *step) bool { return v.step == nil || other.level < v.step.level }
+
+// running is what a step sees of itself.
+func (v *view) running(names []string) (star.Expr, int) {
+	if len(names) == 2 {
+		return star.Dict(star.Entry{Key: "content", Value: star.Dict()}, star.Entry{Key: "output", Value: star.Dict()},
+			star.Entry{Key: "status", Value: star.Str("running")}), 2
+	}
+	switch names[2] {
+	case "status":
+		return star.Str("running"), 3
+	case "output", "content":
+		return star.Dict(), 3
+	}
+	return star.None(), len(names)
 }
 
 // stepField returns a part of a step that has ended.
-func (c *clean) stepField(s *step, names []string) (gotmpl.Expr, int) {
+func (c *clean) stepField(s *step, names []string) (star.Expr, int) {
 	c.see(s, names)
 	if len(names) == 2 {
-		status, _ := c.stepField(s, append(names, "status"))
-		output, _ := c.stepField(s, append(names, "output"))
-		return gotmpl.Expr{Code: gotmpl.Dict([]string{`"status": ` + status.Code, `"output": ` + output.Code}), Kind: gotmpl.Map}, 2
+		return c.whole(s), 2
 	}
+	record := star.Name(c.vars[s])
 	switch names[2] {
-	case "output", "content":
+	case "content":
+		if s.kind == toolStep {
+			return star.Attr(record, "content").Is(star.Map), 3
+		}
+		return star.Dict(), 3
+	case "output":
 		return c.outputField(s, names)
 	case "status":
 		return c.status(s), 3
 	case "error":
-		if c.isCaught(s) {
-			return gotmpl.Expr{Code: c.tried(s) + ".error", Kind: gotmpl.Text, Maybe: true}, 3
+		switch {
+		case c.isRecord(s) && c.isCaught(s):
+			return textOrNone(star.Attr(record, "error")), 3
+		case c.isCaught(s):
+			return textOrNone(star.Attr(star.Name(c.tried(s)), "error")), 3
 		}
 	}
-	return gotmpl.None, len(names)
+	return star.None(), len(names)
+}
+
+func textOrNone(e star.Expr) star.Expr {
+	e = e.Optional()
+	e.Kind = star.Text
+	return e
+}
+
+// whole is a step with all its parts.
+func (c *clean) whole(s *step) star.Expr {
+	var entries []star.Entry
+	for _, part := range []string{"content", "error", "output", "status"} {
+		e, _ := c.stepField(s, []string{"steps", s.id, part})
+		if e.Kind != star.Nothing {
+			entries = append(entries, star.Entry{Key: part, Value: e})
+		}
+	}
+	return withoutNone(entries)
 }
 
 // status is how a step went.
-func (c *clean) status(s *step) gotmpl.Expr {
-	ran, ok := c.ran(s), c.tried(s)+".ok"
-	choice := func(cond, no string) gotmpl.Expr {
-		return gotmpl.Expr{
-			Code: fmt.Sprintf(`("completed" if %s else "%s")`, cond, no), Kind: gotmpl.Text,
-			Choice: &gotmpl.Choice{Cond: cond, Yes: "completed", No: no},
-		}
+func (c *clean) status(s *step) star.Expr {
+	if c.isRecord(s) {
+		return star.Attr(star.Name(c.vars[s]), "status").Is(star.Text)
+	}
+	ran, ok := star.Name(c.ran(s)), star.Attr(star.Name(c.tried(s)), "ok")
+	mayBeSkipped := s.condition != nil || c.gated(s)
+	ran, ok = ran.Is(star.Bool), ok.Is(star.Bool)
+	choice := func(cond star.Expr, no string) star.Expr {
+		e := star.If(cond, star.Str("completed"), star.Str(no)).Is(star.Text)
+		e.Cases = []star.Case{{Text: "completed", When: cond}, {Text: no, When: star.Not(cond)}}
+		return e
 	}
 	switch {
-	case c.isCaught(s) && s.condition != nil:
-		code := fmt.Sprintf(`("skipped" if not %s else "completed" if %s else "failed")`, ran, ok)
-		return gotmpl.Expr{Code: code, Kind: gotmpl.Text}
+	case c.isCaught(s) && mayBeSkipped:
+		completed := star.If(ok, star.Str("completed"), star.Str("failed")).Bare()
+		e := star.If(ran, completed, star.Str("skipped")).Is(star.Text)
+		e.Cases = []star.Case{ // one that did not run is not ok
+			{Text: "completed", When: ok}, {Text: "failed", When: star.Op("and", ran, star.Not(ok)).Is(star.Bool)}, {Text: "skipped", When: star.Not(ran)},
+		}
+		return e
 	case c.isCaught(s):
 		return choice(ok, "failed")
-	case s.condition != nil:
+	case mayBeSkipped:
 		return choice(ran, "skipped")
 	}
-	return gotmpl.String("completed")
+	return star.Str("completed")
 }
 
 // outputField returns a part of an output.
-func (c *clean) outputField(s *step, names []string) (gotmpl.Expr, int) {
-	switch s.kind {
-	case elicitationStep:
-		return c.answerField(s, names)
-	case forEachStep:
+func (c *clean) outputField(s *step, names []string) (star.Expr, int) {
+	switch {
+	case s.kind == elicitationStep:
+		return c.answerField(s, names, false)
+	case s.kind == forEachStep:
 		return c.loopField(s, names)
+	case c.isRecord(s):
+		return star.Attr(star.Name(c.vars[s]), "output").Is(star.Map), 3
 	}
-	output := gotmpl.Expr{Code: c.vars[s], Kind: gotmpl.Map}
-	if len(names) > 3 && (c.mayBeSkipped(s) || c.goesOn(s)) && s.defaults.mapping().get(names[3]) == nil {
-		return gotmpl.Expr{Code: output.Code + ".get(" + gotmpl.Quote(names[3]) + ")", Maybe: true}, 4
-	}
-	return output, 3
+	return star.Name(c.vars[s]).Is(star.Map), 3
 }
 
-// answerField returns a part of what the user answered.
-func (c *clean) answerField(s *step, names []string) (gotmpl.Expr, int) {
-	v := c.vars[s]
-	switch {
-	case len(names) > 3 && names[3] == "action":
-		return gotmpl.Expr{Code: v + ".action", Kind: gotmpl.Text}, 4
-	case len(names) > 4 && names[3] == "content" && (s.onDecline != "" || s.onCancel != ""):
-		return gotmpl.Expr{Code: fmt.Sprintf("(%s.content or {}).get(%s)", v, gotmpl.Quote(names[4])), Maybe: true}, 5
-	case len(names) > 3 && names[3] == "content":
-		return gotmpl.Expr{Code: v + ".content", Kind: gotmpl.Map}, 4
-	}
-	return gotmpl.Expr{Code: fmt.Sprintf(`{"action": %s.action, "content": %s.content}`, v, v), Kind: gotmpl.Map}, 3
-}
-
-// loopField returns a part of what a loop returned: the list of the outputs.
-func (c *clean) loopField(s *step, names []string) (gotmpl.Expr, int) {
-	v := c.vars[s]
-	done := "len(" + v + ")"
-	failed := "0"
-	if s.mayFail() {
-		done = fmt.Sprintf("len([r for r in %s if r.ok])", v)
-		failed = fmt.Sprintf("len([r for r in %s if not r.ok])", v)
-	}
-	if len(names) > 3 {
-		switch names[3] {
-		case "count":
-			return gotmpl.Expr{Code: "len(" + v + ")", Kind: gotmpl.Int}, 4
-		case "completed":
-			return gotmpl.Expr{Code: done, Kind: gotmpl.Int}, 4
-		case "failed":
-			return gotmpl.Expr{Code: failed, Kind: gotmpl.Int}, 4
-		case "iterations":
-			return gotmpl.Expr{Code: c.iterations(s), Kind: gotmpl.List}, 4
+// workflow returns a part of what is known of the run.
+func (v *view) workflow(names []string) (star.Expr, int) {
+	if len(names) > 1 {
+		switch {
+		case names[1] == "status" && v.step == nil:
+			return star.Str("completed"), 2
+		case names[1] == "status":
+			return star.Str("pending"), 2
+		case names[1] == "step_count" && v.step == nil:
+			return v.c.completed(), 2
+		case names[1] == "step_count" || names[1] == "duration_ms" && v.step != nil:
+			return star.Integer(0), 2
 		}
 	}
-	return gotmpl.Expr{Code: gotmpl.Dict([]string{
-		`"iterations": ` + c.iterations(s), `"count": len(` + v + ")", `"completed": ` + done, `"failed": ` + failed,
-	}), Kind: gotmpl.Map}, 3
+	v.c.loads["workflow"] = true
+	all := star.Call("workflow").Is(star.Map)
+	if v.step == nil {
+		all = star.Call("workflow", star.Arg("done", star.True())).Is(star.Map)
+	}
+	if len(names) == 1 {
+		return all, 1
+	}
+	kind, known := map[string]star.Kind{
+		"id": star.Text, "start_time": star.Text, "duration_ms": star.Int,
+	}[names[1]]
+	if !known {
+		return star.None(), len(names)
+	}
+	return star.Index(all, star.Str(names[1])).Is(kind), 2
 }
 
-func (c *clean) iterations(s *step) string {
-	entry := `{"index": i, "status": "completed", "output": r}`
-	if s.mayFail() {
-		entry = `{"index": i, "status": "completed" if r.ok else "failed", "output": r.output}`
-	}
-	return fmt.Sprintf("[%s for i, r in enumerate(%s)]", entry, c.vars[s])
-}
-
-// lastOutput is the output of the last step that has run, in the order of levels and of the file.
-func (c *clean) lastOutput(levels [][]*step) string {
-	if len(levels) == 0 {
-		return "None"
-	}
-	level := levels[len(levels)-1]
-	s := level[len(level)-1]
-	if len(level) > 1 {
-		c.notes = append(c.notes, Note{Pos: c.w.pos, Msg: "the result is the output of step " + s.id + ", not of whichever step ends last"})
-	}
-	c.refs[nil] = append(c.refs[nil], s)
-	output, _ := c.stepField(s, []string{"steps", s.id, "output"})
-	if s.condition == nil && !c.isCaught(s) {
-		return output.Code
-	}
-	c.see(s, []string{"steps", s.id, "status"})
-	ran := c.ran(s)
-	switch {
-	case s.condition == nil:
-		ran = c.tried(s) + ".ok"
-	case c.isCaught(s):
-		ran += " and " + c.tried(s) + ".ok"
-	}
-	return fmt.Sprintf("%s if %s else %s", output.Code, ran, c.lastOutput(levels[:len(levels)-1]))
-}
-
-// result writes the return of the result.
-func (c *clean) result() error {
-	if c.w.output == nil {
-		c.code.line("return %s", c.lastOutput(c.w.levels()))
-		return nil
-	}
-	entries, err := c.properties(c.w.output.properties)
-	if err != nil {
-		return err
-	}
-	c.code.line("return %s", gotmpl.Dict(entries))
-	return nil
-}
-
-func (c *clean) properties(list []*property) (entries []string, err error) {
-	for _, p := range list {
-		var e string
-		if p.properties != nil {
-			inner, err := c.properties(p.properties)
-			if err != nil {
-				return nil, err
-			}
-			e = gotmpl.Dict(inner)
-		} else if e, err = c.property(p); err != nil {
-			return nil, err
+// completed is the number of steps that have completed.
+func (c *clean) completed() star.Expr {
+	var sure int64
+	var sum []star.Expr
+	for _, s := range c.w.steps {
+		status := c.status(s)
+		switch {
+		case status.Literal:
+			sure++
+		case status.Cases != nil:
+			c.see(s, []string{"steps", s.id, "status"})
+			sum = append(sum, star.Call("int", status.Cases[0].When))
+		default:
+			c.see(s, []string{"steps", s.id, "status"})
+			sum = append(sum, star.Call("int", star.Op("==", status, star.Str("completed"))))
 		}
-		entries = append(entries, gotmpl.Quote(p.name)+": "+e)
+		c.refs[nil] = append(c.refs[nil], s)
 	}
-	return entries, nil
+	e := star.Integer(sure)
+	for _, one := range sum {
+		e = star.Op("+", e, one)
+	}
+	return e.Is(star.Int)
 }
 
-// property writes one value of the result.
-func (c *clean) property(p *property) (string, error) {
-	t := p.value
-	if t.parsed == nil {
-		return "", c.misplaced(t, t.err)
+// forEach returns the element, or its index.
+func (v *view) forEach(names []string) (star.Expr, int) {
+	if !v.loop {
+		return star.None(), len(names)
 	}
-	sc := &scope{e: c.emitter}
-	e, encoded, err := t.parsed.Encoded(sc, c.style)
-	if err != nil {
-		return "", c.misplaced(t, err)
+	item := v.step.itemName()
+	if len(names) == 1 {
+		*v.seen = true
+		return star.Dict(star.Entry{Key: item, Value: v.item}, star.Entry{Key: "index", Value: v.index}), 1
 	}
-	if !encoded || p.kind == "string" {
-		if e, err = c.translate(t, sc, p.name+"_text"); err != nil {
-			return "", err
-		}
+	switch names[1] {
+	case item:
+		return v.item, 2
+	case forEachIndex:
+		*v.seen = true
+		return v.index, 2
 	}
-	code, err := c.typed(p, e)
-	d, ok := p.usable()
-	if err != nil || !ok || e.Literal {
-		return code, err
-	}
-	if plain, ok := strings.CutSuffix(code, ")"); ok && strings.Contains(plain, ".get(") && !strings.Contains(plain, " ") {
-		return plain + ", " + literalOf(d) + ")", nil
-	}
-	if base, key, ok := lastSubscript(code); ok {
-		return base + ".get(" + key + ", " + literalOf(d) + ")", nil
-	}
-	if e.Rank != gotmpl.Atom {
-		return code, nil
-	}
-	return fmt.Sprintf("%s or %s", code, literalOf(d)), nil
-}
-
-// lastSubscript splits x["a"] into x and "a".
-func lastSubscript(code string) (base, key string, ok bool) {
-	if !strings.HasSuffix(code, `"]`) || strings.Contains(code, " ") {
-		return "", "", false
-	}
-	i := strings.LastIndexByte(code, '[')
-	return code[:i], code[i+1 : len(code)-1], i > 0
-}
-
-// typed writes a value as the type of a property.
-func (c *clean) typed(p *property, e gotmpl.Expr) (string, error) {
-	if e.Literal {
-		return c.typedLiteral(p, e)
-	}
-	switch {
-	case e.Kind == gotmpl.Text && p.kind == "integer":
-		return gotmpl.Call("int", e.Code), nil
-	case e.Kind == gotmpl.Text && p.kind == "number":
-		return gotmpl.Call("float", e.Code), nil
-	case e.Kind == gotmpl.Text && p.kind == "boolean":
-		return e.Operand() + ` == "true"`, nil
-	case e.Kind == gotmpl.Text && (p.kind == "object" || p.kind == "array"):
-		return gotmpl.Call("json.decode", e.Code), nil
-	case p.kind == "string" && e.Kind != gotmpl.Text && e.Kind != gotmpl.Any:
-		return gotmpl.Call("str", e.Code), nil
-	}
-	return e.Code, nil
-}
-
-// typedLiteral writes a value that is no template.
-func (c *clean) typedLiteral(p *property, e gotmpl.Expr) (string, error) {
-	if p.kind == "string" {
-		return e.Code, nil
-	}
-	constant := &property{kind: p.kind, fallback: &value{data: e.Text}}
-	if p.kind == "boolean" {
-		if b, err := strconv.ParseBool(e.Text); err == nil {
-			return literalOf(b), nil
-		}
-	}
-	v, err := constant.coerced()
-	if err != nil {
-		if p.fallback == nil {
-			return "", c.misplaced(p.value, err)
-		}
-		v, err = p.coerced()
-	}
-	return literalOf(v), err
+	return star.None(), len(names)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
@@ -15,12 +16,12 @@ import (
 type decoder struct {
 	decoding decoding
 	fix      bool
-	problems Errors
+	problems diag.Problems
 	notes    []Note
 }
 
 func (d *decoder) wrong(pos Pos, path, format string, args ...any) {
-	d.problems = append(d.problems, Problem{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: compositeCode, Message: fmt.Sprintf(format, args...)})
 }
 
 func (d *decoder) note(pos Pos, path, format string, args ...any) {
@@ -444,7 +445,7 @@ func (d *decoder) property(name string, v *value) *property {
 	m := d.object(v, propertyFields, nil)
 	p.fields = m
 	p.kind, p.description = d.text(m.get("type")), d.text(m.get("description"))
-	p.value = d.template(m.get("value"), false)
+	p.value = d.template(m.get("value"), true)
 	if p.value != nil && p.value.text == "" {
 		p.value = nil
 	}

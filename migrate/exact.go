@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,11 +12,52 @@ import (
 // exact writes scripts that do what the legacy engine did.
 type exact struct {
 	*emitter
+	code       code
 	usesParams bool // in the templates written so far
 	needParams bool // as found the first time
 }
 
+// exactSource writes the script of a workflow in the exact style.
+func exactSource(w *workflow, o Options) (source string, notes []Note, err error) {
+	x := &exact{emitter: newEmitter(w, o)}
+	if err := x.twice(Module, x.write); err != nil {
+		return "", nil, err
+	}
+	source, err = format(x.above() + "def run(params):\n" + x.code.String())
+	return source, x.notes, err
+}
+
+// above is what stands above run.
+func (x *exact) above() string {
+	var b strings.Builder
+	b.WriteString(comment(x.w.description))
+	var quoted []string
+	for _, name := range x.loaded() {
+		quoted = append(quoted, gotmpl.Quote(name))
+	}
+	if len(quoted) > 0 {
+		fmt.Fprintf(&b, "\nload(\"legacy\", %s)\n", strings.Join(quoted, ", "))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// translate writes a template in a scope; the functions that it needs go before.
+func (x *exact) translate(t *tmpl, s *scope, hint string) (gotmpl.Expr, error) {
+	c, err := t.parsed.Translate(s, hint)
+	if err != nil {
+		return gotmpl.Expr{}, x.misplaced(t, err)
+	}
+	for _, def := range c.Defs {
+		x.code.line("%s", strings.TrimRight(def, "\n"))
+		x.code.line("")
+	}
+	return c.Expr, nil
+}
+
 func (x *exact) write() error {
+	x.code = code{}
+	x.code.indent = 1
 	x.needParams, x.usesParams = x.usesParams || x.needParams, false
 	x.head()
 	if err := x.byLevel(x.w.levels()); err != nil {
@@ -97,11 +140,15 @@ func (x *exact) oneLevel(level []*step) error {
 			targets = append(targets, "_")
 		}
 	}
-	args := []string{gotmpl.ListOf(branches)}
+	fn, args := "parallel", []string{gotmpl.ListOf(branches)}
+	if slices.ContainsFunc(level, (*step).skips) {
+		fn, args = "gated", append(args, gotmpl.ListOf(x.skippedValues(level)))
+		x.loads[fn] = true
+	}
 	if len(level) > maxConcurrent {
 		args = append(args, keyword("max_concurrency", strconv.Itoa(maxConcurrent)))
 	}
-	call := gotmpl.Call("parallel", args...)
+	call := gotmpl.Call(fn, args...)
 	if used {
 		call = strings.Join(targets, ", ") + " = " + call
 	}
@@ -109,8 +156,20 @@ func (x *exact) oneLevel(level []*step) error {
 	return nil
 }
 
+// skippedValues are the values of the steps of a level that were cut off.
+func (x *exact) skippedValues(level []*step) (list []string) {
+	for _, s := range level {
+		if x.isUsed(s) {
+			list = append(list, x.skippedValue(s))
+		} else {
+			list = append(list, "None")
+		}
+	}
+	return list
+}
+
 // isUsed reports whether some template needs the step.
-func (x *exact) isUsed(s *step) bool { return *x.used[s] != facets{} }
+func (x *exact) isUsed(s *step) bool { return x.used[s].any() }
 
 // isRecord reports whether the variable of a step holds more than its output.
 func (x *exact) isRecord(s *step) bool {
@@ -263,7 +322,7 @@ func (x *exact) condition(s *step) (string, error) {
 	if b, ok, err := x.boolean(t, s, place); ok || err != nil {
 		return b, err
 	}
-	text, err := x.translate(t, &scope{e: x.emitter, step: s, place: place}, s.id+"_condition")
+	text, err := x.translate(t, &scope{e: x, step: s, place: place}, s.id+"_condition")
 	if err != nil {
 		return "", err
 	}
@@ -273,7 +332,7 @@ func (x *exact) condition(s *step) (string, error) {
 
 // boolean writes a condition that is one comparison as just that.
 func (x *exact) boolean(t *tmpl, s *step, place string) (string, bool, error) {
-	e, ok, err := t.parsed.Value(&scope{e: x.emitter, step: s, place: place}, x.style)
+	e, ok, err := t.parsed.Value(&scope{e: x, step: s, place: place})
 	if err != nil {
 		return "", false, x.misplaced(t, err)
 	}

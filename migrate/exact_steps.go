@@ -21,7 +21,7 @@ func (x *exact) core(s *step) (string, error) {
 	case forEachStep:
 		return x.forEach(s)
 	}
-	return x.call(s, s.id, &scope{e: x.emitter, step: s}, segment(s.id)+".arguments")
+	return x.call(s, s.id, &scope{e: x, step: s}, segment(s.id)+".arguments")
 }
 
 // call writes the call of a tool; id is "" for an inner step.
@@ -122,7 +122,7 @@ func (x *exact) argument(t *tmpl, sc *scope, place string) (string, error) {
 // elicitation writes a question.
 func (x *exact) elicitation(s *step) (string, error) {
 	x.loads["ask"] = true
-	message, err := x.argument(s.message, &scope{e: x.emitter, step: s}, segment(s.id)+".message")
+	message, err := x.argument(s.message, &scope{e: x, step: s}, segment(s.id)+".message")
 	if err != nil {
 		return "", err
 	}
@@ -185,7 +185,7 @@ func (x *exact) loopFunction(s *step) (string, error) {
 		var call string
 		inner := *s.inner
 		inner.level = s.level
-		sc := &scope{e: x.emitter, step: s, item: item, index: idx}
+		sc := &scope{e: x, step: s, item: item, index: idx}
 		if call, err = x.call(&inner, "", sc, segment(s.id)+".step.arguments"); err == nil {
 			x.code.line("return %s", call)
 		}
@@ -207,8 +207,8 @@ func (x *exact) collection(s *step) (string, error) {
 			return literal(list.whole()), nil
 		}
 	}
-	sc := &scope{e: x.emitter, step: s, place: place}
-	e, ok, err := t.parsed.Encoded(sc, x.style)
+	sc := &scope{e: x, step: s, place: place}
+	e, ok, err := t.parsed.Encoded(sc)
 	if err != nil {
 		return "", x.misplaced(t, err)
 	}

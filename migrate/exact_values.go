@@ -151,7 +151,7 @@ func (x *exact) properties(list []*property, place, path string) (entries []stri
 // property writes one value of the result.
 func (x *exact) property(p *property, place, path string) (string, error) {
 	before := x.code.Len()
-	text, err := x.argument(p.value, &scope{e: x.emitter}, place)
+	text, err := x.argument(p.value, &scope{e: x}, place)
 	if err != nil {
 		return "", err
 	}

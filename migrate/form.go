@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // What the schema of a question may say, by the protocol.
@@ -24,7 +26,7 @@ var (
 func (c *clean) form(s *step) (*value, error) {
 	path := member(s.path, "schema")
 	refuse := func(v *value, format string, args ...any) error {
-		return Errors{{Pos: v.pos, Path: v.path, Msg: "clients show a flat form only: " + fmt.Sprintf(format, args...) +
+		return diag.Problems{{Pos: v.pos, Path: v.path, Code: compositeCode, Message: "clients show a flat form only: " + fmt.Sprintf(format, args...) +
 			"; the exact style sends the schema as it is"}}
 	}
 	if kind := s.schema.mapping().get("type"); kind.text() != "object" {

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -57,7 +59,7 @@ func check(t *testing.T, data []byte) {
 				continue
 			}
 			_, err = script.Compile(script.File{Name: "fuzz.star", Source: []byte(s.Source)},
-				builtins.Legacy(script.Options{Builtins: builtins.All()}))
+				legacy.With(script.Options{Builtins: builtins.All()}))
 			if err != nil && !tooLarge(err) {
 				t.Fatalf("%v\n%s\n%s", err, data, s.Source)
 			}
@@ -67,7 +69,7 @@ func check(t *testing.T, data []byte) {
 
 // placed checks that an error says where.
 func placed(t *testing.T, err error) {
-	var problems migrate.Errors
+	var problems diag.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("an error without a place: %v", err)
 	}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
+	scriptcheck "github.com/vmcp-dev/vmcp/script/check"
 )
 
 var update = flag.Bool("update", false, "rewrite what is expected")
@@ -26,7 +28,7 @@ func TestCases(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			for _, style := range []migrate.Style{migrate.Exact, migrate.Clean} {
 				source, notes := migrateFile(t, filepath.Join(dir, "in.yaml"), migrate.Options{
-					Style: style, Fix: filepath.Base(dir) == "fixed",
+					Style: style, Fix: strings.HasPrefix(filepath.Base(dir), "fixed"),
 				})
 				golden(t, filepath.Join(dir, string(style)+".star"), source)
 				golden(t, filepath.Join(dir, string(style)+".notes"), notes)
@@ -67,12 +69,12 @@ func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes st
 func compiles(t *testing.T, s *migrate.Script) {
 	t.Helper()
 	_, err := script.Compile(script.File{Name: s.Name + ".star", Source: []byte(s.Source)},
-		builtins.Legacy(script.Options{Builtins: builtins.All()}))
+		legacy.With(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		t.Errorf("%s: the script does not compile: %v\n%s", s.Pos, err, s.Source)
 	}
 	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
-	for _, p := range script.Check(file, script.CheckOptions{Builtins: builtins.All()}) {
+	for _, p := range scriptcheck.File(file, scriptcheck.Options{Builtins: builtins.Table()}) {
 		t.Errorf("%s: %s\n%s", s.Pos, p, s.Source)
 	}
 	tree, err := build.ParseDefault(file.Name, file.Source)
@@ -97,7 +99,7 @@ func TestModule(t *testing.T) {
 	}
 	source := fmt.Sprintf("load(%q, %s)\ndef run(params):\n    return [type(f) for f in [%s]]\n",
 		"legacy", `"`+strings.Join(migrate.Module, `", "`)+`"`, strings.Join(migrate.Module, ", "))
-	p, err := script.Compile(script.File{Name: "all.star", Source: []byte(source)}, builtins.Legacy(script.Options{Builtins: builtins.All()}))
+	p, err := script.Compile(script.File{Name: "all.star", Source: []byte(source)}, legacy.With(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		t.Fatal(err)
 	}

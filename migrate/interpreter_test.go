@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 )
 
@@ -17,6 +18,10 @@ type interpreter struct {
 	flow  *flow
 	steps map[string]any // as templates see them
 	calls []string       // of the current level
+	// clean performs it as scripts in the clean style are to: see clean_reference_test.go.
+	clean bool
+	// beyond says that a failure was gone on after that is not the tool's.
+	beyond bool
 }
 
 func newInterpreter(f *flow) *interpreter { return &interpreter{flow: f, steps: map[string]any{}} }
@@ -58,7 +63,7 @@ func (in *interpreter) run() *ending {
 func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs []any, failed []error) {
 	records = map[string]any{}
 	for _, s := range now {
-		rec := map[string]any{"status": "completed", "output": map[string]any(nil), "content": map[string]any(nil)}
+		rec := map[string]any{"status": "completed", "output": in.nothing(), "content": map[string]any{}}
 		records[s.id] = rec
 		out, content, skipped, err := in.step(s)
 		var backend *backendError
@@ -78,6 +83,8 @@ func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs [
 			rec["status"], rec["error"] = "failed", err.Error()
 			if errors.As(err, &backend) {
 				rec["output"] = in.defaults(s)
+			} else {
+				in.beyond = true
 			}
 		}
 	}
@@ -85,7 +92,12 @@ func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs [
 }
 
 // defaults are the default results as the file has them: integers stay integers.
-func (in *interpreter) defaults(s *flowStep) any { return s.defaults }
+func (in *interpreter) defaults(s *flowStep) any {
+	if in.clean && s.defaults == nil {
+		return map[string]any{}
+	}
+	return s.defaults
+}
 
 // several are the errors of the elements of a loop, one of which is the step's.
 type several []error
@@ -100,7 +112,7 @@ func (e *backendError) Error() string { return e.msg }
 func (in *interpreter) step(s *flowStep) (out, content map[string]any, skipped bool, err error) {
 	ctx := in.context(s.id)
 	if s.condition != "" {
-		text, err := render(s.condition, ctx)
+		text, err := in.render(s.condition, ctx)
 		if err != nil {
 			return nil, nil, false, fmt.Errorf("template expansion failed: failed to evaluate condition for step %s: failed to evaluate condition: %w", s.id, err)
 		}
@@ -124,7 +136,9 @@ func (in *interpreter) step(s *flowStep) (out, content map[string]any, skipped b
 	var backend *backendError
 	switch {
 	case errors.As(err, &backend):
-		err = &backendError{fmt.Sprintf("tool call failed: tool %s in step %s: %s", s.tool, s.id, err)}
+		if !in.clean || in.wantsContent(s) {
+			err = &backendError{fmt.Sprintf("tool call failed: tool %s in step %s: %s", s.tool, s.id, err)}
+		}
 	case err != nil:
 		err = fmt.Errorf("failed to route tool %s in step %s: tool not found: %s", s.tool, s.id, s.tool)
 	}
@@ -134,14 +148,14 @@ func (in *interpreter) step(s *flowStep) (out, content map[string]any, skipped b
 func (in *interpreter) context(id string) map[string]any {
 	steps := maps.Clone(in.steps)
 	if id != "" {
-		steps[id] = map[string]any{"status": "running", "output": map[string]any(nil), "content": map[string]any(nil)}
+		steps[id] = map[string]any{"status": "running", "output": in.nothing(), "content": map[string]any{}}
 	}
 	return map[string]any{"params": in.flow.params, "steps": steps, "vars": map[string]any{}}
 }
 
 // loop performs a forEach step.
 func (in *interpreter) loop(s *flowStep, ctx map[string]any) (map[string]any, error) {
-	text, err := render(s.collection, ctx)
+	text, err := in.render(s.collection, ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +178,11 @@ func (in *interpreter) loop(s *flowStep, ctx map[string]any) (map[string]any, er
 			failed = append(failed, fmt.Errorf("forEach step %s iteration %d: %s", s.id, i, err))
 		default:
 			it["status"], it["error"] = "failed", err.Error()
+			var backend *backendError
+			in.beyond = in.beyond || !errors.As(err, &backend)
+			if in.clean {
+				it["output"] = map[string]any{}
+			}
 		}
 	}
 	if failed != nil {
@@ -189,13 +208,15 @@ func (in *interpreter) iteration(s *flowStep, ctx map[string]any) (map[string]an
 func (in *interpreter) arguments(s *flowStep, ctx map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	for _, k := range slices.Sorted(maps.Keys(s.args)) {
-		v, err := expand(s.args[k], ctx)
+		v, err := in.expand(s.args[k], ctx)
 		if err != nil {
 			return nil, fmt.Errorf("failed to expand value for key %q: %w", k, err)
 		}
-		out[k] = v
+		if v != missing {
+			out[k] = v
+		}
 	}
-	if s.tool != "t.echo" {
+	if s.tool != "t.echo" || in.clean && !in.wantsContent(s) {
 		return out, nil
 	}
 	for k, v := range out {
@@ -216,16 +237,19 @@ func (in *interpreter) arguments(s *flowStep, ctx map[string]any) (map[string]an
 	return out, nil
 }
 
-func expand(v any, ctx map[string]any) (any, error) {
+func (in *interpreter) expand(v any, ctx map[string]any) (any, error) {
 	switch v := v.(type) {
 	case string:
-		return render(v, ctx)
+		return in.render(v, ctx)
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
 			var err error
-			if out[i], err = expand(e, ctx); err != nil {
+			if out[i], err = in.expand(e, ctx); err != nil {
 				return nil, fmt.Errorf("failed to expand array element %d: %w", i, err)
+			}
+			if out[i] == missing {
+				out[i] = ""
 			}
 		}
 		return out, nil
@@ -233,8 +257,11 @@ func expand(v any, ctx map[string]any) (any, error) {
 		out := map[string]any{}
 		for k, e := range v {
 			var err error
-			if out[k], err = expand(e, ctx); err != nil {
+			if out[k], err = in.expand(e, ctx); err != nil {
 				return nil, fmt.Errorf("failed to expand nested key %q: %w", k, err)
+			}
+			if out[k] == missing {
+				delete(out, k)
 			}
 		}
 		return out, nil
@@ -245,6 +272,9 @@ func expand(v any, ctx map[string]any) (any, error) {
 // call calls a tool.
 func (in *interpreter) call(s *flowStep, args map[string]any) (out, content map[string]any, err error) {
 	if s.tool == "t.nowhere" {
+		if in.clean {
+			return nil, nil, &backendError{"no tool t.nowhere"}
+		}
 		return nil, nil, errors.New("not found")
 	}
 	raw, err := json.Marshal(args)
@@ -254,9 +284,16 @@ func (in *interpreter) call(s *flowStep, args map[string]any) (out, content map[
 	in.calls = append(in.calls, s.tool+" "+canonical(raw))
 	switch s.tool {
 	case "t.fail":
+		if in.clean && !in.wantsContent(s) {
+			return nil, nil, &backendError{"boom"}
+		}
 		return nil, nil, &backendError{"tool execution failed: boom"}
 	case "t.text":
 		content = map[string]any{"text": `{"a": [1, 2]}`}
+		if in.clean && !in.wantsContent(s) {
+			block := map[string]any{"type": "text", "text": content["text"]}
+			return map[string]any{"content": []any{block}, "text": content["text"]}, content, nil
+		}
 		return content, content, nil
 	case "t.data":
 		err = json.Unmarshal([]byte(data), &out)
@@ -267,14 +304,19 @@ func (in *interpreter) call(s *flowStep, args map[string]any) (out, content map[
 }
 
 // render renders a template as the legacy engine did.
-func render(text string, ctx any) (string, error) {
+func (in *interpreter) render(text string, ctx any) (string, error) {
+	if in.clean {
+		return renderClean(text, ctx)
+	}
 	t, err := template.New("expand").Funcs(template.FuncMap{
 		"json":  func(v any) (string, error) { b, err := json.Marshal(v); return string(b), err },
 		"quote": func(s string) string { return strconv.Quote(s) },
 		"fromJson": func(s string) (any, error) {
 			var v any
-			err := json.Unmarshal([]byte(s), &v)
-			return v, err
+			if err := json.Unmarshal([]byte(s), &v); err != nil {
+				return nil, fmt.Errorf("failed to unmarshal JSON: %w", err)
+			}
+			return v, nil
 		},
 	}).Parse(text)
 	if err != nil {
@@ -285,6 +327,20 @@ func render(text string, ctx any) (string, error) {
 		return "", fmt.Errorf("failed to execute template: %w", err)
 	}
 	return b.String(), nil
+}
+
+// wantsContent reports whether a template uses the content array of a step.
+func (in *interpreter) wantsContent(s *flowStep) bool {
+	text := string(in.flow.json())
+	return s.collection == "" && strings.Contains(text, ".steps."+s.id+".content")
+}
+
+// nothing is the output of a step that has none.
+func (in *interpreter) nothing() map[string]any {
+	if in.clean {
+		return map[string]any{}
+	}
+	return nil
 }
 
 // result makes what the client gets.
@@ -307,7 +363,9 @@ func (in *interpreter) result(e *ending, last []any) {
 			problems = append(problems, fmt.Sprintf("Workflow execution failed: output construction failed: failed to construct output property %q: %v", name, err))
 			continue
 		}
-		out[name] = v
+		if !in.clean || v != nil && v != missing {
+			out[name] = v
+		}
 	}
 	if problems != nil {
 		e.isError, e.texts = true, problems
@@ -319,15 +377,18 @@ func (in *interpreter) result(e *ending, last []any) {
 }
 
 func (in *interpreter) property(name string, p flowProperty) (any, error) {
-	text, err := render(p.value, in.context(""))
+	text, err := in.render(p.value, in.context(""))
 	if err != nil {
 		if p.fallback != nil {
 			return p.fallback, nil
 		}
 		return nil, fmt.Errorf("failed to expand template for property %q: failed to expand value for key \"_value\": %w", name, err)
 	}
-	if text == "<no value>" && p.fallback != nil {
+	if (text == "<no value>" || text == missing) && p.fallback != nil {
 		return p.fallback, nil
+	}
+	if text == missing {
+		text = ""
 	}
 	v, err := typed(name, p.kind, text)
 	if err != nil && p.fallback != nil {
@@ -358,11 +419,17 @@ func typed(name, kind, text string) (any, error) {
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			return nil, fmt.Errorf("failed to deserialize JSON for object property %q: %w", name, err)
 		}
+		if m == nil {
+			return nil, nil
+		}
 		return m, nil
 	case "array":
 		var l []any
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			return nil, fmt.Errorf("failed to deserialize JSON array for property %q: %w", name, err)
+		}
+		if l == nil {
+			return nil, nil
 		}
 		return l, nil
 	}

@@ -14,8 +14,9 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // Style is how close a script keeps to the engine that its workflow was written for.
@@ -55,31 +56,30 @@ type Script struct {
 	// workflow's own deadline itself and ends with the legacy engine's words, so its
 	// Timeout is a little longer than that.
 	Timeout time.Duration
+	// Deadline is the workflow's own, which a script in the exact style keeps; else 0.
+	Deadline time.Duration
 	// Annotations are the tool's hints as a JSON object; nil when there are none.
 	Annotations json.RawMessage
 	// Unchecked says that the arguments must come to the script as the client sent them:
 	// not validated against Parameters, and without its defaults.
 	Unchecked bool
 	// Tools are the tools that the workflow calls, each once, in the order of the definition.
-	Tools []string
+	Tools []Tool
 	// Pos is where the definition begins.
 	Pos Pos
 	// Notes are for a person to read.
 	Notes []Note
 }
 
-// Pos is a place in a file.
-type Pos struct {
-	File         string
-	Line, Column int
+// Tool is a tool that a workflow calls.
+type Tool struct {
+	Name string
+	// Path is the field that names it, such as steps[2].tool.
+	Path string
 }
 
-func (p Pos) String() string {
-	if p.Line == 0 {
-		return p.File
-	}
-	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
-}
+// Pos is a place in a file.
+type Pos = diag.Pos
 
 // Note is something about a definition that deserves a human's eye.
 type Note struct {
@@ -96,27 +96,5 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s: %s: %s", n.Pos, n.Path, n.Msg)
 }
 
-// Problem is why a definition is refused.
-type Problem Note
-
-func (p Problem) Error() string { return Note(p).String() }
-
-// Errors are all the problems of a file or of a definition.
-type Errors []Problem
-
-func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, p := range e {
-		lines[i] = p.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap returns the problems one by one.
-func (e Errors) Unwrap() []error {
-	errs := make([]error, len(e))
-	for i, p := range e {
-		errs[i] = p
-	}
-	return errs
-}
+// compositeCode is the code of problems: why a definition is refused.
+const compositeCode = "composite"

@@ -17,7 +17,8 @@ var reserved = strings.Fields(`and break continue def elif else for if in lambda
 	run params call_tool try_call_tool retry parallel elicit log progress pages result json math time re struct
 	_`)
 
-func newNames(legacy []string) *names {
+// newNames hands out names but those that scripts have anyway and those of more.
+func newNames(more []string) *names {
 	n := &names{taken: map[string]bool{}}
 	for _, word := range reserved {
 		n.taken[word] = true
@@ -25,7 +26,7 @@ func newNames(legacy []string) *names {
 	for word := range starlark.Universe {
 		n.taken[word] = true
 	}
-	for _, word := range legacy {
+	for _, word := range more {
 		n.taken[word] = true
 	}
 	return n
@@ -41,6 +42,9 @@ func (n *names) fresh(hint string) string {
 	n.taken[name] = true
 	return name
 }
+
+// free gives a name back.
+func (n *names) free(name string) { delete(n.taken, name) }
 
 // step returns the name of the variable of a step.
 func (n *names) step(id string) string {

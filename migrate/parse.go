@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // decoding is how the legacy product read a definition: it decides what unknown fields
@@ -25,12 +27,28 @@ const (
 type Definition struct {
 	// Name is what the definition calls itself, "" when it has no name.
 	Name string
+	// Resource is the name of the Kubernetes resource that it is, "" elsewhere.
+	Resource string
 	// Pos is where it begins.
 	Pos Pos
 
 	root     *value
 	decoding decoding
-	problems Errors // of reading it
+	problems diag.Problems // of reading it
+}
+
+// File is what a file has of workflows.
+type File struct {
+	Definitions []*Definition
+	// References are those of servers to resources with definitions.
+	References []Reference
+}
+
+// Reference is an entry of compositeToolRefs.
+type Reference struct {
+	Name string
+	Pos  Pos
+	Path string
 }
 
 // Parse finds the workflows in a file: a configuration with compositeTools, one
@@ -51,37 +69,52 @@ func ParseAt(pos Pos, data []byte) (*Definition, error) {
 		return nil, err
 	}
 	if len(docs) != 1 || docs[0].Kind != yaml.MappingNode {
-		return nil, Errors{{Pos: pos, Msg: "want one workflow with name, description and steps"}}
+		return nil, diag.Problems{{Pos: pos, Code: compositeCode, Message: "want one workflow with name, description and steps"}}
 	}
 	return define(&reader{file: pos.File, at: &pos}, docs[0], asFile), nil
 }
 
-func parse(filename string, data []byte, how decoding) (defs []*Definition, err error) {
+// Find is Parse with the references, for a file that need not have a workflow.
+func Find(filename string, data []byte) (*File, error) { return read(filename, data, asFile) }
+
+func parse(filename string, data []byte, how decoding) ([]*Definition, error) {
+	f, err := read(filename, data, how)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Definitions) == 0 {
+		return nil, NoWorkflow(filename)
+	}
+	return f.Definitions, nil
+}
+
+// NoWorkflow is the error of a file without a workflow.
+func NoWorkflow(filename string) error {
+	return diag.Problems{{Pos: Pos{File: filename}, Code: compositeCode, Message: "no workflow here: want compositeTools, a definition with steps, " +
+		"or a manifest of kind VirtualMCPCompositeToolDefinition or VirtualMCPServer"}}
+}
+
+func read(filename string, data []byte, how decoding) (*File, error) {
 	docs, err := documents(filename, data)
 	if err != nil {
 		return nil, err
 	}
-	var problems Errors
+	f := &File{}
+	var problems diag.Problems
 	for _, doc := range docs {
-		found, bad := find(filename, doc, how)
-		defs = append(defs, found...)
-		problems = append(problems, bad...)
+		problems = append(problems, f.find(filename, doc, how)...)
 	}
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if len(defs) == 0 {
-		return nil, Errors{{Pos: Pos{File: filename}, Msg: "no workflow here: want compositeTools, a definition with steps, " +
-			"or a manifest of kind VirtualMCPCompositeToolDefinition or VirtualMCPServer"}}
-	}
-	return defs, nil
+	return f, nil
 }
 
 // documents reads the YAML documents of a file.
 func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the YAML package panics on a few broken texts
-			docs, err = nil, Errors{{Pos: Pos{File: filename}, Msg: fmt.Sprintf("not YAML: %v", r)}}
+			docs, err = nil, diag.Problems{{Pos: Pos{File: filename}, Code: compositeCode, Message: fmt.Sprintf("not YAML: %v", r)}}
 		}
 	}()
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
@@ -92,7 +125,7 @@ func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 			return docs, nil
 		}
 		if err != nil {
-			return nil, Errors{yamlProblem(filename, err)}
+			return nil, diag.Problems{yamlProblem(filename, err)}
 		}
 		if len(doc.Content) > 0 {
 			docs = append(docs, doc.Content[0])
@@ -103,9 +136,9 @@ func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // yamlProblem takes the place out of an error of the YAML package.
-func yamlProblem(filename string, err error) Problem {
+func yamlProblem(filename string, err error) diag.Problem {
 	msg := err.Error()
-	p := Problem{Pos: Pos{File: filename}}
+	p := diag.Problem{Pos: Pos{File: filename}, Code: compositeCode}
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		p.Pos.Line, _ = strconv.Atoi(m[1])
 		if p.Pos.Line > 0 {
@@ -113,27 +146,32 @@ func yamlProblem(filename string, err error) Problem {
 		}
 		msg = msg[len(m[0]):]
 	}
-	p.Msg = "not YAML: " + msg
+	p.Message = "not YAML: " + msg
 	return p
 }
 
-// find returns the definitions of one document.
-func find(filename string, doc *yaml.Node, how decoding) (defs []*Definition, problems Errors) {
+// find takes the definitions and references out of one document.
+func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems diag.Problems) {
+	resource := ""
 	if kind := field(doc, "kind"); kind != nil && field(doc, "apiVersion") != nil {
 		how = asResource
 		switch kind.Value {
 		case "VirtualMCPCompositeToolDefinition":
+			if name := field(field(doc, "metadata"), "name"); name != nil {
+				resource = name.Value
+			}
 			doc = field(doc, "spec")
 		case "VirtualMCPServer":
+			f.refer(filename, field(doc, "spec"), "spec")
 			doc = field(field(doc, "spec"), "config")
+			f.refer(filename, doc, "spec.config")
 		case "List":
 			for _, item := range elements(field(doc, "items")) {
-				found, bad := find(filename, item, how)
-				defs, problems = append(defs, found...), append(problems, bad...)
+				problems = append(problems, f.find(filename, item, how)...)
 			}
-			return defs, problems
+			return problems
 		default:
-			return nil, nil
+			return nil
 		}
 	}
 	var nodes []*yaml.Node
@@ -148,12 +186,24 @@ func find(filename string, doc *yaml.Node, how decoding) (defs []*Definition, pr
 	for _, n := range nodes {
 		d := define(&reader{file: filename}, n, how)
 		if d.root.mapping() == nil {
-			problems = append(problems, Problem{Pos: d.Pos, Msg: "want a workflow with name, description and steps, have " + d.root.kind()})
+			problems = append(problems, diag.Problem{Pos: d.Pos, Code: compositeCode, Message: "want a workflow with name, description and steps, have " + d.root.kind()})
 			continue
 		}
-		defs = append(defs, d)
+		d.Resource = resource
+		f.Definitions = append(f.Definitions, d)
 	}
-	return defs, problems
+	return problems
+}
+
+// refer notes the references of a server.
+func (f *File) refer(filename string, from *yaml.Node, path string) {
+	for i, ref := range elements(field(from, "compositeToolRefs")) {
+		if name := field(ref, "name"); name != nil {
+			f.References = append(f.References, Reference{
+				Name: name.Value, Pos: Pos{File: filename, Line: name.Line, Column: name.Column}, Path: index(path+".compositeToolRefs", i),
+			})
+		}
+	}
 }
 
 // define reads one definition.

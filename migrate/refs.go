@@ -28,12 +28,36 @@ func (d *decoder) checkReferences(w *workflow) {
 		if s.condition == nil && !s.mayFail() {
 			continue
 		}
+		if s.kind == forEachStep {
+			d.loopDefaults(s, needs[s.id])
+		}
 		for _, field := range slices.Sorted(maps.Keys(needs[s.id])) {
 			if s.defaults.mapping().get(field) == nil {
 				d.wrong(s.at("defaultResults"), member(member(s.path, "defaultResults"), field), "missing: %s uses the field, and the step may be skipped or fail", needs[s.id][field])
 			}
 		}
 	}
+}
+
+// loopDefaults mends a loop of which templates use what every loop has: when it did not
+// run, it is one without elements.
+func (d *decoder) loopDefaults(s *step, needed map[string]string) {
+	empty := map[string]any{"completed": 0, "count": 0, "failed": 0, "iterations": []any{}}
+	missing := false
+	for field := range needed {
+		_, known := empty[field]
+		missing = missing || known && s.defaults.mapping().get(field) == nil
+	}
+	if !missing || !d.fix {
+		return
+	}
+	d.note(s.at("defaultResults"), member(s.path, "defaultResults"), "a loop that does not run counts as one without elements")
+	mended := constantOfFile(s.pos, map[string]any{})
+	if s.defaults != nil {
+		mended.mapping().add(s.defaults.mapping())
+	}
+	mended.mapping().add(constantOfFile(s.pos, empty).mapping())
+	s.defaults = mended
 }
 
 // checked are the templates of a step in which the legacy engine looked for references.

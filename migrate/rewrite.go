@@ -100,7 +100,7 @@ func (s *Script) entry(file string) (*yaml.Node, error) {
 		add(part.key, v)
 	}
 	if s.Timeout != 0 && s.Timeout != defaultTimeout+timeoutSlack {
-		add("timeout", textNode(durationText(s.Timeout)))
+		n.Content = append(n.Content, textNode("timeout"), s.timeoutNode())
 	}
 	if file != "" {
 		add("scriptFile", textNode(file))
@@ -110,6 +110,16 @@ func (s *Script) entry(file string) (*yaml.Node, error) {
 	source.Style = yaml.LiteralStyle
 	add("script", source)
 	return n, nil
+}
+
+// timeoutNode is the limit of the tool; where it is not that of the workflow, it says why.
+func (s *Script) timeoutNode() *yaml.Node {
+	n := textNode(durationText(s.Timeout))
+	if s.Deadline != 0 {
+		n.LineComment = fmt.Sprintf("# the script itself ends after %s, as the workflow did, and is given %s more to say so",
+			durationText(s.Deadline), durationText(s.Timeout-s.Deadline))
+	}
+	return n
 }
 
 func textNode(s string) *yaml.Node {

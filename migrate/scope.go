@@ -9,17 +9,20 @@ import (
 )
 
 // facets are the parts of a step that templates use.
-type facets struct{ output, status, content, error bool }
+type facets struct {
+	output, status, content, error bool
+	parts                          []string // of the output; "" is all of it
+}
+
+func (f *facets) any() bool { return f.output || f.status || f.content || f.error }
 
 // scope is what the templates of one field see.
 type scope struct {
-	e     *emitter
+	e     *exact
 	step  *step  // that the template belongs to; nil for the output
 	place string // for errors
 	item  string // names of the variables of a forEach; "" outside
 	index string
-	// reasons say where the clean style may do something else.
-	reasons []string
 }
 
 // Place, Fresh and Load serve the translator.
@@ -27,18 +30,11 @@ func (s *scope) Place() string            { return s.place }
 func (s *scope) Fresh(hint string) string { return s.e.names.fresh(hint) }
 func (s *scope) Load(name string)         { s.e.loads[name] = true }
 
-// Differ notes how the translation may do something else than the template.
-func (s *scope) Differ(how string) {
-	if !slices.Contains(s.reasons, how) {
-		s.reasons = append(s.reasons, how)
-	}
-}
-
 // Field returns the expression of the known beginning of a path.
 func (s *scope) Field(names []string) (gotmpl.Expr, int) {
 	switch names[0] {
 	case "params":
-		return s.e.dialect.params(names)
+		return s.e.params(names)
 	case "steps":
 		return s.steps(names)
 	case "workflow":
@@ -51,7 +47,7 @@ func (s *scope) Field(names []string) (gotmpl.Expr, int) {
 		}
 	case "timestamp":
 		if s.e.fix {
-			return s.e.dialect.timestamp(), 1
+			return s.e.timestamp(), 1
 		}
 	}
 	return gotmpl.None, len(names)
@@ -105,12 +101,12 @@ func (s *scope) steps(names []string) (gotmpl.Expr, int) {
 	if !slices.Contains(s.e.refs[s.step], other) {
 		s.e.refs[s.step] = append(s.e.refs[s.step], other)
 	}
-	return s.e.dialect.stepField(other, names)
+	return s.e.stepField(other, names)
 }
 
 // running is what a step sees of itself.
 func (s *scope) running(names []string) (gotmpl.Expr, int) {
-	nothing := s.e.dialect.nothing()
+	nothing := s.e.nothing()
 	if len(names) == 2 {
 		return gotmpl.Expr{
 			Code: gotmpl.Dict([]string{`"status": "running"`, `"output": ` + nothing.Code, `"content": ` + nothing.Code}),

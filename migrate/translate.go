@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Translate writes a definition as a script. The error is Errors with everything that
+// Translate writes a definition as a script. The error is diag.Problems with everything that
 // the legacy engine would have refused, when it loaded the file or when it started.
 func Translate(def *Definition, o Options) (*Script, error) {
 	d := &decoder{decoding: def.decoding, fix: o.Fix}
@@ -20,29 +20,30 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		sortProblems(d.problems)
 		return nil, d.problems
 	}
-	style := gotmpl.Exact
+	write := exactSource
 	if o.Style == Clean {
-		style = gotmpl.Clean
+		write = cleanSource
 	}
-	e := newEmitter(w, style, o)
-	source, notes, err := e.source(d.notes)
+	source, notes, err := write(w, o)
 	if err != nil {
-		var problems Errors
+		var problems diag.Problems
 		if errors.As(err, &problems) {
 			return nil, problems
 		}
-		return nil, Errors{{Pos: def.Pos, Msg: err.Error()}}
+		return nil, diag.Problems{{Pos: def.Pos, Code: compositeCode, Message: err.Error()}}
 	}
 	s := &Script{
 		Name: w.name, Description: w.description, Source: source, Pos: def.Pos,
-		Timeout: w.timeout, Unchecked: style == gotmpl.Exact && !o.Checked,
+		Timeout: w.timeout, Unchecked: o.Style != Clean && !o.Checked,
 		Tools: w.tools(),
-		Notes: notes,
+		Notes: append(d.notes, notes...),
 	}
-	if style == gotmpl.Exact {
+	sortNotes(s.Notes)
+	if o.Style != Clean {
 		if s.Timeout == 0 {
 			s.Timeout = defaultTimeout
 		}
+		s.Deadline = s.Timeout
 		s.Timeout += timeoutSlack
 	}
 	if !w.parameters.isNull() {
@@ -58,13 +59,14 @@ func Translate(def *Definition, o Options) (*Script, error) {
 }
 
 // tools lists the tools that steps call.
-func (w *workflow) tools() (list []string) {
+func (w *workflow) tools() (list []Tool) {
 	for _, s := range w.steps {
-		tool := s.tool
 		if s.kind == forEachStep {
-			tool = s.inner.tool
+			s = s.inner
 		}
-		if s.kind != elicitationStep && !slices.Contains(list, tool) {
+		tool := Tool{Name: s.tool, Path: member(s.path, "tool")}
+		known := slices.ContainsFunc(list, func(t Tool) bool { return t.Name == s.tool })
+		if s.kind != elicitationStep && !known {
 			list = append(list, tool)
 		}
 	}
@@ -101,21 +103,21 @@ func propertiesSchema(list []*property) map[string]any {
 	return map[string]any{"type": "object", "properties": properties}
 }
 
-func sortProblems(list Errors) {
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Pos.before(list[j].Pos) })
+func sortProblems(list diag.Problems) {
+	sort.SliceStable(list, func(i, j int) bool { return before(list[i].Pos, list[j].Pos) })
 }
 
 func sortNotes(list []Note) {
 	sort.SliceStable(list, func(i, j int) bool {
 		a, b := list[i], list[j]
 		if a.Pos != b.Pos {
-			return a.Pos.before(b.Pos)
+			return before(a.Pos, b.Pos)
 		}
 		return a.Msg < b.Msg
 	})
 }
 
-func (p Pos) before(o Pos) bool {
+func before(p, o Pos) bool {
 	if p.Line != o.Line {
 		return p.Line < o.Line
 	}

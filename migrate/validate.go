@@ -3,7 +3,6 @@ package migrate
 import (
 	"bytes"
 	"fmt"
-	"go/token"
 	"regexp"
 	"slices"
 	"strconv"
@@ -131,11 +130,24 @@ func (d *decoder) checkElicitation(s *step) {
 		d.wrong(s.at("message"), member(s.path, "message"), "missing: what to ask")
 	}
 	if s.schema == nil || len(s.schema.mapping().keys) == 0 {
-		d.wrong(s.at("schema"), member(s.path, "schema"), "missing: the JSON Schema of the answer")
+		if d.fixed(s.at("schema"), member(s.path, "schema"), "missing: the JSON Schema of the answer", "the form has no fields: it is accepted or declined") {
+			s.schema = constantOfFile(s.pos, map[string]any{"type": "object", "properties": map[string]any{}})
+		}
 		return
 	}
 	d.checkSchema(s.schema)
 }
+
+// constantOfFile is a value that a file should have had.
+func constantOfFile(pos Pos, v any) *value {
+	out := fromPlain(v)
+	out.pos = pos
+	return out
+}
+
+// variableName is what the legacy engine took for the name of a loop's variable: words of
+// Go are among them.
+var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 func (d *decoder) checkForEach(s *step) {
 	if s.collection == nil || s.collection.text == "" {
@@ -147,7 +159,7 @@ func (d *decoder) checkForEach(s *step) {
 	if s.message != nil && s.message.text != "" {
 		d.wrong(s.at("message"), member(s.path, "message"), "a forEach step asks nothing")
 	}
-	if s.itemVar != "" && (!token.IsIdentifier(s.itemVar) || s.itemVar == forEachIndex) {
+	if s.itemVar != "" && (!variableName.MatchString(s.itemVar) || s.itemVar == forEachIndex) {
 		d.wrong(s.at("itemVar"), member(s.path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
 	}
 	d.checkRange(s, "maxParallel", s.maxParallel, maxParallel)

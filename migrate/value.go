@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
@@ -133,7 +135,7 @@ type reader struct {
 	file     string
 	at       *Pos // where everything is, when the text itself is in no file
 	crd      bool // numbers went through JSON and back
-	problems Errors
+	problems diag.Problems
 	budget   int // nodes that may still be read: aliases can make many of few
 }
 
@@ -143,11 +145,11 @@ func (r *reader) pos(n *yaml.Node) Pos {
 	if r.at != nil {
 		return *r.at
 	}
-	return Pos{r.file, n.Line, n.Column}
+	return Pos{File: r.file, Line: n.Line, Column: n.Column}
 }
 
 func (r *reader) fail(pos Pos, path, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: compositeCode, Message: fmt.Sprintf(format, args...)})
 }
 
 // read makes a value of a node.

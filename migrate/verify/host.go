@@ -185,7 +185,7 @@ func (r Reply) give(ctx context.Context, tool string, args json.RawMessage) (jso
 	}
 	result := map[string]any{"isError": r.IsError}
 	if r.Content != nil {
-		result["content"] = r.Content
+		result["content"] = nestedResources(r.Content)
 	}
 	if r.Text != "" {
 		result["content"] = []any{map[string]any{"type": "text", "text": r.Text}}
@@ -197,6 +197,23 @@ func (r Reply) give(ctx context.Context, tool string, args json.RawMessage) (jso
 		result["structuredContent"] = map[string]any{"tool": tool, "args": args}
 	}
 	return json.Marshal(result)
+}
+
+// nestedResources gives recorded resource blocks, whose fields lie flat, the form that they
+// have in the protocol.
+func nestedResources(recorded json.RawMessage) any {
+	var blocks []map[string]any
+	if json.Unmarshal(recorded, &blocks) != nil {
+		return recorded
+	}
+	for i, b := range blocks {
+		if b["type"] != "resource" || b["resource"] != nil {
+			continue
+		}
+		delete(b, "type")
+		blocks[i] = map[string]any{"type": "resource", "resource": b}
+	}
+	return blocks
 }
 
 func wait(ctx context.Context, ms int) error {

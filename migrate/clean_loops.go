@@ -1,0 +1,188 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+)
+
+// loopForm is what the variable of a loop holds, in all places that use it.
+type loopForm int
+
+const (
+	loopUnused  loopForm = iota // there is none
+	loopOutputs                 // the list of what the calls returned: only its length is asked for
+	loopRecords                 // the list of its iterations
+	loopSummary                 // a dict with iterations, count, completed and failed, or the defaults
+)
+
+// loopForm chooses the simplest form that all uses can do with.
+func (c *clean) loopForm(s *step) loopForm {
+	u := c.used[s]
+	if !u.output {
+		return loopUnused
+	}
+	known := []string{"count", "completed", "failed", "iterations"}
+	if s.condition != nil || c.gated(s) || slices.ContainsFunc(u.parts, func(p string) bool { return !slices.Contains(known, p) }) {
+		return loopSummary
+	}
+	if slices.Contains(u.parts, "iterations") {
+		return loopRecords
+	}
+	return loopOutputs
+}
+
+// forEach writes a loop as a parallel over the elements.
+func (c *clean) forEach(s *step) (star.Expr, error) {
+	items := c.collection(s)
+	all := c.loop(s, items)
+	if c.loopForm(s) == loopSummary {
+		all = star.Call(c.helper("summary"), all)
+	}
+	return all, nil
+}
+
+// collection writes what a loop goes through.
+func (c *clean) collection(s *step) star.Expr {
+	n := c.native(&view{c: c, step: s}, s.id+"_items")
+	if items, ok := n.Encoded(s.collection.parsed); ok {
+		c.define(n)
+		if items.Kind == star.Nothing {
+			return star.ListOf()
+		}
+		return gotmpl.OrEmpty(items)
+	}
+	text := n.Text(s.collection.parsed)
+	c.define(n)
+	if v, err := parseJSONText(text.Text); text.Literal && err == nil {
+		return constant(v.whole())
+	}
+	return star.Op("or", star.Call("json.decode", text), star.ListOf())
+}
+
+// loop writes the function for one element, and its use.
+func (c *clean) loop(s *step, items star.Expr) star.Expr {
+	fn := c.names.fresh(s.id + "_each")
+	item, idx := c.names.fresh(s.itemName()), c.names.fresh("i")
+	items = c.bounded(s, items)
+	counted := c.loopForm(s) == loopRecords || c.loopForm(s) == loopSummary
+	element := star.Name(item)
+	element.Maybe = true
+	v := &view{c: c, step: s, item: element, index: star.Name(idx).Is(star.Int), loop: true, seen: &counted}
+	inner := *s.inner
+	inner.level = s.level
+	body, _ := c.block(func() error {
+		call := c.call(&inner, v, s.mayFail(), 0)
+		c.emit(star.Return(c.iteration(s, call, v).Bare()))
+		return nil
+	})
+	over := []string{item}
+	if counted {
+		pair := c.names.fresh("pair")
+		body = append([]star.Stmt{star.Assign(star.Name(pair), idx, item)}, body...)
+		over, items = []string{pair}, star.Call("enumerate", items)
+	}
+	c.emit(star.Def(fn, over, body))
+	for _, name := range append(over, item, idx) {
+		c.names.free(name) // what the function has to itself
+	}
+	args := []star.Expr{star.Name(fn), items}
+	if s.maxParallel != 0 {
+		args = append(args, star.Arg("max_concurrency", star.Integer(int64(s.maxParallel))))
+	}
+	return star.Call("parallel", args...)
+}
+
+// iteration is what the function of a loop returns for one element.
+func (c *clean) iteration(s *step, call star.Expr, v *view) star.Expr {
+	switch form := c.loopForm(s); {
+	case form == loopUnused || form == loopOutputs:
+		return call
+	case s.mayFail():
+		return star.Call(c.helper("iteration"), v.index, v.item, call)
+	}
+	return star.Dict(
+		star.Entry{Key: "index", Value: v.index}, star.Entry{Key: "item", Value: v.item},
+		star.Entry{Key: "output", Value: call}, star.Entry{Key: "status", Value: star.Str("completed")},
+	)
+}
+
+// bounded writes the check of how many elements a loop may have, when the definition says so.
+func (c *clean) bounded(s *step, items star.Expr) star.Expr {
+	if s.maxIterations == 0 {
+		return items
+	}
+	all := c.names.fresh(s.itemName() + "s")
+	c.emit(star.Assign(items, all))
+	tooMany := star.Op(">", star.Call("len", star.Name(all)), star.Integer(int64(s.maxIterations)))
+	message := star.Str(fmt.Sprintf("%s: more than %d elements", s.id, s.maxIterations))
+	c.emit(star.When(tooMany, []star.Stmt{star.Do(star.Call("fail", message))}, nil))
+	return star.Name(all)
+}
+
+// loopField returns a part of what a loop returned.
+func (c *clean) loopField(s *step, names []string) (star.Expr, int) {
+	v := star.Name(c.vars[s])
+	if c.loopForm(s) == loopSummary {
+		return c.summaryField(s, v.Is(star.Map), names)
+	}
+	if len(names) == 3 {
+		return v, 3 // only the first time
+	}
+	count := star.Call("len", v).Is(star.Int)
+	switch names[3] {
+	case "iterations":
+		e := v.Is(star.List)
+		e.Elem = star.Map
+		return e.Named("iterations"), 4
+	case "count":
+		return count, 4
+	case "completed":
+		if !s.mayFail() {
+			return count, 4
+		}
+		return c.counted(s, v, true), 4
+	}
+	if !s.mayFail() {
+		return star.Integer(0), 4
+	}
+	return c.counted(s, v, false), 4
+}
+
+// counted is the number of elements that went well, or did not.
+func (c *clean) counted(s *step, v star.Expr, well bool) star.Expr {
+	name := c.names.fresh("r")
+	r := star.Name(name)
+	cond := star.Attr(r, "ok")
+	if c.loopForm(s) == loopRecords {
+		cond = star.Op("==", star.Index(r, star.Str("status")), star.Str("completed"))
+	}
+	if !well && c.loopForm(s) == loopRecords {
+		cond = star.Op("==", star.Index(r, star.Str("status")), star.Str("failed"))
+	} else if !well {
+		cond = star.Not(cond)
+	}
+	e := star.Call("len", star.Comprehension(r, []string{name}, v, cond)).Is(star.Int)
+	e.Risky = false
+	return e
+}
+
+// summaryField returns a part of the summary of a loop, or of the defaults in its place.
+func (c *clean) summaryField(s *step, v star.Expr, names []string) (star.Expr, int) {
+	if len(names) == 3 {
+		return v, 3
+	}
+	kind := star.Int
+	if names[3] == "iterations" {
+		kind = star.List
+	}
+	known := slices.Contains([]string{"count", "completed", "failed", "iterations"}, names[3])
+	if !known || c.mayBeSkipped(s) && constant(s.defaults.mapping().get(names[3])).Kind != kind {
+		return v, 3
+	}
+	e := star.Index(v, star.Str(names[3])).Is(kind)
+	e.Risky = false
+	return e.Named(names[3]), 4
+}

@@ -1,0 +1,124 @@
+package migrate
+
+import (
+	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+)
+
+// answersAlike reports whether it does not matter what the user answers.
+func (c *clean) answersAlike(s *step) bool {
+	return s.onDecline == actionContinue && s.onCancel == actionContinue
+}
+
+// refusals ends the workflow when the user refused and nothing else is wanted.
+func (c *clean) refusals(s *step) {
+	ends := func(handler string) bool { return handler == "" || handler == actionAbort }
+	op, word := "", ""
+	switch {
+	case ends(s.onDecline) && ends(s.onCancel):
+		op, word = "!=", "accept"
+	case ends(s.onDecline):
+		op, word = "==", "decline"
+	case ends(s.onCancel):
+		op, word = "==", "cancel"
+	default:
+		return
+	}
+	refused := star.Op(op, star.Attr(star.Name(c.vars[s]), "action"), star.Str(word))
+	c.emit(star.When(refused, []star.Stmt{star.Do(star.Call("fail", star.Str(s.id+": not accepted by the user")))}, nil))
+}
+
+func (c *clean) elicitation(s *step) (star.Expr, error) {
+	n := c.native(&view{c: c, step: s}, s.id+"_message")
+	message := n.Text(s.message.parsed)
+	c.define(n)
+	form, err := c.form(s)
+	if err != nil {
+		return star.Expr{}, err
+	}
+	args := []star.Expr{message, star.Arg("schema", constant(form.whole()))}
+	if s.timeout != 0 {
+		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.timeout, maxElicitTimeout)))))
+	}
+	return star.Call("elicit", args...), nil
+}
+
+// unasked is the action of a question that was not asked.
+func (c *clean) unasked(s *step) star.Expr {
+	if action := s.defaults.mapping().get("action"); action != nil {
+		return constant(action.whole())
+	}
+	return star.None()
+}
+
+// skippedQuestion is the answer to a question that was not asked.
+func (c *clean) skippedQuestion(s *step) star.Expr {
+	content := star.Dict()
+	if v := s.defaults.mapping().get("content"); v.mapping() != nil {
+		content = constant(v.whole())
+	}
+	args := []star.Expr{star.Arg("action", c.unasked(s)), star.Arg("content", content)}
+	if m := s.defaults.mapping(); m != nil {
+		for _, k := range m.keys {
+			if k != "action" && k != "content" && identifier(k) == k {
+				args = append(args, star.Arg(k, constant(m.values[k].whole())))
+			}
+		}
+	}
+	return star.Call("struct", args...)
+}
+
+// answerField returns a part of what the user answered; accepted says that it is known that
+// the form was filled in.
+func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, int) {
+	v := star.Name(c.vars[s])
+	content := star.Attr(v, "content").Is(star.Map)
+	if handled := func(h string) bool { return h == actionContinue || h == actionSkip }; !accepted && (handled(s.onDecline) || handled(s.onCancel)) {
+		content = content.Optional() // a refusal has none
+	}
+	action := star.Attr(v, "action").Is(star.Text)
+	if !accepted && c.mayBeSkipped(s) && c.unasked(s).Kind != star.Text {
+		action = textOrNone(action)
+	}
+	switch {
+	case len(names) == 3 && s.skips():
+		return withoutNone([]star.Entry{{Key: "action", Value: action}, {Key: "content", Value: content}, {Key: "skipped", Value: c.skippedRest(s)}}), 3
+	case len(names) == 3:
+		return withoutNone([]star.Entry{{Key: "action", Value: action}, {Key: "content", Value: content}}), 3
+	case names[3] == "skipped" && s.skips():
+		return c.skippedRest(s), 4
+	case names[3] == "action":
+		return action, 4
+	case names[3] == "content" && len(names) == 4:
+		return content, 4
+	case names[3] == "content":
+		return c.answered(s, content, names[4], accepted), 5
+	case c.mayBeSkipped(s) && s.defaults.mapping().get(names[3]) != nil && identifier(names[3]) == names[3]:
+		return star.Call("getattr", v, star.Str(names[3]), star.None()).Optional(), 4
+	}
+	return star.None(), len(names)
+}
+
+// skippedRest is True when the answer skipped the remaining steps, else None.
+func (c *clean) skippedRest(s *step) star.Expr {
+	e := star.If(star.Not(c.goesOnAfter(s)), star.True(), star.None())
+	e.Kind, e.Maybe, e.Missing = star.Bool, true, true
+	return e
+}
+
+// answered is a field of the form that the user filled in.
+func (c *clean) answered(s *step, content star.Expr, name string, accepted bool) star.Expr {
+	schema := s.schema.mapping()
+	kind := kinds[schema.get("properties").mapping().get(name).mapping().get("type").text()]
+	required := false
+	for _, r := range schema.get("required").list() {
+		required = required || r.text() == name
+	}
+	if required && (accepted || !content.Missing && !c.mayBeSkipped(s)) {
+		e := star.Index(content, star.Str(name)).Is(kind)
+		e.Maybe, e.Risky = kind == star.Any, false
+		return e
+	}
+	e := star.Get(content, name)
+	e.Kind = kind
+	return e
+}
