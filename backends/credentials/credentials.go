@@ -1,0 +1,244 @@
+// Package credentials is what calls carry outward: for each backend a [Provider], made from the
+// backend's strategy in outgoingAuth, which has a [Source] for connections that belong to
+// nobody and, where each principal has a credential of its own, one for each of these.
+//
+//	pool := credentials.NewPool(credentials.Options{Secrets: redactor})
+//	defer pool.Close()
+//	source := pool.Provider(cfg).Shared()
+//	credential, err := source.Get(ctx)
+//	credential.Set(request.Header)
+//
+// A token is fetched when it is first needed, by one request for all who wait for it, and
+// again when nine tenths of its life are over or a backend refuses it. The token that a client
+// brought is sent to a configured token endpoint at most, never to a backend.
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+)
+
+// A Credential is one header. The zero value is none.
+type Credential struct{ Header, Value string }
+
+// Set puts the credential into the headers of a request, in the place of any that is there.
+func (c Credential) Set(h http.Header) {
+	if c.Header != "" {
+		h[http.CanonicalHeaderKey(c.Header)] = []string{c.Value}
+	}
+}
+
+// A Source has the credential of one identity with one backend.
+type Source interface {
+	// Get returns the credential to use now. The error is an *Error, or the context's.
+	Get(ctx context.Context) (Credential, error)
+	// Refused is told that the backend answered 401 to a credential. It reports whether Get may
+	// return another one now.
+	Refused(Credential) bool
+}
+
+// User is the principal that a call is made for, as far as credentials need to know.
+type User struct {
+	// Key identifies the principal.
+	Key             string
+	Issuer, Subject string
+	// Token is what the client brought, if an issuer vouches for it; else "".
+	Token string
+	// Expires is when the token ends; zero: that is not known.
+	Expires time.Time
+}
+
+// Usable reports whether there is a user with a token that has not ended.
+func (u *User) Usable(now time.Time) bool {
+	return u != nil && u.Token != "" && (u.Expires.IsZero() || now.Before(u.Expires))
+}
+
+// Error is why there is no credential. Nothing in it is secret.
+type Error struct {
+	// Refused is whether somebody decided so: asking again changes nothing. Otherwise the
+	// credential could not be had now.
+	Refused bool
+	Err     error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+func unavailable(format string, args ...any) *Error { return &Error{Err: fmt.Errorf(format, args...)} }
+
+func refused(format string, args ...any) *Error {
+	return &Error{Refused: true, Err: fmt.Errorf(format, args...)}
+}
+
+// Options of a Pool. Zero values are fine.
+type Options struct {
+	Log *slog.Logger
+	// Secrets is told each credential before it is used. It may be nil.
+	Secrets *secret.Redactor
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+}
+
+// Pool keeps the providers of all backends through changes of the configuration.
+type Pool struct {
+	o      Options
+	client *http.Client // for token endpoints
+	ctx    context.Context
+	end    context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool                 // guarded by mu: nothing may be fetched any more
+	all    map[string]*Provider // guarded by mu, by the backend's name
+	kept   *Store               // guarded by mu: where logins are kept; nil: nowhere
+	where  config.TokenStore    // guarded by mu: what kept was made of
+	wg     sync.WaitGroup
+}
+
+// NewPool returns a pool without providers.
+func NewPool(o Options) *Pool {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Pool{o: o, client: issuerClient(), all: map[string]*Provider{}}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Close ends what is being fetched, and waits for it.
+func (p *Pool) Close() {
+	p.end()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.wg.Wait()
+	p.client.CloseIdleConnections()
+}
+
+// spawn runs f on a goroutine that Close waits for; false once the pool is closed.
+func (p *Pool) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.wg.Go(f)
+	return true
+}
+
+// hide makes values secrets.
+func (p *Pool) hide(values ...string) {
+	if p.o.Secrets != nil {
+		p.o.Secrets.Add(values...)
+	}
+}
+
+// Keep opens the store of a configuration for the logins of providers that are made from now on.
+func (p *Pool) Keep(cfg config.TokenStore) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cfg == p.where {
+		return nil
+	}
+	var s *Store
+	if cfg.File != "" {
+		var err error
+		if s, err = OpenStore(cfg); err != nil {
+			return fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.KeyEnv, err)
+		}
+	}
+	p.kept, p.where = s, cfg
+	return nil
+}
+
+// Provider is what the requests to a backend are authenticated with; nil for one that gets no
+// credential. While the strategy is the same it is the same provider, with the tokens that it
+// has.
+func (p *Pool) Provider(b config.Backend) *Provider {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.Outgoing == nil {
+		delete(p.all, b.Name)
+		return nil
+	}
+	if there := p.all[b.Name]; there != nil && there.store == p.kept && reflect.DeepEqual(there.strategy, b.Outgoing) {
+		return there
+	}
+	made := newProvider(p, b)
+	p.all[b.Name] = made
+	return made
+}
+
+// Provider is what the requests to one backend are authenticated with. A nil *Provider has no
+// credentials.
+type Provider struct {
+	strategy *config.OutgoingStrategy
+	store    *Store      // of logins; nil: none
+	shared   Source      // nil: none
+	users    userSources // nil: principals have no credentials of their own
+}
+
+// userSources have a source for each principal.
+type userSources interface {
+	of(*User) (Source, error)
+}
+
+func newProvider(p *Pool, b config.Backend) *Provider {
+	s := b.Outgoing
+	made := &Provider{strategy: s, store: p.kept}
+	switch s.Type {
+	case config.InjectHeader:
+		made.shared = injected(p, s.HeaderInjection)
+	case config.UseClientCredentials:
+		made.shared = ownTokens(p, s.ClientCredentials)
+	case config.Login:
+		made.shared = newGranted(p, p.kept, b.Name, "", needsLogin(b.Name))
+	case config.ExchangeToken:
+		made.users = newExchanger(p, s.TokenExchange)
+		switch d := s.TokenExchange.Discovery; d.Type {
+		case config.InjectHeader:
+			made.shared = injected(p, d.HeaderInjection)
+		case config.UseClientCredentials:
+			made.shared = ownTokens(p, d.ClientCredentials)
+		}
+	}
+	return made
+}
+
+// Shared is the source for connections that belong to nobody; nil where these have no
+// credential.
+func (p *Provider) Shared() Source {
+	if p == nil {
+		return nil
+	}
+	return p.shared
+}
+
+// PerPrincipal reports whether each principal has a credential of its own, and so nothing in
+// common with another one.
+func (p *Provider) PerPrincipal() bool { return p != nil && p.users != nil }
+
+// NeedsCaller reports whether even what belongs to nobody takes the credential of a principal.
+func (p *Provider) NeedsCaller() bool {
+	return p.PerPrincipal() && p.shared == nil && p.strategy.Type == config.ExchangeToken && p.strategy.TokenExchange.Discovery.Type == ""
+}
+
+// For is the source for calls of a principal.
+func (p *Provider) For(u *User) (Source, error) {
+	if !p.PerPrincipal() {
+		return p.Shared(), nil
+	}
+	return p.users.of(u)
+}

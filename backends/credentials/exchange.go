@@ -1,0 +1,123 @@
+package credentials
+
+import (
+	"container/list"
+	"context"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// maxUsers bounds the principals whose tokens for one backend are kept.
+const maxUsers = 4096
+
+const grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+// exchanger has a token for each principal, which the token endpoint gives for the one that the
+// principal's client brought (RFC 8693).
+type exchanger struct {
+	pool     *Pool
+	cfg      config.TokenExchange
+	endpoint *endpoint
+
+	mu     sync.Mutex
+	users  map[string]*list.Element // guarded by mu, by the principal's key
+	recent list.List                // guarded by mu; of *userTokens, the latest first
+}
+
+func newExchanger(p *Pool, t config.TokenExchange) *exchanger {
+	e := &endpoint{pool: p, url: t.TokenURL, id: t.ClientID, secret: secretOf(t.Secret, t.ClientSecret), file: t.ClientSecretFile}
+	return &exchanger{pool: p, cfg: t, endpoint: e, users: map[string]*list.Element{}}
+}
+
+// userTokens is the source of one principal's token.
+type userTokens struct {
+	tokens
+	key string
+
+	subject sync.Mutex
+	brought string    // guarded by subject: the newest token of the principal's client
+	expires time.Time // guarded by subject
+}
+
+// of is the source of a principal's token. It keeps the token that the principal's client
+// brought last: no other is exchanged.
+func (x *exchanger) of(u *User) (Source, error) {
+	if u == nil || u.Key == "" {
+		return nil, errNeedsIssuer
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := x.users[u.Key]
+	if at == nil {
+		if u.Token == "" {
+			return nil, errNeedsIssuer
+		}
+		s := &userTokens{key: u.Key}
+		s.pool, s.fetch = x.pool, func(ctx context.Context) (token, error) { return x.exchange(ctx, s) }
+		at = x.recent.PushFront(s)
+		x.users[u.Key] = at
+		if x.recent.Len() > maxUsers {
+			last := x.recent.Back()
+			delete(x.users, last.Value.(*userTokens).key)
+			x.recent.Remove(last)
+		}
+	}
+	x.recent.MoveToFront(at)
+	s := at.Value.(*userTokens)
+	s.bring(u)
+	return s, nil
+}
+
+var errNeedsIssuer = refused("token exchange needs a token of an issuer: a JWT, or one that introspection knows; this caller brought none")
+
+// bring takes the token of a request.
+func (s *userTokens) bring(u *User) {
+	if u.Token == "" {
+		return
+	}
+	s.subject.Lock()
+	defer s.subject.Unlock()
+	if s.brought == u.Token {
+		return
+	}
+	s.brought, s.expires = u.Token, u.Expires
+	s.pool.hide(u.Token)
+}
+
+// exchange gets a token for what the principal's client brought last. It is used no longer than
+// that token, and for tokenLife at most.
+func (x *exchanger) exchange(ctx context.Context, s *userTokens) (token, error) {
+	s.subject.Lock()
+	brought, end := s.brought, s.expires
+	s.subject.Unlock()
+	now := x.pool.o.Now()
+	if !end.IsZero() && !now.Before(end) {
+		return token{}, refused("the caller's token has expired")
+	}
+	params := url.Values{
+		"grant_type":           {grantExchange},
+		"subject_token":        {brought},
+		"subject_token_type":   {x.cfg.SubjectToken()},
+		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
+	}
+	for name, value := range map[string]string{"audience": x.cfg.Audience, "resource": x.cfg.Resource} {
+		if value != "" {
+			params.Set(name, value)
+		}
+	}
+	t, err := x.endpoint.ask(ctx, x.cfg.Scopes, params)
+	if err != nil {
+		return token{}, err
+	}
+	now = x.pool.o.Now()
+	until := now.Add(tokenLife)
+	for _, other := range []time.Time{t.Expiry, end} {
+		if !other.IsZero() && other.Before(until) {
+			until = other
+		}
+	}
+	return lasting(t.AccessToken, now, until), nil
+}
