@@ -3,71 +3,76 @@ package backends
 import (
 	"context"
 	"encoding/json"
-	"strconv"
+	"errors"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // replyTimeout bounds the sending of an answer, a notification or a cancellation.
 const replyTimeout = 10 * time.Second
 
-// asksClient reports whether method is one that a backend may ask a client.
-func asksClient(method string) bool { return capabilityFor(method) != "" }
-
-// capabilityFor is the client capability that a backend's request needs.
-func capabilityFor(method string) string {
-	switch method {
-	case wire.Elicit:
-		return "elicitation"
-	case wire.CreateMessage:
-		return "sampling"
-	case wire.RootsList:
-		return "roots"
-	}
-	return ""
-}
-
-// callbacks reports whether a client with these capabilities can be asked anything.
-func callbacks(capabilities json.RawMessage) bool {
-	for _, name := range [...]string{"elicitation", "sampling", "roots"} {
-		if declares(capabilities, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func declares(capabilities json.RawMessage, name string) bool {
-	v := wire.Get(capabilities, name)
-	return v != nil && string(v) != "null"
-}
-
 // ask puts the backend's request to the caller's client on a goroutine of its own, and
 // sends the answer back. c.mu is held. The call's clock stands still meanwhile.
-func (c *call) ask(m wire.Message) {
+func (c *call) ask(m wire.Message, by via) {
 	sink := c.sink()
 	switch {
 	case c.ended || sink == nil:
 		c.conn.refuse(m, wire.InternalError, "the call that %s belongs to is over", m.Method)
 		return
-	case !declares(c.caller.Capabilities, capabilityFor(m.Method)):
-		c.conn.refuse(m, wire.MethodNotFound, "the client has not declared %s", capabilityFor(m.Method))
+	case !wire.CanAsk(c.caller.Capabilities, m.Method):
+		c.conn.refuseUnrouted(m)
 		return
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := c.questionContext(by)
 	c.conn.mu.Lock()
+	if n := len(c.conn.asking); n >= c.conn.maxAsking() {
+		c.conn.mu.Unlock()
+		cancel()
+		c.conn.refuse(m, wire.InternalError, "%d requests to clients are unanswered", n)
+		return
+	}
 	c.conn.asking[string(m.ID)] = cancel
 	c.conn.mu.Unlock()
-	c.clock.pause()
+	c.clock.Pause()
 	c.conn.b.spawn(func() { c.answer(ctx, cancel, sink, m) })
+}
+
+// maxAsking bounds the requests of one connection that its client has not answered, or that
+// the clients have not that share it.
+func (c *conn) maxAsking() int {
+	if c.private {
+		return 100
+	}
+	return 10_000
+}
+
+// errAnswered is the cause that a call's context ends with when the call has its answer.
+var errAnswered = errors.New("the call has its answer")
+
+// questionContext is how long a question may be open. One that came on the call's own stream
+// ends with the call. On a stream that calls share the question may belong to none of them: a
+// backend that asks for the roots as soon as it is initialized asks while the first call
+// runs. It outlives a call that ends well, and ends with one that is given up.
+func (c *call) questionContext(by via) (context.Context, context.CancelFunc) {
+	if by == onCall || !c.conn.private || c.conn.session == "" {
+		return context.WithCancel(c.ctx)
+	}
+	ctx, cancel := context.WithCancel(c.conn.ctx)
+	stop := context.AfterFunc(c.ctx, func() {
+		if context.Cause(c.ctx) != errAnswered {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
 }
 
 func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink, m wire.Message) {
 	defer cancel()
 	result, err := sink.Request(ctx, m.Method, m.Params)
 	withdrawn := !c.conn.answered(m.ID)
-	c.clock.resume()
+	c.clock.Resume()
 	switch {
 	case withdrawn:
 	case err != nil:
@@ -84,6 +89,8 @@ func (c *conn) answered(id json.RawMessage) bool {
 	defer c.mu.Unlock()
 	_, open := c.asking[string(id)]
 	delete(c.asking, string(id))
+	close(c.answers)
+	c.answers = make(chan struct{})
 	return open
 }
 
@@ -94,6 +101,17 @@ func (c *conn) withdraw(id json.RawMessage) {
 	if cancel := c.asking[string(id)]; cancel != nil {
 		cancel()
 		delete(c.asking, string(id))
+	}
+}
+
+// refuseUnrouted answers a request that can be put to no client. A connection that clients
+// share has no roots of its own, which is an answer; nobody can be asked anything else there.
+func (c *conn) refuseUnrouted(m wire.Message) {
+	switch {
+	case m.Method == wire.RootsList && !c.onDemand && wire.CanAsk(c.declared, m.Method):
+		c.reply(wire.Result(m.ID, json.RawMessage(`{"roots":[]}`)))
+	default:
+		c.refuse(m, wire.MethodNotFound, "the client does not support %s", wire.MethodOf(m.Method).Capability)
 	}
 }
 
@@ -110,7 +128,7 @@ func (c *conn) reply(frame []byte) {
 func (c *conn) send(frame []byte) {
 	ctx, cancel := context.WithTimeout(c.ctx, replyTimeout)
 	defer cancel()
-	if err := c.link.send(ctx, frame); err != nil {
+	if err := c.transport.send(ctx, frame); err != nil {
 		c.b.log.Debug("message not sent", "err", err)
 	}
 }
@@ -120,10 +138,10 @@ func (c *conn) notify(method string, params json.RawMessage) {
 	c.send(wire.Notification(method, params))
 }
 
-// tell passes a client's notification on. The backend may ask something because of it,
+// forward passes a client's notification on. The backend may ask something because of it,
 // for which it needs the stream that may still be on its way.
-func (c *conn) tell(method string, params json.RawMessage) {
-	if h, ok := c.link.(*httpLink); ok && !c.modern {
+func (c *conn) forward(method string, params json.RawMessage) {
+	if h, ok := c.transport.(*httpTransport); ok && !c.modern {
 		h.awaitStream(c.ctx)
 	}
 	c.notify(method, params)
@@ -131,6 +149,5 @@ func (c *conn) tell(method string, params json.RawMessage) {
 
 // cancelFrame is the notification that a caller gave up on k.
 func cancelFrame(k *call) []byte {
-	params := strconv.AppendInt([]byte(`{"requestId":`), k.id, 10)
-	return wire.Notification(wire.Cancelled, append(params, `,"reason":"the caller gave up"}`...))
+	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", k.id).Text("reason", "the caller gave up").JSON())
 }

@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -21,10 +23,7 @@ const (
 	TransportSSE   = "sse"
 )
 
-const (
-	defaultTimeout        = 30 * time.Second
-	defaultMaxConnections = 64
-)
+const defaultTimeout = 30 * time.Second
 
 // Backend is one MCP server behind the endpoint. Its run loop keeps one main connection
 // open, whatever happens to the server; clients that can be called back get
@@ -32,7 +31,6 @@ const (
 type Backend struct {
 	name      string
 	cfg       config.Backend
-	tuning    tuning
 	set       *Set
 	log       *slog.Logger
 	transport string
@@ -42,33 +40,39 @@ type Backend struct {
 	invalid   error           // why the configuration cannot work
 	http      *http.Transport // nil for stdio
 
-	timeout        time.Duration
-	maxMessage     int64
-	checkInterval  time.Duration
-	checkThreshold int
-	breaker        *breaker
-	stats          counters
+	credentials *credentials.Provider            // nil: none
+	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
+	arrived     chan struct{}                    // cap 1: there is a new one
+
+	maxMessage int64
+	settings   atomic.Pointer[settings] // replaced, never changed
+	successor  atomic.Pointer[Backend]  // who gets the calls once this one is replaced
+	stats      counters
+	outage     outage
 
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	nextID atomic.Int64
 	era    atomic.Int32
+	old    atomic.Bool // no transport is configured, and it was found to speak only HTTP+SSE
 	offer  atomic.Pointer[Offer]
 	main   atomic.Pointer[conn] // the usable main connection; nil while there is none
-	slots  chan struct{}        // one token per open connection
-	leases leases
+	pool   pool
+	shared sharedConn
 	subs   subscriptions
 
-	sessionSubs sessionSubscriptions
-	plain       plain
+	streamless atomic.Bool   // over HTTP it has no stream for what belongs to no call
+	reopening  chan struct{} // bounds the lost sessions that are opened again at once
 
 	fetched time.Time // when lists were last read; of the run loop
 
-	wake       chan struct{}    // cap 1: look at stale lists and at suspicions
-	stale      atomic.Int32     // lists to fetch again
-	said       [3]atomic.Uint64 // announced changes of tools, prompts and resources
-	suspicious atomic.Bool      // the connection should be checked at once
-	active     atomic.Int64     // when the backend last answered, in unix nanoseconds
+	wake         chan struct{}    // cap 1: look at stale lists and at suspicions
+	stale        atomic.Int32     // the lists to fetch again, a bit for each
+	changeCounts [3]atomic.Uint64 // list changed notifications of tools, prompts and resources
+	suspicious   atomic.Bool      // the connection should be checked at once
+	active       atomic.Int64     // when the backend last answered, in unix nanoseconds
+
+	messages, stderr logLimiter
 
 	retiring atomic.Bool
 	quiet    chan struct{} // cap 1: the last call of a retiring backend has ended
@@ -86,7 +90,7 @@ type Status int
 const (
 	// Connecting: the first attempt, or the first one after a loss, is running.
 	Connecting Status = iota
-	// Ready: connected and greeted.
+	// Ready: connected and initialized.
 	Ready
 	// Down: the last attempt went wrong; the next one is scheduled.
 	Down
@@ -106,26 +110,27 @@ type State struct {
 }
 
 func (s *Set) newBackend(cfg config.Backend, t tuning) *Backend {
-	b := &Backend{name: cfg.Name, cfg: cfg, tuning: t, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
-		timeout: cfg.Timeout.Std(), maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
-	if b.timeout <= 0 {
-		b.timeout = t.timeout
-	}
+	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
+		maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
+	b.settings.Store(settingsFor(cfg, t, nil))
+	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
 	b.configure()
-	b.configureHealth(t.failures)
-	n := cfg.MaxConnections
-	if n <= 0 {
-		n = defaultMaxConnections
-	}
-	b.slots = make(chan struct{}, n)
-	b.plain.opening = make(chan struct{}, 1)
-	b.leases.init()
+	b.shared.opening = make(chan struct{}, 1)
+	b.reopening = make(chan struct{}, reopenAtOnce)
+	b.pool.init(b)
 	b.subs.renew = make(chan struct{}, 1)
+	b.messages = logLimiter{burst: messageBurst, rate: messageRate, report: b.leftOut("log messages")}
+	b.stderr = logLimiter{burst: stderrBurst, rate: stderrRate, report: b.leftOut("lines of stderr")}
 	b.offer.Store(&Offer{})
 	b.state = State{Since: time.Now(), Transport: b.transport}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	b.wg.Go(b.run)
 	return b
+}
+
+// leftOut tells that more of something came than is logged.
+func (b *Backend) leftOut(what string) func(n int) {
+	return func(n int) { b.log.Warn("the backend writes too much: a part was left out", "what", what, "count", n) }
 }
 
 // configure works out the transport.
@@ -143,17 +148,20 @@ func (b *Backend) configure() {
 	if b.transport != TransportStdio {
 		b.url, b.invalid = parseURL(b.cfg.URL)
 		b.http = newTransport()
+		if b.url != nil {
+			b.http.TLSClientConfig = tlsConfig(b.cfg.TLS, b.url.Hostname(), b.log)
+		}
 	}
 }
 
 // Name is the backend's name in the configuration.
 func (b *Backend) Name() string { return b.name }
 
+// Timeout is how long a call may take that makes no progress.
+func (b *Backend) Timeout() time.Duration { return b.settings.Load().timeout }
+
 // Offer is what the backend offers now: never nil, empty while it is down, immutable.
 func (b *Backend) Offer() *Offer { return b.offer.Load() }
-
-// Set is the set that the backend belongs to.
-func (b *Backend) Set() *Set { return b.set }
 
 // State is a snapshot of the connection.
 func (b *Backend) State() State {
@@ -162,15 +170,33 @@ func (b *Backend) State() State {
 	return b.state
 }
 
-// setState changes the state and tells who waits for that.
+// Starting reports whether the first attempt to connect is still running: what the
+// backend offers is not known yet. One that was lost and is connecting again is not
+// starting, its offer is kept meanwhile.
+func (s State) Starting() bool { return s.Status == Connecting && s.Err == nil }
+
+// Look returns the state and the offer of one moment: a backend that is Ready in it has
+// the whole offer in it, one that is Down none.
+func (b *Backend) Look() (State, *Offer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state, b.offer.Load()
+}
+
+// setState changes the state and tells who waits for that. A backend that is down
+// offers nothing.
 func (b *Backend) setState(s Status, err error) {
 	b.mu.Lock()
+	if s == Down {
+		b.offer.Store(&Offer{})
+	}
 	if b.state.Status != s {
 		b.state.Since = time.Now()
 	}
 	b.state.Status, b.state.Err = s, bare(err)
+	b.state.Transport = b.via()
 	if c := b.main.Load(); c != nil {
-		b.state.Revision = c.hello.Revision
+		b.state.Revision = c.peer.Revision
 	}
 	close(b.changes)
 	b.changes = make(chan struct{})
@@ -205,36 +231,36 @@ func (b *Backend) spawn(f func()) bool {
 
 // close ends everything and waits for it.
 func (b *Backend) close() {
-	all := func(*lease) bool { return true }
+	all := func(*private) bool { return true }
 	b.stop(errClosed)
-	b.closeLeases(all) // side by side
+	b.closePrivates(all) // side by side
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.closeLeases(all) // what came in between
-	b.closePlain()
+	b.closePrivates(all) // what came in between
+	b.closeShared()
 	b.wg.Wait()
 	if b.http != nil {
 		b.http.CloseIdleConnections()
 	}
 }
 
-// notified passes on what belongs to no call. session is the client's that it came for;
-// "" when that is not known.
+// notified passes on what belongs to no call. session is the client's that it came for, and
+// which had no place for it (Caller.OutOfCall); "" when that is not known.
 func (b *Backend) notified(session, method string, params json.RawMessage) {
-	switch o := &b.set.o; {
-	case session != "" && o.SessionNotified != nil:
-		o.SessionNotified(b, session, method, params)
-	case session == "" && o.Notified != nil:
-		o.Notified(b, method, params)
+	if session == "" && method == wire.LogMessage && !b.messages.allow() {
+		return
+	}
+	if f := b.set.o.Notified; session == "" && f != nil {
+		f(b, method, params)
 	}
 }
 
-// updated passes on that a resource changed. session is whose connection said so; "" on
+// updated passes on that a resource changed. session is that of the connection it came on; "" on
 // the main one.
 func (b *Backend) updated(session string, params json.RawMessage) {
 	if f := b.set.o.Updated; f != nil {
-		f(b, session, wire.GetString(params, "uri"), params)
+		f(b, session, jsonscan.GetString(params, "uri"), params)
 	}
 }
 
@@ -245,14 +271,14 @@ func (b *Backend) hasBothEras() bool {
 	return c != nil && c.modern && c.legacyToo && b.transport == TransportStdio
 }
 
-// maxJunk is how many pieces of junk are worth a warning.
-const maxJunk = 20
+// maxMalformed is how many malformed messages are worth a warning.
+const maxMalformed = 20
 
-// junk logs what a backend sent instead of a frame.
-func (b *Backend) junk(frame []byte, err error) {
+// logMalformed logs what a backend sent instead of a frame.
+func (b *Backend) logMalformed(frame []byte, err error) {
 	level := slog.LevelWarn
-	if b.stats.junk.Add(1) > maxJunk {
+	if b.stats.malformed.Add(1) > maxMalformed {
 		level = slog.LevelDebug
 	}
-	b.log.Log(b.ctx, level, "not an MCP message", "err", err, "line", brief(frame))
+	b.log.Log(b.ctx, level, "not an MCP message", "err", err, "line", b.brief(frame))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -84,11 +85,11 @@ func (f *fastBackend) answer(out, body []byte, post bool) []byte {
 	if !post {
 		return append(out, "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n"...)
 	}
-	start, end := wire.Find(body, "id")
+	start, end := jsonscan.Find(body, "id")
 	if start < 0 {
 		return append(out, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"...)
 	}
-	m, n := wire.Find(body, "method")
+	m, n := jsonscan.Find(body, "method")
 	result, ok := f.answers[string(body[m+1:n-1])]
 	if !ok {
 		return append(out, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"...)

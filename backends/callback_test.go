@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (c *client) Request(ctx context.Context, method string, params json.RawMess
 	}
 	switch method {
 	case wire.Elicit:
-		return fmt.Appendf(nil, `{"action":"accept","content":{"from":%q,"asked":%s}}`, c.name, wire.Get(params, "message")), nil
+		return fmt.Appendf(nil, `{"action":"accept","content":{"from":%q,"asked":%s}}`, c.name, jsonscan.Get(params, "message")), nil
 	case wire.CreateMessage:
 		return fmt.Appendf(nil, `{"role":"assistant","model":"m","content":{"type":"text","text":%q}}`, c.name), nil
 	}
@@ -83,7 +84,7 @@ func TestBackendAsksTheClientOfTheCall(t *testing.T) {
 
 func TestBackendMayAskAsSoonAsItIsGreeted(t *testing.T) {
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "curious"))
-	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), "no call is running": nil} {
+	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), `[]`: nil} {
 		eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
 	}
 }
@@ -111,7 +112,7 @@ func TestProgressKeepsTheCallersTokenAndComesBeforeTheResult(t *testing.T) {
 			for range 20 {
 				ann := &client{name: "ann"}
 				r := tool("progress", `{"steps":3}`, &backends.Caller{Session: "s", Sink: ann})
-				r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":"mine","keep":1}`))
+				r.Params = jsonscan.Set(r.Params, "_meta", []byte(`{"progressToken":"mine","keep":1}`))
 				text(t, b, r)
 				notes := ann.notes()
 				if len(notes) != 3 {
@@ -119,7 +120,7 @@ func TestProgressKeepsTheCallersTokenAndComesBeforeTheResult(t *testing.T) {
 				}
 				for i, n := range notes {
 					p := json.RawMessage(strings.TrimPrefix(n, "progress "))
-					if wire.GetString(p, "progressToken") != "mine" || string(wire.Get(p, "progress")) != fmt.Sprint(i+1) {
+					if jsonscan.GetString(p, "progressToken") != "mine" || string(jsonscan.Get(p, "progress")) != fmt.Sprint(i+1) {
 						t.Errorf("notification %d is %s", i, n)
 					}
 				}
@@ -177,6 +178,42 @@ func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
 	}
 }
 
+// TestCallersWithoutASessionAreAskedSideBySide: each gets the question of its own call,
+// while those of the others are open, whoever they are.
+func TestCallersWithoutASessionAreAskedSideBySide(t *testing.T) {
+	for _, tt := range transports {
+		if tt.revision == wire.Rev2607 {
+			continue // asks by multi-round-trip results only
+		}
+		for _, principal := range []string{"", "somebody"} {
+			t.Run(tt.name+" "+principal, func(t *testing.T) {
+				b, _ := ready(t, backends.Options{}, tt.config(t))
+				var asked, done sync.WaitGroup
+				const n = 3
+				asked.Add(n)
+				for i := range n {
+					c := &client{name: fmt.Sprint("client", i)}
+					once := sync.OnceFunc(asked.Done)
+					c.answer = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+						once()
+						asked.Wait()
+						return fmt.Appendf(nil, `{"action":"accept","content":{"from":%q,"asked":%s}}`, c.name, jsonscan.Get(params, "message")), nil
+					}
+					of := &backends.Caller{Principal: principal, Capabilities: everything, Sink: c}
+					done.Go(func() {
+						defer once() // the others wait for it
+						want := fmt.Sprintf(`accept map[asked:{"q":%d} from:%s]`, i, c.name)
+						if got := text(t, b, tool("ask", fmt.Sprintf(`{"q":%d}`, i), of)); got != want {
+							t.Errorf("got %q, want %q", got, want)
+						}
+					})
+				}
+				done.Wait()
+			})
+		}
+	}
+}
+
 // slow is a client that takes its time with what it is told.
 type slow struct{ client }
 
@@ -214,7 +251,7 @@ func talk(t *testing.T, b *backends.Backend, c *client, of *backends.Caller, rev
 	}
 	text(t, b, tool("log", `{}`, of))
 	r := tool("progress", `{"steps":2}`, of)
-	r.Params = wire.Set(r.Params, "_meta", fmt.Appendf(nil, `{"progressToken":%q}`, c.name))
+	r.Params = jsonscan.Set(r.Params, "_meta", fmt.Appendf(nil, `{"progressToken":%q}`, c.name))
 	text(t, b, r)
 	for _, n := range c.notes() {
 		if strings.HasPrefix(n, "progress") && !strings.Contains(n, `"`+c.name+`"`) {
@@ -224,13 +261,13 @@ func talk(t *testing.T, b *backends.Backend, c *client, of *backends.Caller, rev
 }
 
 func TestNotificationBetweenCallsReachesTheSessionItIsFor(t *testing.T) {
-	got := make(chan string, 1)
-	o := backends.Options{SessionNotified: func(_ *backends.Backend, session, method string, params json.RawMessage) {
-		got <- session + " " + method + " " + string(params)
-	}}
-	b, _ := ready(t, o, backendtest.Stdio("b", "late"))
-	text(t, b, tool("pids", `{}`, caller(&client{name: "ann"})))
-	if got, want := <-got, `session of ann notifications/elicitation/complete {"elicitationId":"1"}`; got != want {
+	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "late"))
+	ann, between := &client{name: "ann"}, &client{name: "ann between calls"}
+	of := caller(ann)
+	of.OutOfCall = between
+	text(t, b, tool("pids", `{}`, of))
+	eventually(t, "the notification", func() bool { return len(between.notes()) > 0 })
+	if got, want := between.notes()[0], `elicitation/complete {"elicitationId":"1"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

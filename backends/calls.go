@@ -8,8 +8,9 @@ import (
 
 // counters are what Stats is taken from.
 type counters struct {
-	calls, failures, timeouts, reconnects, junk, dropped atomic.Uint64
-	running, connections, children                       atomic.Int64
+	calls, failures, timeouts, reconnects, malformed, dropped, refused atomic.Uint64
+	running, connections, children                                     atomic.Int64
+	entered                                                            atomic.Int64 // calls, from their first look at the backend on
 }
 
 // Stats are counters since the backend was configured, and gauges.
@@ -18,29 +19,35 @@ type Stats struct {
 	Failures   uint64 // calls without an answer
 	Timeouts   uint64 // of those, for lack of time
 	Reconnects uint64
-	Junk       uint64 // lines and events that were no message
+	Malformed  uint64 // lines and events that were no message
 	Dropped    uint64 // notifications for callers that were too slow to take them
 
+	Refused uint64 // callers for whom there was no connection or session left
+
 	Running     int64 // calls
-	Connections int64
+	Connections int64 // child processes, and over HTTP those that a stream may come on
+	Sessions    int64 // that belong to one client each
 	Children    int64
 }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
 	s := &b.stats
+	connections, sessions := b.pool.size()
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
-		Reconnects: s.reconnects.Load(), Junk: s.junk.Load(), Dropped: s.dropped.Load(),
-		Running: s.running.Load(), Connections: s.connections.Load(), Children: s.children.Load(),
+		Reconnects: s.reconnects.Load(), Malformed: s.malformed.Load(), Dropped: s.dropped.Load(), Refused: s.refused.Load(),
+		Running: s.running.Load(), Connections: s.connections.Load() + connections, Children: s.children.Load(), Sessions: sessions,
 	}
 }
 
 // Call makes one request and waits for its answer. A *wire.Error is the backend's own;
 // any other error is an *Error. The response must be closed.
 func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
+	b = b.enter()
+	defer b.leave()
 	b.stats.calls.Add(1)
-	if err := b.breaker.allow(); err != nil {
+	if err := b.settings.Load().breaker.allow(); err != nil {
 		return nil, b.count(&Error{Backend: b.name, Kind: Unavailable, Err: err})
 	}
 	resp, err := b.attempt(ctx, r)
@@ -61,16 +68,16 @@ func (b *Backend) again(ctx context.Context, r *Request, err error) bool {
 
 // attempt makes the call once.
 func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
-	c, giveBack, err := b.borrow(ctx, r.For)
+	c, held, err := b.acquire(ctx, r.For)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := c.do(ctx, r)
 	if err == nil && resp.Body != nil {
-		resp.giveBack = giveBack
+		resp.OnClose(held.release)
 		return resp, nil
 	}
-	giveBack()
+	held.release()
 	return resp, err
 }
 
@@ -79,19 +86,25 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 func (b *Backend) count(err error) error {
 	if err == nil || isAnswer(err) {
 		b.touch()
-		b.breaker.succeeded()
+		b.settings.Load().breaker.succeeded()
 		return err
 	}
 	switch kindOf(err) {
 	case Cancelled:
 		return err
+	case Unavailable, Denied:
+		if isCredentialError(err) { // the backend has no part in it
+			b.stats.failures.Add(1)
+			return err
+		}
+		b.suspect()
 	case Timeout:
 		b.stats.timeouts.Add(1)
 		b.suspect()
-	case Unavailable, Interrupted:
+	case Interrupted:
 		b.suspect()
 	}
 	b.stats.failures.Add(1)
-	b.breaker.failed()
+	b.settings.Load().breaker.failed()
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -35,7 +36,7 @@ func cancelled(t *testing.T, b *backends.Backend, session string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(started, 1)
 	r := tool("wait", `{"steps":1}`, &backends.Caller{Session: session, Sink: running})
-	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
+	r.Params = jsonscan.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
 	done := make(chan error)
 	go func() {
 		_, err := b.Call(ctx, r)
@@ -51,6 +52,7 @@ func cancelled(t *testing.T, b *backends.Backend, session string) {
 }
 
 func TestCancellationReachesTheBackendAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			b, _ := ready(t, backends.Options{}, tt.config(t))
@@ -70,6 +72,7 @@ func TestCancellationReachesTheBackendAndNobodyElse(t *testing.T) {
 }
 
 func TestCallEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := tt.config(t)
@@ -84,25 +87,26 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlineStartsAgainOnProgress uses a backend that reports a step every 400 ms, for
-// longer than the timeout of 1 s.
+// TestDeadlineStartsAgainOnProgress uses a backend that reports a step every second, for
+// longer than the timeout of 3 s.
 func TestDeadlineStartsAgainOnProgress(t *testing.T) {
+	t.Parallel()
 	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) {
 		token := x.Param("_meta", "progressToken")
 		for range 5 {
-			pause(x.Request.Context(), 400*time.Millisecond)
+			pause(x.Request.Context(), time.Second)
 			if token != "" {
 				x.Event("", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+token+`,"progress":1}}`)
 			}
 		}
 		x.EventResult(`{"content":[{"text":"done"}]}`)
 	}}
-	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(time.Second)})
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(3 * time.Second)})
 	r := tool("t", `{}`, &backends.Caller{Sink: &client{}})
 	if _, err := b.Call(t.Context(), r); kind(err) != backends.Timeout {
 		t.Errorf("without a token: %v, want a timeout", err)
 	}
-	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":"x"}`))
+	r.Params = jsonscan.Set(r.Params, "_meta", []byte(`{"progressToken":"x"}`))
 	if got := text(t, b, r); got != "done" {
 		t.Errorf("with a token: %q", got)
 	}
@@ -116,10 +120,11 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func TestDeadlineStandsStillWhileTheClientIsAsked(t *testing.T) {
-	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), Timeout: config.Duration(500 * time.Millisecond)}
+	t.Parallel()
+	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), Timeout: config.Duration(2 * time.Second)}
 	b, _ := ready(t, backends.Options{}, cfg)
 	ann := &client{name: "ann", answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-		pause(ctx, 1200*time.Millisecond)
+		pause(ctx, 3*time.Second)
 		return json.RawMessage(`{"action":"decline"}`), nil
 	}}
 	if got := text(t, b, tool("ask", `{}`, caller(ann))); !strings.HasPrefix(got, "decline") {

@@ -1,7 +1,6 @@
 package backends_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -44,7 +44,7 @@ func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
 				default:
 				}
 			}}, tt.config(t))
-			if err := b.Subscribe(t.Context(), "test://static", true); err != nil {
+			if err := b.Subscribe(t.Context(), "test://static"); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "an update", func() bool {
@@ -71,10 +71,10 @@ func TestApplyKeepsWhatDidNotChange(t *testing.T) {
 	waitFor(t, changes, "the first configuration", allReady)
 	before := s.All()
 	edited.Headers = map[string]string{"X": "2"}
-	if err := s.Apply(t.Context(), []config.Backend{added, edited, kept}); err != nil {
+	if err := s.Apply(&config.Config{Backends: []config.Backend{added, edited, kept}}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, changes, "the second configuration", allReady)
+	waitFor(t, changes, "the second configuration", func() bool { return allReady() && !s.Replacing() })
 	after := s.All()
 	if after[2] != before[0] {
 		t.Error("the unchanged backend was replaced")
@@ -97,14 +97,16 @@ func TestApplyKeepsWhatDidNotChange(t *testing.T) {
 }
 
 func TestRemovedBackendFinishesItsCalls(t *testing.T) {
-	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), false)})
+	s, changes := newSet(t, backends.Options{}, config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), false)})
+	b := s.All()[0]
+	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
 	running := make(started, 1)
 	r := tool("wait", `{"ms":300,"steps":1}`, &backends.Caller{Sink: running})
-	r.Params = wire.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
+	r.Params = jsonscan.Set(r.Params, "_meta", []byte(`{"progressToken":1}`))
 	answer := make(chan string)
 	go func() { answer <- text(t, b, r) }()
 	<-running
-	if err := b.Set().Apply(t.Context(), nil); err != nil {
+	if err := s.Apply(&config.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-answer; got != "waited" {
@@ -114,20 +116,22 @@ func TestRemovedBackendFinishesItsCalls(t *testing.T) {
 
 func TestApplyRefusesTwoOfOneName(t *testing.T) {
 	s, _ := newSet(t, backends.Options{})
-	if err := s.Apply(context.Background(), []config.Backend{{Name: "a"}, {Name: "a"}}); err == nil {
+	if err := s.Apply(&config.Config{Backends: []config.Backend{{Name: "a"}, {Name: "a"}}}); err == nil {
 		t.Error("two backends of one name were accepted")
 	}
 }
 
 func TestReleaseClosesWhatIsExclusiveToASession(t *testing.T) {
-	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "legacy"))
+	s, changes := newSet(t, backends.Options{}, backendtest.Stdio("b", "legacy"))
+	b := s.All()[0]
+	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
 	for _, name := range []string{"ann", "bob"} {
 		text(t, b, tool("ask", `{}`, caller(&client{name: name})))
 	}
 	if n := b.Stats().Children; n != 3 {
 		t.Errorf("%d processes, want one for all and one for each", n)
 	}
-	b.Set().Release("session of ann")
+	s.Release("session of ann")
 	eventually(t, "ann's process to end", func() bool { return b.Stats().Children == 2 })
 	text(t, b, tool("ask", `{}`, caller(&client{name: "ann"})))
 }

@@ -3,15 +3,19 @@ package backends
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// link carries the frames of one connection.
-type link interface {
+// transport carries the frames of one connection.
+type transport interface {
 	// roundTrip sends the call's request and returns its answer, having delivered
 	// everything that came before it.
 	roundTrip(c *call) (*Response, error)
@@ -19,50 +23,64 @@ type link interface {
 	send(ctx context.Context, frame []byte) error
 	// cancel tells the backend that the caller gave up on a call that was sent.
 	cancel(c *call)
-	// close ends the link and waits for its goroutines.
+	// close ends the transport and waits for its goroutines.
 	close()
 }
 
 // conn is one connection to a backend, or one session with it.
 type conn struct {
 	b           *Backend
-	link        link
+	transport   transport
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
 	modern      bool
 	legacyToo   bool // it is modern, and speaks a revision with sessions as well
-	hello       hello
-	declared    json.RawMessage // the client capabilities declared at initialize
-	multiplexed bool            // all calls share one stream of frames
-	private     bool            // exclusive to one client: everything on it is that client's
-	session     string          // whose it is, when it is a session's
-	turn        chan struct{}   // held by the one call that may call back or log, when such calls take turns
+	peer        peerInfo
+	declared    json.RawMessage    // the client capabilities declared at initialize
+	multiplexed bool               // all calls share one stream of frames
+	onDemand    bool               // it is a private session's, opened when that needs it
+	private     bool               // exclusive to one client: everything on it is that client's
+	session     string             // whose it is, when it is a session's
+	counted     bool               // the pool counts it; the main connection is counted by itself
+	reserved    *slot              // what it counts as in the pool; nil for a shared connection and over HTTP
+	credential  credentials.Source // with which its HTTP requests are made; nil: none
+	http        *http.Transport    // of a principal's connection; nil: the backend's
+	turn        chan struct{}      // held by the one call that may call back or log; of the main connection
 
-	mu       sync.Mutex
-	calls    map[int64]*call
-	leaving  chan struct{}                 // closed when the last call of a lost connection has ended
-	latest   *call                         // the newest call with a sink
-	turnOf   *Caller                       // who holds turn
-	opener   *call                         // stands for the client that c is for while none of its calls runs
-	resident bool                          // opener stays: the client has a Between
-	asking   map[string]context.CancelFunc // the backend's requests that a client is answering
+	mu            sync.Mutex
+	calls         map[int64]*call
+	leaving       chan struct{}                 // closed when the last call of a lost connection has ended
+	latest        *call                         // the newest call with a sink
+	turnOf        *Caller                       // who holds turn
+	idleCall      *call                         // stands for the client that c is for while none of its calls runs
+	keepsIdleCall bool                          // idleCall stays: the client has an out-of-call sink
+	asking        map[string]context.CancelFunc // the backend's requests that a client is answering
+	answers       chan struct{}                 // closed and replaced when one of them was answered
 
 	levelMu sync.Mutex // held while the level is being set
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
 }
 
-// hello is what a backend says of itself.
-type hello struct {
+// peerInfo is what a backend says of itself.
+type peerInfo struct {
 	Revision     string
 	ServerInfo   json.RawMessage
 	Capabilities json.RawMessage
 	Instructions string
 }
 
-func (b *Backend) newConn(private bool) *conn {
-	c := &conn{b: b, private: private, calls: map[int64]*call{}, asking: map[string]context.CancelFunc{}}
+func (b *Backend) newConn(p purpose) *conn {
+	c := &conn{b: b, declared: p.capabilities, calls: map[int64]*call{}, asking: map[string]context.CancelFunc{}, answers: make(chan struct{})}
+	if who := p.caller; who != nil {
+		c.onDemand, c.session = true, who.Session
+		c.private = who.Session != "" || who.Principal != "" || b.transport == TransportStdio
+	}
+	c.authenticate(p.credential)
 	c.ctx, c.stop = context.WithCancelCause(b.ctx)
-	b.stats.connections.Add(1)
+	c.counted = p.counted
+	if !c.counted {
+		b.stats.connections.Add(1)
+	}
 	return c
 }
 
@@ -80,13 +98,19 @@ func (c *conn) close() {
 	c.stop(errClosed)
 	c.mu.Lock()
 	for _, k := range c.calls {
-		k.clock.cancel(errClosed)
+		k.clock.Cancel(closedBecause(c.cause()))
 	}
 	c.mu.Unlock()
-	if c.link != nil {
-		c.link.close()
+	if c.transport != nil {
+		c.transport.close()
 	}
-	c.b.stats.connections.Add(-1)
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+	c.b.pool.releaseSlot(c.reserved)
+	if !c.counted {
+		c.b.stats.connections.Add(-1)
+	}
 }
 
 // abandon closes a connection that was lost once its running calls have ended: each of
@@ -110,17 +134,17 @@ func (c *conn) abandon() {
 
 // do makes one call on this connection.
 func (c *conn) do(ctx context.Context, r *Request) (*Response, error) {
-	return c.doWithin(ctx, r, c.b.timeout)
+	return c.doWithin(ctx, r, c.b.Timeout())
 }
 
 func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
 	k := c.begin(ctx, r, limit)
-	resp, err := c.link.roundTrip(k)
+	resp, err := c.transport.roundTrip(k)
 	if err == nil && resp.Body != nil {
 		return resp, nil // the call ends with its body
 	}
 	if err != nil && k.ctx.Err() != nil && c.ctx.Err() == nil {
-		c.link.cancel(k)
+		c.transport.cancel(k)
 	}
 	k.finish()
 	return resp, err
@@ -129,7 +153,7 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 // begin prepares a call and registers it.
 func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
 	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
-	k.ctx, k.clock = startClock(ctx, limit)
+	k.ctx, k.clock = deadline.Start(ctx, limit, errDeadline)
 	k.frame = k.encode()
 	if c.multiplexed {
 		k.queue = newQueue()
@@ -144,7 +168,7 @@ func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call
 	}
 	c.mu.Unlock()
 	if c.closing() {
-		k.clock.cancel(errClosed)
+		k.clock.Cancel(errClosed)
 	}
 	return k
 }
@@ -155,7 +179,7 @@ func (c *conn) closing() bool { return c.ctx.Err() != nil && c.cause() == errClo
 
 // forget unregisters a call.
 func (c *conn) forget(k *call) {
-	if k.clock.limit > 0 && c.b.stats.running.Add(-1) == 0 {
+	if k.clock.Limit() > 0 && c.b.stats.running.Add(-1) == 0 {
 		c.b.idle()
 	}
 	c.mu.Lock()
@@ -204,43 +228,71 @@ func (c *conn) lookup(id json.RawMessage) *call {
 // stream, or nil when that is not certain.
 func (c *conn) owner(m wire.Message) *call {
 	if m.Method == wire.Progress {
-		return c.lookup(wire.Get(m.Params, "progressToken"))
+		return c.lookup(jsonscan.Get(m.Params, "progressToken"))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.private && c.latest == nil:
-		return c.opener
+		return c.idleCall
 	case c.private:
 		return c.latest
 	case c.turnOf != nil && c.latest != nil && c.latest.caller == c.turnOf:
 		return c.latest
+	case c.onDemand:
+		return c.only()
 	}
 	return nil
 }
 
-// guest lets the backend ask the client that a connection is opened for before its
-// first call is sent: some ask for the roots as soon as they are greeted. A client with
-// a place for what comes between calls can be asked as long as the connection lives.
-func (c *conn) guest(of *Caller) {
-	if of.Between != nil {
-		between := *of
-		between.Sink = of.Between
-		of, c.resident = &between, true
+// only is the one running call with a sink, or nil when there are several: callers that
+// nothing tells apart share the connection. mu is held.
+func (c *conn) only() (k *call) {
+	for _, other := range c.calls {
+		if other.over || other.sink() == nil {
+			continue
+		}
+		if k != nil {
+			return nil
+		}
+		k = other
 	}
-	k := &call{conn: c, caller: of}
-	k.ctx, k.clock = startClock(c.ctx, 0)
-	c.opener = k
+	return k
 }
 
-// dismiss ends what guest began.
-func (c *conn) dismiss() {
+// setIdleCall lets the backend ask the client that a connection is opened for before its
+// first call is sent: some ask for the roots as soon as they are initialized. That call is
+// waiting, so its stream is where the client is sure to be reached.
+func (c *conn) setIdleCall(of *Caller) { c.idleCall = c.newIdleCall(of) }
+
+// newIdleCall is a call that is none: questions to of can be asked in it.
+func (c *conn) newIdleCall(of *Caller) *call {
+	k := &call{conn: c, caller: of}
+	k.ctx, k.clock = deadline.Start(c.ctx, 0, errDeadline)
+	return k
+}
+
+// setOutOfCall has questions that come while no call runs asked in another place from now on, for
+// as long as the connection lives; of a client without such a place they end with its call.
+func (c *conn) setOutOfCall(of *Caller) {
+	if of.OutOfCall == nil {
+		return
+	}
+	out := *of
+	out.Sink = of.OutOfCall
 	c.mu.Lock()
-	k := c.opener
-	if c.resident {
+	defer c.mu.Unlock()
+	c.idleCall, c.keepsIdleCall = c.newIdleCall(&out), true
+}
+
+// endIdleCall ends what setIdleCall began.
+func (c *conn) endIdleCall() {
+	c.mu.Lock()
+	k := c.idleCall
+	if c.keepsIdleCall {
 		k = nil
 	} else {
-		c.opener = nil
+		c.idleCall = nil
 	}
 	c.mu.Unlock()
 	if k != nil {
@@ -254,19 +306,29 @@ func (c *conn) receive(of *call, m wire.Message) {
 	if c.receiveOwn(m) {
 		return
 	}
+	by := c.viaOf(of)
 	if of == nil || m.Method == wire.Progress {
 		of = c.owner(m)
 	}
 	switch {
 	case of != nil:
-		of.deliver(m)
-	case m.IsRequest() && !declares(c.declared, capabilityFor(m.Method)):
-		c.refuse(m, wire.MethodNotFound, "%s was not declared", capabilityFor(m.Method))
+		of.deliver(m, by)
 	case m.IsRequest():
-		c.refuse(m, wire.InternalError, "no call is running that %s could belong to", m.Method)
+		c.refuseUnrouted(m)
 	default:
 		c.b.notified(c.session, m.Method, m.Params)
 	}
+}
+
+// viaOf is the kind of stream that belongs to the call of, or to none.
+func (c *conn) viaOf(of *call) via {
+	switch {
+	case of != nil:
+		return onCall
+	case c.private:
+		return onClientStream
+	}
+	return onSharedStream
 }
 
 // receiveOwn handles what concerns the connection and no client.
@@ -277,20 +339,20 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 			c.reply(wire.Result(m.ID, json.RawMessage("{}")))
 		}
 	case wire.ToolsChanged:
-		c.b.announced(toolsList)
+		c.listChanged(toolsList, m.Method)
 	case wire.PromptsChanged:
-		c.b.announced(promptsList)
+		c.listChanged(promptsList, m.Method)
 	case wire.ResChanged:
-		c.b.announced(resourcesList)
+		c.listChanged(resourcesList, m.Method)
 	case wire.ResUpdated:
 		c.b.updated(c.session, m.Params)
 	case wire.Cancelled:
-		c.withdraw(wire.Get(m.Params, "requestId"))
+		c.withdraw(jsonscan.Get(m.Params, "requestId"))
 	case wire.Acknowledged:
 		c.b.setListening(true)
-		c.b.changed(allLists) // what changed before this stream, nobody has said
+		c.b.changed(allLists) // changes before this stream were not announced
 	default:
-		if m.IsRequest() && !asksClient(m.Method) {
+		if m.IsRequest() && !wire.AsksClient(m.Method) {
 			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)
 			return true
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -11,7 +12,7 @@ import (
 // passed on, a modern backend gets this hop's.
 func perRequestMeta(key string) bool {
 	switch key {
-	case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
+	case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel, principalMeta:
 		return true
 	}
 	return false
@@ -19,7 +20,7 @@ func perRequestMeta(key string) bool {
 
 // encode writes the request frame of c and notes the caller's progress token in it.
 func (c *call) encode() []byte {
-	meta := c.meta()
+	meta := c.withPrincipal(c.meta())
 	b := make([]byte, 0, len(c.params)+len(meta)+len(c.method)+96)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = strconv.AppendInt(b, c.id, 10)
@@ -37,7 +38,7 @@ func (c *call) appendParams(b []byte, meta []byte) []byte {
 	if len(c.params) == 0 {
 		return append(append(append(b, `{"_meta":{`...), meta...), "}}"...)
 	}
-	start, end := wire.Find(c.params, "_meta")
+	start, end := jsonscan.Find(c.params, "_meta")
 	if start >= 0 {
 		b = append(b, c.params[:start]...)
 		b = c.appendMeta(b, c.params[start:end], meta)
@@ -73,7 +74,7 @@ func afterBrace(obj []byte) []byte {
 func (c *call) appendMeta(b []byte, theirs, ours []byte) []byte {
 	b = append(append(b, '{'), ours...)
 	first := len(ours) == 0
-	wire.Each(theirs, func(key, value []byte) bool {
+	jsonscan.Each(theirs, func(key, value []byte) bool {
 		if perRequestMeta(string(key)) {
 			return true
 		}
@@ -81,7 +82,7 @@ func (c *call) appendMeta(b []byte, theirs, ours []byte) []byte {
 			b = append(b, ',')
 		}
 		first = false
-		b = append(append(b, wire.Quote(string(key))...), ':')
+		b = append(append(b, jsonscan.Quote(string(key))...), ':')
 		if string(key) == "progressToken" {
 			c.token = value
 			b = strconv.AppendInt(b, c.id, 10)
@@ -114,7 +115,7 @@ func (c *call) meta() []byte {
 	b = append(b, info...)
 	b = append(append(b, `,"`+wire.MetaClientCapabilities+`":`...), capabilities...)
 	if level != "" {
-		b = append(append(b, `,"`+wire.MetaLogLevel+`":`...), wire.Quote(level)...)
+		b = append(append(b, `,"`+wire.MetaLogLevel+`":`...), jsonscan.Quote(level)...)
 	}
 	return b
 }

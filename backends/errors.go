@@ -26,9 +26,12 @@ const (
 	Cancelled
 	// TooLarge: the request or the answer exceeds a limit.
 	TooLarge
+	// Denied: there is no credential for the call, because somebody decided so. It was not
+	// executed.
+	Denied
 )
 
-var kindNames = [...]string{"unknown", "unavailable", "timeout", "interrupted", "protocol", "cancelled", "too large"}
+var kindNames = [...]string{"unknown", "unavailable", "timeout", "interrupted", "protocol", "cancelled", "too large", "denied"}
 
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(kindNames) {
@@ -45,7 +48,36 @@ type Error struct {
 	Err     error
 }
 
-func (e *Error) Error() string { return "backend " + e.Backend + ": " + e.Err.Error() }
+func (e *Error) Error() string {
+	if n, ok := e.Err.(*notUp); ok {
+		return "backend " + e.Backend + " " + n.Error()
+	}
+	return "backend " + e.Backend + ": " + e.Err.Error()
+}
+
+// notUp is why a call could not be made: the backend is not connected.
+type notUp struct {
+	starting bool
+	cause    error // why it is down
+}
+
+func (n *notUp) Error() string {
+	switch {
+	case n.starting:
+		return "is starting; try again in a moment"
+	case n.cause == nil:
+		return "is down"
+	}
+	return "is down: " + n.cause.Error()
+}
+
+func (n *notUp) Unwrap() error { return n.cause }
+
+// NotUp is the error of a call to the backend while it is in the state s and has no
+// connection.
+func (b *Backend) NotUp(s State) *Error {
+	return &Error{Backend: b.name, Kind: Unavailable, Err: &notUp{starting: s.Status == Connecting, cause: s.Err}}
+}
 
 // Unwrap returns what went wrong.
 func (e *Error) Unwrap() error { return e.Err }
@@ -53,8 +85,26 @@ func (e *Error) Unwrap() error { return e.Err }
 var (
 	errDeadline    = errors.New("no answer within the deadline")
 	errClosed      = errors.New("closed")
+	errSlowCaller  = errors.New("given up: more messages came than the client read")
 	errSessionGone = errors.New("the backend has forgotten the session")
 )
+
+// lostError ends the calls of a connection that is closed because it was lost: they get the
+// reason. It is errClosed, and nothing else: what it says of the connection does not say whether
+// a call was executed.
+type lostError struct{ text string }
+
+func (e *lostError) Error() string { return e.text }
+
+// Is reports whether target is errClosed.
+func (e *lostError) Is(target error) bool { return target == errClosed }
+
+func closedBecause(cause error) error {
+	if cause == nil || cause == errClosed {
+		return errClosed
+	}
+	return &lostError{cause.Error()}
+}
 
 // errorf builds an Error of this backend.
 func (b *Backend) errorf(k Kind, format string, args ...any) *Error {
@@ -84,7 +134,7 @@ func (b *Backend) stopped(ctx context.Context, sent bool) error {
 		kind, cause = Timeout, errDeadline
 	case errors.Is(cause, errClosed) && !sent:
 		kind = Unavailable
-	case errors.Is(cause, errClosed):
+	case errors.Is(cause, errClosed), errors.Is(cause, errSlowCaller):
 		kind = Interrupted
 	}
 	return &Error{Backend: b.name, Kind: kind, Err: cause}

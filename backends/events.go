@@ -10,20 +10,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 const (
 	// firstRetry is how long to wait before a stream is resumed when the backend has
-	// not said it.
+	// named no time.
 	firstRetry = 500 * time.Millisecond
 	minRetry   = 20 * time.Millisecond
 	maxRetry   = 30 * time.Second
 	// drainTime is how long an answered stream may take to end by itself.
 	drainTime = time.Second
-	// streamTime is how long a backend may take to open a stream of its own before it is
-	// told what it may want to ask about there.
-	streamTime = time.Second
+	// keptAnswer is the largest answer that is held back until it is whole, for the sake of
+	// fetching it again when it breaks off.
+	keptAnswer = 256 << 10
 	// maxResumes ends a call whose stream keeps breaking without a word.
 	maxResumes = 10
 )
@@ -47,8 +48,8 @@ func (p *position) note(e wire.Event) {
 }
 
 // readEvents reads the call's stream until its answer. A legacy stream that ends before
-// it, and has said where it was, is resumed (SEP-1699).
-func (h *httpLink) readEvents(k *call, resp *http.Response) (*Response, error) {
+// it, and has named its position, is resumed (SEP-1699).
+func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, error) {
 	pos := position{retry: firstRetry}
 	for quiet := 0; ; quiet++ {
 		before := pos.last
@@ -77,7 +78,7 @@ func isFinal(err error) bool {
 }
 
 // scan reads events until the answer or the end of the body.
-func (h *httpLink) scan(k *call, body io.ReadCloser, pos *position) (*Response, error) {
+func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *position) (*Response, error) {
 	events := eventReaders.Get().(*wire.EventReader)
 	events.Reset(body, int(h.c.b.maxMessage))
 	resp, err := h.scanEvents(k, &eventBody{h, k, events, body}, pos)
@@ -87,15 +88,15 @@ func (h *httpLink) scan(k *call, body io.ReadCloser, pos *position) (*Response, 
 	return resp, err
 }
 
-func (h *httpLink) scanEvents(k *call, body *eventBody, pos *position) (*Response, error) {
+func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Response, error) {
 	held := grab(largeAnswer)
 	for {
 		e, whole, err := body.events.NextPart(held.b[:0])
 		if err == nil && !whole {
-			if resp := h.streamEvent(k, body, e, held, pos); resp != nil {
+			var resp *Response
+			if resp, e.Data, err = h.largeEvent(k, body, e, held, pos); resp != nil {
 				return resp, nil
 			}
-			e.Data, err = readRest(e.Data, body.events, h.c.b.maxMessage)
 		}
 		if err != nil {
 			held.release()
@@ -109,13 +110,17 @@ func (h *httpLink) scanEvents(k *call, body *eventBody, pos *position) (*Respons
 			h.c.receive(k, m)
 		case ok && h.c.lookup(m.ID) == k:
 			h.drain(k, body.body)
-			return answered(&m, held)
+			return k.respond(&m, held)
+		case m.Method == "" && m.ID != nil && h.c.lookup(m.ID) == k: // reported by message
+			h.drain(k, body.body)
+			held.release()
+			return nil, k.malformed(errors.New("the answer is no valid JSON-RPC message"))
 		}
 	}
 }
 
 // broken closes a body that ended before its answer.
-func (h *httpLink) broken(body io.Closer, err error) error {
+func (h *httpTransport) broken(body io.Closer, err error) error {
 	body.Close()
 	if errors.Is(err, wire.ErrEventTooLarge) {
 		return &Error{Backend: h.c.b.name, Kind: TooLarge, Err: err}
@@ -123,18 +128,35 @@ func (h *httpLink) broken(body io.Closer, err error) error {
 	return err
 }
 
-// streamEvent makes a stream of an answer that is larger than held; nil for what is
-// none, or can be fetched again when it breaks off and so is read whole.
-func (h *httpLink) streamEvent(k *call, body *eventBody, e wire.Event, held *buffer, pos *position) *Response {
-	pos.note(e)
+// largeEvent makes a stream of an answer that is larger than held, and reads anything
+// else whole. An answer that can be fetched again when it breaks off is read whole as
+// long as it is no larger than keptAnswer.
+func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *buffer, pos *position) (*Response, []byte, error) {
 	start, ok := wire.SkimResult(e.Data)
-	if !ok || pos.last != "" {
-		return nil
+	if ok {
+		from, to := jsonscan.Find(e.Data[:start], "id")
+		ok = from >= 0 && h.c.lookup(e.Data[from:to]) == k
 	}
-	if from, to := wire.Find(e.Data[:start], "id"); from < 0 || h.c.lookup(e.Data[from:to]) != k {
-		return nil
+	if !ok {
+		all, err := readRest(e.Data, body.events, h.c.b.maxMessage)
+		return nil, all, err
 	}
-	return &Response{Body: newStream(k, body, held, start, len(e.Data))}
+	if pos.last == "" {
+		return &Response{Body: newStream(k, body, held, start, len(e.Data))}, nil, nil
+	}
+	more := &buffer{make([]byte, keptAnswer)}
+	n := copy(more.b, e.Data)
+	m, err := io.ReadFull(body.events, more.b[n:])
+	n += m
+	switch {
+	case err == nil:
+		pos.note(e)
+		held.release()
+		return &Response{Body: newStream(k, body, more, start, n)}, nil, nil
+	case body.events.Ended():
+		err = nil
+	}
+	return nil, more.b[:n], err
 }
 
 // readRest completes the data of an event that was returned in part.
@@ -149,7 +171,7 @@ func readRest(part []byte, rest io.Reader, max int64) ([]byte, error) {
 
 // eventBody is the data of a large event as a body.
 type eventBody struct {
-	h      *httpLink
+	h      *httpTransport
 	call   *call
 	events *wire.EventReader
 	body   io.ReadCloser
@@ -180,7 +202,7 @@ func (c *conn) message(e wire.Event) (wire.Message, bool) {
 		m, err = wire.Parse(e.Data)
 	}
 	if err != nil {
-		c.b.junk(e.Data, err)
+		c.b.logMalformed(e.Data, err)
 		return m, false
 	}
 	return m, true
@@ -188,12 +210,12 @@ func (c *conn) message(e wire.Event) (wire.Message, bool) {
 
 // drain lets an answered stream end by itself, so that its connection can be used
 // again, without making the caller wait.
-func (h *httpLink) drain(k *call, body io.ReadCloser) {
+func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 	k.lingering = h.c.b.spawn(func() {
-		t := time.AfterFunc(drainTime, k.clock.expire)
+		t := time.AfterFunc(drainTime, func() { k.clock.Cancel(errAnswered) })
 		defer t.Stop()
 		discard(body)
-		k.clock.cancel(context.Canceled)
+		k.clock.Cancel(errAnswered)
 	})
 	if !k.lingering {
 		body.Close()
@@ -201,7 +223,7 @@ func (h *httpLink) drain(k *call, body io.ReadCloser) {
 }
 
 // resume opens the stream again behind the last event.
-func (h *httpLink) resume(ctx context.Context, pos *position) (*http.Response, error) {
+func (h *httpTransport) resume(ctx context.Context, pos *position) (*http.Response, error) {
 	for failures := 0; ; failures++ {
 		if err := sleep(ctx, pos.retry); err != nil {
 			return nil, err
@@ -218,7 +240,7 @@ func (h *httpLink) resume(ctx context.Context, pos *position) (*http.Response, e
 }
 
 // get opens an event stream.
-func (h *httpLink) get(ctx context.Context, last string) (*http.Response, error) {
+func (h *httpTransport) get(ctx context.Context, last string) (*http.Response, error) {
 	u := h.url.Load()
 	header := h.header.Load().Clone()
 	header.Set("Accept", contentEvents)
@@ -227,53 +249,19 @@ func (h *httpLink) get(ctx context.Context, last string) (*http.Response, error)
 		header.Set(wire.HeaderLastEvent, last)
 	}
 	r := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(ctx)
-	resp, err := h.c.b.http.RoundTrip(r)
+	resp, err := h.c.roundTrip(r)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != contentEvents {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-		resp.Body.Close()
-		return nil, &statusError{code: resp.StatusCode, text: brief(body)}
+		h.c.b.failedBody(resp)
+		return nil, &statusError{code: resp.StatusCode}
 	}
 	return resp, nil
 }
 
-// follow keeps the stream on which a legacy backend sends what belongs to no call.
-func (h *httpLink) follow() {
-	pos := position{retry: firstRetry}
-	asked := sync.OnceFunc(func() { close(h.asked) })
-	defer asked()
-	for h.c.ctx.Err() == nil {
-		resp, err := h.get(h.c.ctx, pos.last)
-		asked()
-		var status *statusError
-		switch {
-		case err == nil:
-			h.scanAll(resp.Body, &pos)
-		case errors.As(err, &status) && status.code == http.StatusNotFound && h.id.Load() != nil:
-			h.c.fail(errSessionGone)
-			return
-		case errors.As(err, &status) && status.code < 500:
-			return // 405: the backend has no such stream
-		}
-		h.c.b.suspect()
-		sleep(h.c.ctx, jittered(pos.retry))
-	}
-}
-
-// awaitStream waits until follow has its stream or knows that there is none.
-func (h *httpLink) awaitStream(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, streamTime)
-	defer cancel()
-	select {
-	case <-h.asked:
-	case <-ctx.Done():
-	}
-}
-
 // scanAll delivers a stream's messages until it ends.
-func (h *httpLink) scanAll(body io.ReadCloser, pos *position) {
+func (h *httpTransport) scanAll(body io.ReadCloser, pos *position) {
 	defer body.Close()
 	events := wire.NewEventReader(body, int(h.c.b.maxMessage))
 	for {

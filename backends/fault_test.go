@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -46,6 +47,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ role, revision string }{
 		{"junk", wire.Rev2511},
 		{"shy", wire.Rev2511},
@@ -60,7 +62,7 @@ func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
 				t.Errorf("revision %s, want %s", got, tt.revision)
 			}
 			text(t, b, tool("pids", `{}`, nil))
-			if junk := b.Stats().Junk; (junk > 0) != (tt.role == "junk") {
+			if junk := b.Stats().Malformed; (junk > 0) != (tt.role == "junk") {
 				t.Errorf("%d pieces of junk", junk)
 			}
 		})
@@ -68,13 +70,14 @@ func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
 }
 
 func TestOneBrokenBackendHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		config config.Backend
 		down   bool
 		reason string
 	}{
-		{"exits", backendtest.Stdio("bad", "exits"), true, "exit status 3; its last words: cannot find my config"},
+		{"exits", backendtest.Stdio("bad", "exits"), true, "exit status 3; its standard error ends: cannot find my config"},
 		{"no such program", config.Backend{Name: "bad", Command: "/no/such/program"}, true, "no such file"},
 		{"mute", backendtest.Stdio("bad", "mute"), false, ""},
 		{"refuses connections", config.Backend{Name: "bad", URL: "http://127.0.0.1:1/mcp"}, true, "connection refused"},
@@ -113,6 +116,7 @@ func hangingListener(t *testing.T) string {
 }
 
 func TestProcessKilledInMidCallIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	b, changes := ready(t, backends.Options{}, backendtest.Stdio("b", "dies"))
 	_, err := b.Call(t.Context(), tool("pids", `{}`, nil))
 	if kind(err) != backends.Interrupted || !strings.Contains(err.Error(), "signal: killed") {
@@ -125,6 +129,7 @@ func TestProcessKilledInMidCallIsStartedAgain(t *testing.T) {
 }
 
 func TestEndlessLineEndsTheConnectionNotTheProxy(t *testing.T) {
+	t.Parallel()
 	b, changes := ready(t, backends.Options{MaxMessage: 1 << 20}, backendtest.Stdio("b", "flood"))
 	if _, err := b.Call(t.Context(), tool("pids", `{}`, nil)); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
 		t.Errorf("call: %v", err)
@@ -133,6 +138,7 @@ func TestEndlessLineEndsTheConnectionNotTheProxy(t *testing.T) {
 }
 
 func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
+	t.Parallel()
 	s, changes := newSet(t, backends.Options{}, backendtest.Stdio("b", "stubborn"))
 	b := s.All()[0]
 	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
@@ -170,12 +176,12 @@ func TestKilledProxyTakesItsProcessesAlong(t *testing.T) {
 // runProxy has a backend with a descendant, prints their process ids and waits.
 func runProxy() {
 	set := backends.NewSet(backends.Options{})
-	set.Apply(context.Background(), []config.Backend{backendtest.Stdio("b", "stubborn")})
+	set.Apply(&config.Config{Backends: []config.Backend{backendtest.Stdio("b", "stubborn")}})
 	resp, err := set.All()[0].Call(context.Background(), tool("pids", `{}`, nil))
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(wire.GetString(wire.Get(resp.Result, "content")[1:], "text"))
+	fmt.Println(jsonscan.GetString(jsonscan.Get(resp.Result, "content")[1:], "text"))
 	select {}
 }
 

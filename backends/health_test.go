@@ -17,7 +17,13 @@ import (
 // often checks health every few milliseconds.
 var often = config.FailureHandling{HealthCheckInterval: config.Duration(20 * time.Millisecond), UnhealthyThreshold: 2}
 
+// handling is a configuration of one backend whose failures are handled so.
+func handling(f config.FailureHandling, b config.Backend) *config.Config {
+	return &config.Config{Backends: []config.Backend{b}, Operational: config.Operational{FailureHandling: f}}
+}
+
 func TestIdleBackendThatHangsIsFoundOut(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			var hang atomic.Bool
@@ -29,7 +35,7 @@ func TestIdleBackendThatHangsIsFoundOut(t *testing.T) {
 				return hang.Load()
 			}
 			cfg := config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(50 * time.Millisecond)}
-			b, changes := ready(t, backends.Options{FailureHandling: often}, cfg)
+			b, changes := readyFor(t, backends.Options{}, handling(often, cfg))
 			hang.Store(true)
 			waitFor(t, changes, "down", func() bool { return b.State().Status == backends.Down })
 			hang.Store(false)
@@ -48,15 +54,15 @@ func TestListWithATimeToLiveIsReadAgain(t *testing.T) {
 		x.JSON(fmt.Sprintf(`{"tools":[{"name":"v%d"}],"ttlMs":1,"cacheScope":"public"}`, version.Load()))
 		return true
 	}
-	b, changes := ready(t, backends.Options{FailureHandling: often}, config.Backend{Name: "b", URL: raw.Start(t)})
+	b, changes := readyFor(t, backends.Options{}, handling(often, config.Backend{Name: "b", URL: raw.Start(t)}))
 	version.Store(1)
 	waitFor(t, changes, "the new list", func() bool { return b.Offer().Tools[0].Name == "v1" })
 }
 
 func TestBreakerStopsCallsToABackendThatKeepsFailing(t *testing.T) {
 	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) { x.WriteHeader(500) }}
-	b, _ := ready(t, backends.Options{FailureHandling: config.FailureHandling{
-		CircuitBreaker: &config.CircuitBreaker{Enabled: true, FailureThreshold: 3}}}, config.Backend{Name: "b", URL: raw.Start(t)})
+	b, _ := readyFor(t, backends.Options{}, handling(config.FailureHandling{
+		CircuitBreaker: &config.CircuitBreaker{Enabled: true, FailureThreshold: 3}}, config.Backend{Name: "b", URL: raw.Start(t)}))
 	for range 10 {
 		b.Call(t.Context(), tool("t", `{}`, nil))
 	}

@@ -2,10 +2,12 @@ package backends
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -22,6 +25,8 @@ const (
 	contentEvents = "text/event-stream"
 	maxRedirects  = 5
 	maxErrorBody  = 64 << 10
+	// endTime is how long a backend has to answer that a session ends.
+	endTime = 2 * time.Second
 )
 
 // newTransport is a connection pool for one backend: wide enough for the concurrency of
@@ -45,18 +50,17 @@ func httpOne() *http.Protocols {
 	return &p
 }
 
-// httpLink is a link over Streamable HTTP: every call is a POST with its own answer.
-type httpLink struct {
+// httpTransport is a transport over Streamable HTTP: every call is a POST with its own answer.
+type httpTransport struct {
 	c      *conn
 	url    atomic.Pointer[url.URL]
-	header atomic.Pointer[http.Header] // sent with every request; replaced, never changed
-	id     atomic.Pointer[string]      // the session's, once known
-
-	asked chan struct{} // closed when the backend has answered whether it has a stream of its own
+	header atomic.Pointer[http.Header]   // sent with every request; replaced, never changed
+	id     atomic.Pointer[string]        // the session's, once known
+	stream atomic.Pointer[sessionStream] // nil while there is none
 }
 
-func newHTTPLink(c *conn, u *url.URL) *httpLink {
-	h := &httpLink{c: c, asked: make(chan struct{})}
+func newHTTPTransport(c *conn, u *url.URL) *httpTransport {
+	h := &httpTransport{c: c}
 	h.url.Store(u)
 	header := c.b.headers.Clone()
 	header["Content-Type"] = []string{contentJSON}
@@ -66,23 +70,28 @@ func newHTTPLink(c *conn, u *url.URL) *httpLink {
 }
 
 // set changes a header of all later requests.
-func (h *httpLink) set(key, value string) {
+func (h *httpTransport) set(key, value string) {
 	header := maps.Clone(*h.header.Load())
 	header[key] = []string{value}
 	h.header.Store(&header)
 }
 
 // headers are the request headers of k.
-func (h *httpLink) headers(k *call) http.Header {
+func (h *httpTransport) headers(k *call) http.Header {
 	base := *h.header.Load()
-	if !k.modern {
+	passed := k.passedHeader()
+	if !k.modern && passed == nil {
 		return base
 	}
-	header := make(http.Header, len(base)+len(k.header)+3)
+	header := make(http.Header, len(base)+len(k.header)+len(passed)+3)
+	maps.Copy(header, passed)
 	maps.Copy(header, base)
+	if !k.modern {
+		return header
+	}
 	header[wire.HeaderVersion] = []string{wire.Rev2607}
 	header[wire.HeaderMethod] = []string{k.method}
-	if name := nameOf(k); name != "" {
+	if name, ok := wire.MethodOf(k.method).NameIn(k.params); ok && name != "" {
 		header[wire.HeaderName] = []string{wire.EncodeHeader(name)}
 	}
 	for key, values := range k.header {
@@ -93,23 +102,12 @@ func (h *httpLink) headers(k *call) http.Header {
 	return header
 }
 
-// nameOf is what the Mcp-Name header of a modern request says.
-func nameOf(k *call) string {
-	switch k.method {
-	case wire.ToolsCall, wire.PromptsGet:
-		return wire.GetString(k.params, "name")
-	case wire.ResourcesRead:
-		return wire.GetString(k.params, "uri")
-	}
-	return ""
-}
-
 // post sends a frame. Redirects are followed within the origin only, so that the
 // configured headers never reach anybody else.
-func (h *httpLink) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
+func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
 	for range maxRedirects {
 		u := h.url.Load()
-		resp, err := h.c.b.http.RoundTrip(newPost(ctx, u, frame, header))
+		resp, err := h.c.roundTrip(newPost(ctx, u, frame, header))
 		if err != nil {
 			return nil, err
 		}
@@ -118,8 +116,11 @@ func (h *httpLink) post(ctx context.Context, frame []byte, header http.Header) (
 		}
 		discard(resp.Body)
 		next, err := u.Parse(resp.Header.Get("Location"))
-		if err != nil || resp.Header.Get("Location") == "" || !sameOrigin(u, next) {
-			return nil, h.c.b.errorf(Protocol, "%s redirects to %q, which is another origin; set that as the url", u.Redacted(), resp.Header.Get("Location"))
+		if err != nil || resp.Header.Get("Location") == "" {
+			return nil, h.c.b.errorf(Protocol, "%s answers HTTP %d without a Location that is a URL", shownURL(u), resp.StatusCode)
+		}
+		if !sameOrigin(u, next) {
+			return nil, h.c.b.errorf(Protocol, "%s redirects to %s, which is another origin; set that as the url", shownURL(u), shownURL(next))
 		}
 		h.url.Store(next)
 	}
@@ -137,6 +138,12 @@ func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) 
 	return r
 }
 
+// shownURL is a URL for messages: what may hold credentials is left out.
+func shownURL(u *url.URL) string {
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	return shown.String()
+}
+
 func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
 // discard reads what is left of a short body, so that its connection can be used again.
@@ -145,7 +152,7 @@ func discard(body io.ReadCloser) {
 	body.Close()
 }
 
-func (h *httpLink) roundTrip(k *call) (*Response, error) {
+func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 	b := h.c.b
 	resp, err := h.post(k.ctx, k.frame, h.headers(k))
 	if err != nil {
@@ -164,11 +171,11 @@ func (h *httpLink) roundTrip(k *call) (*Response, error) {
 		return h.readEvents(k, resp)
 	}
 	discard(resp.Body)
-	return nil, b.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, resp.Header.Get("Content-Type"), contentJSON, contentEvents)
+	return nil, b.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, b.brief([]byte(resp.Header.Get("Content-Type"))), contentJSON, contentEvents)
 }
 
 // begin remembers the session that initialize opened.
-func (h *httpLink) begin(resp *http.Response) {
+func (h *httpTransport) begin(resp *http.Response) {
 	if id := resp.Header.Get(wire.HeaderSession); id != "" {
 		h.id.Store(&id)
 		h.set(wire.HeaderSession, id)
@@ -182,7 +189,7 @@ func mediaType(resp *http.Response) string {
 
 // readJSON reads an answer of up to one buffer whole, and streams the result of a
 // larger one.
-func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
+func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error) {
 	held, n, complete, err := readHead(resp)
 	switch {
 	case err != nil:
@@ -194,6 +201,11 @@ func (h *httpLink) readJSON(k *call, resp *http.Response) (*Response, error) {
 		return h.answer(k, held.b[:n], held)
 	}
 	if start, ok := wire.SkimResult(held.b[:n]); ok {
+		if from, to := jsonscan.Find(held.b[:start], "id"); from >= 0 && h.c.lookup(held.b[from:to]) != k {
+			resp.Body.Close()
+			held.release()
+			return nil, k.malformed(errors.New("the answer is to another request"))
+		}
 		return &Response{Body: newStream(k, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
 	defer resp.Body.Close()
@@ -247,40 +259,46 @@ func readHead(resp *http.Response) (held *buffer, n int, complete bool, err erro
 }
 
 // answer takes the answer frame to k. held, if any, is its buffer.
-func (h *httpLink) answer(k *call, frame []byte, held *buffer) (*Response, error) {
+func (h *httpTransport) answer(k *call, frame []byte, held *buffer) (*Response, error) {
 	m, err := wire.Skim(frame)
 	if err == nil && !m.IsResponse() {
 		err = errors.New("no result and no error")
+	}
+	if err == nil && h.c.lookup(m.ID) != k && (m.ID != nil || m.Error == nil) {
+		err = fmt.Errorf("the answer is to another request: its id is %s, not %d", cmp.Or(h.c.b.brief(m.ID), "null"), k.id)
 	}
 	if err != nil {
 		if held != nil {
 			held.release()
 		}
-		return nil, h.c.b.errorf(Protocol, "%s: %w", k.method, err)
+		return nil, h.c.b.errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
 	}
-	return answered(&m, held)
+	return k.respond(&m, held)
 }
 
-// statusError is an HTTP answer that is no JSON-RPC answer.
-type statusError struct {
-	code int
-	text string
-}
+// statusError is an HTTP answer that is no JSON-RPC answer. What the answer says goes to
+// the debug log: it may repeat the credentials that were sent.
+type statusError struct{ code int }
 
 func (e *statusError) Error() string {
-	s := fmt.Sprintf("HTTP %d %s", e.code, http.StatusText(e.code))
-	if e.text != "" {
-		s += ": " + e.text
+	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", e.code, http.StatusText(e.code)))
+}
+
+// failedBody reads the body of a failed answer and notes it in the debug log.
+func (b *Backend) failedBody(resp *http.Response) []byte {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	resp.Body.Close()
+	if len(body) > 0 && b.log.Enabled(b.ctx, slog.LevelDebug) {
+		b.log.Debug("body of a failed answer", "status", resp.StatusCode, "body", b.brief(body))
 	}
-	return s
+	return body
 }
 
 // refused makes an error of an answer that is not 200. It never harms the connection,
 // except for a session that the backend no longer knows.
-func (h *httpLink) refused(k *call, resp *http.Response) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	resp.Body.Close()
-	status := &statusError{code: resp.StatusCode, text: brief(body)}
+func (h *httpTransport) refused(k *call, resp *http.Response) error {
+	body := h.c.b.failedBody(resp)
+	status := &statusError{code: resp.StatusCode}
 	if h.forgotten(k, resp.StatusCode) {
 		h.c.fail(errSessionGone)
 		return &Error{Backend: h.c.b.name, Kind: Unavailable, Err: errSessionGone}
@@ -294,7 +312,7 @@ func (h *httpLink) refused(k *call, resp *http.Response) error {
 
 // forgotten reports whether a status means that the backend does not know the session
 // any more: 404 says so; some servers say 400, which then a ping gets, too.
-func (h *httpLink) forgotten(k *call, status int) bool {
+func (h *httpTransport) forgotten(k *call, status int) bool {
 	if h.id.Load() == nil || status != http.StatusNotFound && status != http.StatusBadRequest {
 		return false
 	}
@@ -319,14 +337,16 @@ func kindOfStatus(code int) Kind {
 	return Protocol
 }
 
-// brief is the start of a body as one line for an error message.
-func brief(body []byte) string {
-	const most = 200
-	s := strings.Join(strings.Fields(string(body[:min(len(body), most)])), " ")
-	return strings.ToValidUTF8(s, "?")
+// brief is the start of what a backend sent as one line for the log. Secrets are hidden
+// before it is cut: half of one would not be found any more.
+func (b *Backend) brief(body []byte) string {
+	const most, enough = 200, 8 << 10
+	s := b.set.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))
+	s = strings.Join(strings.Fields(s), " ")
+	return strings.ToValidUTF8(s[:min(len(s), most)], "?")
 }
 
-func (h *httpLink) send(ctx context.Context, frame []byte) error {
+func (h *httpTransport) send(ctx context.Context, frame []byte) error {
 	header := *h.header.Load()
 	resp, err := h.post(ctx, frame, header)
 	if err != nil {
@@ -339,23 +359,23 @@ func (h *httpLink) send(ctx context.Context, frame []byte) error {
 	return nil
 }
 
-// cancel tells a legacy backend; to a modern one the closed stream said it already.
-func (h *httpLink) cancel(k *call) {
+// cancel notifies a legacy backend; for a modern one the end of its stream is the cancellation.
+func (h *httpTransport) cancel(k *call) {
 	if !k.modern && k.method != wire.Initialize {
 		h.c.reply(cancelFrame(k))
 	}
 }
 
 // close ends the session, if there is one.
-func (h *httpLink) close() {
+func (h *httpTransport) close() {
 	if h.id.Load() == nil || errors.Is(h.c.cause(), errSessionGone) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.c.ctx), endGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.c.ctx), endTime)
 	defer cancel()
 	r := newPost(ctx, h.url.Load(), nil, *h.header.Load())
 	r.Method, r.Body, r.GetBody = http.MethodDelete, nil, nil
-	if resp, err := h.c.b.http.RoundTrip(r); err == nil {
+	if resp, err := h.c.roundTrip(r); err == nil {
 		discard(resp.Body)
 	}
 }

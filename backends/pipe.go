@@ -1,78 +1,85 @@
 package backends
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"sync"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// frames is a two-way stream of frames: the pipes of a child process, or the event
+// frameStream is a two-way stream of frames: the pipes of a child process, or the event
 // stream and endpoint of the old HTTP transport.
-type frames interface {
+type frameStream interface {
 	// read returns the next frame in a buffer that the caller owns, or in memory of its own.
 	read() (frame []byte, held *buffer, err error)
 	// write sends one frame. started says whether any of it may have reached the backend;
-	// an error that wraps errPartial, that no other frame can be sent after it.
+	// an error that wraps child.ErrPartial, that no other frame can be sent after it.
 	write(ctx context.Context, frame []byte) (started bool, err error)
 	// close ends the stream; read then returns an error.
 	close()
 }
 
-var errPartial = errors.New("sent in part")
-
-// pipe is a link over one stream of frames that all calls share.
-type pipe struct {
+// multiplexer is a transport over one stream of frames that all calls share.
+type multiplexer struct {
 	c      *conn
-	stream frames
+	stream frameStream
 	done   chan struct{} // closed when the reader has ended
 	once   sync.Once
 }
 
-// startPipe makes a pipe the link of c and starts to read.
-func startPipe(c *conn, s frames) {
-	p := &pipe{c: c, stream: s, done: make(chan struct{})}
-	c.link, c.multiplexed = p, true
-	go p.read()
+// startMultiplexer makes a multiplexer the transport of c and starts to read.
+func startMultiplexer(c *conn, s frameStream) {
+	x := &multiplexer{c: c, stream: s, done: make(chan struct{})}
+	c.transport, c.multiplexed = x, true
+	go x.read()
 }
 
 // read hands every incoming frame to whom it belongs, until the stream ends.
-func (p *pipe) read() {
-	defer close(p.done)
+func (x *multiplexer) read() {
+	defer close(x.done)
 	for {
-		frame, held, err := p.stream.read()
+		frame, held, err := x.stream.read()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the backend closed the connection")
 			}
-			p.c.fail(err)
+			x.c.fail(err)
 			return
 		}
-		p.dispatch(frame, held)
+		x.dispatch(frame, held)
 	}
 }
 
-func (p *pipe) dispatch(frame []byte, held *buffer) {
+func (x *multiplexer) dispatch(frame []byte, held *buffer) {
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
-		p.c.b.junk(frame, err)
+		x.c.b.logMalformed(frame, err)
+		if k := x.c.lookup(m.ID); k != nil && k.queue != nil && m.Method == "" {
+			x.c.concluded(k)
+			k.queue.finish(wire.Message{}, nil) // which is no valid answer either
+		}
 	case m.Method == "":
-		if k := p.c.lookup(m.ID); k != nil && k.queue != nil {
-			p.c.concluded(k)
+		if k := x.c.lookup(m.ID); k != nil && k.queue != nil {
+			x.c.concluded(k)
 			k.queue.finish(m, held)
 			return // the call releases the buffer
 		}
 	default:
 		// What goes on to a client is checked for being JSON; it keeps its buffer.
 		if m, err = wire.Parse(frame); err != nil {
-			p.c.b.junk(frame, err)
+			x.c.b.logMalformed(frame, err)
 			return
 		}
-		p.c.receive(nil, m)
+		x.c.receive(nil, m)
 		return
 	}
 	if held != nil {
@@ -80,26 +87,26 @@ func (p *pipe) dispatch(frame []byte, held *buffer) {
 	}
 }
 
-func (p *pipe) roundTrip(k *call) (*Response, error) {
-	if started, err := p.write(k.ctx, k.frame); err != nil {
-		return nil, p.c.b.failure(k.ctx, err, started)
+func (x *multiplexer) roundTrip(k *call) (*Response, error) {
+	if started, err := x.write(k.ctx, k.frame); err != nil {
+		return nil, x.c.b.failure(k.ctx, err, started)
 	}
-	return p.wait(k)
+	return x.wait(k)
 }
 
 // wait drains the call's queue until its answer, its end or the connection's end.
-func (p *pipe) wait(k *call) (*Response, error) {
+func (x *multiplexer) wait(k *call) (*Response, error) {
 	for {
 		select {
 		case <-k.queue.signal:
 		case <-k.ctx.Done():
-			return nil, p.c.b.stopped(k.ctx, true)
-		case <-p.done:
+			return nil, x.c.b.stopped(k.ctx, true)
+		case <-x.done:
 			// The reader has ended: what it queued is complete.
 			if resp, err, over := k.drain(); over {
 				return resp, err
 			}
-			return nil, &Error{Backend: p.c.b.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, p.c.cause())}
+			return nil, &Error{Backend: x.c.b.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, x.c.cause())}
 		}
 		if resp, err, over := k.drain(); over {
 			return resp, err
@@ -109,52 +116,180 @@ func (p *pipe) wait(k *call) (*Response, error) {
 
 // drain delivers what is queued; over when the answer was behind it.
 func (c *call) drain() (resp *Response, err error, over bool) {
-	items, answer, held := c.queue.take()
+	items, answer, held, err := c.queue.take()
+	if err != nil {
+		return nil, c.conn.b.errorf(Interrupted, "%s: %w", c.method, err), true
+	}
 	for _, m := range items {
-		c.handle(m)
+		c.handle(m, onClientStream)
 	}
 	if answer == nil {
 		return nil, nil, false
 	}
-	resp, err = answered(answer, held)
+	resp, err = c.respond(answer, held)
 	return resp, err, true
 }
 
-// answered makes a response of an answer frame.
-func answered(m *wire.Message, held *buffer) (*Response, error) {
-	if m.Error == nil {
+// respond makes a response of an answer frame that was cut by structure only. What goes on
+// to a client is checked here, up to largeAnswer: more than that may be on its way already
+// when its end is read.
+func (c *call) respond(m *wire.Message, held *buffer) (*Response, error) {
+	err := c.check(m)
+	switch {
+	case err == nil && m.Error == nil:
 		return &Response{Result: m.Result, held: held}, nil
+	case err == nil:
+		err = wire.ParseErrorObject(m.Error)
 	}
-	err := wire.ParseErrorObject(m.Error)
 	if held != nil {
 		held.release()
 	}
 	return nil, err
 }
 
+// check refuses an answer that is no JSON.
+func (c *call) check(m *wire.Message) error {
+	value := m.Result
+	if m.Error != nil {
+		value = m.Error
+	}
+	if len(value) <= largeAnswer && !jsonscan.Valid(value) {
+		return c.malformed(errors.New("the answer is no valid JSON"))
+	}
+	return nil
+}
+
+// malformed is the error of a call whose answer cannot be read.
+func (c *call) malformed(err error) error {
+	return c.conn.b.errorf(Protocol, "%s: %w", c.method, err)
+}
+
 // write sends a frame; one that was sent in part ends the connection.
-func (p *pipe) write(ctx context.Context, frame []byte) (started bool, err error) {
-	started, err = p.stream.write(ctx, frame)
-	if errors.Is(err, errPartial) {
-		p.c.fail(err)
+func (x *multiplexer) write(ctx context.Context, frame []byte) (started bool, err error) {
+	started, err = x.stream.write(ctx, frame)
+	if errors.Is(err, child.ErrPartial) {
+		x.c.fail(err)
 	}
 	return started, err
 }
 
-func (p *pipe) send(ctx context.Context, frame []byte) error {
-	_, err := p.write(ctx, frame)
+func (x *multiplexer) send(ctx context.Context, frame []byte) error {
+	_, err := x.write(ctx, frame)
 	return err
 }
 
-func (p *pipe) cancel(k *call) {
+func (x *multiplexer) cancel(k *call) {
 	switch k.method {
 	case wire.Initialize, wire.Discover: // must not be cancelled; comes before initialize
 	default:
-		p.c.reply(cancelFrame(k))
+		x.c.reply(cancelFrame(k))
 	}
 }
 
-func (p *pipe) close() {
-	p.once.Do(p.stream.close)
-	<-p.done
+func (x *multiplexer) close() {
+	x.once.Do(x.stream.close)
+	<-x.done
+}
+
+// stdioStream is the stream of frames of a backend that is a child process.
+type stdioStream struct {
+	b      *Backend
+	child  *child.Child
+	reader *bufio.Reader
+}
+
+// startChild starts the configured program.
+func (b *Backend) startChild() (*stdioStream, error) {
+	p, err := child.Start(child.Options{Command: b.cfg.Command, Args: b.cfg.Args, Dir: b.cfg.Cwd, Env: b.cfg.Env,
+		Guard: b.set.guard, Secrets: b.set.o.Secrets, Stderr: b.logStderr})
+	if err != nil {
+		return nil, err
+	}
+	b.stats.children.Add(1)
+	b.log.Log(b.ctx, b.outage.startLevel(b.State()), "backend process started", "pid", p.PID(), "command", b.cfg.Command)
+	return &stdioStream{b: b, child: p, reader: bufio.NewReaderSize(p, 32<<10)}, nil
+}
+
+// logStderr takes a line of a process's standard error.
+func (b *Backend) logStderr(line string) {
+	if level := b.outage.level(b.State()); level < slog.LevelInfo || b.stderr.allow() {
+		b.log.Log(b.ctx, level, "stderr", "line", line)
+	}
+}
+
+// errLongLine ends a connection whose backend sends a line over the limit.
+var errLongLine = errors.New("a line on stdout is larger than the limit")
+
+// read returns the next frame. Lines that are no JSON object are logged and skipped.
+func (s *stdioStream) read() ([]byte, *buffer, error) {
+	for {
+		line, held, err := s.line()
+		if err != nil {
+			return nil, nil, s.ended(err)
+		}
+		if frame := trimSpace(line); len(frame) > 0 && frame[0] == '{' {
+			return frame, held, nil
+		} else if len(frame) > 0 {
+			s.b.logMalformed(frame, errors.New("no JSON object"))
+		}
+		held.release()
+	}
+}
+
+// line reads up to a line feed into a buffer.
+func (s *stdioStream) line() ([]byte, *buffer, error) {
+	held := grab(smallAnswer)
+	n := 0
+	for {
+		part, err := s.reader.ReadSlice('\n')
+		if int64(n+len(part)) > s.b.maxMessage {
+			held.release()
+			return nil, nil, fmt.Errorf("%w of %d bytes", errLongLine, s.b.maxMessage)
+		}
+		if n+len(part) > len(held.b) {
+			bigger := grab(max(n+len(part), 2*len(held.b)))
+			copy(bigger.b, held.b[:n])
+			held.release()
+			held = bigger
+		}
+		n += copy(held.b[n:], part)
+		switch err {
+		case nil:
+			return held.b[:n], held, nil
+		case bufio.ErrBufferFull:
+		default:
+			held.release()
+			return nil, nil, err
+		}
+	}
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && b[len(b)-1] <= ' ' {
+		b = b[:len(b)-1]
+	}
+	for len(b) > 0 && b[0] <= ' ' {
+		b = b[1:]
+	}
+	return b
+}
+
+// ended explains why stdout ended.
+func (s *stdioStream) ended(err error) error {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return s.child.Gone(errors.New("the process closed its stdout"))
+}
+
+// write sends one line. A child that does not read is given up.
+func (s *stdioStream) write(ctx context.Context, frame []byte) (started bool, err error) {
+	n, err := s.child.Write(ctx, append(wire.Line(frame), '\n'))
+	return n > 0 || err == nil, err
+}
+
+// close ends the process.
+func (s *stdioStream) close() {
+	s.child.Close()
+	s.b.stats.children.Add(-1)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/credentials"
 )
 
 // Request is one request to a backend, in the backend's own names.
@@ -29,6 +31,10 @@ type Caller struct {
 	Session string
 	// Principal is who is asking. Connections that call back are never shared between principals.
 	Principal string
+	// User is the same principal as credentials see it; nil where no backend needs that.
+	User *credentials.User
+	// Header is what of the client's request is passed on to backends over HTTP.
+	Header http.Header
 	// Capabilities are the client's, as it declared them.
 	Capabilities json.RawMessage
 	// Info is the client's clientInfo.
@@ -37,20 +43,29 @@ type Caller struct {
 	LogLevel string
 	// Sink receives what the backend sends while a call runs.
 	Sink Sink
-	// Between receives what a backend sends on a connection of this session's own while
+	// Listening is whether the client has a stream open for what belongs to no call.
+	Listening bool
+	// OutOfCall receives what a backend sends on a connection of this session's own while
 	// none of its calls runs; nil when there is no place for that.
-	Between Sink
+	OutOfCall Sink
 }
 
 // Sink receives what a backend sends while a call runs, in order, and always before
 // Call returns. Calls of one Sink method never overlap within one call, except that
 // Request runs on a goroutine of its own.
 type Sink interface {
-	// Notify takes a notification. It should not block for long.
+	// Notify takes a notification. While it waits for a slow client, so does the
+	// backend, where it can without holding up others.
 	Notify(method string, params json.RawMessage)
 	// Request asks the client (elicitation/create, sampling/createMessage, roots/list)
 	// and waits for the answer. A *wire.Error goes to the backend as it is.
 	Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// An Offerer is a Sink that can also take a notification without waiting, which may then
+// be lost when the client is slow.
+type Offerer interface {
+	Offer(method string, params json.RawMessage)
 }
 
 // A Poller is a Sink that wants to know when the backend ends the stream of an answer

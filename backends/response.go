@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
 // Response is the result of a call. Exactly one of Result and Body is set.
@@ -21,8 +21,20 @@ type Response struct {
 	// An Edit that may add some has to be added.
 	AtMost int64
 
-	held     *buffer
-	giveBack func() // what a streamed answer holds on to; nil once done
+	held   *buffer
+	closed func() // what Close does last; nil once done
+}
+
+// OnClose has Close call f, once, after what it did before: what a response needs until
+// its last byte has been passed on ends there, and not when the call returns.
+func (r *Response) OnClose(f func()) {
+	before := r.closed
+	r.closed = func() {
+		if before != nil {
+			before()
+		}
+		f()
+	}
 }
 
 // ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
@@ -48,13 +60,13 @@ func (r *Response) Close() error {
 		r.held.release()
 		r.held, r.Result = nil, nil
 	}
-	if r.Body == nil {
-		return nil
+	var err error
+	if r.Body != nil {
+		err = r.Body.Close()
 	}
-	err := r.Body.Close()
-	if r.giveBack != nil {
-		r.giveBack()
-		r.giveBack = nil
+	if closed := r.closed; closed != nil {
+		r.closed = nil
+		closed()
 	}
 	return err
 }
@@ -83,7 +95,7 @@ func (r *Response) Hold(max int64) error {
 }
 
 // Edit changes the result: in memory at once, in a stream on its way.
-func (r *Response) Edit(e wire.Edit) {
+func (r *Response) Edit(e jsonscan.Edit) {
 	if r.Body != nil {
 		r.Body.editor = e.Editor()
 		return
@@ -91,36 +103,60 @@ func (r *Response) Edit(e wire.Edit) {
 	r.Result = e.Apply(r.Result)
 }
 
-// limitedBuffer collects up to max bytes.
+// limitedBuffer collects up to max bytes, in pieces: a large result is copied once, and
+// needs no more room than twice its size.
 type limitedBuffer struct {
-	bytes.Buffer
-	max int64
+	pieces [][]byte
+	size   int
+	max    int64
 }
+
+// largestPiece bounds the pieces, which are as large as all before.
+const largestPiece = 1 << 20
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if int64(b.Len()+len(p)) > b.max {
+	if int64(b.size+len(p)) > b.max {
 		return 0, fmt.Errorf("%w of %d bytes", ErrTooLarge, b.max)
 	}
-	return b.Buffer.Write(p)
+	n := len(p)
+	if last := len(b.pieces) - 1; last >= 0 {
+		fits := min(len(p), cap(b.pieces[last])-len(b.pieces[last]))
+		b.pieces[last] = append(b.pieces[last], p[:fits]...)
+		p = p[fits:]
+	}
+	if len(p) > 0 {
+		b.pieces = append(b.pieces, append(make([]byte, 0, max(len(p), min(b.size, largestPiece))), p...))
+	}
+	b.size += n
+	return n, nil
 }
 
-// Stream is the value of "result" in a JSON body that is still arriving. It is
-// looked at once, by the editor that passes it on.
+// Bytes returns everything that was written.
+func (b *limitedBuffer) Bytes() []byte {
+	if len(b.pieces) == 1 {
+		return b.pieces[0]
+	}
+	return bytes.Join(b.pieces, nil)
+}
+
+// Stream is the value of "result" in a JSON body that is still arriving. Its bytes are
+// scanned once, by the editor that WriteTo and WriteWith pass them through: it finds where
+// the value ends, and makes the changes of Response.Edit.
 type Stream struct {
 	call   *call
 	src    io.ReadCloser
-	buf    *buffer      // nil once closed
-	piece  []byte       // part of buf that was read and not passed on
-	editor *wire.Editor // finds the end of the value
-	ended  bool         // the value has been passed on
+	buf    *buffer          // nil once closed
+	piece  []byte           // part of buf that was read and not passed on
+	editor *jsonscan.Editor // finds the end of the value
+	ended  bool             // the value has been passed on
 	err    error
 }
 
 // newStream begins with the result at start of what buf holds, n bytes, and goes on
 // with src. From here on the call's clock runs only while the backend is waited for.
 func newStream(c *call, src io.ReadCloser, buf *buffer, start, n int) *Stream {
-	c.clock.pause()
-	return &Stream{call: c, src: src, buf: buf, piece: buf.b[start:n], editor: wire.Edit{}.Editor()}
+	c.clock.Pause()
+	return &Stream{call: c, src: src, buf: buf, piece: buf.b[start:n], editor: jsonscan.Edit{}.Editor()}
 }
 
 // head fills the buffer before anything is passed on. An error that ends it early comes
@@ -129,8 +165,8 @@ func (s *Stream) head() []byte {
 	if s.buf == nil {
 		return nil
 	}
-	s.call.clock.resume()
-	defer s.call.clock.pause()
+	s.call.clock.Resume()
+	defer s.call.clock.Pause()
 	free := s.buf.b[len(s.buf.b)-cap(s.piece)+len(s.piece):]
 	n, _ := io.ReadFull(s.src, free)
 	s.piece = s.piece[:len(s.piece)+n]
@@ -142,9 +178,9 @@ func (s *Stream) fill() error {
 	if s.buf == nil {
 		return errClosed
 	}
-	s.call.clock.resume()
+	s.call.clock.Resume()
 	n, err := s.src.Read(s.buf.b)
-	s.call.clock.pause()
+	s.call.clock.Pause()
 	s.piece = s.buf.b[:n]
 	switch {
 	case n > 0:
@@ -219,7 +255,7 @@ func (s *Stream) WriteWith(w io.Writer, end func(n int64) ([]byte, error)) error
 	if err == nil {
 		var behind []byte
 		behind, err = end(to.n)
-		if wire.Adjacent(to.last, s.piece) && len(behind) <= len(s.piece) {
+		if jsonscan.Adjacent(to.last, s.piece) && len(behind) <= len(s.piece) {
 			to.last = append(to.last, behind...)
 		} else {
 			to.Write(behind)
@@ -247,7 +283,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	if s.ended {
-		s.call.clock.resume()
+		s.call.clock.Resume()
 		io.ReadFull(s.src, s.buf.b) // the rest of the envelope: a bracket and perhaps an id
 	}
 	s.src.Close()

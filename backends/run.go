@@ -2,12 +2,10 @@ package backends
 
 import (
 	"context"
+	"math/rand/v2"
 	"reflect"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -25,27 +23,9 @@ const (
 	retireTime = 30 * time.Second
 )
 
-func (b *Backend) configureHealth(f config.FailureHandling) {
-	b.checkInterval, b.checkThreshold = f.HealthCheckInterval.Std(), f.UnhealthyThreshold
-	if b.checkInterval <= 0 {
-		b.checkInterval = defaultCheckInterval
-	}
-	if b.checkThreshold <= 0 {
-		b.checkThreshold = defaultCheckThreshold
-	}
-	b.breaker = newBreaker(f.CircuitBreaker)
-}
-
-func newBackoff() *backoff.ExponentialBackOff {
-	w := backoff.NewExponentialBackOff()
-	w.InitialInterval, w.Multiplier, w.MaxInterval = 100*time.Millisecond, 2, 4*time.Second
-	w.Reset()
-	return w
-}
-
 // run keeps the main connection until the backend is closed.
 func (b *Backend) run() {
-	wait := newBackoff()
+	var wait backoff
 	for b.ctx.Err() == nil {
 		start := time.Now()
 		err := b.runOnce()
@@ -53,29 +33,31 @@ func (b *Backend) run() {
 			return
 		}
 		if time.Since(start) > stableTime {
-			wait.Reset()
+			wait.reset()
 			if err == nil {
 				continue // it was well for a while: try at once
 			}
 		}
+		if err != nil {
+			b.outage.failed(b, err)
+		}
 		if b.State().Status == Connecting && err != nil {
 			b.goDown(err)
 		}
-		sleep(b.ctx, wait.NextBackOff())
+		b.rest(wait.next())
 	}
 }
 
 // goDown says that the backend cannot be reached, once per outage.
 func (b *Backend) goDown(err error) {
 	b.log.Warn("backend is down", "err", bare(err))
-	b.offer.Store(&Offer{})
 	b.setState(Down, err)
 }
 
 // runOnce opens the main connection and serves it until it is lost. It returns the
 // error of an attempt that did not get that far.
 func (b *Backend) runOnce() error {
-	limit := b.timeout + probeTimeout
+	limit := b.Timeout() + probeTimeout
 	if b.State().Err != nil && b.State().Status == Connecting {
 		limit = reconnectTime // what it offered is kept meanwhile
 	}
@@ -89,7 +71,6 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	defer func() {
-		<-b.slots
 		if !b.spawn(c.abandon) {
 			c.close()
 		}
@@ -98,7 +79,7 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	b.main.Store(c)
-	b.log.Info("backend is ready", "revision", c.hello.Revision, "transport", b.transport, "tools", len(b.Offer().Tools))
+	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.via(), "tools", len(b.Offer().Tools), b.outage.end())
 	b.touch()
 	b.setState(Ready, nil)
 	b.serve(c)
@@ -112,19 +93,18 @@ func (b *Backend) runOnce() error {
 }
 
 func (b *Backend) openMain(ctx context.Context) (*conn, error) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	p := purpose{capabilities: allCapabilities}
+	var err error
+	if b.credentials.NeedsCaller() {
+		if p.credential, err = b.listerSource(ctx); err != nil {
+			return nil, err
+		}
 	}
-	c, err := b.open(ctx, purpose{capabilities: allCapabilities})
+	c, err := b.open(ctx, p)
 	if err != nil {
-		<-b.slots
 		return nil, err
 	}
-	if b.cfg.Sessions == "shared" || c.modern && b.transport == TransportStdio {
-		c.turn = make(chan struct{}, 1)
-	}
+	c.turn = make(chan struct{}, 1)
 	return c, nil
 }
 
@@ -135,7 +115,8 @@ func (b *Backend) serve(c *conn) {
 	} else {
 		b.spawn(func() { b.restore(c) })
 	}
-	tick := time.NewTicker(b.checkInterval)
+	interval := b.settings.Load().checkInterval
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	failed := 0
 	for {
@@ -143,10 +124,14 @@ func (b *Backend) serve(c *conn) {
 		case <-c.lost():
 			return
 		case <-b.wake:
+			if now := b.settings.Load().checkInterval; now != interval {
+				interval = now
+				tick.Reset(interval)
+			}
 		case <-tick.C:
 			b.expire()
 			b.renewOutdated(c)
-			if time.Since(b.lastAnswer()) >= b.checkInterval {
+			if time.Since(b.lastAnswer()) >= interval {
 				b.suspicious.Store(true)
 			}
 		}
@@ -201,7 +186,7 @@ func (b *Backend) check(c *conn, failed int) int {
 	if c.modern {
 		method = wire.Discover
 	}
-	resp, err := c.doWithin(c.ctx, &Request{Method: method}, min(checkTimeout, b.timeout))
+	resp, err := c.doWithin(c.ctx, &Request{Method: method}, min(checkTimeout, b.Timeout()))
 	if err == nil {
 		resp.Close()
 	}
@@ -209,11 +194,18 @@ func (b *Backend) check(c *conn, failed int) int {
 		b.touch() // any answer is a sign of life
 		return 0
 	}
+	if isCredentialError(err) {
+		if kindOf(err) == Denied {
+			c.fail(err)
+		}
+		return failed // the backend was not asked
+	}
 	failed++
 	b.log.Info("health check", "err", bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
-	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(b.checkThreshold)*b.checkInterval
-	if failed >= b.checkThreshold && !busy || isDialError(err) {
+	set := b.settings.Load()
+	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.checkThreshold)*set.checkInterval
+	if failed >= set.checkThreshold && !busy || isDialError(err) {
 		c.fail(err)
 	}
 	return failed
@@ -222,7 +214,7 @@ func (b *Backend) check(c *conn, failed int) int {
 // suspect asks for a health check at once: something else went wrong.
 func (b *Backend) suspect() {
 	b.suspicious.Store(true)
-	b.poke()
+	b.wakeLoop()
 }
 
 func (b *Backend) touch() { b.active.Store(time.Now().UnixNano()) }
@@ -234,7 +226,7 @@ func (b *Backend) retire() {
 	b.retiring.Store(true)
 	limit := time.NewTimer(retireTime)
 	defer limit.Stop()
-	for busy := b.stats.running.Load() > 0; busy; busy = b.stats.running.Load() > 0 {
+	for b.busy() {
 		select {
 		case <-b.quiet:
 			continue
@@ -256,3 +248,39 @@ func (b *Backend) idle() {
 	default:
 	}
 }
+
+// sleep waits for d or for the end of ctx, whose cause it then returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// jittered is d, give or take a quarter, so that many do not come back at once.
+func jittered(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}
+
+// The waits of a backoff begin with firstWait and double up to lastWait.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 4 * time.Second
+)
+
+// backoff is how long to wait between attempts that go wrong: ever longer, give or take a
+// half. The zero value begins with the shortest wait.
+type backoff struct{ after time.Duration }
+
+func (w *backoff) next() time.Duration {
+	d := max(w.after, firstWait)
+	w.after = min(2*d, lastWait)
+	return d/2 + rand.N(d+1)
+}
+
+// reset begins with the shortest wait again.
+func (w *backoff) reset() { w.after = 0 }

@@ -5,7 +5,7 @@
 //
 //	set := backends.NewSet(backends.Options{Changed: rebuild})
 //	defer set.Close()
-//	set.Apply(ctx, cfg.Backends)
+//	set.Apply(cfg)
 //	resp, err := set.All()[0].Call(ctx, &backends.Request{Method: "tools/call", Params: params})
 //
 // A connection is shared between clients where it is certain to which call a message of
@@ -13,15 +13,20 @@
 package backends
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"reflect"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/child"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
 // Options of a Set. Zero values are fine.
@@ -35,18 +40,19 @@ type Options struct {
 	Updated func(b *Backend, session, uri string, params json.RawMessage)
 	// Notified is called for a notification that belongs to no call and no client.
 	Notified func(b *Backend, method string, params json.RawMessage)
-	// SessionNotified is called for a notification that belongs to no running call but
-	// came on the connection of one client's session, such as the end of an elicitation
-	// by URL.
-	SessionNotified func(b *Backend, session, method string, params json.RawMessage)
+	// Pressure ends the one of these client sessions that has been unused longest, if any has
+	// been unused for long enough and waits for nothing. b has no connection left for others.
+	Pressure func(b *Backend, sessions []string) (ended bool)
+	// ListChanged is called when a backend says, on the connection of one client's session,
+	// that a list has changed; method is the notification.
+	ListChanged func(b *Backend, session, method string)
 	// ClientInfo is how the proxy introduces itself. Default {"name":"vmcp","version":"0"}.
 	ClientInfo json.RawMessage
-	// Timeout bounds a call to a backend that has none of its own. Default 30s.
-	Timeout time.Duration
-	// MaxMessage bounds an answer that must be held in memory. Default 64 MiB.
+	// MaxMessage bounds an answer that must be held in memory. Default 64MB.
 	MaxMessage int64
-	// FailureHandling says when a backend counts as down.
-	FailureHandling config.FailureHandling
+	// Secrets are hidden in what is cut to fit a line; Log and the texts of errors are the
+	// caller's to hide. It may be nil.
+	Secrets *secret.Redactor
 }
 
 // Set is the backends of one configuration.
@@ -54,12 +60,18 @@ type Set struct {
 	o      Options
 	notify chan struct{} // cap 1
 	done   chan struct{}
-	guard  guard
+	guard  *child.Guard // of all child processes
+	idle   atomic.Pointer[config.SessionIdle]
+
+	credentials *credentials.Pool
+
+	privateLists atomic.Int64 // bytes that private sessions hold of lists of their own
 
 	mu     sync.Mutex
-	tuning tuning     // guarded by mu: for the next Apply
-	all    []*Backend // guarded by mu; replaced, never changed
-	closed bool       // guarded by mu
+	tuning tuning              // guarded by mu: of the last Apply
+	all    []*Backend          // guarded by mu; replaced, never changed
+	next   map[string]*Backend // guarded by mu: successors of backends in all that are not ready yet, by name
+	closed bool                // guarded by mu
 	wg     sync.WaitGroup
 }
 
@@ -74,8 +86,9 @@ func NewSet(o Options) *Set {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 64 << 20
 	}
-	s := &Set{o: o, notify: make(chan struct{}, 1), done: make(chan struct{}), guard: guard{log: o.Log}}
-	s.Tune(o.Timeout, o.FailureHandling)
+	s := &Set{o: o, notify: make(chan struct{}, 1), done: make(chan struct{}), guard: child.NewGuard(o.Log), next: map[string]*Backend{}}
+	s.credentials = credentials.NewPool(credentials.Options{Log: o.Log, Secrets: o.Secrets})
+	s.idle.Store(&defaultIdle)
 	s.wg.Go(s.announce)
 	return s
 }
@@ -86,15 +99,12 @@ type tuning struct {
 	failures config.FailureHandling
 }
 
-// Tune replaces Options.Timeout and Options.FailureHandling as of the next Apply.
-func (s *Set) Tune(timeout time.Duration, f config.FailureHandling) {
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tuning = tuning{timeout, f}
+func tuningOf(cfg *config.Config) tuning {
+	return tuning{cmp.Or(cfg.Operational.Timeouts.Default.Std(), defaultTimeout), cfg.Operational.FailureHandling}
 }
+
+// defaultIdle is how long unused sessions are kept where a configuration says nothing.
+var defaultIdle = config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)}
 
 // announce calls Changed until the set is closed.
 func (s *Set) announce() {
@@ -117,10 +127,13 @@ func (s *Set) changed() {
 	}
 }
 
-// Apply makes the set what cfgs says. Backends whose configuration did not change keep
-// their connections; new ones connect side by side in the background; those that are
-// gone are closed once their running calls have ended. It never waits for a backend.
-func (s *Set) Apply(_ context.Context, cfgs []config.Backend) error {
+// Apply makes the set what cfg says of backends, timeouts, failures and unused sessions.
+// After an error everything is as before. Backends keep their connections unless what they
+// are started or reached with changes, and serve until their successors do; new ones
+// connect side by side in the background; those that are gone are closed once their
+// running calls have ended. It never waits for a backend.
+func (s *Set) Apply(cfg *config.Config) error {
+	cfgs := cfg.Backends
 	if err := distinct(cfgs); err != nil {
 		return err
 	}
@@ -129,21 +142,30 @@ func (s *Set) Apply(_ context.Context, cfgs []config.Backend) error {
 	if s.closed {
 		return errClosed
 	}
+	if err := s.credentials.Keep(cfg.TokenStore); err != nil {
+		return err
+	}
+	s.tuning = tuningOf(cfg)
+	idle := cmp.Or(cfg.SessionIdle, defaultIdle)
+	s.idle.Store(&idle)
 	old := map[string]*Backend{}
 	for _, b := range s.all {
 		old[b.name] = b
 	}
 	next := make([]*Backend, 0, len(cfgs))
 	for _, cfg := range cfgs {
-		b := old[cfg.Name]
-		if b != nil && reflect.DeepEqual(b.cfg, cfg) && reflect.DeepEqual(b.tuning, s.tuning) {
+		b := s.createOrUpdate(cfg, old[cfg.Name])
+		if b == old[cfg.Name] {
 			delete(old, cfg.Name)
-		} else {
-			b = s.newBackend(cfg, s.tuning)
 		}
 		next = append(next, b)
 	}
 	s.all = next
+	for name := range s.next {
+		if !slices.ContainsFunc(cfgs, func(c config.Backend) bool { return c.Name == name }) {
+			s.giveUp(name)
+		}
+	}
 	for _, b := range old {
 		s.wg.Go(b.retire)
 	}
@@ -172,17 +194,21 @@ func (s *Set) All() []*Backend {
 // Release closes what was exclusive to a client's session.
 func (s *Set) Release(session string) {
 	for _, b := range s.All() {
-		b.sessionSubs.forget(session)
-		b.release(session)
+		b.closeSession(session)
 	}
 }
 
 // Notify passes a client's notification on to the connections that are its session's own.
 func (s *Set) Notify(session, method string, params json.RawMessage) {
 	for _, b := range s.All() {
-		for _, c := range b.leases.of(session) {
-			b.spawn(func() { c.tell(method, params) })
-		}
+		b.notifySession(session, method, params)
+	}
+}
+
+// Listen notes whether a session's client has a stream open for what belongs to no call.
+func (s *Set) Listen(session string, on bool) {
+	for _, b := range s.All() {
+		b.listenFor(session, on)
 	}
 }
 
@@ -195,12 +221,13 @@ func (s *Set) Close() error {
 	}
 	s.closed = true
 	close(s.done)
-	all := s.all
+	all := slices.AppendSeq(slices.Clone(s.all), maps.Values(s.next))
 	s.mu.Unlock()
 	for _, b := range all {
 		s.wg.Go(b.close)
 	}
 	s.wg.Wait()
-	s.guard.close()
+	s.credentials.Close()
+	s.guard.Close()
 	return nil
 }

@@ -1,7 +1,6 @@
 package backends_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -22,10 +21,15 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // newSet returns a set that is closed with the test, and a channel that tells of changes.
 func newSet(t testing.TB, o backends.Options, cfgs ...config.Backend) (*backends.Set, <-chan struct{}) {
+	t.Helper()
+	return newSetFor(t, o, &config.Config{Backends: cfgs})
+}
+
+func newSetFor(t testing.TB, o backends.Options, cfg *config.Config) (*backends.Set, <-chan struct{}) {
 	t.Helper()
 	changes := make(chan struct{}, 1)
 	o.Changed = func() {
@@ -39,7 +43,7 @@ func newSet(t testing.TB, o backends.Options, cfgs ...config.Backend) (*backends
 	}
 	s := backends.NewSet(o)
 	t.Cleanup(func() { s.Close() })
-	if err := s.Apply(context.Background(), cfgs); err != nil {
+	if err := s.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return s, changes
@@ -61,7 +65,12 @@ func waitFor(t testing.TB, changes <-chan struct{}, what string, ok func() bool)
 // ready configures one backend and waits until it is ready.
 func ready(t testing.TB, o backends.Options, cfg config.Backend) (*backends.Backend, <-chan struct{}) {
 	t.Helper()
-	s, changes := newSet(t, o, cfg)
+	return readyFor(t, o, &config.Config{Backends: []config.Backend{cfg}})
+}
+
+func readyFor(t testing.TB, o backends.Options, cfg *config.Config) (*backends.Backend, <-chan struct{}) {
+	t.Helper()
+	s, changes := newSetFor(t, o, cfg)
 	b := s.All()[0]
 	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
 	return b, changes

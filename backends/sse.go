@@ -11,25 +11,68 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// eventFrames is the transport of 2024-11-05: one event stream for everything that the
+// sseStream is the transport of 2024-11-05: one event stream for everything that the
 // backend sends, and an endpoint to POST to that it names first.
-type eventFrames struct {
-	http     *httpLink // for its requests only
+type sseStream struct {
+	http     *httpTransport // for its requests only
 	endpoint *url.URL
 	body     io.ReadCloser
 	events   *wire.EventReader
 }
 
-// openEvents opens the stream and waits for the endpoint.
-func openEvents(ctx context.Context, c *conn, u *url.URL) (*eventFrames, error) {
-	h := newHTTPLink(c, u)
+// A server whose URL has no transport configured is spoken to over Streamable HTTP. When it
+// refuses the POST of initialize with a status that says that there is no such thing, the
+// URL may be that of an HTTP+SSE server (2025-11-25, basic/transports, "Backwards
+// compatibility"): a GET then has to bring its endpoint event. What was found out is
+// remembered in old until a connection of that kind cannot be opened.
+
+// via is the transport in use.
+func (b *Backend) via() string {
+	if b.old.Load() {
+		return TransportSSE
+	}
+	return b.transport
+}
+
+// mayBeOld reports whether err, of a connection over Streamable HTTP, is what a server
+// that speaks only HTTP+SSE answers. A status that asks for something else, such as
+// credentials or patience, is none.
+func (b *Backend) mayBeOld(err error) bool {
+	var status *statusError
+	if b.cfg.Transport != "" || b.old.Load() || !errors.As(err, &status) {
+		return false
+	}
+	switch status.code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status.code >= 400 && status.code < 500
+}
+
+// openOld opens a connection over HTTP+SSE after Streamable HTTP was refused with err.
+func (b *Backend) openOld(ctx context.Context, p purpose, refused error) (*conn, error) {
+	b.old.Store(true)
+	c, err := b.connect(ctx, p)
+	if err == nil {
+		if err = c.handshake(ctx); err == nil {
+			return c, nil
+		}
+		c.close()
+	}
+	b.old.Store(false)
+	return nil, &Error{Backend: b.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", bare(refused), bare(err))}
+}
+
+// openSSE opens the stream and waits for the endpoint.
+func openSSE(ctx context.Context, c *conn, u *url.URL) (*sseStream, error) {
+	h := newHTTPTransport(c, u)
 	stop := context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })
 	defer stop()
 	resp, err := h.get(c.ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	f := &eventFrames{http: h, body: resp.Body, events: wire.NewEventReader(resp.Body, int(c.b.maxMessage))}
+	f := &sseStream{http: h, body: resp.Body, events: wire.NewEventReader(resp.Body, int(c.b.maxMessage))}
 	if f.endpoint, err = f.first(u); err != nil {
 		f.body.Close()
 		return nil, err
@@ -39,7 +82,7 @@ func openEvents(ctx context.Context, c *conn, u *url.URL) (*eventFrames, error) 
 
 // first reads the endpoint event. The endpoint must be of the same origin: it gets the
 // configured headers.
-func (f *eventFrames) first(u *url.URL) (*url.URL, error) {
+func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	e, err := f.events.Next()
 	if err != nil {
 		return nil, fmt.Errorf("wait for the endpoint event: %w", err)
@@ -48,13 +91,16 @@ func (f *eventFrames) first(u *url.URL) (*url.URL, error) {
 		return nil, fmt.Errorf("first event is %q, want endpoint", e.Name)
 	}
 	endpoint, err := u.Parse(string(e.Data))
-	if err != nil || !sameOrigin(u, endpoint) {
-		return nil, fmt.Errorf("endpoint %q is not of the origin of %s", e.Data, u.Redacted())
+	if err != nil {
+		return nil, fmt.Errorf("the endpoint that %s names is no URL", shownURL(u))
+	}
+	if !sameOrigin(u, endpoint) {
+		return nil, fmt.Errorf("the endpoint %s is not of the origin of %s", shownURL(endpoint), shownURL(u))
 	}
 	return endpoint, nil
 }
 
-func (f *eventFrames) read() ([]byte, *buffer, error) {
+func (f *sseStream) read() ([]byte, *buffer, error) {
 	for {
 		e, err := f.events.Next()
 		if err != nil {
@@ -66,13 +112,12 @@ func (f *eventFrames) read() ([]byte, *buffer, error) {
 	}
 }
 
-func (f *eventFrames) write(ctx context.Context, frame []byte) (started bool, err error) {
-	resp, err := f.http.c.b.http.RoundTrip(newPost(ctx, f.endpoint, frame, *f.http.header.Load()))
+func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err error) {
+	resp, err := f.http.c.roundTrip(newPost(ctx, f.endpoint, frame, *f.http.header.Load()))
 	if err != nil {
 		return !isDialError(err), err
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	resp.Body.Close()
+	f.http.c.b.failedBody(resp)
 	switch code := resp.StatusCode; {
 	case code < 300:
 		return true, nil
@@ -80,10 +125,10 @@ func (f *eventFrames) write(ctx context.Context, frame []byte) (started bool, er
 		f.http.c.fail(errSessionGone)
 		return false, errSessionGone
 	case code < 500:
-		return false, f.http.c.b.errorf(kindOfStatus(code), "%w", &statusError{code: code, text: brief(body)})
+		return false, f.http.c.b.errorf(kindOfStatus(code), "%w", &statusError{code: code})
 	default:
-		return true, errors.New((&statusError{code: code, text: brief(body)}).Error())
+		return true, errors.New((&statusError{code: code}).Error())
 	}
 }
 
-func (f *eventFrames) close() { f.body.Close() }
+func (f *sseStream) close() { f.body.Close() }

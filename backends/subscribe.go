@@ -8,20 +8,34 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// subscriptions are the resources whose changes somebody wants to hear of.
+// subscriptions are the resources of whose changes clients are notified.
 type subscriptions struct {
 	mu    sync.Mutex
 	uris  []string      // guarded by mu
 	renew chan struct{} // cap 1: the listen stream must be opened with other uris
 }
 
-// Subscribe asks for updates of a resource, or ends that. It is remembered across
-// reconnects, and when the backend cannot be asked now; Options.Updated hears of the
-// updates.
-func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
+// Subscribe asks for updates of a resource. It is remembered across reconnects, and when the
+// backend cannot be asked now; Options.Updated is called for the updates.
+func (b *Backend) Subscribe(ctx context.Context, uri string) error {
+	return b.setSubscribed(ctx, uri, true)
+}
+
+// Unsubscribe ends what Subscribe began.
+func (b *Backend) Unsubscribe(ctx context.Context, uri string) error {
+	return b.setSubscribed(ctx, uri, false)
+}
+
+func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error {
+	b = b.enter()
+	defer b.leave()
+	if on && b.credentials.PerPrincipal() {
+		return b.errorf(Denied, "a subscription that clients share: each principal has a credential of its own with this backend")
+	}
 	if !b.subs.set(uri, on) {
 		return nil
 	}
@@ -33,14 +47,10 @@ func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
 		b.subs.wake()
 		return nil
 	}
-	if c, err = b.common(ctx, c); err != nil {
+	if c, err = b.sharedOr(ctx, c); err != nil {
 		return err
 	}
-	method := wire.Subscribe
-	if !on {
-		method = wire.Unsubscribe
-	}
-	_, err = c.request(ctx, method, uriParams(uri))
+	err = c.subscribe(ctx, uri, on)
 	var answer *wire.Error
 	if on && errors.As(err, &answer) {
 		b.subs.set(uri, false)
@@ -50,76 +60,73 @@ func (b *Backend) Subscribe(ctx context.Context, uri string, on bool) error {
 
 // SubscribeFor asks for updates of a resource on the connection that is the own one of
 // caller's session, when it has one: what the session's calls change, only that
-// connection hears of. own is false when the session shares the main connection, and
-// nothing was done.
-func (b *Backend) SubscribeFor(ctx context.Context, caller *Caller, uri string, on bool) (own bool, err error) {
+// connection is told. own is false when the session shares a connection, and nothing was done.
+func (b *Backend) SubscribeFor(ctx context.Context, caller *Caller, uri string) (own bool, err error) {
+	return b.setSubscribedFor(ctx, caller, uri, true)
+}
+
+// UnsubscribeFor ends what SubscribeFor began on a connection of the session's own.
+func (b *Backend) UnsubscribeFor(ctx context.Context, caller *Caller, uri string) error {
+	_, err := b.setSubscribedFor(ctx, caller, uri, false)
+	return err
+}
+
+func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri string, on bool) (own bool, err error) {
+	b = b.enter()
+	defer b.leave()
 	main, err := b.await(ctx)
 	if err != nil {
 		return false, err
 	}
-	if caller.Session == "" || b.shares(main, caller) || main.turn != nil && !b.bothEras(main, caller) {
+	if caller.Session == "" || b.sharing(main, caller) != onPrivate {
 		return false, nil
 	}
+	c, held, err := b.acquire(ctx, caller)
+	if err != nil {
+		return true, err
+	}
+	defer held.release()
+	if held.private == nil || c.modern {
+		return false, nil
+	}
+	known := b.pool.noteSubscription(held.private, uri, on)
+	if on {
+		err = c.ensureStream(ctx)
+	}
+	if err == nil {
+		err = c.subscribe(ctx, uri, on)
+	}
+	if err != nil && on && !known {
+		b.pool.noteSubscription(held.private, uri, false)
+	}
+	return true, err
+}
+
+func (c *conn) subscribe(ctx context.Context, uri string, on bool) error {
 	method := wire.Subscribe
 	if !on {
 		method = wire.Unsubscribe
 	}
-	resp, err := b.Call(ctx, &Request{Method: method, Params: uriParams(uri), For: caller})
-	if err != nil {
-		return true, err
-	}
-	b.sessionSubs.set(caller.Session, uri, on)
-	return true, resp.Close()
+	_, err := c.request(ctx, method, uriParams(uri))
+	return err
 }
 
-// sessionSubscriptions are the resources that sessions follow on connections of their
-// own, by session. They are asked for again when such a connection is opened anew.
-type sessionSubscriptions struct {
-	mu  sync.Mutex
-	all map[string][]string // uris by session, guarded by mu
-}
-
-func (s *sessionSubscriptions) set(session, uri string, on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	uris := slices.DeleteFunc(s.all[session], func(u string) bool { return u == uri })
-	if on {
-		uris = append(uris, uri)
+// noteSubscription notes what p's client is subscribed to on it; known says whether it was.
+func (l *pool) noteSubscription(p *private, uri string, on bool) (known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(p.uris, uri)
+	switch {
+	case on && i < 0:
+		p.uris = append(p.uris, uri)
+	case !on && i >= 0:
+		p.uris = slices.Delete(p.uris, i, i+1)
 	}
-	if s.all == nil {
-		s.all = map[string][]string{}
-	}
-	s.all[session] = uris
-	if len(uris) == 0 {
-		delete(s.all, session)
-	}
-}
-
-func (s *sessionSubscriptions) of(session string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.all[session])
-}
-
-func (s *sessionSubscriptions) has(session string) bool { return len(s.of(session)) > 0 }
-
-func (s *sessionSubscriptions) forget(session string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, session)
-}
-
-// renewSubscriptions asks again, on a new connection, for what its session follows.
-func (b *Backend) renewSubscriptions(ctx context.Context, l *lease) {
-	for _, uri := range b.sessionSubs.of(l.key.session) {
-		if _, err := l.conn.request(ctx, wire.Subscribe, uriParams(uri)); err != nil {
-			b.log.Info("subscription not renewed", "uri", uri, "err", err)
-		}
-	}
+	return i >= 0
 }
 
 func uriParams(uri string) json.RawMessage {
-	return append(append([]byte(`{"uri":`), wire.Quote(uri)...), '}')
+	return new(jsonscan.Object).Text("uri", uri).JSON()
 }
 
 // set notes a subscription; false when nothing changed.
@@ -154,14 +161,14 @@ func (s *subscriptions) wake() {
 // restore asks for the subscriptions again after a reconnect. Where there is a plain
 // connection it has them, and is opened anew if it was lost as well.
 func (b *Backend) restore(main *conn) {
-	if !b.apart(main) {
+	if !b.hasShared(main) {
 		b.resubscribe(main)
 		return
 	}
 	if len(b.subs.list()) > 0 {
-		ctx, cancel := context.WithTimeoutCause(b.ctx, b.timeout, errDeadline)
+		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
 		defer cancel()
-		if _, err := b.common(ctx, main); err != nil {
+		if _, err := b.sharedOr(ctx, main); err != nil {
 			b.log.Info("subscriptions not renewed", "err", err)
 		}
 	}
@@ -179,9 +186,9 @@ func (b *Backend) resubscribe(c *conn) {
 // listen keeps the stream on which a modern backend announces changes. What may have
 // been missed while there was none is fetched again when it is acknowledged.
 func (b *Backend) listen(c *conn) {
-	wait := newBackoff()
+	var wait backoff
 	for c.ctx.Err() == nil {
-		params := listenParams(c.hello.Capabilities, b.subs.list())
+		params := listenParams(c.peer.Capabilities, b.subs.list())
 		if params == nil {
 			select {
 			case <-b.subs.renew:
@@ -201,9 +208,9 @@ func (b *Backend) listen(c *conn) {
 		}
 		b.suspect()
 		if time.Since(start) > stableTime {
-			wait.Reset()
+			wait.reset()
 		}
-		sleep(c.ctx, wait.NextBackOff())
+		sleep(c.ctx, wait.next())
 	}
 }
 
@@ -222,8 +229,8 @@ func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	defer close(over)
-	renewing.Go(func() { b.renew(k, over) })
-	resp, err := c.link.roundTrip(k)
+	renewing.Go(func() { b.renewListen(k, over) })
+	resp, err := c.transport.roundTrip(k)
 	if err == nil {
 		err = resp.Close()
 	}
@@ -233,10 +240,10 @@ func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
 	return err
 }
 
-// renew ends a listen stream when other uris are wanted. On a shared stream of frames
+// renewListen ends a listen stream when other uris are wanted. On a shared stream of frames
 // it lets the backend end the old request before there is a new one: some keep one set
 // of subscriptions for both.
-func (b *Backend) renew(k *call, over <-chan struct{}) {
+func (b *Backend) renewListen(k *call, over <-chan struct{}) {
 	select {
 	case <-over:
 		return
@@ -253,18 +260,16 @@ func (b *Backend) renew(k *call, over <-chan struct{}) {
 		case <-late.C:
 		}
 	}
-	k.clock.cancel(errRenew)
+	k.clock.Cancel(errRenew)
 }
 
 // listenParams asks for every change that the backend says it announces, and for
 // updates of uris; nil when that is nothing.
 func listenParams(capabilities json.RawMessage, uris []string) json.RawMessage {
 	filter := map[string]any{}
-	for member, capability := range map[string]string{
-		"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources",
-	} {
-		if string(wire.GetPath(capabilities, capability, "listChanged")) == "true" {
-			filter[member] = true
+	for _, l := range wire.Lists {
+		if string(jsonscan.GetPath(capabilities, l.Capability, "listChanged")) == "true" {
+			filter[l.Filter] = true
 		}
 	}
 	if len(uris) > 0 {

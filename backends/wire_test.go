@@ -16,6 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -49,6 +51,10 @@ func TestResultArrivesByteForByte(t *testing.T) {
 				x.Raw(fmt.Sprintf("\n{\"x\":{\"result\":1},\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s,\"y\":[]}\n", x.Message.ID, want))
 			},
 			"event": func(x *backendtest.Exchange) { x.EventResult(want) },
+			"events that can be resumed": func(x *backendtest.Exchange) {
+				x.Event("1", `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+				x.Event("2", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, x.Message.ID, want))
+			},
 		} {
 			for _, modern := range []bool{true, false} {
 				raw := &backendtest.Raw{Modern: modern, Handle: answer}
@@ -104,6 +110,7 @@ func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
 // TestSlowReaderOfALargeAnswerIsNotTimedOut: the deadline of a call is the backend's, not
 // the client's that takes its time with the answer.
 func TestSlowReaderOfALargeAnswerIsNotTimedOut(t *testing.T) {
+	t.Parallel()
 	const size = 4 << 20
 	big := `"` + strings.Repeat("x", size-2) + `"`
 	for name, answer := range map[string]func(x *backendtest.Exchange){
@@ -111,15 +118,16 @@ func TestSlowReaderOfALargeAnswerIsNotTimedOut(t *testing.T) {
 		"event": func(x *backendtest.Exchange) { x.EventResult(big) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			raw := &backendtest.Raw{Modern: true, Handle: answer}
-			limit := config.Duration(300 * time.Millisecond)
+			limit := config.Duration(time.Duration(testmode.Count(3, 10)) * time.Second)
 			b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: limit})
 			resp, err := b.Call(t.Context(), tool("t", `{}`, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer resp.Close()
-			if n, err := resp.Body.WriteTo(&slowWriter{2 * time.Duration(limit)}); n != size || err != nil {
+			if n, err := resp.Body.WriteTo(&slowWriter{time.Duration(limit) + time.Second}); n != size || err != nil {
 				t.Errorf("%d bytes of %d came, %v", n, size, err)
 			}
 		})
@@ -208,7 +216,7 @@ func TestModernRequestCarriesWhatItsRevisionWants(t *testing.T) {
 	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Headers: map[string]string{"X-Key": "configured"}})
 	r := tool("grüße", `{"a":1}`, &backends.Caller{
 		Capabilities: []byte(`{"elicitation":{"form":{}}}`), Info: []byte(`{"name":"their client"}`), LogLevel: "debug", Sink: &client{}})
-	r.Params = wire.Set(r.Params, "_meta", []byte(`{"io.modelcontextprotocol/clientInfo":{"name":"forged"},"traceparent":"00-1","progressToken":7}`))
+	r.Params = jsonscan.Set(r.Params, "_meta", []byte(`{"io.modelcontextprotocol/clientInfo":{"name":"forged"},"traceparent":"00-1","progressToken":7}`))
 	r.Header = http.Header{"Mcp-Param-Region": {"eu"}, "Authorization": {"Bearer inbound"}, "Cookie": {"inbound"}}
 	result(t, b, r)
 	got := raw.Seen(wire.ToolsCall)[0]
@@ -223,7 +231,7 @@ func TestModernRequestCarriesWhatItsRevisionWants(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"their client"},`+
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}},"io.modelcontextprotocol/logLevel":"debug","traceparent":"00-1","progressToken":%s}`, got.Message.ID)
-	if meta := string(wire.Get(got.Message.Params, "_meta")); meta != want {
+	if meta := string(jsonscan.Get(got.Message.Params, "_meta")); meta != want {
 		t.Errorf("_meta\n got %s\nwant %s", meta, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -27,6 +28,7 @@ import (
 //	curious  asks for the roots as soon as it is greeted; the tool "pids" tells the answer
 //	late     tells of the end of an elicitation after a tool has answered
 //	crossed  answers every second call before the first, and logs a message ahead of each answer
+//	parrot   answers a call with the members that its argument "answer" spells
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
 func misbehave(name string) {
 	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
@@ -107,6 +109,10 @@ func (p *player) call(m wire.Message) {
 		for {
 			p.out.WriteString(strings.Repeat("x", 1<<16))
 		}
+	case "parrot":
+		fmt.Fprintf(p.out, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, jsonscan.Text(jsonscan.GetPath(m.Params, "arguments", "answer")))
+		p.out.Flush()
+		return
 	case "curious":
 		text = p.roots
 	case "stubborn":

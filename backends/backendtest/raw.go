@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -17,6 +18,7 @@ type Raw struct {
 	Modern  bool              // speaks 2026-07-28 only, else 2025-11-25 only
 	Session string            // session id to give; "" for none
 	Tools   string            // the array of tools/list; "" for none
+	Also    []string          // capabilities beside tools and logging; before 2026-07-28
 	Handle  func(x *Exchange) // other requests, and GETs: their Message has no method
 	// First, when set, sees every request before anything else and answers it by
 	// returning true.
@@ -69,7 +71,7 @@ func (x *Exchange) EventResult(result string) {
 
 // Param is a member of the request's params.
 func (x *Exchange) Param(keys ...string) string {
-	return string(wire.GetPath(x.Message.Params, keys...))
+	return string(jsonscan.GetPath(x.Message.Params, keys...))
 }
 
 // Start serves r and returns its URL.
@@ -127,8 +129,12 @@ func (r *Raw) initialize(x *Exchange) {
 	if r.Session != "" {
 		x.Header().Set(wire.HeaderSession, r.Session)
 	}
+	capabilities := map[string]any{"tools": struct{}{}, "logging": struct{}{}}
+	for _, c := range r.Also {
+		capabilities[c] = struct{}{}
+	}
 	result, _ := json.Marshal(map[string]any{
-		"protocolVersion": wire.Rev2511, "capabilities": map[string]any{"tools": map[string]any{}, "logging": map[string]any{}},
+		"protocolVersion": wire.Rev2511, "capabilities": capabilities,
 		"serverInfo": map[string]any{"name": "raw", "version": "1"},
 	})
 	x.JSON(string(result))

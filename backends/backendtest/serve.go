@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // role is the variable that makes a test binary a server.
@@ -23,6 +24,7 @@ func Main(m *testing.M) {
 		play(name)
 		os.Exit(0)
 	}
+	testmode.SideBySide(8)
 	os.Exit(m.Run())
 }
 

@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -28,12 +29,13 @@ const (
 
 // purpose is what a connection is opened for.
 type purpose struct {
-	private      bool
-	capabilities json.RawMessage // declared at initialize
-	caller       *Caller         // nil for the main connection
+	capabilities json.RawMessage    // declared at initialize
+	caller       *Caller            // whom a private session is for; nil for a shared connection
+	counted      bool               // the pool counts it
+	credential   credentials.Source // of the principal whom it is for; nil: the backend's
 }
 
-// open connects and shakes hands. A process that cannot bear the probe is started once
+// open connects and makes the handshake. A process that cannot bear the probe is started once
 // more without it.
 func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
 	c, err := b.connect(ctx, p)
@@ -41,65 +43,71 @@ func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
 		return nil, err
 	}
 	probed := b.era.Load() != int32(eraLegacy)
-	err = c.shake(ctx)
+	err = c.handshake(ctx)
+	if err != nil && b.mayBeOld(err) && ctx.Err() == nil {
+		c.close()
+		c, err = b.openOld(ctx, p, err)
+	}
+	if c == nil {
+		return nil, err
+	}
 	if err != nil && probed && b.transport == TransportStdio && c.ctx.Err() != nil && ctx.Err() == nil {
 		c.close()
 		b.era.Store(int32(eraLegacy))
 		if c, err = b.connect(ctx, p); err != nil {
 			return nil, err
 		}
-		err = c.shake(ctx)
+		err = c.handshake(ctx)
 	}
 	if err != nil {
 		c.close()
 		return nil, err
 	}
-	c.settle()
+	c.start()
 	return c, nil
 }
 
-// connect builds the link of the configured transport.
+// connect opens the configured transport.
 func (b *Backend) connect(ctx context.Context, p purpose) (*conn, error) {
-	c := b.newConn(p.private)
-	c.declared = p.capabilities
+	c := b.newConn(p)
 	if p.caller != nil {
-		c.session = p.caller.Session
-		c.guest(p.caller)
+		c.setIdleCall(p.caller)
 	}
-	if err := b.link(ctx, c); err != nil {
+	if err := b.openTransport(ctx, c); err != nil {
 		c.close()
 		return nil, b.failure(ctx, err, false)
 	}
 	return c, nil
 }
 
-func (b *Backend) link(ctx context.Context, c *conn) error {
+func (b *Backend) openTransport(ctx context.Context, c *conn) error {
 	if b.invalid != nil {
 		return b.invalid
 	}
-	switch b.transport {
+	switch b.via() {
 	case TransportStdio:
 		child, err := b.startChild()
 		if err != nil {
 			return err
 		}
-		startPipe(c, child)
+		startMultiplexer(c, child)
 	case TransportSSE:
-		frames, err := openEvents(ctx, c, b.url)
+		frames, err := openSSE(ctx, c, b.url)
 		if err != nil {
+			b.old.Store(false) // it may have been upgraded since
 			return err
 		}
-		startPipe(c, frames)
+		startMultiplexer(c, frames)
 	default:
-		c.link = newHTTPLink(c, b.url)
+		c.transport = newHTTPTransport(c, b.url)
 	}
 	return nil
 }
 
-// shake finds out which revision the backend speaks and greets it in that.
-func (c *conn) shake(ctx context.Context) error {
-	if c.b.era.Load() == int32(eraLegacy) || c.b.transport == TransportSSE || c.private && c.b.hasBothEras() {
-		return c.greet(ctx)
+// handshake finds out which revision the backend speaks and initializes it in that.
+func (c *conn) handshake(ctx context.Context) error {
+	if c.b.era.Load() == int32(eraLegacy) || c.b.via() == TransportSSE || c.session != "" && c.b.hasBothEras() {
+		return c.initializeLegacy(ctx)
 	}
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -107,7 +115,7 @@ func (c *conn) shake(ctx context.Context) error {
 	if modern, err := c.discovered(ctx, answer); modern || err != nil {
 		return err
 	}
-	err := c.greet(ctx)
+	err := c.initializeLegacy(ctx)
 	if err != nil && c.ctx.Err() == nil {
 		// A slow start may have let the probe's time run out on a modern backend.
 		if modern, _ := c.discovered(ctx, answer); modern {
@@ -117,9 +125,9 @@ func (c *conn) shake(ctx context.Context) error {
 	return err
 }
 
-// greet initializes a legacy backend. One that refuses has perhaps been upgraded since:
+// initializeLegacy initializes a legacy backend. One that refuses has perhaps been upgraded since:
 // the next attempt probes again.
-func (c *conn) greet(ctx context.Context) error {
+func (c *conn) initializeLegacy(ctx context.Context) error {
 	err := c.initialize(ctx)
 	var answer *wire.Error
 	if errors.As(err, &answer) || kindOf(err) == Protocol {
@@ -156,7 +164,7 @@ type probed struct {
 // backend that is gone is an error: whatever else comes back, or does not, means an
 // older one.
 func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
-	late := time.NewTimer(min(probeTimeout, c.b.timeout))
+	late := time.NewTimer(min(probeTimeout, c.b.Timeout()))
 	defer late.Stop()
 	var p probed
 	select {
@@ -184,63 +192,58 @@ func (c *conn) adoptDiscovered(result []byte) bool {
 	if json.Unmarshal(result, &d) != nil || !slices.Contains(d.SupportedVersions, wire.Rev2607) {
 		return false
 	}
-	c.hello = readHello(result)
-	c.hello.Revision = wire.Rev2607
+	c.peer = readPeerInfo(result)
+	c.peer.Revision = wire.Rev2607
 	c.legacyToo = slices.ContainsFunc(d.SupportedVersions, func(v string) bool { return slices.Contains(wire.Legacy, v) })
-	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
-		c.hello.ServerInfo = append(json.RawMessage(nil), info...)
+	if info := jsonscan.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
+		c.peer.ServerInfo = append(json.RawMessage(nil), info...)
 	}
 	return true
 }
 
-func readHello(result []byte) hello {
-	keep := func(key string) json.RawMessage { return append(json.RawMessage(nil), wire.Get(result, key)...) }
-	return hello{
-		Revision:     wire.GetString(result, "protocolVersion"),
+func readPeerInfo(result []byte) peerInfo {
+	keep := func(key string) json.RawMessage { return append(json.RawMessage(nil), jsonscan.Get(result, key)...) }
+	return peerInfo{
+		Revision:     jsonscan.GetString(result, "protocolVersion"),
 		ServerInfo:   keep("serverInfo"),
 		Capabilities: keep("capabilities"),
-		Instructions: wire.GetString(result, "instructions"),
+		Instructions: jsonscan.GetString(result, "instructions"),
 	}
 }
 
 // initialize is the handshake of the revisions before 2026-07-28.
 func (c *conn) initialize(ctx context.Context) error {
-	params := []byte(`{"protocolVersion":"` + wire.Rev2511 + `","capabilities":`)
-	params = append(append(params, c.declared...), `,"clientInfo":`...)
-	params = append(append(params, c.b.info...), '}')
+	params := new(jsonscan.Object).Text("protocolVersion", wire.Rev2511).Raw("capabilities", c.declared).Raw("clientInfo", c.b.info).JSON()
 	result, err := c.request(ctx, wire.Initialize, params)
 	if err != nil {
 		return err
 	}
-	c.hello = readHello(result)
-	if !slices.Contains(wire.Legacy, c.hello.Revision) {
-		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.hello.Revision, wire.Legacy)
+	c.peer = readPeerInfo(result)
+	if !slices.Contains(wire.Legacy, c.peer.Revision) {
+		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
 	}
-	if h, ok := c.link.(*httpLink); ok && c.hello.Revision >= wire.Rev2506 {
-		h.set(wire.HeaderVersion, c.hello.Revision)
+	if h, ok := c.transport.(*httpTransport); ok && c.peer.Revision >= wire.Rev2506 {
+		h.set(wire.HeaderVersion, c.peer.Revision)
 	}
 	c.notify(wire.Initialized, nil)
 	return nil
 }
 
-// settle starts what a connection that has shaken hands needs.
-func (c *conn) settle() {
+// start starts what a connection needs after its handshake.
+func (c *conn) start() {
 	if !c.modern {
 		c.b.era.CompareAndSwap(int32(eraUnknown), int32(eraLegacy))
 	}
-	if h, ok := c.link.(*httpLink); ok && !c.modern {
-		c.b.spawn(h.follow)
+	if h, ok := c.transport.(*httpTransport); ok && !c.modern && !c.onDemand {
+		h.startStream()
 	}
 }
 
 // parseURL checks a backend's URL.
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
-	if err != nil {
-		return nil, err
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("url %q: want http:// or https:// and a host", s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("url: want http:// or https:// and a host")
 	}
 	return u, nil
 }

@@ -1,0 +1,365 @@
+package backends
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// sharing is which kind of connection a call runs on. The table at the head of pool.go says
+// what decides.
+type sharing int
+
+const (
+	onMain sharing = iota // beside others
+	onShared
+	inTurns // on the main connection, beside no other such call
+	onPrivate
+)
+
+// allCapabilities is what the main connection declares: some backends offer only what
+// their client can be asked for, and the lists are for all clients. A call on it for a
+// client that cannot be asked is answered for that client when the backend asks.
+var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}},"roots":{"listChanged":true}}`)
+
+// A lease is the use of a connection by one call.
+type lease struct {
+	conn    *conn
+	private *private // nil on a shared connection
+}
+
+// release ends it. The zero lease is of a connection that anybody may use.
+func (h lease) release() {
+	switch {
+	case h.private != nil:
+		h.conn.endIdleCall()
+		h.conn.b.pool.release(h.private)
+	case h.conn != nil:
+		h.conn.endTurn()
+	}
+}
+
+// acquire returns a connection for one call of caller; the lease ends with the call.
+func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, error) {
+	if c := b.usable(); c != nil {
+		switch b.sharing(c, caller) {
+		case onMain:
+			return c, lease{}, nil
+		case onShared:
+			if shared := b.shared.usable(); shared != nil && caller.LogLevel == "" {
+				return shared, lease{}, nil
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), errDeadline)
+	defer cancel()
+	main, err := b.await(ctx)
+	if err != nil {
+		return nil, lease{}, err
+	}
+	switch b.sharing(main, caller) {
+	case onShared:
+		c, err := b.sharedOr(ctx, main)
+		if err == nil {
+			c.setLevel(ctx, caller.LogLevel)
+		}
+		return c, lease{}, err
+	case inTurns:
+		return main.takeTurn(ctx, caller)
+	case onPrivate:
+		return b.acquirePrivate(ctx, main, caller)
+	}
+	return main, lease{}, nil
+}
+
+// sharing says which connection a call for caller runs on; c is the main connection.
+func (b *Backend) sharing(c *conn, caller *Caller) sharing {
+	mode, stdio := b.settings.Load().sessions, b.transport == TransportStdio
+	switch {
+	case caller == nil:
+		return onMain
+	case b.credentials.PerPrincipal():
+		return onPrivate
+	case c.modern && !stdio:
+		return onMain
+	case mode == "exclusive" && (stdio || c.keepsState()):
+		return onPrivate
+	}
+	levels := caller.Sink != nil && caller.LogLevel != ""
+	asks := caller.Sink != nil && wire.CanAskAny(caller.Capabilities)
+	switch {
+	case c.modern && c.legacyToo && mode != "shared" && caller.Session != "" && asks:
+		return onPrivate // its requests come in mid-call, as without a proxy
+	case c.modern && levels, !c.modern && mode == "shared" && (levels || asks):
+		return inTurns
+	case c.modern, mode == "shared":
+		return onMain
+	case stdio && (levels || asks):
+		return onPrivate
+	case stdio:
+		return onMain
+	case c.keepsState() && (asks || caller.Session != "" || caller.Principal != ""):
+		return onPrivate
+	case asks:
+		return onMain
+	}
+	return onShared
+}
+
+// keepsState reports whether the backend keeps a session for each connection: it gave this
+// one an id, or the connection is the session. What a child process keeps, nobody knows.
+func (c *conn) keepsState() bool {
+	if h, ok := c.transport.(*httpTransport); ok {
+		return h.id.Load() != nil
+	}
+	return c.b.via() == TransportSSE
+}
+
+// usable is the main connection, or nil while there is none.
+func (b *Backend) usable() *conn {
+	if c := b.main.Load(); c != nil && c.ctx.Err() == nil {
+		return c
+	}
+	return nil
+}
+
+// await returns the main connection. While an attempt to connect is running it waits
+// for its outcome; a backend that is down is an error at once.
+func (b *Backend) await(ctx context.Context) (*conn, error) {
+	for {
+		state, changed := b.watch() // before looking, so that no change is missed
+		if c := b.usable(); c != nil {
+			return c, nil
+		}
+		if state.Status == Down {
+			return nil, b.NotUp(state)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, b.failure(ctx, context.Cause(ctx), false)
+		case <-b.ctx.Done():
+			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+		}
+	}
+}
+
+// takeTurn waits until no other call that may call back is running on c.
+func (c *conn) takeTurn(ctx context.Context, caller *Caller) (*conn, lease, error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, lease{}, c.b.failure(ctx, context.Cause(ctx), false)
+	case <-c.lost():
+		return nil, lease{}, c.b.failure(ctx, c.cause(), false)
+	}
+	c.mu.Lock()
+	c.turnOf = caller
+	c.mu.Unlock()
+	c.setLevel(ctx, caller.LogLevel)
+	return c, lease{conn: c}, nil
+}
+
+func (c *conn) endTurn() {
+	c.mu.Lock()
+	c.turnOf = nil
+	c.mu.Unlock()
+	<-c.turn
+}
+
+// errNobody refuses a caller that an exclusive session cannot be kept for.
+var errNobody = errors.New("sessions: exclusive gives every client a session of its own, and this caller can be told from no other: revision 2026-07-28 has no sessions, and the request is not authenticated; use a client of an earlier revision, or set sessions: auto")
+
+// keyOf says whose private session a call for caller runs in; many that it serves one call
+// at a time: where a question does not say which call it belongs to.
+func (b *Backend) keyOf(caller *Caller) (key privateKey, many bool, err error) {
+	if caller.Session != "" {
+		return privateKey{session: caller.Session}, false, nil
+	}
+	exclusive := b.settings.Load().sessions == "exclusive"
+	switch {
+	case exclusive && caller.Principal == "":
+		return key, false, &Error{Backend: b.name, Kind: Unavailable, Err: errNobody}
+	case len(caller.Capabilities) > maxCapabilities:
+		return key, false, b.errorf(TooLarge, "the declared capabilities are larger than %d bytes", maxCapabilities)
+	}
+	sum := sha256.Sum256(caller.Capabilities)
+	asks := caller.Sink != nil && wire.CanAskAny(caller.Capabilities)
+	many = b.via() == TransportStdio || b.via() == TransportSSE && asks
+	return privateKey{principal: caller.Principal, capabilities: string(sum[:])}, many && !exclusive, nil
+}
+
+// acquirePrivate finds or opens the private session of caller.
+func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller) (*conn, lease, error) {
+	key, many, err := b.keyOf(caller)
+	if err != nil {
+		return nil, lease{}, err
+	}
+	source, err := b.sourceFor(ctx, caller)
+	if err != nil {
+		return nil, lease{}, err
+	}
+	p, d, mine := b.pool.acquire(key, caller, source, many)
+	for p == nil {
+		if err := b.pool.room(ctx); err != nil {
+			return nil, lease{}, err
+		}
+		p, d, mine = b.pool.acquire(key, caller, source, many)
+	}
+	if mine {
+		b.startDial(p, d, caller)
+	}
+	c, err := b.ready(ctx, p, d, caller)
+	if err != nil {
+		b.pool.release(p)
+		return nil, lease{}, notExecuted(err)
+	}
+	return c, lease{c, p}, nil
+}
+
+// ready waits for the connection of a private session and for what a call of caller needs
+// beside it.
+func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*conn, error) {
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+		return nil, b.failure(ctx, context.Cause(ctx), false)
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	if p.askable || caller.Listening {
+		if err := d.conn.ensureStream(ctx); err != nil {
+			return nil, err
+		}
+	}
+	d.conn.setLevel(ctx, caller.LogLevel)
+	return d.conn, nil
+}
+
+// notExecuted is err for a call that never got as far as being sent.
+func notExecuted(err error) error {
+	var e *Error
+	if errors.As(err, &e) && (e.Kind == Interrupted || e.Kind == Protocol) {
+		return &Error{Backend: e.Backend, Kind: Unavailable, Err: e.Err}
+	}
+	return err
+}
+
+// setLevel asks a legacy backend for log messages of the caller's level, and waits until
+// it has answered. On a connection that callers share, the level is only ever made finer:
+// each of them gets those of its own level.
+func (c *conn) setLevel(ctx context.Context, level string) {
+	if c.modern || level == "" || !wire.Declares(c.peer.Capabilities, "logging") {
+		return
+	}
+	c.levelMu.Lock()
+	defer c.levelMu.Unlock()
+	if c.level == level || !c.private && c.turn == nil && c.level != "" && wire.Severity(c.level) <= wire.Severity(level) {
+		return
+	}
+	if _, err := c.request(ctx, wire.SetLevel, new(jsonscan.Object).Text("level", level).JSON()); err != nil {
+		c.b.log.Info("log level not set", "level", level, "err", err)
+		if !isAnswer(err) {
+			return
+		}
+	}
+	c.level = level
+}
+
+// sharedConn is the connection that all clients share that cannot be asked anything. It
+// declares nothing, so that a backend does not begin what such a client cannot end.
+// The main connection declares everything, for the sake of its lists; with a child
+// process the two are one all the same, because every process has a state of its own.
+type sharedConn struct {
+	opening chan struct{} // cap 1: held by who opens it
+
+	mu     sync.Mutex
+	closed bool                 // guarded by mu
+	conn   atomic.Pointer[conn] // set under mu
+}
+
+// usable is the connection if it is open, else nil.
+func (p *sharedConn) usable() *conn {
+	if c := p.conn.Load(); c != nil && c.ctx.Err() == nil {
+		return c
+	}
+	return nil
+}
+
+// set takes a new connection; false when the backend was closed meanwhile.
+func (p *sharedConn) set(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.conn.Store(c)
+	}
+	return !p.closed
+}
+
+// hasShared reports whether clients that cannot be asked have a connection beside c, the
+// main one.
+func (b *Backend) hasShared(c *conn) bool {
+	return !c.modern && b.transport != TransportStdio && b.settings.Load().sessions != "shared" && b.pool.maxConnections() > 0
+}
+
+// sharedOr returns the connection that clients share on which nothing can be asked: the main
+// one where there is no other.
+func (b *Backend) sharedOr(ctx context.Context, main *conn) (*conn, error) {
+	if !b.hasShared(main) {
+		return main, nil
+	}
+	if c := b.shared.usable(); c != nil {
+		return c, nil
+	}
+	select {
+	case b.shared.opening <- struct{}{}:
+		defer func() { <-b.shared.opening }()
+	case <-ctx.Done():
+		return nil, b.failure(ctx, context.Cause(ctx), false)
+	}
+	return b.openShared(ctx)
+}
+
+// openShared replaces a shared connection that was lost, or opens the first one.
+func (b *Backend) openShared(ctx context.Context) (*conn, error) {
+	if c := b.shared.usable(); c != nil {
+		return c, nil
+	}
+	if old := b.shared.conn.Swap(nil); old != nil && !b.spawn(old.abandon) {
+		old.close()
+	}
+	s, err := b.pool.reserve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.open(ctx, purpose{capabilities: json.RawMessage("{}"), counted: true})
+	if err != nil {
+		b.pool.releaseSlot(s)
+		return nil, notExecuted(err)
+	}
+	c.reserved = s
+	if !b.shared.set(c) {
+		c.close()
+		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+	}
+	b.resubscribe(c)
+	return c, nil
+}
+
+// closeShared ends the shared connection for good.
+func (b *Backend) closeShared() {
+	b.shared.mu.Lock()
+	b.shared.closed = true
+	c := b.shared.conn.Swap(nil)
+	b.shared.mu.Unlock()
+	if c != nil {
+		c.close()
+	}
+}

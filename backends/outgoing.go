@@ -1,0 +1,134 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// What requests to a backend carry to say who sends them.
+//
+// A connection has one source of credentials from its beginning to its end: the backend's, or
+// that of the principal whom it is for. Every HTTP request of it goes through roundTrip, which
+// sets the credential last, over the configured headers. A credential that the backend refuses
+// is forgotten, and the request is made once more with another one: 401 says that nothing was
+// done.
+
+// roundTrip makes an HTTP request with the credential of the connection.
+func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
+	if c.credential == nil {
+		return c.httpConnections().RoundTrip(r)
+	}
+	resp, used, err := c.roundTripOnce(r)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || !c.credential.Refused(used) {
+		return resp, err
+	}
+	if r.GetBody != nil {
+		if r.Body, err = r.GetBody(); err != nil {
+			return resp, nil
+		}
+	}
+	discard(resp.Body)
+	c.b.log.Debug("credential refused, one more is tried", "status", resp.StatusCode)
+	resp, _, err = c.roundTripOnce(r)
+	return resp, err
+}
+
+func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Credential, error) {
+	credential, err := c.credential.Get(r.Context())
+	if err != nil {
+		return nil, credential, c.b.noCredential(r.Context(), err)
+	}
+	with := *r
+	with.Header = r.Header.Clone()
+	credential.Set(with.Header)
+	resp, err := c.httpConnections().RoundTrip(&with)
+	return resp, credential, err
+}
+
+// authenticate gives a new connection its source of credentials: that of a principal, with a
+// pool of HTTP connections of its own, or, for nil, the backend's.
+func (c *conn) authenticate(principal credentials.Source) {
+	if principal == nil {
+		c.credential = c.b.credentials.Shared()
+		return
+	}
+	c.credential = principal
+	if c.b.http != nil {
+		c.http = c.b.http.Clone()
+	}
+}
+
+// httpConnections is the pool of HTTP connections that c uses.
+func (c *conn) httpConnections() *http.Transport {
+	if c.http != nil {
+		return c.http
+	}
+	return c.b.http
+}
+
+// sourceFor is the source of credentials for the calls of caller where each principal has one;
+// else nil. It has one at hand: a principal that gets none is refused before the backend is
+// contacted.
+func (b *Backend) sourceFor(ctx context.Context, caller *Caller) (credentials.Source, error) {
+	if !b.credentials.PerPrincipal() {
+		return nil, nil
+	}
+	source, err := b.credentials.For(caller.User)
+	if err == nil {
+		_, err = source.Get(ctx)
+	}
+	if err != nil {
+		return nil, b.noCredential(ctx, err)
+	}
+	return source, nil
+}
+
+// noCredential is the error of what was not sent for want of a credential.
+func (b *Backend) noCredential(ctx context.Context, err error) error {
+	var reason *credentials.Error
+	if errors.As(err, &reason) {
+		kind := Unavailable
+		if reason.Refused {
+			kind = Denied
+		}
+		return &Error{Backend: b.name, Kind: kind, Err: reason}
+	}
+	return b.failure(ctx, err, false)
+}
+
+// isCredentialError reports whether err is about a credential that is not to be had, and so
+// nothing that the backend did.
+func isCredentialError(err error) bool {
+	var reason *credentials.Error
+	return errors.As(err, &reason)
+}
+
+// passedHeader is what of the client's own headers goes on with a call. The headers of the
+// configuration and of the protocol take the place of its.
+func (c *call) passedHeader() http.Header {
+	if c.caller == nil {
+		return nil
+	}
+	return c.caller.Header
+}
+
+// principalMeta is the member of _meta that tells a process who calls, where the configuration
+// wants that. A client's own is never passed on.
+const principalMeta = "dev.vmcp/principal"
+
+// withPrincipal adds to members of _meta, without braces, who calls.
+func (c *call) withPrincipal(meta []byte) []byte {
+	if !c.conn.b.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
+		return meta
+	}
+	if len(meta) > 0 {
+		meta = append(meta, ',')
+	}
+	meta = append(meta, `"`+principalMeta+`":{"issuer":`...)
+	meta = append(append(meta, jsonscan.Quote(c.caller.User.Issuer)...), `,"subject":`...)
+	return append(append(meta, jsonscan.Quote(c.caller.User.Subject)...), '}')
+}

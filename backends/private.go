@@ -1,0 +1,342 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+const (
+	// firstQuestions is how long a new connection's questions may hold up its first call.
+	firstQuestions = time.Second
+	// digestTime is how long a backend has for what it was answered before its first call.
+	digestTime = 50 * time.Millisecond
+	// reopenAtOnce is how many lost sessions are opened again side by side.
+	reopenAtOnce = 16
+)
+
+// startDial opens p's connection in the background.
+func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
+	if !b.spawn(func() { b.dial(p, d, caller) }) {
+		d.err = &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+		close(d.ready)
+	}
+}
+
+// dial opens p's connection, renews what p had on the one before and lets the backend ask
+// its first questions.
+func (b *Backend) dial(p *private, d *dial, caller *Caller) {
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
+	defer cancel()
+	c, err := b.openPrivate(ctx, p, caller)
+	if err == nil {
+		b.renew(ctx, p, c)
+		c.awaitFirstQuestions(ctx, p.askable)
+		c.setOutOfCall(&p.caller)
+	}
+	d.conn, d.err = c, err
+	close(d.ready)
+	if err != nil {
+		b.dialFailed(p, d)
+		return
+	}
+	b.relisted(p)
+	context.AfterFunc(c.ctx, func() { b.lostPrivate(p, d) })
+}
+
+// openPrivate opens a connection for p, and its stream if p needs one.
+func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*conn, error) {
+	var s *slot
+	if b.via() != TransportHTTP || p.source != nil {
+		var err error
+		if s, err = b.pool.reserve(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c, err := b.open(ctx, purpose{capabilities: declaredBy(&p.caller), caller: caller, counted: true, credential: p.source})
+	if err != nil {
+		b.pool.releaseSlot(s)
+		return nil, err
+	}
+	c.reserved = s
+	if p.askable || b.pool.wantsStream(p) {
+		if err := c.ensureStream(ctx); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// dialFailed forgets a session that never had anything; others stay, to be dialled again.
+func (b *Backend) dialFailed(p *private, d *dial) {
+	l := &b.pool
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.dial == d && !p.closed && len(p.uris) == 0 {
+		p.closed = true
+		delete(l.all, p.key)
+		l.signal()
+	}
+}
+
+// renew makes on a new connection what p had on the one before.
+func (b *Backend) renew(ctx context.Context, p *private, c *conn) {
+	l := &b.pool
+	l.mu.Lock()
+	uris, level := slices.Clone(p.uris), p.level
+	l.mu.Unlock()
+	c.setLevel(ctx, level)
+	for _, uri := range uris {
+		if _, err := c.request(ctx, wire.Subscribe, uriParams(uri)); err != nil {
+			b.log.Info("subscription not renewed", "uri", uri, "err", err)
+		}
+	}
+}
+
+// awaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
+// its roots, say) have the answers before the first call: without a proxy there is always a
+// moment between the two. A ping tells when the backend has read that it is initialized, so
+// that one without questions holds nobody up.
+func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
+	if !askable || c.modern {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstQuestions)
+	defer cancel()
+	c.request(ctx, wire.Ping, nil)
+	asked := false
+	for {
+		c.mu.Lock()
+		open, changed := len(c.asking), c.answers
+		c.mu.Unlock()
+		if open == 0 {
+			break
+		}
+		asked = true
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if asked {
+		sleep(ctx, digestTime)
+		c.request(ctx, wire.Ping, nil)
+	}
+}
+
+// lostPrivate is called when the connection of p is over, lost or closed.
+func (b *Backend) lostPrivate(p *private, d *dial) {
+	l := &b.pool
+	l.mu.Lock()
+	closed := p.closed
+	reopen := !closed && p.dial == d && p.wantsStream() && !p.reopening
+	p.reopening = p.reopening || reopen
+	l.mu.Unlock()
+	if closed {
+		return
+	}
+	b.spawn(d.conn.abandon)
+	if reopen {
+		b.spawn(func() { b.reopen(p) })
+	}
+}
+
+// reopen opens p again, for a client that waits for what comes from it, as soon as the
+// backend is there.
+func (b *Backend) reopen(p *private) {
+	var wait backoff
+	for {
+		if b.awaitUp() != nil || b.reopenOnce(p) || sleep(b.ctx, wait.next()) != nil {
+			return
+		}
+	}
+}
+
+// reopenOnce is true when p is open again, or need not be.
+func (b *Backend) reopenOnce(p *private) bool {
+	select {
+	case b.reopening <- struct{}{}:
+		defer func() { <-b.reopening }()
+	case <-b.ctx.Done():
+		return true
+	}
+	l := &b.pool
+	l.mu.Lock()
+	over := p.closed || !p.wantsStream() || p.dial != nil && !p.dial.over()
+	p.reopening = !over
+	var d *dial
+	if !over {
+		d = &dial{ready: make(chan struct{})}
+		p.dial = d
+	}
+	l.mu.Unlock()
+	if over {
+		return true
+	}
+	b.dial(p, d, &p.caller)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.reopening = d.err != nil && !p.closed && kindOf(d.err) != Denied // who was denied a credential has to come again
+	return !p.reopening
+}
+
+// awaitUp waits until the main connection is there, however long that takes.
+func (b *Backend) awaitUp() error {
+	for {
+		_, changed := b.watch()
+		if b.usable() != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.ctx.Done():
+			return errClosed
+		}
+	}
+}
+
+// closePrivate closes the connection of a session that was taken off the table, in the
+// background.
+func (b *Backend) closePrivate(p *private) {
+	closing := func() {
+		if p.dial == nil {
+			return
+		}
+		<-p.dial.ready
+		if p.dial.conn != nil {
+			p.dial.conn.close()
+		}
+	}
+	if !b.spawn(closing) {
+		closing()
+	}
+}
+
+// closePrivates closes the sessions that which says, asked with pool.mu held.
+func (b *Backend) closePrivates(which func(*private) bool) {
+	l := &b.pool
+	l.mu.Lock()
+	var gone []*private
+	for _, p := range l.all {
+		if which(p) {
+			gone = append(gone, p)
+			l.remove(p)
+		}
+	}
+	l.mu.Unlock()
+	for _, p := range gone {
+		b.closePrivate(p)
+	}
+}
+
+// closeSession closes what belongs to a client session, which is over.
+func (b *Backend) closeSession(session string) {
+	l := &b.pool
+	l.mu.Lock()
+	p := l.all[privateKey{session: session}]
+	if p != nil {
+		l.remove(p)
+	}
+	l.mu.Unlock()
+	if p != nil {
+		b.closePrivate(p)
+	}
+}
+
+// remove takes p off the table; its connection is about to be closed. mu is held.
+func (l *pool) remove(p *private) {
+	delete(l.all, p.key)
+	p.closed = true
+	l.b.set.privateLists.Add(-p.lists.size)
+	if p.lists.fetching != nil {
+		close(p.lists.fetching)
+	}
+	p.lists = privateLists{}
+	if c := p.open(); c != nil {
+		l.announce(c.slot())
+	}
+	l.signal() // there is room for another session
+}
+
+// expire closes what has been unused for too long.
+func (b *Backend) expire() {
+	b.closePrivates(b.pool.expired)
+}
+
+func (l *pool) wantsStream(p *private) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.wantsStream()
+}
+
+// listenFor notes that the client of a session has, or no longer has, a stream open for what
+// belongs to no call, and opens the backend's stream for it.
+func (b *Backend) listenFor(session string, on bool) {
+	p := b.pool.find(session)
+	if p == nil {
+		return
+	}
+	l := &b.pool
+	l.mu.Lock()
+	p.listening = on
+	c := p.open()
+	l.mu.Unlock()
+	if on && c != nil {
+		b.spawn(func() {
+			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
+			defer cancel()
+			if err := c.ensureStream(ctx); err != nil {
+				b.log.Info("no stream for what comes between a client's calls", "err", err)
+			}
+		})
+	}
+}
+
+// notifySession passes a client's notification on to its private session.
+func (b *Backend) notifySession(session, method string, params json.RawMessage) {
+	p := b.pool.find(session)
+	if p == nil {
+		return
+	}
+	if c := b.pool.conn(p); c != nil {
+		b.spawn(func() { c.forward(method, params) })
+	}
+}
+
+// inherit takes over what the clients of another pool, whose backend this one replaces, wait
+// for: their sessions are opened anew with it.
+func (l *pool) inherit(old *pool) {
+	old.mu.Lock()
+	var waiting []*private
+	for _, p := range old.all {
+		if len(p.uris) > 0 && p.key.session != "" {
+			n := newPrivate(p.key, &p.caller, false)
+			n.askable, n.uris, n.level, n.listening = p.askable, slices.Clone(p.uris), p.level, p.listening
+			if l.b.credentials.PerPrincipal() {
+				source, err := l.b.credentials.For(n.caller.User)
+				if err != nil {
+					continue
+				}
+				n.source = source
+			}
+			waiting = append(waiting, n)
+		}
+	}
+	old.mu.Unlock()
+	for _, p := range waiting {
+		l.mu.Lock()
+		if there := l.all[p.key]; there == nil {
+			p.reopening = true
+			l.all[p.key] = p
+		}
+		l.mu.Unlock()
+		if p.reopening {
+			l.b.spawn(func() { l.b.reopen(p) })
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package backends
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// A backend whose configuration changes leaves no gap.
+//
+// What concerns the proxy alone (settings) is applied in place, under running calls. For
+// everything else, such as the command, the environment or the URL, the backend is
+// replaced: its successor connects beside it while the old one goes on serving lists and
+// calls (Set.next), and takes its place in Set.all when it is ready, when its first
+// attempt has gone wrong, or after handOverTime. Only then does the old one retire: it
+// finishes its running calls, passes calls on that still come to it by an older catalog,
+// and closes. A backend that serves nobody, because it is down or starting itself, is
+// replaced at once.
+//
+// Set.mu is held while anybody changes all or next. A successor that is not in next any
+// more was overtaken by a newer configuration and is closed by who took it out.
+
+// handOverTime is how long a backend goes on serving beside a successor that neither gets
+// ready nor fails.
+const handOverTime = time.Minute
+
+// settings are what can be changed while a backend runs.
+type settings struct {
+	timeout        time.Duration
+	checkInterval  time.Duration
+	checkThreshold int
+	breaker        *breaker
+	circuit        *config.CircuitBreaker // what breaker was made from
+
+	sessions                    string // auto, shared or exclusive
+	maxConnections, maxSessions int
+}
+
+// settingsFor works out the settings of a configuration. A breaker that was configured
+// in the same way goes on as it is.
+func settingsFor(cfg config.Backend, t tuning, old *settings) *settings {
+	s := &settings{timeout: cfg.Timeout.Std(), checkInterval: t.failures.HealthCheckInterval.Std(), checkThreshold: t.failures.UnhealthyThreshold, circuit: t.failures.CircuitBreaker,
+		sessions: cfg.Sessions, maxConnections: cfg.MaxConnections, maxSessions: cfg.MaxSessions}
+	if s.timeout <= 0 {
+		s.timeout = t.timeout
+	}
+	if s.maxConnections <= 0 {
+		s.maxConnections = defaultMaxConnections
+	}
+	if s.maxSessions <= 0 {
+		s.maxSessions = defaultMaxSessions
+	}
+	if s.checkInterval <= 0 {
+		s.checkInterval = defaultCheckInterval
+	}
+	if s.checkThreshold <= 0 {
+		s.checkThreshold = defaultCheckThreshold
+	}
+	if old != nil && reflect.DeepEqual(old.circuit, s.circuit) {
+		s.breaker = old.breaker
+	} else {
+		s.breaker = newBreaker(s.circuit)
+	}
+	return s
+}
+
+// withoutSettings is a configuration but for its settings: another value there
+// takes another process or connection.
+func withoutSettings(cfg config.Backend) config.Backend {
+	cfg.Timeout, cfg.Sessions, cfg.MaxConnections, cfg.MaxSessions = 0, "", 0, 0
+	return cfg
+}
+
+// runs reports whether the backend can be brought to cfg by other settings.
+func (b *Backend) runs(cfg config.Backend) bool {
+	return reflect.DeepEqual(withoutSettings(b.cfg), withoutSettings(cfg))
+}
+
+// adjust applies settings in place.
+func (b *Backend) adjust(cfg config.Backend, t tuning) {
+	b.settings.Store(settingsFor(cfg, t, b.settings.Load()))
+	b.wakeLoop() // the time between health checks may be another
+}
+
+// serving reports whether clients lose anything when the backend is closed.
+func (b *Backend) serving() bool {
+	s := b.State()
+	return s.Status != Down && !s.Starting()
+}
+
+// createOrUpdate makes the backend for cfg, or changes it. old is the one of that name so far, or
+// nil; when it is not the one that is returned, the caller retires it. mu is held.
+func (s *Set) createOrUpdate(cfg config.Backend, old *Backend) *Backend {
+	next := s.next[cfg.Name]
+	switch {
+	case old == nil:
+		return s.newBackend(cfg, s.tuning)
+	case next != nil && next.runs(cfg):
+		next.adjust(cfg, s.tuning)
+		old.adjust(cfg, s.tuning)
+		return old
+	case old.runs(cfg):
+		s.giveUp(cfg.Name)
+		old.adjust(cfg, s.tuning)
+		return old
+	}
+	s.giveUp(cfg.Name)
+	next = s.newBackend(cfg, s.tuning)
+	if user := old.lister.Load(); user != nil && next.credentials.NeedsCaller() {
+		next.arrive(user)
+	}
+	if !old.serving() {
+		old.successor.Store(next)
+		return next
+	}
+	s.next[cfg.Name] = next
+	old.log.Info("backend is replaced: the one before serves until the new one is ready")
+	s.wg.Go(func() { s.handOver(old, next) })
+	return old
+}
+
+// giveUp closes a successor that is not wanted any more. mu is held.
+func (s *Set) giveUp(name string) {
+	if next := s.next[name]; next != nil {
+		delete(s.next, name)
+		s.wg.Go(next.close)
+	}
+}
+
+// handOver waits for next and puts it in the place of old, unless a newer configuration
+// has other plans.
+func (s *Set) handOver(old, next *Backend) {
+	s.awaitTried(next)
+	s.mu.Lock()
+	if s.closed || s.next[old.name] != next {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.next, old.name)
+	s.all = slices.Clone(s.all)
+	s.all[slices.Index(s.all, old)] = next
+	old.successor.Store(next)
+	s.mu.Unlock()
+	next.spawn(func() { next.inheritSubscriptions(old) })
+	s.changed()
+	old.retire()
+}
+
+// awaitTried waits until b was tried once, is closed, or handOverTime is over.
+func (s *Set) awaitTried(b *Backend) {
+	late := time.NewTimer(handOverTime)
+	defer late.Stop()
+	for {
+		state, changed := b.watch()
+		if !state.Starting() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			b.log.Warn("backend takes the place of its predecessor without being ready", "waited", handOverTime)
+			return
+		case <-b.ctx.Done():
+			return
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// inheritSubscriptions asks for updates of the resources that old was asked for, by sessions of their own
+// and by all.
+func (b *Backend) inheritSubscriptions(old *Backend) {
+	b.pool.inherit(&old.pool)
+	for _, uri := range old.subs.list() {
+		if err := b.Subscribe(b.ctx, uri); err != nil {
+			b.log.Info("subscription not renewed", "uri", uri, "err", err)
+		}
+	}
+}
+
+// Replacing reports whether a backend goes on serving until its successor is ready.
+func (s *Set) Replacing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.next) > 0
+}
+
+// enter counts a call in and returns the backend to make it on, which leave counts it out
+// of: one that was replaced passes its calls on.
+func (b *Backend) enter() *Backend {
+	for {
+		b.stats.entered.Add(1)
+		next := b.successor.Load()
+		if next == nil {
+			return b
+		}
+		b.leave()
+		b = next
+	}
+}
+
+// leave undoes enter.
+func (b *Backend) leave() {
+	if b.stats.entered.Add(-1) == 0 {
+		b.idle()
+	}
+}
+
+// busy reports whether a call is being made or its answer is being read.
+func (b *Backend) busy() bool { return b.stats.entered.Load() > 0 || b.stats.running.Load() > 0 }

@@ -1,0 +1,201 @@
+package backends
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// TestSettingsChangeInPlace changes everything that concerns the proxy alone: the process
+// and its connection stay, and the new value holds.
+func TestSettingsChangeInPlace(t *testing.T) {
+	cfg := backendtest.Stdio("b", "sdk")
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, cfg)
+	b := awaitReady(t, s)
+	before := b.main.Load()
+
+	cfg.Timeout = config.Duration(50 * time.Millisecond)
+	all := &config.Config{Backends: []config.Backend{cfg}}
+	all.Operational.FailureHandling = config.FailureHandling{HealthCheckInterval: config.Duration(time.Hour), UnhealthyThreshold: 7,
+		CircuitBreaker: &config.CircuitBreaker{Enabled: true, FailureThreshold: 1, Timeout: config.Duration(time.Hour)}}
+	applyAll(t, s, all)
+	if now := s.All()[0]; now != b || b.main.Load() != before {
+		t.Fatal("the backend was replaced")
+	}
+	_, err := b.Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"wait"}`)})
+	if kindOf(err) != Timeout {
+		t.Errorf("a long call: %v, want a timeout after the new 50ms", err)
+	}
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, errBreakerOpen) {
+		t.Errorf("the call after it: %v, want the new breaker open", err)
+	}
+	if set := b.settings.Load(); set.checkInterval != time.Hour || set.checkThreshold != 7 {
+		t.Errorf("health checks: %+v", set)
+	}
+	applyAll(t, s, all) // nothing changed: an open breaker stays open
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, errBreakerOpen) {
+		t.Errorf("after the same configuration again: %v", err)
+	}
+}
+
+// TestRefusedConfigurationChangesNothing: not the settings of a backend, nor what later ones get.
+func TestRefusedConfigurationChangesNothing(t *testing.T) {
+	cfg := backendtest.Stdio("b", "sdk")
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, cfg)
+	before, idle := s.tuning, *s.idle.Load()
+	refused := &config.Config{Backends: []config.Backend{cfg, cfg}, SessionIdle: config.SessionIdle{Client: config.Duration(time.Second)}}
+	refused.Operational.Timeouts.Default = config.Duration(time.Second)
+	if err := s.Apply(refused); err == nil {
+		t.Fatal("two backends of one name were accepted")
+	}
+	if s.tuning != before || *s.idle.Load() != idle {
+		t.Errorf("after a refused configuration: %+v, %+v; want %+v, %+v", s.tuning, *s.idle.Load(), before, idle)
+	}
+}
+
+// TestReplacedWithoutAGap changes what takes another process, under calls: every call
+// is answered, by whichever process, and nobody sees an empty offer.
+func TestReplacedWithoutAGap(t *testing.T) {
+	cfg := backendtest.Stdio("b", "sdk")
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, cfg)
+	first := awaitReady(t, s)
+
+	stop := make(chan struct{})
+	var calling sync.WaitGroup
+	for _, pick := range []func() *Backend{
+		func() *Backend { return s.All()[0] },
+		func() *Backend { return first }, // as by an older catalog
+	} {
+		calling.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				resp, err := pick().Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"echo"}`)})
+				if err != nil {
+					t.Errorf("a call while the backend is replaced: %v", err)
+					return
+				}
+				resp.Close()
+				if state, offer := s.All()[0].Look(); len(offer.Tools) == 0 {
+					t.Errorf("an empty offer from a backend that is %s", state.Status)
+					return
+				}
+			}
+		})
+	}
+	for _, value := range []string{"one", "two", "three"} {
+		cfg.Env = map[string]string{"BACKENDTEST_ROLE": "sdk", "VALUE": value}
+		old := s.All()[0]
+		apply(t, s, cfg)
+		for s.Replacing() {
+			time.Sleep(time.Millisecond) // nothing tells when the place was taken
+		}
+		if now := s.All()[0]; now == old || now.State().Status != Ready {
+			t.Fatalf("after another environment: replaced %v, %s", now != old, now.State().Status)
+		}
+		<-old.ctx.Done() // it retires
+	}
+	close(stop)
+	calling.Wait()
+}
+
+// TestReplacementThatFails takes the place all the same: that is what the configuration
+// says. One that is overtaken by a newer configuration never serves.
+func TestReplacementThatFails(t *testing.T) {
+	t.Parallel()
+	good := backendtest.Stdio("b", "sdk")
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, good)
+	first := awaitReady(t, s)
+
+	apply(t, s, backendtest.Stdio("b", "mute"))
+	overtaken := s.successor()
+	if s.All()[0] != first {
+		t.Fatal("a replacement that is not ready serves")
+	}
+	apply(t, s, good)
+	if <-overtaken.ctx.Done(); s.All()[0] != first || s.Replacing() {
+		t.Error("the configuration before was applied again, and the backend did not stay")
+	}
+
+	apply(t, s, backendtest.Stdio("b", "exits"))
+	failing := s.successor()
+	<-first.ctx.Done()
+	if s.All()[0] != failing || failing.State().Status != Down {
+		t.Errorf("a replacement that failed: serving %v, %s", s.All()[0] == failing, failing.State().Status)
+	}
+	apply(t, s, good) // nothing to lose: at once
+	if s.All()[0] == failing || s.Replacing() {
+		t.Error("a backend that is down was waited for")
+	}
+	awaitReady(t, s)
+	apply(t, s, backendtest.Stdio("b", "mute"))
+	if err := s.Apply(&config.Config{}); err != nil || s.Replacing() {
+		t.Errorf("a backend was removed and is being replaced: %v", err)
+	}
+}
+
+// successor is what replaces the only backend.
+func (s *Set) successor() *Backend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next["b"]
+}
+
+func apply(t *testing.T, s *Set, cfg config.Backend) {
+	t.Helper()
+	applyAll(t, s, &config.Config{Backends: []config.Backend{cfg}})
+}
+
+func applyAll(t *testing.T, s *Set, cfg *config.Config) {
+	t.Helper()
+	if err := s.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitReady waits for the first backend of the set.
+func awaitReady(t *testing.T, s *Set) *Backend {
+	t.Helper()
+	b := s.All()[0]
+	for {
+		state, changed := b.watch()
+		if state.Status == Ready {
+			return b
+		}
+		select {
+		case <-changed:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("the backend is %s: %v", state.Status, state.Err)
+		}
+	}
+}
+
+// TestNotUpSaysWhy has the words that clients and scripts get.
+func TestNotUpSaysWhy(t *testing.T) {
+	b := &Backend{name: "b"}
+	for want, s := range map[string]State{
+		"backend b is starting; try again in a moment": {},
+		"backend b is down: gone":                      {Status: Down, Err: errors.New("gone")},
+	} {
+		if err := b.NotUp(s); err.Error() != want || err.Kind != Unavailable || strings.Contains(err.Error(), "unknown") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

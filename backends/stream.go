@@ -1,0 +1,165 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// streamTime is how long a backend may take to open the stream of a session before what it may
+// want to ask about there is sent.
+const streamTime = time.Second
+
+// A sessionStream is the stream on which a legacy backend sends over HTTP what belongs to no
+// call. A shared connection has it always, a private session while somebody may get
+// something from it: each is a connection.
+type sessionStream struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	asked  chan struct{} // closed when the backend has answered whether it has such a stream
+	slot   *slot         // what it counts as in the pool; nil on a shared connection
+}
+
+// startStream opens the stream of a shared connection.
+func (h *httpTransport) startStream() { h.openStream(nil) }
+
+// openStream opens the stream; false when there is one.
+func (h *httpTransport) openStream(s *slot) bool {
+	o := &sessionStream{asked: make(chan struct{}), slot: s}
+	o.ctx, o.cancel = context.WithCancel(h.c.ctx)
+	if !h.stream.CompareAndSwap(nil, o) {
+		o.cancel()
+		return false
+	}
+	if !h.c.b.spawn(func() { h.readStream(o) }) {
+		h.ended(o)
+		close(o.asked)
+	}
+	return true
+}
+
+func (h *httpTransport) ended(o *sessionStream) {
+	o.cancel()
+	h.stream.CompareAndSwap(o, nil)
+	h.c.b.pool.releaseSlot(o.slot)
+}
+
+// ensureStream opens the stream of a private session where there is such a thing, and waits
+// until the backend has it.
+func (c *conn) ensureStream(ctx context.Context) error {
+	h, ok := c.transport.(*httpTransport)
+	if !ok || c.modern || h.stream.Load() != nil || c.b.streamless.Load() {
+		return nil
+	}
+	var s *slot
+	if c.reserved == nil {
+		var err error
+		if s, err = c.b.pool.reserve(ctx); err != nil {
+			return err
+		}
+	}
+	if !h.openStream(s) {
+		c.b.pool.releaseSlot(s)
+	}
+	h.awaitStream(ctx)
+	return nil
+}
+
+// streaming reports whether c is a session whose stream can be closed without ending it.
+func (c *conn) streaming() bool {
+	h, ok := c.transport.(*httpTransport)
+	return ok && c.reserved == nil && h.stream.Load() != nil
+}
+
+// endStream closes the stream, not the session.
+func (c *conn) endStream() {
+	if h, ok := c.transport.(*httpTransport); ok {
+		if o := h.stream.Load(); o != nil {
+			o.cancel()
+		}
+	}
+}
+
+// slot is what c counts as in the pool: a connection all the time, or its stream; nil for
+// none.
+func (c *conn) slot() *slot {
+	if h, ok := c.transport.(*httpTransport); ok {
+		if o := h.stream.Load(); o != nil && o.slot != nil {
+			return o.slot
+		}
+	}
+	return c.reserved
+}
+
+// readStream reads the stream until it is closed, and opens it again when it breaks.
+func (h *httpTransport) readStream(o *sessionStream) {
+	defer h.ended(o)
+	pos := position{retry: firstRetry}
+	asked := false
+	for o.ctx.Err() == nil {
+		resp, err := h.get(o.ctx, pos.last)
+		if err == nil || !asked {
+			h.c.b.noteStream(h.c, err)
+		}
+		if !asked {
+			asked = true
+			close(o.asked)
+		}
+		switch {
+		case err == nil:
+			h.scanAll(resp.Body, &pos)
+		case h.streamRefused(o.ctx, err):
+			return
+		}
+		if o.ctx.Err() != nil {
+			return
+		}
+		h.c.b.suspect()
+		sleep(o.ctx, jittered(pos.retry))
+	}
+	if !asked {
+		close(o.asked)
+	}
+}
+
+// streamRefused reports whether err means that there is no stream to be had: the backend has
+// none (405), or it has forgotten the session (404; some say 400, which then a ping gets, too).
+func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
+	var status *statusError
+	if !errors.As(err, &status) || status.code >= 500 {
+		return false
+	}
+	switch {
+	case h.id.Load() == nil:
+	case status.code == http.StatusNotFound:
+		h.c.fail(errSessionGone)
+	case status.code == http.StatusBadRequest:
+		h.c.request(ctx, wire.Ping, nil) // fails the connection if the session is gone
+	}
+	return true
+}
+
+// noteStream remembers from the main connection whether the backend has streams of its own.
+func (b *Backend) noteStream(c *conn, err error) {
+	var status *statusError
+	if !c.onDemand && (err == nil || errors.As(err, &status)) {
+		b.streamless.Store(err != nil && status.code == http.StatusMethodNotAllowed)
+	}
+}
+
+// awaitStream waits until the backend has the stream or has answered that it has none.
+func (h *httpTransport) awaitStream(ctx context.Context) {
+	o := h.stream.Load()
+	if o == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, streamTime)
+	defer cancel()
+	select {
+	case <-o.asked:
+	case <-ctx.Done():
+	}
+}

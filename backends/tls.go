@@ -1,0 +1,153 @@
+package backends
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/files"
+)
+
+const (
+	// tlsLookEvery is how often the files of a backend's certificates are looked at, at the most.
+	tlsLookEvery = time.Second
+	// maxCertificates bounds each of them, in bytes.
+	maxCertificates = 4 << 20
+)
+
+// certificates are the files that a backend's TLS connections are made with. They are looked at
+// when a connection is made. While a new version of them is broken, the one before goes on.
+type certificates struct {
+	cfg  config.BackendTLS
+	host string // that the backend's certificate has to be for
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	roots  *x509.CertPool   // guarded by mu; nil: those of the system
+	own    *tls.Certificate // guarded by mu; nil: none
+	loaded bool             // guarded by mu: there is a version that can be used
+	stamps [3]tlsStamp      // guarded by mu: of the files that were tried last
+	looked time.Time        // guarded by mu
+	err    error            // guarded by mu: why the last version cannot be used
+}
+
+// tlsStamp tells one version of a file from another.
+type tlsStamp struct {
+	size     int64
+	modified time.Time
+}
+
+// tlsConfig is what connections to a backend are made with; nil where the configuration does
+// not say anything.
+func tlsConfig(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
+	if cfg == (config.BackendTLS{}) {
+		return nil
+	}
+	if cfg.ServerName != "" {
+		host = cfg.ServerName
+	}
+	c := &certificates{cfg: cfg, host: host, log: log}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, GetClientCertificate: c.show}
+	if cfg.CA != "" {
+		// The pool of a tls.Config cannot be replaced: the same check is made below, against
+		// the newest one.
+		conf.InsecureSkipVerify, conf.VerifyConnection = true, c.verify
+	}
+	return conf
+}
+
+// verify checks the backend's certificate, as crypto/tls does by itself without a
+// VerifyConnection.
+func (c *certificates) verify(s tls.ConnectionState) error {
+	roots, _, err := c.current()
+	if err != nil {
+		return err
+	}
+	o := x509.VerifyOptions{Roots: roots, DNSName: c.host, Intermediates: x509.NewCertPool()}
+	for _, cert := range s.PeerCertificates[1:] {
+		o.Intermediates.AddCert(cert)
+	}
+	if _, err := s.PeerCertificates[0].Verify(o); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+	}
+	return nil
+}
+
+// show is the proxy's own certificate.
+func (c *certificates) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	_, own, err := c.current()
+	if own == nil {
+		own = &tls.Certificate{} // none
+	}
+	return own, err
+}
+
+// current returns the newest version that can be used.
+func (c *certificates) current() (*x509.CertPool, *tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.looked) >= tlsLookEvery {
+		c.looked = now
+		c.read()
+	}
+	if !c.loaded {
+		return nil, nil, c.err
+	}
+	return c.roots, c.own, nil
+}
+
+// read reads the files if they have changed. mu is held.
+func (c *certificates) read() {
+	var stamps [3]tlsStamp // before the files are read: what changes meanwhile is read again
+	for i, name := range []string{c.cfg.CA, c.cfg.Cert, c.cfg.Key} {
+		if info, err := os.Stat(name); name != "" && err == nil {
+			stamps[i] = tlsStamp{info.Size(), info.ModTime()}
+		}
+	}
+	if c.loaded && stamps == c.stamps {
+		return
+	}
+	c.stamps = stamps
+	roots, own, err := loadCertificates(c.cfg)
+	if err != nil {
+		if c.loaded {
+			c.log.Error("certificates not read, those before go on", "err", err)
+		}
+		c.err = err
+		return
+	}
+	c.roots, c.own, c.loaded, c.err = roots, own, true, nil
+}
+
+func loadCertificates(cfg config.BackendTLS) (roots *x509.CertPool, own *tls.Certificate, err error) {
+	if cfg.CA != "" {
+		pem, err := files.Read(cfg.CA, maxCertificates)
+		if err != nil {
+			return nil, nil, fmt.Errorf("tls.ca: %s: %w", cfg.CA, err)
+		}
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
+			return nil, nil, fmt.Errorf("tls.ca: %s: no certificates", cfg.CA)
+		}
+	}
+	if cfg.Cert == "" {
+		return roots, nil, nil
+	}
+	cert, err := files.Read(cfg.Cert, maxCertificates)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tls.cert: %s: %w", cfg.Cert, err)
+	}
+	key, err := files.Read(cfg.Key, maxCertificates)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tls.key: %s: %w", cfg.Key, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tls.cert and tls.key: %w", err)
+	}
+	return roots, &pair, nil
+}
