@@ -157,7 +157,7 @@ func TestScriptNamesAreSafe(t *testing.T) {
 	if got := text(t, r, err); got != `{"by":"script"}` {
 		t.Errorf("deploy is answered by %s", got)
 	}
-	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Reason, `it belongs to script deploy`) {
+	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Reason, `name "deploy" belongs to a scripted tool`) {
 		t.Errorf("problems: %+v", pr)
 	}
 }
@@ -304,6 +304,7 @@ func TestUnusableDefinitionsAreDropped(t *testing.T) {
 		": definition dropped: it has no name",
 		`header: definition dropped: inputSchema.properties.o: x-mcp-header goes on a string, integer or boolean, not on "object"`,
 		`twice: definition dropped: x-mcp-header "Mcp-Param-h" is declared twice`,
+		`rootless: definition repaired: inputSchema: its type is not given; narrowed to "object"`,
 	}
 	if !slices.Equal(dropped, want) {
 		t.Errorf("problems\n%s\nwant\n%s", strings.Join(dropped, "\n"), strings.Join(want, "\n"))

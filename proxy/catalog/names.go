@@ -1,4 +1,4 @@
-package proxy
+package catalog
 
 import (
 	"crypto/sha256"
@@ -23,8 +23,7 @@ func exposedName(text string) string {
 // hashedName is exposedName with a hash of the whole text at its end, for names that
 // are too long or would collide.
 func hashedName(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	tail := "_" + hex.EncodeToString(sum[:4])
+	tail := hashTail(text)
 	name := sanitise(text)
 	if room := maxName - len(tail); len(name) > room {
 		name = name[:room]
@@ -32,12 +31,19 @@ func hashedName(text string) string {
 	return name + tail
 }
 
-func sanitise(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, text)
+// hashTail is the end of a name that cannot stay as it is.
+func hashTail(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "_" + hex.EncodeToString(sum[:4])
+}
+
+func sanitise(text string) string { return strings.Map(fit, text) }
+
+// fit is r, or what stands for it in a name.
+func fit(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+		return r
+	}
+	return '_'
 }

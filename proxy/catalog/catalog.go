@@ -1,0 +1,454 @@
+// Package catalog is what can be named: tools, prompts, resources and templates of all
+// backends, and the tools that scripts are, under the names that clients see.
+//
+// Compile reads the scripts of a configuration, Build makes a Catalog of them and of what the
+// backends offer at one moment. A Catalog is immutable; its owner swaps it whole.
+//
+//	scripts, problems := catalog.Compile(cfg)
+//	c := catalog.Build(cfg, set.All(), nil, scripts, introduction)
+//	e := c.Find(catalog.Tool("github_search"))
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/definition"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// A Catalog is everything a client can name at one moment. It is immutable: a change of
+// a backend, a script or the configuration builds a new one, and a call ends on the
+// catalog it began with.
+type Catalog struct {
+	tools, prompts, resources, templates *list
+
+	toolByName     map[string]*Entry
+	toolByOrigin   map[string]*Entry // "backend.tool", hidden ones too
+	promptByName   map[string]*Entry
+	resourceByURI  map[string]*Entry
+	templateByText map[string]*Entry
+	routes         []*Entry            // the templates, the most specific first
+	apps           map[string][]*Entry // tools with a user interface, by their backend's name for them
+	shadowed       map[string]*Entry   // tools of backends whose name a scripted tool has
+	several        bool                // there is more than one backend, configured ones that are down included
+
+	ServerInfo   json.RawMessage // how the proxy introduces itself
+	instructions string
+	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
+	tasks        json.RawMessage // the capability of 2025-11-25, of all backends together; nil for none
+	Problems     []Problem       // entries that clients do not get as they are offered, mistakes in scripts
+	said         [3]uint64       // how often backends announced changed tools, prompts, resources
+	scripts      string          // identifies the programs of all scripts
+	ready        map[*backends.Backend]bool
+	absent       []*absent     // backends that are not up, in the order in which they claim names
+	newer        chan struct{} // closed when there is a newer catalog
+}
+
+// Replaced is closed when there is a newer catalog.
+func (c *Catalog) Replaced() <-chan struct{} { return c.newer }
+
+// Replace tells those who wait for a newer catalog that there is one.
+func (c *Catalog) Replace() { close(c.newer) }
+
+// VisibleTools lists the tools that clients see.
+func (c *Catalog) VisibleTools() []*Entry { return c.tools.entries }
+
+// HiddenTools lists the tools that only scripts can call, by name.
+func (c *Catalog) HiddenTools() (tools []*Entry) {
+	for _, e := range c.toolByOrigin {
+		if e.Hidden {
+			tools = append(tools, e)
+		}
+	}
+	slices.SortFunc(tools, func(x, y *Entry) int { return cmp.Compare(x.Name, y.Name) })
+	return tools
+}
+
+// Shows reports whether c was built of what a backend offers, and not before it was ready.
+func (c *Catalog) Shows(be *backends.Backend) bool { return c.ready[be] }
+
+// An Entry is one thing that clients or scripts can name.
+type Entry struct {
+	Name       string            // as clients see it; a URI for resources
+	Original   string            // as its backend sees it
+	Backend    *backends.Backend // nil for a scripted tool
+	Script     *ScriptedTool     // nil for a backend's entry
+	Definition json.RawMessage   // with the changes that the configuration wants
+	legacy     json.RawMessage   // Definition as clients before 2026-07-28 can read it
+	modern     json.RawMessage   // Definition as clients of 2026-07-28 can read it
+	Hidden     bool              // callable from scripts only
+	headers    []headerParam     // x-mcp-header declarations of a tool
+	match      *uritemplate.Template
+	literal    string // what a template begins with, before its first variable
+
+	contractOnce sync.Once
+	schemas      contract
+}
+
+// Origin names where e comes from.
+func (e *Entry) Origin() string {
+	if e.Backend == nil {
+		return "script " + e.Name
+	}
+	return e.Backend.Name() + "." + e.Original
+}
+
+// Problem is an entry that clients do not get as its backend offers it, and why, or a
+// mistake in a script.
+type Problem struct {
+	// Severity is SeverityError for a mistake in the configuration, else empty.
+	Severity string `json:"severity,omitempty"`
+	Backend  string `json:"backend,omitempty"`
+	Entry    string `json:"entry"`
+	Reason   string `json:"reason"`
+	// Detail is what was found in the text of a script, with its place; Reason says it in one line.
+	Detail *diag.Problem `json:"detail,omitempty"`
+}
+
+// SeverityError is the severity of a problem that somebody has to mend.
+const SeverityError = "error"
+
+// builder collects one catalog.
+type builder struct {
+	cfg   *config.Config
+	c     *Catalog
+	tools []*Entry
+	// complete says that every backend was ready when its offer was read, so that a
+	// tool that is not there does not exist.
+	complete bool
+
+	rules         map[string]*config.WorkloadTools
+	promptRules   map[string]config.WorkloadPrompts
+	resourceRules map[string]config.WorkloadResources
+}
+
+// Build makes a catalog of what all backends offer. private is what some of them offer
+// to one session instead; nil for the catalog of everybody.
+func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *Scripts, introduction json.RawMessage) *Catalog {
+	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}, c: &Catalog{
+		toolByName:     map[string]*Entry{},
+		toolByOrigin:   map[string]*Entry{},
+		promptByName:   map[string]*Entry{},
+		resourceByURI:  map[string]*Entry{},
+		templateByText: map[string]*Entry{},
+		apps:           map[string][]*Entry{},
+		shadowed:       map[string]*Entry{},
+		several:        len(cfg.Backends) > 1,
+		ready:          map[*backends.Backend]bool{},
+		newer:          make(chan struct{}),
+		ServerInfo:     introduction,
+	}}
+	b.readRules()
+	for _, s := range scripts.tools {
+		b.addScript(s)
+	}
+	offers := map[string]*backends.Offer{}
+	b.complete = true
+	for _, be := range b.byPriority(all) {
+		state, offer := be.Look()
+		if own := private[be]; own != nil {
+			offer = own
+		}
+		b.c.ready[be] = state.Status == backends.Ready
+		b.complete = b.complete && b.c.ready[be]
+		b.noteAbsent(be, state)
+		offers[be.Name()] = offer
+		b.addExtensions(be.Name(), offer)
+		b.addTasks(offer)
+		b.c.said[0] += offer.ToolsChanges
+		b.c.said[1] += offer.PromptsChanges
+		b.c.said[2] += offer.ResourcesChanges
+		b.addTools(be, offer)
+		b.addPrompts(be, offer)
+		b.addResources(be, offer)
+	}
+	b.finish(pageStyle{serverInfo: introduction}, offers)
+	if private == nil {
+		b.lint(scripts)
+	}
+	return b.c
+}
+
+func (b *builder) readRules() {
+	a := b.cfg.Aggregation
+	for i := range a.Tools {
+		b.rules[a.Tools[i].Workload] = &a.Tools[i]
+	}
+	b.promptRules = map[string]config.WorkloadPrompts{}
+	for _, w := range a.Prompts {
+		b.promptRules[w.Workload] = w
+	}
+	b.resourceRules = map[string]config.WorkloadResources{}
+	for _, w := range a.Resources {
+		b.resourceRules[w.Workload] = w
+	}
+}
+
+// byPriority is the order in which backends claim names: the configuration's, unless
+// the priority strategy says otherwise.
+func (b *builder) byPriority(all []*backends.Backend) []*backends.Backend {
+	order := b.cfg.Aggregation.ConflictResolutionConfig.PriorityOrder
+	if b.cfg.Aggregation.ConflictResolution != "priority" || len(order) == 0 {
+		return all
+	}
+	rank := func(be *backends.Backend) int {
+		if i := slices.Index(order, be.Name()); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(x, y *backends.Backend) int { return cmp.Compare(rank(x), rank(y)) })
+	return sorted
+}
+
+func (b *builder) problem(backend, entry, format string, args ...any) {
+	b.c.Problems = append(b.c.Problems, Problem{Backend: backend, Entry: entry, Reason: fmt.Sprintf(format, args...)})
+}
+
+// mistake is a problem that only a change of the configuration ends.
+func (b *builder) mistake(backend, entry, format string, args ...any) {
+	b.problem(backend, entry, format, args...)
+	b.c.Problems[len(b.c.Problems)-1].Severity = SeverityError
+}
+
+// prefix is what the strategy puts before the names of a backend.
+func (b *builder) prefix(backend string) string {
+	a := b.cfg.Aggregation
+	if a.ConflictResolution != "" && a.ConflictResolution != "prefix" {
+		return ""
+	}
+	format := a.ConflictResolutionConfig.PrefixFormat
+	if format == "" {
+		if len(b.cfg.Backends) == 1 {
+			return ""
+		}
+		format = "{workload}_"
+	}
+	return strings.ReplaceAll(format, "{workload}", backend)
+}
+
+func (b *builder) addScript(s *ScriptedTool) {
+	b.c.scripts += s.Name + " " + s.Program.Hash() + "\n"
+	e := &Entry{Name: s.Name, Original: s.Name, Script: s, Definition: s.definition}
+	if owner := b.c.toolByName[e.Name]; owner != nil {
+		b.problem("", e.Name, "name refused: there is another scripted tool of that name")
+		return
+	}
+	b.c.toolByName[e.Name] = e
+	b.tools = append(b.tools, e)
+}
+
+func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
+	rule := b.rules[be.Name()]
+	exact := map[string]bool{} // names that need no change
+	for _, item := range offer.Tools {
+		if text := b.toolText(be.Name(), rule, item.Name); exposedName(text) == text {
+			exact[text] = true
+		}
+	}
+	for _, item := range offer.Tools {
+		if err := definition.Tool.Usable(item.Name, item.Raw); err != nil {
+			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
+			continue
+		}
+		headers, err := headerParams(item.Raw)
+		if err != nil {
+			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
+			continue
+		}
+		e := &Entry{Original: item.Name, Backend: be, headers: headers, Hidden: b.isHidden(rule, item.Name)}
+		text := b.toolText(be.Name(), rule, item.Name)
+		e.Name = exposedName(text)
+		if e.Name != text && exact[e.Name] {
+			e.Name = hashedName(text)
+		}
+		b.claimTool(e, rule, item)
+	}
+}
+
+// toolText is what the override and the strategy make of a tool's name, before it is
+// made to fit.
+func (b *builder) toolText(backend string, rule *config.WorkloadTools, own string) string {
+	if rule != nil && rule.Overrides[own].Name != "" {
+		return b.prefix(backend) + rule.Overrides[own].Name
+	}
+	return b.prefix(backend) + own
+}
+
+func (b *builder) isHidden(rule *config.WorkloadTools, own string) bool {
+	if b.cfg.Aggregation.ExcludeAllTools {
+		return true
+	}
+	if rule == nil {
+		return b.cfg.Aggregation.DefaultToolVisibility == "hidden"
+	}
+	if rule.ExcludeAll {
+		return true
+	}
+	return len(rule.Filter) > 0 && !matchesAny(rule.Filter, own, rule.Overrides[own].Name)
+}
+
+// matchesAny reports whether a glob matches one of the names.
+func matchesAny(globs []string, names ...string) bool {
+	for _, g := range globs {
+		for _, n := range names {
+			if ok, _ := path.Match(g, n); ok && n != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// claimTool gives e its name, unless somebody has it.
+func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.Item) {
+	backend := e.Backend.Name()
+	var over config.ToolOverride
+	if rule != nil {
+		over = rule.Overrides[e.Original]
+	}
+	e.Definition = b.c.exposeInterface(backend, overrideTool(item.Raw, e.Name, over))
+	origin := backend + "." + e.Original
+	if b.c.toolByOrigin[origin] == nil {
+		b.c.toolByOrigin[origin] = e
+	}
+	switch owner := b.c.toolByName[e.Name]; {
+	case owner == nil:
+		b.c.toolByName[e.Name] = e
+		b.tools = append(b.tools, e)
+		b.addApp(e)
+	case owner.Script != nil && e.Hidden: // the script stands in for it
+		b.c.shadowed[e.Name] = e
+	case owner.Script != nil:
+		b.c.shadowed[e.Name] = e
+		b.mistake(backend, e.Original, "name %q belongs to a scripted tool: rename one of the two; until then clients and scripts that call %[1]q get the script, and scripts reach this tool as %q", e.Name, origin)
+	default:
+		b.problem(backend, e.Original, "name %q refused: it belongs to %s; scripts reach this tool as %q", e.Name, owner.Origin(), origin)
+	}
+}
+
+// overrideTool changes what the configuration and the strategy change, and no other byte.
+func overrideTool(def json.RawMessage, name string, over config.ToolOverride) json.RawMessage {
+	def = overrideText(def, name, over.Description)
+	if over.Annotations != nil {
+		annotations := jsonscan.Get(def, "annotations")
+		changed, _ := json.Marshal(over.Annotations)
+		jsonscan.Each(changed, func(k, v []byte) bool {
+			annotations = jsonscan.Set(annotations, string(k), v)
+			return true
+		})
+		def = jsonscan.Set(def, "annotations", annotations)
+	}
+	return def
+}
+
+// overrideText sets the name and, if there is a new one, the description.
+func overrideText(def json.RawMessage, name, description string) json.RawMessage {
+	if name != "" && jsonscan.GetString(def, "name") != name {
+		def = jsonscan.Set(def, "name", jsonscan.Quote(name))
+	}
+	if description != "" {
+		def = jsonscan.Set(def, "description", jsonscan.Quote(description))
+	}
+	return def
+}
+
+func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
+	rule := b.promptRules[be.Name()]
+	for _, item := range offer.Prompts {
+		over := rule.Overrides[item.Name]
+		if rule.ExcludeAll || len(rule.Filter) > 0 && !matchesAny(rule.Filter, item.Name, over.Name) {
+			continue
+		}
+		if err := definition.Prompt.Usable(item.Name, item.Raw); err != nil {
+			b.problem(be.Name(), item.Name, "prompt dropped: %v", err)
+			continue
+		}
+		e := &Entry{Original: item.Name, Backend: be, Name: exposedName(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
+		if owner := b.c.promptByName[e.Name]; owner != nil {
+			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())
+			continue
+		}
+		e.Definition = overrideText(item.Raw, e.Name, over.Description)
+		b.c.promptByName[e.Name] = e
+	}
+}
+
+// finish orders the lists: scripted tools first, then backends in the configuration's
+// order, each in its own order.
+func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
+	c := b.c
+	for _, e := range b.tools {
+		if e.Script != nil {
+			b.annotate(e)
+		}
+	}
+	visible := slices.DeleteFunc(slices.Clone(b.tools), func(e *Entry) bool { return e.Hidden })
+	rank := map[string]int{}
+	for i, be := range b.cfg.Backends {
+		rank[be.Name] = i + 1
+	}
+	slices.SortStableFunc(visible, func(x, y *Entry) int { return cmp.Compare(x.rank(rank), y.rank(rank)) })
+	tools, prompts, resources, templates := page, page, page, page
+	for _, o := range offers {
+		tools, prompts = tools.with(o.ToolsMeta), prompts.with(o.PromptsMeta)
+		resources, templates = resources.with(o.ResourcesMeta), templates.with(o.TemplatesMeta)
+	}
+	c.tools = b.list("tools", definition.Tool, visible, tools)
+	c.prompts = b.list("prompts", definition.Prompt, sortedEntries(c.promptByName, rank), prompts)
+	c.resources = b.list("resources", definition.Resource, sortedEntries(c.resourceByURI, rank), resources)
+	c.templates = b.list("resourceTemplates", definition.Template, sortedEntries(c.templateByText, rank), templates)
+	c.routes = byLiteral(c.templates.entries)
+	c.instructions = b.composeInstructions(offers)
+	b.checkShadowed()
+}
+
+// list makes a list of entries in the forms that clients can read.
+func (b *builder) list(member string, kind definition.Kind, entries []*Entry, style pageStyle) *list {
+	for _, e := range entries {
+		b.reportHiddenIn(e)
+		var notes []string
+		e.legacy, e.modern, notes = kind.Repair(e.Name, e.Definition)
+		for _, note := range notes {
+			b.problem(e.backendName(), e.Original, "definition repaired: %s", note)
+		}
+	}
+	return newList(member, entries, style)
+}
+
+func (e *Entry) backendName() string {
+	if e.Backend == nil {
+		return ""
+	}
+	return e.Backend.Name()
+}
+
+func (e *Entry) rank(ranks map[string]int) int {
+	if e.Backend == nil {
+		return 0
+	}
+	return ranks[e.Backend.Name()]
+}
+
+func sortedEntries(m map[string]*Entry, ranks map[string]int) []*Entry {
+	out := make([]*Entry, 0, len(m))
+	for _, e := range m {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(x, y *Entry) int {
+		return cmp.Or(cmp.Compare(x.rank(ranks), y.rank(ranks)), cmp.Compare(x.Name, y.Name))
+	})
+	return out
+}

@@ -1,0 +1,227 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// Scripts are what a configuration has of scripts.
+type Scripts struct {
+	tools []*ScriptedTool
+	texts []*scriptText
+	load  loadFunc
+}
+
+// A scriptText is the text of a scripted tool or of a library.
+type scriptText struct {
+	entry   string // the tool, or the name that scripts load
+	file    script.File
+	library bool
+	output  json.RawMessage // what a tool says that it returns; nil: anything
+	limits  script.Limits
+	// problems are what the text shows without knowing any tool. They keep nothing from
+	// being served that compiles.
+	problems diag.Problems
+}
+
+// check looks for mistakes once it is known which tools there are; nil: it is not.
+func (s *Scripts) check(t *scriptText, tools toolSchemas) diag.Problems {
+	if t.file.Source == nil {
+		return t.problems
+	}
+	return check.File(t.file, check.Options{
+		Builtins: builtins.Table(), Tools: tools, Library: t.library, Limits: t.limits, Load: s.load, Output: t.output,
+	})
+}
+
+// Check finds what is wrong with the scripts, libraries and workflows of a
+// configuration, and what may not be meant.
+func Check(cfg *config.Config) diag.Problems {
+	set, problems := Compile(cfg)
+	for _, t := range set.texts {
+		problems = append(problems, t.problems...)
+	}
+	return append(problems, deprecated(cfg)...)
+}
+
+// deprecated warns of every composite tool, and says how to leave the format.
+func deprecated(cfg *config.Config) (warnings diag.Problems) {
+	for i, c := range cfg.CompositeTools {
+		warnings = append(warnings, diag.Problem{
+			Pos: c.Pos, Path: fmt.Sprintf("compositeTools[%d]", i), Severity: diag.Warning, Code: "deprecated",
+			Message: fmt.Sprintf("the format is deprecated; vmcp migrate-composite %s -f %s makes a script of it", c.Name, c.Pos.File),
+		})
+	}
+	return warnings
+}
+
+// A compiler makes the scripts of a configuration, and collects what is wrong with them:
+// all of it, for a mistake in one file hides none in another.
+type compiler struct {
+	cfg      *config.Config
+	set      *Scripts
+	problems diag.Problems
+}
+
+// Compile compiles every scripted tool of a configuration. The problems are those
+// for which it cannot be served; the texts have more.
+func Compile(cfg *config.Config) (*Scripts, diag.Problems) {
+	load := legacy.With(script.Options{Load: libraries(cfg).Load}).Load
+	c := &compiler{cfg: cfg, set: &Scripts{load: load}}
+	c.libraries()
+	for i := range cfg.ScriptedTools {
+		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))
+	}
+	c.folders()
+	for i := range cfg.CompositeTools {
+		t, err := compileComposite(cfg, &cfg.CompositeTools[i])
+		if err != nil {
+			c.refuse(script.File{}, diag.Problem{Pos: cfg.CompositeTools[i].Pos, Code: "composite"}, err)
+			continue
+		}
+		c.set.tools = append(c.set.tools, t)
+	}
+	errs, _ := c.problems.Sorted().Split()
+	return c.set, errs
+}
+
+// add checks a text.
+func (c *compiler) add(t *scriptText) *scriptText {
+	t.problems = c.set.check(t, nil)
+	c.set.texts = append(c.set.texts, t)
+	return t
+}
+
+// refuse notes an error. What says no place of its own gets that of at.
+func (c *compiler) refuse(f script.File, at diag.Problem, err error) {
+	var (
+		known diag.Problems
+		list  script.Errors
+		one   *script.Error
+	)
+	switch {
+	case errors.As(err, &known):
+		c.problems = append(c.problems, known...)
+		return
+	case errors.As(err, &list):
+	case errors.As(err, &one) && one.Pos.IsValid():
+		list = script.Errors{one}
+	default:
+		at.Message = err.Error()
+		c.problems = append(c.problems, at)
+	}
+	for _, e := range list {
+		c.problems = append(c.problems, check.Problem(c.fileAt(f, e), at.Code, e))
+	}
+}
+
+// fileAt is the file that an error of the engine stands in.
+func (c *compiler) fileAt(f script.File, e *script.Error) script.File {
+	for _, t := range c.set.texts {
+		if t.file.Has(e.Pos) {
+			return t.file
+		}
+	}
+	return f
+}
+
+// libraries checks every library, whether anything loads it or not.
+func (c *compiler) libraries() {
+	limits := generalLimits(c.cfg)
+	for i, l := range c.cfg.Libraries {
+		if l.Path == "" {
+			origin := c.cfg.Origin(fmt.Sprintf("libraries[%d].source", i))
+			c.add(&scriptText{entry: l.Name, library: true, limits: limits,
+				file: script.File{Name: l.Name, Source: []byte(l.Source), Origin: origin}})
+			continue
+		}
+		for _, name := range librariesBelow(l.Path) {
+			c.library(l.Path, name, limits)
+		}
+	}
+}
+
+func (c *compiler) library(dir, name string, limits script.Limits) {
+	origin := diag.InFile(filepath.Join(dir, name))
+	source, err := files.ReadBelow(dir, name, maxSource)
+	if err != nil {
+		c.set.texts = append(c.set.texts, &scriptText{entry: name, library: true,
+			problems: diag.Problems{{Pos: origin.Pos, Code: "load", Message: err.Error()}}})
+		return
+	}
+	c.add(&scriptText{entry: name, library: true, limits: limits,
+		file: script.File{Name: filepath.ToSlash(name), Source: source, Origin: origin}})
+}
+
+// maxLibraries bounds how many files of a folder are checked without being asked for.
+const maxLibraries = 5000
+
+// librariesBelow lists the files below a folder that scripts can load.
+func librariesBelow(dir string) (names []string) {
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil: // what cannot be read shows when it is loaded
+			return nil
+		case strings.HasPrefix(d.Name(), ".") && name != dir:
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case len(names) == maxLibraries:
+			return fs.SkipAll
+		case strings.HasSuffix(name, ".star") && !d.IsDir() && !files.IsTest(name):
+			if rel, err := filepath.Rel(dir, name); err == nil {
+				names = append(names, rel)
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+// configured compiles a tool of the configuration.
+func (c *compiler) configured(t *config.ScriptedTool, path string) {
+	if t.Script == "" && t.ScriptFile == "" {
+		return // the configuration's own problem
+	}
+	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(path + ".script")}
+	if t.ScriptFile != "" {
+		source, err := readScript(t.ScriptFile)
+		if err != nil {
+			c.refuse(file, diag.Problem{Pos: c.cfg.Place(path + ".scriptFile"), Code: "config"}, err)
+			return
+		}
+		file = script.File{Name: t.ScriptFile, Source: source, Origin: diag.InFile(t.ScriptFile)}
+	}
+	c.tool(t, file, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: "schema"})
+}
+
+// tool checks and compiles a scripted tool; at is where it is declared.
+func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Problem) {
+	text := c.add(&scriptText{entry: t.Name, file: file, output: t.Output.JSON, limits: toolLimits(c.cfg, t)})
+	if c.cfg.Partial() {
+		return
+	}
+	made, err := compileScript(t, text, c.set.load)
+	if err != nil {
+		c.problems = append(c.problems, text.problems...)
+		c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)
+		return
+	}
+	if err := made.compileSchemas(t); err != nil {
+		c.refuse(file, at, err)
+		return
+	}
+	c.set.tools = append(c.set.tools, made)
+}

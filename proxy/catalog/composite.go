@@ -1,0 +1,59 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// compileComposite makes a scripted tool of a workflow in the legacy format. There is no
+// second engine: the workflow runs as the script that migrate-composite prints.
+func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedTool, error) {
+	def, err := migrate.ParseAt(c.Pos, c.Raw.JSON)
+	if err != nil {
+		return nil, err
+	}
+	s, err := migrate.Translate(def, migrate.Options{Style: migrate.Exact})
+	if err != nil {
+		return nil, err
+	}
+	t := &ScriptedTool{Name: s.Name, definition: compositeDefinition(s), Limits: compositeLimits(cfg), composite: true, steps: s.Tools}
+	for _, tool := range s.Tools {
+		t.calls.Tools = append(t.calls.Tools, tool.Name)
+	}
+	if s.Timeout > 0 {
+		t.Limits.Time = script.Duration(s.Timeout)
+	}
+	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
+	t.Program, err = script.Compile(file, legacy.With(script.Options{Builtins: builtins.All(), Limits: t.Limits}))
+	if err != nil {
+		return nil, fmt.Errorf("composite tool %s: %w", s.Name, err)
+	}
+	if !s.Unchecked {
+		if t.input, err = schema.CompileForeign(jsonscan.Get(t.definition, "inputSchema")); err != nil {
+			return nil, fmt.Errorf("composite tool %s: parameters: %w", s.Name, err)
+		}
+	}
+	return t, nil
+}
+
+// compositeLimits leave room for what the legacy engine allowed: loops of 1,000 elements
+// with retries, 50 at a time, in any number.
+func compositeLimits(cfg *config.Config) script.Limits {
+	l := generalLimits(cfg)
+	l.Calls, l.Branches, l.Parallel = max(l.Calls, 100_000), max(l.Branches, 100_000), max(l.Parallel, 50)
+	return l
+}
+
+// compositeDefinition is the tool as clients see it.
+func compositeDefinition(s *migrate.Script) json.RawMessage {
+	return new(jsonscan.Object).Text("name", s.Name).Text("description", s.Description).
+		Raw("inputSchema", orAnyObject(s.Parameters)).Raw("outputSchema", s.Output).Raw("annotations", s.Annotations).JSON()
+}

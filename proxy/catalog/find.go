@@ -1,0 +1,137 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// A Ref is a name that somebody asks for, with what it shall be the name of.
+type Ref struct {
+	kind kind
+	name string
+}
+
+type kind uint8
+
+const (
+	kindTool kind = iota
+	kindAnyTool
+	kindPrompt
+	kindResource
+	kindTemplate
+)
+
+// Tool is a tool for a client: hidden ones do not exist for it. The page of an MCP App
+// may call a tool by the name that its backend has for it.
+func Tool(name string) Ref { return Ref{kindTool, name} }
+
+// AnyTool is a tool for a script: by exposed name or as backend.tool.
+func AnyTool(name string) Ref { return Ref{kindAnyTool, name} }
+
+// Prompt is a prompt.
+func Prompt(name string) Ref { return Ref{kindPrompt, name} }
+
+// Resource is who serves a URI.
+func Resource(uri string) Ref { return Ref{kindResource, uri} }
+
+// Template is the template of that text, or who serves it as a URI.
+func Template(text string) Ref { return Ref{kindTemplate, text} }
+
+// Find finds what is asked for; nil when it is not in the catalog.
+func (c *Catalog) Find(r Ref) *Entry {
+	switch r.kind {
+	case kindTool:
+		return c.tool(r.name)
+	case kindAnyTool:
+		return c.anyTool(r.name)
+	case kindPrompt:
+		return c.promptByName[r.name]
+	case kindResource:
+		return c.resource(r.name)
+	}
+	if e := c.templateByText[r.name]; e != nil {
+		return e
+	}
+	return c.resource(r.name)
+}
+
+func (c *Catalog) tool(name string) *Entry {
+	if e := c.toolByName[name]; e != nil && !e.Hidden {
+		return e
+	}
+	if apps := c.apps[name]; len(apps) == 1 {
+		return apps[0]
+	}
+	return nil
+}
+
+func (c *Catalog) anyTool(name string) *Entry {
+	if e := c.toolByName[name]; e != nil {
+		return e
+	}
+	return c.toolByOrigin[name]
+}
+
+// Ambiguous says why a page's name for a tool is not enough; nil when it is no such name.
+func (c *Catalog) Ambiguous(name string) error {
+	apps := c.apps[name]
+	if len(apps) < 2 || c.toolByName[name] != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range apps {
+		names = append(names, e.Name)
+	}
+	return wire.Errorf(wire.InvalidParams, "tool %s is ambiguous: want one of %s", name, strings.Join(names, ", "))
+}
+
+// UnknownTool says that there is no such tool, and which one may be meant.
+func (c *Catalog) UnknownTool(name string) string {
+	msg := fmt.Sprintf("no tool %q", name)
+	best := spell.Nearest(name, slices.Collect(maps.Keys(c.toolByName)))
+	if best != "" {
+		msg += fmt.Sprintf("; did you mean %q?", best)
+	}
+	return msg
+}
+
+// MayHave is the absent backend that what is asked for may belong to, with its state: one
+// that is starting if there is one, else one that is down, else nil.
+func (c *Catalog) MayHave(r Ref) (*backends.Backend, backends.State) {
+	var down *absent
+	for _, a := range c.absent {
+		switch {
+		case !a.mayHave(r):
+		case a.state.Starting():
+			return a.backend, a.state
+		case down == nil:
+			down = a
+		}
+	}
+	if down == nil {
+		return nil, backends.State{}
+	}
+	return down.backend, down.state
+}
+
+func (a *absent) mayHave(r Ref) bool {
+	switch r.kind {
+	case kindTool:
+		return a.mayHaveTool(r.name)
+	case kindAnyTool:
+		return a.mayHaveAnyTool(r.name)
+	case kindPrompt:
+		return a.mayHavePrompt(r.name)
+	}
+	return a.mayHaveResources()
+}
+
+// ShadowedBy is the tool of a backend that cannot be called by its name, for a scripted tool
+// has it; nil if there is none.
+func (c *Catalog) ShadowedBy(script *Entry) *Entry { return c.shadowed[script.Name] }

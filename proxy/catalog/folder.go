@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// folders makes a scripted tool of every .star file in the scripts folders that declares
+// itself one with tool(...). The others are libraries for those.
+func (c *compiler) folders() {
+	owners := ownersOf(c.cfg)
+	for i, dir := range c.cfg.Scripts {
+		entries, err := os.ReadDir(dir) // in the order of their names
+		if err != nil && !c.cfg.Partial() {
+			c.refuse(script.File{}, diag.Problem{Pos: c.cfg.Place(fmt.Sprintf("scripts[%d]", i)), Code: "config"}, fmt.Errorf("scripts folder: %w", err))
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".star") && !strings.HasPrefix(e.Name(), ".") && !files.IsTest(e.Name()) {
+				c.folderFile(filepath.Join(dir, e.Name()), owners)
+			}
+		}
+	}
+}
+
+// ownersOf says who has which name already.
+func ownersOf(cfg *config.Config) map[string]string {
+	owners := map[string]string{}
+	for i, t := range cfg.ScriptedTools {
+		owners[t.Name] = fmt.Sprintf("scriptedTools[%d] of the configuration", i)
+	}
+	for i, t := range cfg.CompositeTools {
+		owners[t.Name] = fmt.Sprintf("compositeTools[%d] of the configuration", i)
+	}
+	return owners
+}
+
+// maxSource bounds the file of a script; limits.source is below, and says so itself.
+const maxSource = 16 << 20
+
+// readScript reads the file of a script, wherever it is named: nothing that lies outside
+// its folder, and nothing that is no regular file.
+func readScript(name string) ([]byte, error) {
+	source, err := files.ReadBelow(filepath.Dir(name), filepath.Base(name), maxSource)
+	if err != nil {
+		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: err.Error()}}
+	}
+	return source, nil
+}
+
+// folderFile checks one file of a scripts folder, and makes a tool of it if it is one.
+func (c *compiler) folderFile(name string, owners map[string]string) {
+	source, err := readScript(name)
+	if err != nil {
+		c.refuse(script.File{}, diag.Problem{}, err)
+		return
+	}
+	file := script.File{Name: name, Source: source, Origin: diag.InFile(name)}
+	d, problems := check.ReadDeclaration(file)
+	if d == nil {
+		if problems == nil {
+			problems = undeclared(file)
+		}
+		c.problems = append(c.problems, problems...)
+		c.add(&scriptText{entry: filepath.Base(name), file: file, library: true, limits: generalLimits(c.cfg)})
+		return
+	}
+	t, err := c.declared(d, name, owners)
+	if err != nil {
+		c.refuse(file, diag.Problem{}, err)
+		c.add(&scriptText{entry: d.Name, file: file, limits: generalLimits(c.cfg)})
+		return
+	}
+	c.tool(t, file, d.Problem(""))
+}
+
+// declared is the tool that a file says it is.
+func (c *compiler) declared(d *check.Declaration, name string, owners map[string]string) (*config.ScriptedTool, error) {
+	t, err := c.cfg.Declared(d.Problem("").Pos, declared(d, name))
+	var problems diag.Problems
+	if errors.As(err, &problems) {
+		for i, p := range problems {
+			problems[i] = d.Problem(p.Path)
+			problems[i].Path, problems[i].Message = p.Path, p.Message
+		}
+		return nil, problems
+	}
+	if owner, taken := owners[t.Name]; taken {
+		p := d.Problem("tool.name")
+		p.Path, p.Message = "tool.name", fmt.Sprintf("%q is the name of %s already", t.Name, owner)
+		return nil, diag.Problems{p}
+	}
+	owners[t.Name] = diag.File(name)
+	return t, nil
+}
+
+var definesRun = regexp.MustCompile(`(?m)^(def run\b|run\s*=[^=])`)
+
+// undeclared tells a library from a tool whose declaration was forgotten.
+func undeclared(f script.File) diag.Problems {
+	at := definesRun.FindIndex(f.Source)
+	if at == nil {
+		return nil
+	}
+	pos := f.Origin.Pos
+	pos.Line += bytes.Count(f.Source[:at[0]], []byte("\n"))
+	return diag.Problems{{Pos: pos, Code: config.DeclarationCode,
+		Message: `run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run`}}
+}
+
+// declared is a declaration as the fields of a scriptedTools entry.
+func declared(d *check.Declaration, file string) json.RawMessage {
+	fields := new(jsonscan.Object).Text("name", d.Name).Text("scriptFile", file)
+	for _, f := range []struct{ name, text string }{{"title", d.Title}, {"description", d.Description}, {"timeout", d.Timeout}} {
+		if f.text != "" || f.name == "description" {
+			fields.Text(f.name, f.text)
+		}
+	}
+	fields.Raw("parameters", d.Parameters).Raw("output", d.Output).Raw("annotations", d.Annotations).Raw("limits", d.Limits)
+	if d.TrustAnnotations {
+		fields.Bool("trustAnnotations", true)
+	}
+	return fields.JSON()
+}

@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// hints are the tool annotations that tell a client how careful to be. Of a script they
+// are derived from the tools that it can call, and never look safer than those.
+type hints struct {
+	readOnly, destructive, openWorld bool
+}
+
+// worst is what must be assumed of a tool that nobody knows.
+var worst = hints{destructive: true, openWorld: true}
+
+// and is both tools together.
+func (h hints) and(o hints) hints {
+	return hints{h.readOnly && o.readOnly, h.destructive || o.destructive, h.openWorld || o.openWorld}
+}
+
+// hintsOf reads a backend's hints with the defaults of the specification
+// (schema, ToolAnnotations), or derives a script's.
+func (b *builder) hintsOf(e *Entry, seen map[*Entry]bool) hints {
+	if e == nil || seen[e] {
+		return worst
+	}
+	if e.Script == nil {
+		return readHints(jsonscan.Get(e.Definition, "annotations"))
+	}
+	seen[e] = true
+	defer delete(seen, e)
+	calls := e.Script.calls
+	if calls.Dynamic {
+		return worst
+	}
+	all := hints{readOnly: true}
+	for _, name := range calls.Tools {
+		all = all.and(b.hintsOf(b.find(name), seen))
+	}
+	return all
+}
+
+func (b *builder) find(name string) *Entry {
+	if e := b.c.toolByName[name]; e != nil {
+		return e
+	}
+	return b.c.toolByOrigin[name]
+}
+
+func readHints(annotations json.RawMessage) hints {
+	h := hints{
+		readOnly:    string(jsonscan.Get(annotations, "readOnlyHint")) == "true",
+		destructive: string(jsonscan.Get(annotations, "destructiveHint")) != "false",
+		openWorld:   string(jsonscan.Get(annotations, "openWorldHint")) != "false",
+	}
+	h.destructive = h.destructive && !h.readOnly
+	return h
+}
+
+// annotate completes the definition of a script with derived hints. What the
+// configuration says wins, unless it looks safer than what the script calls and the
+// configuration does not say that this is meant.
+func (b *builder) annotate(e *Entry) {
+	derived := b.hintsOf(e, map[*Entry]bool{})
+	annotations := jsonscan.Get(e.Script.definition, "annotations")
+	for _, hint := range []struct {
+		key           string
+		derived, safe bool
+	}{
+		{"readOnlyHint", derived.readOnly, true},
+		{"destructiveHint", derived.destructive, false},
+		{"openWorldHint", derived.openWorld, false},
+	} {
+		said := jsonscan.Get(annotations, hint.key)
+		safer := string(said) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
+		if safer && !e.Script.trusted && b.complete {
+			b.problem("", e.Name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations (trust_annotations in a file's tool(...)) if it is meant", hint.key, said, hint.derived)
+		}
+		if said == nil || safer && !e.Script.trusted {
+			annotations = jsonscan.Set(annotations, hint.key, strconv.AppendBool(nil, hint.derived))
+		}
+	}
+	e.Definition = jsonscan.Set(e.Script.definition, "annotations", annotations)
+}

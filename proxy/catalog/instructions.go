@@ -1,0 +1,102 @@
+package catalog
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/visible"
+)
+
+// maxInstructions bounds the instructions of all backends together: clients put them
+// into every conversation.
+const maxInstructions = 16 << 10
+
+// composeInstructions joins the instructions of the backends under their names. Those
+// that leave no room for the others are cut.
+func (b *builder) composeInstructions(offers map[string]*backends.Offer) string {
+	var names, texts []string
+	room := maxInstructions
+	for _, be := range b.cfg.Backends {
+		o := offers[be.Name]
+		if o == nil || strings.TrimSpace(o.Instructions) == "" {
+			continue
+		}
+		heading := ""
+		if len(b.cfg.Backends) > 1 {
+			heading = "# " + be.Name + "\n"
+		}
+		room -= len(heading) + len("\n\n")
+		names, texts = append(names, be.Name), append(texts, strings.TrimSpace(o.Instructions))
+		b.reportHidden(be.Name, "instructions", o.Instructions)
+	}
+	share := fairShare(texts, room)
+	var parts []string
+	for i, text := range texts {
+		if len(text) > share {
+			b.problem(names[i], "instructions", "cut to %d of %d bytes: those of all backends together have %d", share, len(text), maxInstructions)
+			text = cutText(text, share)
+		}
+		if len(b.cfg.Backends) > 1 {
+			text = "# " + names[i] + "\n" + text
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// fairShare is how many bytes each text may have so that all of them fit into room: what
+// short ones leave is for the long ones.
+func fairShare(texts []string, room int) int {
+	for share := 0; ; {
+		used, longer, shortest := 0, 0, room
+		for _, t := range texts {
+			used += min(len(t), share)
+			if len(t) > share {
+				longer++
+				shortest = min(shortest, len(t)-share)
+			}
+		}
+		if longer == 0 || room-used < longer {
+			return share
+		}
+		share += min(shortest, (room-used)/longer)
+	}
+}
+
+const cutMark = " […]"
+
+// cutText is the beginning of a text, of at most n bytes with the mark behind it.
+func cutText(text string, n int) string {
+	n = max(0, n-len(cutMark))
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + cutMark
+}
+
+// reportHidden reports characters of a backend's text that a person does not see.
+func (b *builder) reportHidden(backend, entry string, texts ...string) {
+	var names []string
+	for _, text := range texts {
+		names = append(names, visible.Hidden(text)...)
+	}
+	const most = 8
+	switch {
+	case len(names) > most:
+		b.problem(backend, entry, "holds %d kinds of hidden characters: %s and so on", len(names), strings.Join(names[:most], ", "))
+	case len(names) > 0:
+		b.problem(backend, entry, "holds hidden characters: %s", strings.Join(names, ", "))
+	}
+}
+
+// reportHiddenIn looks into all texts of a definition.
+func (b *builder) reportHiddenIn(e *Entry) {
+	if e.Backend == nil || jsonscan.PlainText(e.Definition) {
+		return
+	}
+	var all strings.Builder
+	jsonscan.EachText(e.Definition, func(text string) { all.WriteString(text + " ") })
+	b.reportHidden(e.Backend.Name(), e.Original, all.String())
+}

@@ -1,0 +1,77 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+)
+
+// checkShadowed reports scripts that name a tool of a backend whose name a scripted tool
+// has: they reach the script, and one that calls itself never ends.
+func (b *builder) checkShadowed() {
+	for _, e := range b.tools {
+		if e.Script == nil {
+			continue
+		}
+		for _, name := range e.Script.calls.Tools {
+			if hidden := b.c.shadowed[name]; hidden != nil {
+				b.mistake("", e.Name, "calls %q, which is a scripted tool here; the backend's tool of that name is %q", name, hidden.Origin())
+			}
+		}
+	}
+}
+
+// toolSchemas are the tools that scripts can call, with their inputSchema.
+type toolSchemas map[string]json.RawMessage
+
+// lint looks for mistakes in scripts and libraries that their text shows once it is known
+// which tools there are: tools that do not exist, arguments that do not fit. Until then it
+// reports what is known without.
+func (b *builder) lint(scripts *Scripts) {
+	if !b.complete {
+		for _, t := range scripts.texts {
+			b.reportText(t, t.problems)
+		}
+		return
+	}
+	tools := toolSchemas{}
+	for name, e := range b.c.toolByName {
+		tools[name] = jsonscan.Get(e.Definition, "inputSchema")
+	}
+	for origin, e := range b.c.toolByOrigin {
+		tools[origin] = jsonscan.Get(e.Definition, "inputSchema")
+	}
+	for _, t := range scripts.texts {
+		b.reportText(t, scripts.check(t, tools))
+	}
+	for _, s := range scripts.tools {
+		if s.composite {
+			b.lintComposite(s, tools)
+		}
+	}
+}
+
+func (b *builder) reportText(t *scriptText, problems diag.Problems) {
+	for _, p := range problems {
+		b.c.Problems = append(b.c.Problems, Problem{Entry: t.entry, Reason: p.Error(), Detail: &p})
+	}
+}
+
+// lintComposite looks for steps whose tool does not exist.
+func (b *builder) lintComposite(s *ScriptedTool, tools toolSchemas) {
+	for _, t := range s.steps {
+		if _, ok := tools[t.Name]; ok {
+			continue
+		}
+		hint := ""
+		if meant := spell.Nearest(t.Name, slices.Sorted(maps.Keys(tools))); meant != "" {
+			hint = fmt.Sprintf("; did you mean %q?", meant)
+		}
+		b.problem("", s.Name, "%s: no tool %q%s", t.Path, t.Name, hint)
+	}
+}

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/definition"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// Which backend a URI belongs to: the one that lists it; else, of the templates that
+// match, that with the longest text before its first variable. A template that begins
+// with a variable would take the URIs of others, and is left out where there are others.
+
+func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
+	rule := b.resourceRules[be.Name()]
+	kept := func(item backends.Item, kind definition.Kind) bool {
+		if rule.ExcludeAll || len(rule.Filter) > 0 && !matchesAny(rule.Filter, item.Name) {
+			return false
+		}
+		err := kind.Usable(item.Name, item.Raw)
+		if err != nil {
+			b.problem(be.Name(), item.Name, "resource dropped: %v", err)
+		}
+		return err == nil
+	}
+	entryOf := func(item backends.Item, member string) *Entry {
+		over := rule.Overrides[item.Name]
+		e := &Entry{Name: b.c.ExposedURI(be.Name(), item.Name), Original: item.Name, Backend: be, Definition: overrideText(item.Raw, over.Name, over.Description)}
+		if e.Name != e.Original {
+			e.Definition = jsonscan.Set(e.Definition, member, jsonscan.Quote(e.Name))
+		}
+		return e
+	}
+	for _, item := range offer.Resources {
+		if kept(item, definition.Resource) {
+			b.addResource(b.c.resourceByURI, entryOf(item, "uri"))
+		}
+	}
+	for _, item := range offer.Templates {
+		if !kept(item, definition.Template) {
+			continue
+		}
+		e := entryOf(item, "uriTemplate")
+		var err error
+		if e.match, err = uritemplate.New(e.Name); err != nil {
+			b.problem(be.Name(), item.Name, "template dropped: %v", err)
+			continue
+		}
+		e.literal, _, _ = strings.Cut(e.Name, "{")
+		if b.c.several && !rule.AllowAnyScheme && !literalScheme.MatchString(e.literal) {
+			b.problem(be.Name(), item.Name, "template dropped: it has no scheme of its own, so that URIs of other backends would match it; set allowAnyScheme in aggregation.resources if it is meant")
+			continue
+		}
+		b.addResource(b.c.templateByText, e)
+	}
+}
+
+// addResource gives a URI to the first backend that offers it: URIs are never rewritten.
+func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
+	if owner := owners[e.Name]; owner != nil {
+		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s", owner.Backend.Name())
+		return
+	}
+	owners[e.Name] = e
+}
+
+var literalScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
+
+// byLiteral orders templates as they are tried: a longer literal beginning first, then
+// more literal text, then the order of the lists.
+func byLiteral(templates []*Entry) []*Entry {
+	routes := slices.Clone(templates)
+	slices.SortStableFunc(routes, func(x, y *Entry) int {
+		return cmp.Or(cmp.Compare(len(y.literal), len(x.literal)), cmp.Compare(literalText(y.Name), literalText(x.Name)))
+	})
+	return routes
+}
+
+// literalText is how many bytes of a template stand outside of its variables.
+func literalText(template string) (n int) {
+	for template != "" {
+		text, rest, _ := strings.Cut(template, "{")
+		n += len(text)
+		_, template, _ = strings.Cut(rest, "}")
+	}
+	return n
+}
+
+// resource finds who serves a URI. The entry's own is the URI as its backend has it.
+func (c *Catalog) resource(uri string) *Entry {
+	if e := c.resourceByURI[uri]; e != nil {
+		return e
+	}
+	for _, t := range c.routes {
+		if strings.HasPrefix(uri, t.literal) && t.match.Match(uri) != nil {
+			return &Entry{Name: uri, Original: c.ownURI(t.Backend.Name(), uri), Backend: t.Backend}
+		}
+	}
+	return nil
+}

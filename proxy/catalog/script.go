@@ -1,0 +1,141 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// A ScriptedTool is a workflow that clients see as a tool. It does not change.
+type ScriptedTool struct {
+	Name       string
+	definition json.RawMessage
+	Program    *script.Program
+	Limits     script.Limits
+	input      *schema.Schema // nil: anything, like output
+	output     *schema.Schema
+	trusted    bool           // its annotations may look safer than what it calls
+	composite  bool           // it is written in the legacy format
+	calls      check.Calls    // the tools that it calls
+	steps      []migrate.Tool // where a composite names them
+}
+
+// libraries is where load() finds files.
+func libraries(cfg *config.Config) script.Library {
+	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
+	for i, lib := range cfg.Libraries {
+		if lib.Path != "" {
+			l.Dirs = append(l.Dirs, lib.Path)
+		} else {
+			l.Inline[lib.Name] = lib.Source
+			l.Origins[lib.Name] = cfg.Origin(fmt.Sprintf("libraries[%d].source", i))
+		}
+	}
+	l.Dirs = append(l.Dirs, cfg.Scripts...)
+	return l
+}
+
+type loadFunc func(from, name string) (script.File, error)
+
+// generalLimits are those of runs of tools that set none.
+func generalLimits(cfg *config.Config) script.Limits { return cfg.Limits.Or(script.DefaultLimits()) }
+
+// toolLimits are the limits of a tool's runs.
+func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
+	l := generalLimits(cfg)
+	if c.Limits != nil {
+		l = c.Limits.Or(l)
+	}
+	if c.Timeout > 0 {
+		l.Time = c.Timeout
+	}
+	return l
+}
+
+func compileScript(c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
+	t := &ScriptedTool{Name: c.Name, Limits: text.limits, trusted: c.TrustAnnotations}
+	scan := check.NewScan(builtins.Table())
+	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: t.Limits, Inspect: scan.File})
+	var err error
+	if t.Program, err = script.Compile(text.file, options); err != nil {
+		return nil, err
+	}
+	t.calls = scan.Calls()
+	t.definition = scriptDefinition(c)
+	return t, nil
+}
+
+// compileSchemas compiles what the tool takes and returns.
+func (t *ScriptedTool) compileSchemas(c *config.ScriptedTool) (err error) {
+	if t.input, err = schema.Compile(jsonscan.Get(t.definition, "inputSchema")); err != nil {
+		return fmt.Errorf("parameters: %w", err)
+	}
+	if len(c.Output.JSON) > 0 {
+		if t.output, err = schema.Compile(c.Output.JSON); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+	}
+	return nil
+}
+
+// Arguments fills in the defaults of a call's arguments and checks them.
+func (t *ScriptedTool) Arguments(raw json.RawMessage) (json.RawMessage, error) {
+	if t.input == nil {
+		return wire.OrEmpty(raw), nil
+	}
+	args, err := t.input.Defaults(wire.OrEmpty(raw))
+	if err == nil {
+		err = t.input.Validate(args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the arguments of %s do not fit its parameters: %w", t.Name, err)
+	}
+	return args, nil
+}
+
+// CheckOutput holds a result against the schema that the tool declares.
+func (t *ScriptedTool) CheckOutput(res *script.Result) error {
+	if t.output == nil || res.IsError {
+		return nil
+	}
+	if len(res.Structured) == 0 {
+		return fmt.Errorf("%s declares an output schema and returned no structured value", t.Name)
+	}
+	if err := t.output.Validate(res.Structured); err != nil {
+		return fmt.Errorf("the value that %s returned does not fit its output schema: %w", t.Name, err)
+	}
+	return nil
+}
+
+// scriptDefinition is the tool as clients see it.
+func scriptDefinition(c *config.ScriptedTool) json.RawMessage {
+	def := new(jsonscan.Object).Text("name", c.Name)
+	if c.Title != "" {
+		def.Text("title", c.Title)
+	}
+	def.Text("description", c.Description)
+	def.Raw("inputSchema", orAnyObject(c.Parameters.JSON)).Raw("outputSchema", c.Output.JSON)
+	if c.Annotations != nil {
+		annotations, _ := json.Marshal(c.Annotations)
+		def.Raw("annotations", annotations)
+	}
+	return def.JSON()
+}
+
+// orAnyObject is the schema of a tool's arguments, which a tool has to have.
+func orAnyObject(input json.RawMessage) json.RawMessage {
+	if len(input) == 0 {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	return input
+}
