@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 const (
 	parkedMax   = 1000             // calls that wait for an answer in another request
-	parkedBytes = 256 << 20        // of all journals of such calls
+	parkedBytes = 256 << 20        // of all journals, bodies and questions of such calls
 	parkedFor   = 10 * time.Minute // how long each waits
 	heldMax     = 64               // notifications kept while a call is parked
+	heldBytes   = 64 << 10         // and what they hold
 )
 
 // A liveCall is a call for a stateless client that may need to ask it something. The
@@ -23,16 +26,21 @@ const (
 // (`input_required`) while the call waits here; the client's next request brings the
 // answer and becomes the call's own (2026-07-28, multi round-trip requests).
 type liveCall struct {
-	p      *Proxy
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-	resp   *backends.Response // set before done closes
-	err    error
-	wake   chan struct{} // a question was asked
+	p       *Proxy
+	cancel  context.CancelCauseFunc
+	body    *edge.Buffer // of the request that began it; nil on stdio
+	size    int64        // of body
+	done    chan struct{}
+	resp    *backends.Response // set before done closes, like the next two
+	err     error
+	outcome outcome
+	lines   string        // the run that lines of the audit name
+	wake    chan struct{} // a question was asked
 
 	mu        sync.Mutex
-	out       outlet               // where frames go now; nil while parked
-	held      [][]byte             // frames that came meanwhile
+	out       edge.FrameWriter // where frames go now; nil while parked
+	held      [][]byte         // frames that came meanwhile
+	heldBytes int
 	questions map[string]*question // unanswered ones by key
 	serial    int
 	finished  bool // resp and err are set
@@ -47,10 +55,11 @@ type question struct {
 
 // startLive runs call on its own goroutine with a context that outlives the request.
 func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) *liveCall {
-	l := &liveCall{p: p, done: make(chan struct{}), wake: make(chan struct{}, 1), out: x.out, questions: map[string]*question{}}
+	l := &liveCall{p: p, body: x.body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: x.out, questions: map[string]*question{}, lines: x.audit.run}
 	x.live, x.out = l, l
 	if x.body != nil {
-		x.body.kept = true
+		x.body.Keep()
+		l.size = x.body.Size()
 	}
 	ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if !p.spawn(func() { l.run(ctx, call) }) {
@@ -60,16 +69,25 @@ func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Co
 	return l
 }
 
+// run makes the call. The context lasts as long as the response: a large one is still
+// read from the backend when call has returned.
 func (l *liveCall) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
-	defer l.cancel(nil)
 	resp, err := call(ctx)
+	if l.body != nil {
+		l.body.Settle()
+	}
+	if resp == nil {
+		l.cancel(nil)
+	} else {
+		resp.OnClose(func() { l.cancel(nil) })
+	}
 	l.mu.Lock()
 	l.resp, l.err, l.finished = resp, err, true
 	dropped := l.dropped
 	l.mu.Unlock()
 	close(l.done)
-	if dropped {
-		release(resp)
+	if dropped && resp != nil {
+		resp.Close()
 	}
 }
 
@@ -80,20 +98,44 @@ func (l *liveCall) drop(cause error) {
 	l.dropped = true
 	finished := l.finished
 	l.mu.Unlock()
-	if finished {
-		release(l.resp)
+	if finished && l.resp != nil {
+		l.resp.Close()
 	}
 }
 
-// send passes a frame to the present request, or keeps it for the next one.
-func (l *liveCall) send(frame []byte) {
+// Send passes a frame to the present request, or keeps it for the next one. It waits for
+// a client that is slow, not for one that is away with a question.
+func (l *liveCall) Send(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
-		l.out.send(frame)
-	} else if len(l.held) < heldMax {
-		l.held = append(l.held, frame)
+		l.out.Send(frame)
+		return
 	}
+	l.hold(frame)
+}
+
+func (l *liveCall) Offer(frame []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out != nil {
+		l.out.Offer(frame)
+		return
+	}
+	l.hold(frame)
+}
+
+// Request is not used: the client is asked between requests.
+func (l *liveCall) Request(frame []byte) { l.Send(frame) }
+
+// hold keeps a frame for the next request. mu is held.
+func (l *liveCall) hold(frame []byte) {
+	if len(l.held) >= heldMax || l.heldBytes+len(frame) > heldBytes {
+		l.p.dropped.Add(1)
+		return
+	}
+	l.held = append(l.held, frame)
+	l.heldBytes += len(frame)
 }
 
 // ask puts a question to the client and waits for a later request to answer it.
@@ -124,6 +166,8 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 	for {
 		select {
 		case <-l.done:
+			l.belong(ctx)
+			x.outcome = l.outcome
 			return l.resp, l.err
 		case <-l.wake:
 			resp, err := l.park(x)
@@ -140,6 +184,14 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 	}
 }
 
+// belong ends the rest of a response that streams with the request that got it.
+func (l *liveCall) belong(ctx context.Context) {
+	if l.resp != nil {
+		stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
+		l.resp.OnClose(func() { stop() })
+	}
+}
+
 // park ends the present request with the open questions; nil when they are gone.
 func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	l.mu.Lock()
@@ -151,35 +203,37 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.out = nil
-	requests := json.RawMessage("{}")
+	l.out, x.outcome = nil, outcomeSuspended
+	var requests jsonscan.Object
 	for key, q := range l.questions {
-		requests = wire.Set(requests, key, inputRequest(q.method, q.params))
+		requests.Raw(key, inputRequest(q.method, q.params))
 	}
-	return &backends.Response{Result: inputRequired(requests, state)}, nil
+	return &backends.Response{Result: inputRequired(requests.JSON(), state)}, nil
+}
+
+// bytes is what the call holds while it waits. mu is held.
+func (l *liveCall) bytes() int64 {
+	n := heldBytes + l.size
+	for _, q := range l.questions {
+		n += int64(len(q.params))
+	}
+	return n
 }
 
 func inputRequest(method string, params json.RawMessage) json.RawMessage {
-	return wire.Set(wire.Set(nil, "method", wire.Quote(method)), "params", orEmpty(params))
-}
-
-func orEmpty(params json.RawMessage) json.RawMessage {
-	if len(params) == 0 || string(params) == "null" {
-		return json.RawMessage("{}")
-	}
-	return params
+	return new(jsonscan.Object).Text("method", method).Raw("params", wire.OrEmpty(params)).JSON()
 }
 
 // inputRequired is the result that asks a stateless client for more.
 func inputRequired(requests json.RawMessage, state string) json.RawMessage {
-	out := append([]byte(`{"resultType":"input_required","inputRequests":`), requests...)
-	return append(append(append(out, `,"requestState":`...), wire.Quote(state)...), '}')
+	return new(jsonscan.Object).Text("resultType", "input_required").Raw("inputRequests", requests).Text("requestState", state).JSON()
 }
 
 // follow makes x the call's own request, hands it the answers that x brings and waits
 // for what comes of it.
 func (l *liveCall) follow(ctx context.Context, x *exchange) (*backends.Response, error) {
-	l.resume(x, wire.Get(x.params, "inputResponses"))
+	x.audit.run = l.lines
+	l.resume(x, x.get(memberResponses))
 	return l.wait(ctx, x)
 }
 
@@ -189,10 +243,10 @@ func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
 	defer l.mu.Unlock()
 	l.out = x.out
 	for _, f := range l.held {
-		x.out.send(f)
+		x.out.Send(f)
 	}
-	l.held = nil
-	wire.Each(answers, func(key, value []byte) bool {
+	l.held, l.heldBytes = nil, 0
+	jsonscan.Each(answers, func(key, value []byte) bool {
 		if q := l.questions[string(key)]; q != nil {
 			delete(l.questions, string(key))
 			q.answer <- append(json.RawMessage(nil), value...)

@@ -9,7 +9,9 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 // TestWhatNobodyTakesIsGivenBack: a result that comes after its client has left is
@@ -25,19 +27,16 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 		<-x.Request.Context().Done()
 		close(closed)
 	}}
-	p, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := New(Options{})
 	defer p.Close()
-	if err := p.Apply(t.Context(), &config.Config{Backends: []config.Backend{{Name: "b", URL: raw.Start(t)}}}); err != nil {
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: raw.Start(t)}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Settled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	x := newExchange(p, &client{capabilities: json.RawMessage(`{"elicitation":{}}`)}, "tools/call", json.RawMessage(`{}`), &batchReply{})
+	x := newExchange(p, edge.Request{Client: &edge.Client{Capabilities: json.RawMessage(`{"elicitation":{}}`)}, Method: "tools/call", Params: json.RawMessage(`{}`), Out: nowhere{}})
 	l := p.startLive(ctx, x, func(ctx context.Context) (*backends.Response, error) {
 		resp, err := p.backends.All()[0].Call(context.WithoutCancel(ctx), &backends.Request{Method: wire.ToolsCall, Params: json.RawMessage(`{"name":"t"}`)})
 		if err != nil || resp.Body == nil {
@@ -51,4 +50,34 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 		t.Error("a client that left got an answer")
 	}
 	<-closed
+}
+
+// TestSuspendedCallsAreBounded: the bodies of calls that wait for their clients' answers
+// count, and what was taken back does not.
+func TestSuspendedCallsAreBounded(t *testing.T) {
+	const body = 4 << 20
+	table := newParkedTable()
+	x := newExchange(nil, edge.Request{Client: &edge.Client{}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
+	suspended := func() *parkedCall {
+		l := &liveCall{p: &Proxy{}, cancel: func(error) {}, size: body}
+		return &parkedCall{live: l}
+	}
+	n, state := 0, ""
+	for ; ; n++ {
+		s, err := table.put(x, suspended())
+		if err != nil {
+			break
+		}
+		state = s
+	}
+	if want := parkedBytes / (body + heldBytes); n != want {
+		t.Errorf("%d calls with bodies of %d bytes are held, want %d", n, body, want)
+	}
+	if _, err := table.take(x, json.RawMessage(jsonscan.Quote(state))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.put(x, suspended()); err != nil {
+		t.Errorf("after one was taken back: %v", err)
+	}
+	table.close()
 }

@@ -1,65 +1,38 @@
-package proxy
+package edge
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 const (
-	// MaxBody is the largest request body.
-	MaxBody = 4 << 20
-	// keptBody is the largest buffer that is kept for the next request.
-	keptBody = 64 << 10
 	// maxPadding is how much a backend's frame may have behind its result.
 	maxPadding = 1 << 20
 	// patience is how long an answer may take before it becomes an event stream.
 	patience = 10 * time.Second
 )
 
-// ServeHTTP serves /mcp, /healthz, /readyz and /metrics.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/mcp":
-		p.serveMCP(w, r)
-	case "/healthz":
-		io.WriteString(w, "ok\n")
-	case "/readyz":
-		p.serveReady(w, r)
-	case "/metrics":
-		p.metrics.handler.ServeHTTP(w, r)
-	default:
-		http.NotFound(w, r)
-	}
-}
-
-func (p *Proxy) serveMCP(w http.ResponseWriter, r *http.Request) {
-	if err := checkOrigin(r, p.options.AllowedOrigins); err != nil {
-		refuse(w, http.StatusForbidden, nil, err)
-		return
-	}
+func (v *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
-		p.post(w, r)
+		v.post(w, r)
 	case http.MethodGet:
-		p.get(w, r)
+		v.get(w, r)
 	case http.MethodDelete:
-		p.delete(w, r)
+		v.delete(w, r)
 	default:
-		notAllowed(w, "POST, GET, DELETE")
+		notAllowed(w, "POST, GET, DELETE, OPTIONS")
 	}
 }
 
@@ -68,46 +41,8 @@ func notAllowed(w http.ResponseWriter, allow string) {
 	refuse(w, http.StatusMethodNotAllowed, nil, wire.Invalid("want %s", allow))
 }
 
-// checkOrigin keeps web pages out: against DNS rebinding a loopback listener answers
-// only to loopback names, and an Origin must be the endpoint's own, loopback on a
-// loopback listener, or allowed (basic/transports, security warning).
-func checkOrigin(r *http.Request, allowed []string) error {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	loopback := local != nil && isLoopback(local.String())
-	if loopback && !isLoopback(r.Host) {
-		return wire.Invalid("host %q is not allowed on a loopback address", r.Host)
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return nil
-	}
-	for _, a := range allowed {
-		if a == origin || a == "*" {
-			return nil
-		}
-	}
-	u, err := url.Parse(origin)
-	if err == nil && u.Host != "" && (strings.EqualFold(u.Host, r.Host) || loopback && isLoopback(u.Host)) {
-		return nil
-	}
-	return wire.Invalid("origin %q is not allowed", origin)
-}
-
-// isLoopback reports whether host, with or without a port, is a loopback name or address.
-func isLoopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
 // post serves one frame, or a batch where the revision has batches.
-func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
+func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 	if ct := r.Header.Get("Content-Type"); ct != "application/json" && !strings.HasPrefix(ct, "application/json;") {
 		refuse(w, http.StatusUnsupportedMediaType, nil, wire.Invalid("content type %q: want application/json", ct))
 		return
@@ -118,20 +53,20 @@ func (p *Proxy) post(w http.ResponseWriter, r *http.Request) {
 	}
 	buf := takeBuffer()
 	defer buf.free()
-	if err := buf.read(w, r); err != nil {
+	if err := buf.read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
 		refuseBody(w, err)
 		return
 	}
 	m, err := wire.Parse(buf.b)
 	switch {
 	case err != nil && isBatch(buf.b):
-		p.postBatch(w, r, buf.b)
+		v.postBatch(w, r, buf.b)
 	case err != nil:
 		refuse(w, http.StatusBadRequest, m.ID, err)
 	case isModern(r, &m):
-		p.postModern(w, r, &m, buf)
+		v.postModern(w, r, &m, buf)
 	default:
-		p.postLegacy(w, r, &m)
+		v.postLegacy(w, r, &m)
 	}
 }
 
@@ -146,60 +81,7 @@ func acceptsEvents(accept string) bool {
 
 func isBatch(b []byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
-	return len(b) > 0 && b[0] == '[' && wire.Valid(b)
-}
-
-// buffer is a reusable request body.
-type buffer struct {
-	b    []byte
-	kept bool // something outlives the request and still reads it
-}
-
-var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}
-
-func takeBuffer() *buffer { return buffers.Get().(*buffer) }
-
-func (b *buffer) free() {
-	if cap(b.b) <= keptBody && !b.kept {
-		b.b = b.b[:0]
-		buffers.Put(b)
-	}
-}
-
-var errTooLarge = errors.New("request body is larger than " + strconv.Itoa(MaxBody) + " bytes")
-
-func (b *buffer) read(w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength > MaxBody {
-		return errTooLarge
-	}
-	if n := int(r.ContentLength) + 1; n > cap(b.b) {
-		b.b = make([]byte, 0, n)
-	}
-	for {
-		if len(b.b) == cap(b.b) {
-			b.b = append(b.b, 0)[:len(b.b)]
-		}
-		n, err := r.Body.Read(b.b[len(b.b):cap(b.b)])
-		b.b = b.b[:len(b.b)+n]
-		if len(b.b) > MaxBody {
-			return errTooLarge
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func refuseBody(w http.ResponseWriter, err error) {
-	if errors.Is(err, errTooLarge) {
-		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusRequestEntityTooLarge, nil, wire.Invalid("%v", err))
-		return
-	}
-	refuse(w, http.StatusBadRequest, nil, wire.Errorf(wire.ParseError, "read request: %v", err))
+	return len(b) > 0 && b[0] == '[' && jsonscan.Valid(b)
 }
 
 // refuse answers with a JSON-RPC error and an HTTP status.
@@ -218,10 +100,15 @@ func writeJSON(w http.ResponseWriter, status int, frame []byte) {
 // httpReply is the answer to one POST: a JSON body, unless frames must go ahead of the
 // result; then it becomes an event stream.
 type httpReply struct {
+	server  *Server
 	w       http.ResponseWriter
 	r       *http.Request
-	session *session // nil for stateless clients
+	session *Session // nil for stateless clients
 	polling bool     // the client's revision has SSE polling
+	id      json.RawMessage
+	budget  *budget         // of what its stream holds
+	ctx     context.Context // of the request
+	cancel  func()          // ends it; nil where losing the connection does
 
 	mu       sync.Mutex
 	stream   *stream       // guarded by mu; set when the answer became a stream
@@ -235,11 +122,28 @@ func (h *httpReply) startSoon() (stop func() bool) {
 	return time.AfterFunc(patience, func() { h.upgrade() }).Stop
 }
 
-// send makes the reply an event stream and puts a frame on it. What comes after the
-// answer, or for a client that takes no stream, goes to the session's own stream.
-func (h *httpReply) send(frame []byte) {
+// Send makes the reply an event stream, puts a frame on it, and waits until there is
+// room for it. What comes after the answer, or for a client that takes no stream, goes to
+// the session's own stream.
+func (h *httpReply) Send(frame []byte) { h.put(frame, false) }
+
+// Request is Send for a request to the client.
+func (h *httpReply) Request(frame []byte) { h.put(frame, true) }
+
+func (h *httpReply) put(frame []byte, request bool) {
+	switch s := h.upgrade(); {
+	case s == nil:
+	case s.request == nil:
+		s.offer(frame, request)
+	default:
+		s.send(h.ctx, frame)
+	}
+}
+
+// Offer is Send without waiting: where the client is slow, older notifications are dropped.
+func (h *httpReply) Offer(frame []byte) {
 	if s := h.upgrade(); s != nil {
-		s.send(frame)
+		s.offer(frame, false)
 	}
 }
 
@@ -256,8 +160,9 @@ func (h *httpReply) upgrade() *stream {
 		if h.session != nil {
 			h.stream = h.session.newStream()
 		} else {
-			h.stream = newStream("")
+			h.stream = newStream("", h.budget)
 		}
+		h.stream.request, h.stream.cancel = h.id, h.cancel
 		h.pumped = make(chan struct{})
 		go h.pump(h.stream)
 	}
@@ -285,13 +190,18 @@ func (h *httpReply) finish(id json.RawMessage, resp *backends.Response, err erro
 		h.finishJSON(id, resp, err)
 		return
 	}
-	s.send(finalFrame(id, resp, err))
-	if h.session != nil {
-		h.session.endStream(s)
+	s.finish(h.ctx, id, resp, err)
+	if h.session != nil && h.session.endStream(s) {
+		<-h.pumped
+		h.session.delivered(s)
 	} else {
 		s.close()
+		<-h.pumped
+		s.discard()
 	}
-	<-h.pumped
+	if s.wasBroken() {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // end lets no more frames in and returns the stream, if the answer became one.
@@ -305,7 +215,7 @@ func (h *httpReply) end() *stream {
 // abandon ends the reply to a client that left.
 func (h *httpReply) abandon() {
 	if s := h.end(); s != nil {
-		s.close()
+		s.discard()
 		<-h.pumped
 	}
 }
@@ -317,11 +227,11 @@ func release(resp *backends.Response) {
 	}
 }
 
-// finalFrame is the response as one frame.
-func finalFrame(id json.RawMessage, resp *backends.Response, err error) []byte {
+// finalFrame is the response as one frame, with a result of at most max bytes.
+func finalFrame(id json.RawMessage, resp *backends.Response, err error, max int64) []byte {
 	if err == nil {
 		var result []byte
-		if result, err = resp.Bytes(maxFrame); err == nil {
+		if result, err = resp.Bytes(max); err == nil {
 			return wire.Result(id, result)
 		}
 	}
@@ -331,6 +241,9 @@ func finalFrame(id json.RawMessage, resp *backends.Response, err error) []byte {
 func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err error) {
 	switch {
 	case err != nil:
+		if wire.AsError(err).Code == wire.Busy {
+			h.w.Header().Set("Retry-After", busyRetry)
+		}
 		refuse(h.w, h.status(err), id, err)
 	case resp.Body != nil:
 		h.streamJSON(id, resp)
@@ -375,6 +288,8 @@ func (h *httpReply) status(err error) int {
 		return http.StatusOK
 	}
 	switch wire.AsError(err).Code {
+	case wire.Busy:
+		return http.StatusServiceUnavailable
 	case wire.MethodNotFound:
 		return http.StatusNotFound
 	case wire.HeaderMismatch, wire.MissingCapability, wire.UnsupportedVersion, wire.InvalidRequest, wire.InvalidParams, wire.ParseError:
@@ -392,5 +307,6 @@ func (h *httpReply) detach() (context.Context, context.CancelFunc) {
 			cancel()
 		}
 	})
+	h.ctx, h.cancel = ctx, cancel
 	return ctx, func() { stop(); cancel() }
 }

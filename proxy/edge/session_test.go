@@ -1,4 +1,4 @@
-package proxy
+package edge
 
 import (
 	"encoding/json"
@@ -13,47 +13,49 @@ import (
 // TestIdleSessionsExpire: one that works or listens stays, one that nobody uses goes.
 func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		open := func() *session {
-			s := p.newSession(json.RawMessage(`{"protocolVersion":"2025-11-25"}`), "")
-			p.sessions.add(s)
+		v := started(t)
+		open := func() *Session {
+			s := v.newSession(json.RawMessage(`{"protocolVersion":"2025-11-25"}`), "")
+			v.sessions.add(s)
 			return s
 		}
 		idle, working, listening := open(), open(), open()
 		working.run(json.RawMessage("1"), func() {})
 		done := listening.listen()
-		time.Sleep(sessionIdle + 2*sweepEvery)
+		time.Sleep(time.Hour + 2*sweepEvery)
 		synctest.Wait()
 		for name, c := range map[string]struct {
-			s    *session
+			s    *Session
 			want bool
 		}{"idle": {idle, false}, "working": {working, true}, "listening": {listening, true}} {
-			if got := p.sessions.find(c.s.id) != nil; got != c.want {
+			if got := v.sessions.find(c.s.ID) != nil; got != c.want {
 				t.Errorf("the %s session is there: %v, want %v", name, got, c.want)
 			}
 		}
 		done()
-		time.Sleep(sessionIdle + 2*sweepEvery)
+		time.Sleep(time.Hour + 2*sweepEvery)
 		synctest.Wait()
-		if p.sessions.find(listening.id) != nil {
+		if v.sessions.find(listening.ID) != nil {
 			t.Error("the session that listened is still there an hour later")
 		}
 	})
 }
 
-// TestStreamKeepsWhatIsNewest holds a bounded amount for a reader that is away.
-func TestStreamKeepsWhatIsNewest(t *testing.T) {
-	s := newStream("p1")
+// TestOfferKeepsWhatIsNewest: a session's own stream holds a bounded amount for a reader
+// that is away, and never drops a request.
+func TestOfferKeepsWhatIsNewest(t *testing.T) {
+	all := &replays{}
+	s := newStream(standaloneID, &budget{all: all})
+	s.offer([]byte(`{"n":"asked"}`), true)
 	frame := strings.Repeat("x", streamBytes/8)
 	for i := range 20 {
-		s.send(fmt.Appendf(nil, `{"n":%d,"x":%q}`, i, frame))
+		s.offer(fmt.Appendf(nil, `{"n":%d,"x":%q}`, i, frame), false)
 	}
-	if s.size > streamBytes {
-		t.Errorf("the stream holds %d bytes, the limit is %d", s.size, streamBytes)
+	if s.size > streamBytes+1000 || int64(s.size) != all.held.Load() {
+		t.Errorf("the stream holds %d bytes, booked are %d, the limit is %d", s.size, all.held.Load(), streamBytes)
+	}
+	if all.dropped.Load() != 13 {
+		t.Errorf("%d notifications are counted as dropped, want 13", all.dropped.Load())
 	}
 	s.close()
 	w := httptest.NewRecorder()
@@ -61,8 +63,8 @@ func TestStreamKeepsWhatIsNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := w.Body.String()
-	if !strings.Contains(body, `{"n":19,`) || strings.Contains(body, `{"n":0,`) || !strings.Contains(body, "id: p1/19\n") {
-		t.Errorf("the reader got %d bytes: want the newest frames, and not the oldest", len(body))
+	if !strings.Contains(body, `{"n":19,`) || strings.Contains(body, `{"n":0,`) || !strings.Contains(body, "id: g/20\n") || !strings.Contains(body, "asked") {
+		t.Errorf("the reader got %d bytes: want the newest frames, the request, and not the oldest", len(body))
 	}
 }
 
@@ -70,8 +72,8 @@ func TestStreamKeepsWhatIsNewest(t *testing.T) {
 // connection that it lost ends.
 func TestStreamIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream("p1")
-		s.send([]byte(`{"n":0}`))
+		s := newStream("p1", nil)
+		s.send(t.Context(), []byte(`{"n":0}`))
 		first, second := httptest.NewRecorder(), httptest.NewRecorder()
 		ended := make(chan error)
 		go func() { ended <- startEvents(first, s, -1, true).pump(s, nil) }()
@@ -80,7 +82,7 @@ func TestStreamIsTakenOver(t *testing.T) {
 		if err := <-ended; err != errTakenOver {
 			t.Errorf("the first connection ended with %v", err)
 		}
-		s.send([]byte(`{"n":1}`))
+		s.send(t.Context(), []byte(`{"n":1}`))
 		s.close()
 		if err := <-ended; err != nil {
 			t.Errorf("the second connection ended with %v", err)
@@ -97,7 +99,7 @@ func TestStreamIsTakenOver(t *testing.T) {
 // TestSendingAway tells the client when to come back, and keeps the stream.
 func TestSendingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream("p1")
+		s := newStream("p1", nil)
 		w := httptest.NewRecorder()
 		ended := make(chan error)
 		go func() { ended <- startEvents(w, s, -1, true).pump(s, nil) }()

@@ -1,0 +1,99 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"reflect"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// Who comes in.
+//
+// A request of the endpoint is authenticated once, at the edge, before its body is read. Who
+// it is travels with its context; sessions, states, streams, tasks and connections are
+// compared by the principal's key, and somebody else's is answered as one that is not there.
+
+type principalKey struct{}
+
+// authenticate finds out who asks. It answers a request that does not come in.
+func (v *Server) authenticate(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
+	a := v.access.Load().auth
+	who, err := a.Authenticate(r)
+	if err != nil {
+		v.refuseAccess(w, r, a, err)
+		return nil, false
+	}
+	ctx := v.within(r, who)
+	switch {
+	case who != nil:
+		ctx = context.WithValue(ctx, principalKey{}, who)
+	case ctx == r.Context():
+		return r, true
+	}
+	return r.WithContext(ctx), true
+}
+
+// refuseAccess answers with the challenge that a refusal wants.
+func (v *Server) refuseAccess(w http.ResponseWriter, r *http.Request, a *auth.Authenticator, err error) {
+	var refusal *auth.Refusal
+	if !errors.As(err, &refusal) {
+		refusal = &auth.Refusal{Status: http.StatusServiceUnavailable, Cause: err}
+	}
+	v.refused(refusal)
+	v.turned(r, refusal.Status, refusal.Error())
+	refusal.SetHeader(w.Header(), a.MetadataURL())
+	refuse(w, refusal.Status, nil, wire.Errorf(wire.InvalidRequest, "%s", refusal.Error()))
+}
+
+// PrincipalOf is who the request comes from that ctx belongs to; nil is nobody.
+func PrincipalOf(ctx context.Context) *auth.Principal {
+	who, _ := ctx.Value(principalKey{}).(*auth.Principal)
+	return who
+}
+
+// principal is the key of who a request comes from; "" is nobody's.
+func (v *Server) principal(r *http.Request) string { return PrincipalOf(r.Context()).Key() }
+
+// whileTrusted is the context of a request that lasts: it ends with the credential, too.
+func (v *Server) whileTrusted(r *http.Request) (context.Context, func()) {
+	return v.access.Load().auth.Watch(r.Context(), PrincipalOf(r.Context()))
+}
+
+// whileListening is the context of a request on which a client only listens: it ends with the
+// credential and with Drain, too.
+func (v *Server) whileListening(r *http.Request) (context.Context, func()) {
+	trusted, done := v.whileTrusted(r)
+	ctx, cancel := v.untilDrained(trusted)
+	return ctx, func() { cancel(); done() }
+}
+
+// untilDrained is ctx that ends with Drain, too.
+func (v *Server) untilDrained(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(v.listening, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// authenticator makes what a configuration wants, or keeps the one there is.
+func authenticator(cfg *config.Config, old *access, log *slog.Logger) (*auth.Authenticator, error) {
+	if old != nil && reflect.DeepEqual(old.incoming.Authentication(), cfg.IncomingAuth.Authentication()) {
+		return old.auth, nil
+	}
+	return auth.New(cfg.IncomingAuth, auth.Options{Log: log})
+}
+
+// Verify says whether a token lets its bearer in; it is for a client without a port, who
+// brings it in the environment. Without authentication none is needed.
+func (v *Server) Verify(ctx context.Context, token string) error {
+	a := v.access.Load().auth
+	if a.Open() {
+		return nil
+	}
+	_, err := a.Verify(ctx, token)
+	return err
+}

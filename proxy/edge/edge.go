@@ -1,0 +1,198 @@
+// Package edge is where clients come in: HTTP for both eras of MCP, and stdio. It checks who they
+// are and what they may reach, reads what they send, keeps their sessions, and writes answers and
+// events back, to those who read slowly or come again, too. What clients ask for it leaves to a
+// Handler.
+//
+//	server := edge.New(edge.Options{Handler: proxy, Log: log, Page: pages, Refused: refused})
+//	http.Serve(edge.Listener(l), server)
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// A Handler does what clients ask for. A Server has one.
+type Handler interface {
+	// Admit is asked before a Server does something by itself: it opens a session
+	// (initialize), takes a notification, serves the stream of a session (GET) or ends a session
+	// (DELETE). do does it, and Admit returns the error of do.
+	Admit(ctx context.Context, r Request, do func(context.Context) error) error
+	// Serve answers every other request. The errors that it returns are for the client.
+	Serve(ctx context.Context, r Request) (*backends.Response, error)
+	// Open is told of a new session before anybody can find it, and returns who is told the rest.
+	Open(s *Session) Peer
+}
+
+// A Peer is what a Handler keeps of a session.
+type Peer interface {
+	// Initialize is the result of the initialize that opened the session.
+	Initialize() json.RawMessage
+	// Notified takes a notification of the client that is not about the session itself.
+	Notified(method string, params json.RawMessage)
+	// Listens is told whether the client can get what belongs to no request, when that changes.
+	Listens(on bool)
+	// Ended is told last.
+	Ended()
+}
+
+// Options are what a Server takes from its surroundings.
+type Options struct {
+	Handler Handler
+	Log     *slog.Logger
+	// Page serves /, /metrics and /readyz; details says whether who asks may see more than
+	// whether the endpoint is ready.
+	Page func(w http.ResponseWriter, r *http.Request, details bool)
+	// Refused is told of every request whose credential was refused.
+	Refused func(*auth.Refusal)
+	// Turned is told of every request that was refused before it was read, and of one for a
+	// session of somebody else. May be nil.
+	Turned func(r *http.Request, status int, reason string)
+	// Within returns the context in which a request is served that came in, one of the
+	// request's; who is nil for nobody. It is that of the request by default.
+	Within func(r *http.Request, who *auth.Principal) context.Context
+}
+
+// A Server takes in what clients send, over HTTP and stdio, and gives back what its Handler
+// answers. It is safe for concurrent use.
+type Server struct {
+	handler Handler
+	log     *slog.Logger
+	page    func(w http.ResponseWriter, r *http.Request, details bool)
+	refused func(*auth.Refusal)
+	turned  func(*http.Request, int, string)
+	within  func(*http.Request, *auth.Principal) context.Context
+
+	access    atomic.Pointer[access]
+	sessions  sessions // over HTTP
+	pipes     sessions // over stdio
+	bodies    account  // of large requests
+	replays   replays  // what streams hold
+	stateless budget   // of streams without a session
+	idle      atomic.Pointer[config.SessionIdle]
+	pressed   atomic.Uint64 // sessions that were ended for their place at a backend
+	expired   atomic.Uint64 // sessions that nobody had used
+
+	work      sync.WaitGroup  // the sweep
+	life      context.Context // ends with Close
+	end       context.CancelFunc
+	stopping  atomic.Bool     // Stopping was called
+	listening context.Context // ends with Drain
+	drain     context.CancelFunc
+}
+
+// New makes a Server that lets everybody in; Apply gives it a configuration.
+func New(o Options) *Server {
+	v := &Server{handler: o.Handler, log: o.Log, page: o.Page, refused: o.Refused, turned: o.Turned, within: o.Within}
+	if v.turned == nil {
+		v.turned = func(*http.Request, int, string) {}
+	}
+	if v.within == nil {
+		v.within = func(r *http.Request, _ *auth.Principal) context.Context { return r.Context() }
+	}
+	v.bodies.limit, v.stateless.all = maxBodies, &v.replays
+	v.life, v.end = context.WithCancel(context.Background())
+	v.listening, v.drain = context.WithCancel(v.life)
+	v.idle.Store(&config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)})
+	v.sessions.limits.Store(newSessionLimits(config.Default()))
+	a, err := newAccess(&config.Config{}, nil, o.Log)
+	if err != nil {
+		panic(err) // a configuration that says nothing lets everybody in
+	}
+	v.access.Store(a)
+	v.work.Go(v.sweep)
+	return v
+}
+
+// Apply brings the server to a configuration. adopt is called when all of that can be done,
+// and before it is: its error leaves everything as it was.
+func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
+	old := v.access.Load()
+	next, err := newAccess(cfg, old, v.log)
+	if err != nil {
+		return err
+	}
+	if err := adopt(); err != nil {
+		next.retire(old)
+		return err
+	}
+	v.idle.Store(&cfg.SessionIdle)
+	v.access.Store(next)
+	old.retire(next)
+	v.sessions.limits.Store(newSessionLimits(cfg))
+	return nil
+}
+
+// EachSession visits the sessions over HTTP and stdio.
+func (v *Server) EachSession(f func(*Session)) {
+	for _, s := range v.sessions.all() {
+		f(s)
+	}
+	for _, s := range v.pipes.all() {
+		f(s)
+	}
+}
+
+// Session finds a session over HTTP or stdio; nil when it is over.
+func (v *Server) Session(id string) *Session {
+	if s := v.sessions.find(id); s != nil {
+		return s
+	}
+	return v.pipes.find(id)
+}
+
+// Stopping has every answer close its connection, so that the next request of a client or a
+// load balancer comes over a new one and goes elsewhere. Everything is served as before.
+func (v *Server) Stopping() { v.stopping.Store(true) }
+
+// IsStopping reports whether Stopping or Drain was called.
+func (v *Server) IsStopping() bool { return v.stopping.Load() }
+
+// Drain ends the streams on which clients only listen and lets no new ones begin.
+// ServeStdio returns once nothing is running.
+func (v *Server) Drain() {
+	v.Stopping()
+	v.drain()
+}
+
+// Close ends every session, and with it its requests.
+func (v *Server) Close() {
+	v.end()
+	v.EachSession(func(s *Session) { v.endSession(s) })
+	v.access.Load().auth.Close()
+	v.work.Wait()
+}
+
+// Stats are what a Server holds and has counted.
+type Stats struct {
+	Sessions int // open ones
+
+	// Sessions that were ended for want of room, because nothing but an initialize had come, for
+	// another client's place at a backend, and because nobody had used them.
+	Evicted, Unused, Pressed, Expired uint64
+	Refused                           uint64 // clients that found no room for a session
+
+	StreamBytes                     int64  // that streams hold
+	Dropped, Broken, EvictedStreams uint64 // notifications and answers that clients did not get
+	BodyBytes                       int64  // of large requests
+}
+
+// Stats reads what there is now.
+func (v *Server) Stats() Stats {
+	return Stats{
+		Sessions: len(v.sessions.all()) + len(v.pipes.all()),
+		Evicted:  v.sessions.evicted.Load(), Unused: v.sessions.ended.Load(), Pressed: v.pressed.Load(), Expired: v.expired.Load(),
+		Refused: v.sessions.refused.Load(), StreamBytes: v.replays.held.Load(),
+		Dropped: v.replays.dropped.Load(), Broken: v.replays.broken.Load(), EvictedStreams: v.replays.evicted.Load(),
+		BodyBytes: v.bodies.held.Load(),
+	}
+}

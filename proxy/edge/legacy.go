@@ -1,0 +1,355 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// postLegacy serves one frame of a revision with sessions.
+func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+	if m.Method == wire.Initialize && m.IsRequest() {
+		v.postInitialize(w, r, m)
+		return
+	}
+	s, status, err := v.sessionOf(r)
+	if err != nil {
+		refuse(w, status, m.ID, err)
+		return
+	}
+	switch {
+	case m.IsRequest():
+		v.postRequest(w, r, s, m)
+	case m.IsNotification():
+		v.notified(r.Context(), s, m)
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		s.answer(*m)
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// sessionOf finds the session that a request names; the status tells a client whether
+// to begin a new one.
+func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
+	id := r.Header.Get(wire.HeaderSession)
+	if id == "" {
+		return nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
+	}
+	s := v.sessions.find(id)
+	if s != nil && s.Client.Principal != v.principal(r) {
+		v.turned(r, http.StatusNotFound, "the session is another principal's")
+		s = nil
+	}
+	if s == nil {
+		return nil, http.StatusNotFound, wire.Errorf(wire.InvalidRequest, "session not found: begin a new one with initialize")
+	}
+	if v := r.Header.Get(wire.HeaderVersion); v != "" && !wire.IsSupported(v) {
+		return nil, http.StatusBadRequest, wire.Invalid("%s: unsupported revision %q", wire.HeaderVersion, v)
+	}
+	s.touch()
+	return s, 0, nil
+}
+
+func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+	s, err := v.initialize(r.Context(), m, v.principal(r), func(s *Session) error { return v.admitSession(s, r) })
+	switch {
+	case err == nil:
+		w.Header().Set(wire.HeaderSession, s.ID)
+		writeJSON(w, http.StatusOK, wire.Result(m.ID, s.Peer.Initialize()))
+	case wire.AsError(err).Code == wire.Busy:
+		refuseBusy(w, m.ID, err)
+	default:
+		refuse(w, http.StatusBadRequest, m.ID, err)
+	}
+}
+
+// initialize opens a session, which keep puts where it is found again.
+func (v *Server) initialize(ctx context.Context, m *wire.Message, principal string, keep func(*Session) error) (s *Session, err error) {
+	who := &Client{Principal: principal, Revision: jsonscan.GetString(m.Params, "protocolVersion"), Info: jsonscan.Get(m.Params, "clientInfo")}
+	err = v.handler.Admit(ctx, Request{Client: who, Method: m.Method, Params: m.Params}, func(context.Context) error {
+		if err := checkIntroduction(jsonscan.Get(m.Params, "capabilities"), jsonscan.Get(m.Params, "clientInfo")); err != nil {
+			return err
+		}
+		s = v.newSession(m.Params, principal)
+		return keep(s)
+	})
+	return s, err
+}
+
+// maxIntroduction bounds each of the two things that a client says of itself.
+const maxIntroduction = 16 << 10
+
+func checkIntroduction(capabilities, info json.RawMessage) error {
+	for name, value := range map[string]json.RawMessage{"capabilities": capabilities, "clientInfo": info} {
+		if len(value) > maxIntroduction {
+			return wire.Errorf(wire.InvalidParams, "%s: want at most %d bytes, have %d", name, maxIntroduction, len(value))
+		}
+	}
+	return nil
+}
+
+// newSession opens a session as the client's initialize asks for. An unknown revision
+// gets our newest one with sessions, as the lifecycle rules want.
+func (v *Server) newSession(params json.RawMessage, principal string) *Session {
+	revision := jsonscan.GetString(params, "protocolVersion")
+	if !wire.IsSupported(revision) || wire.IsModern(revision) {
+		revision = wire.Legacy[0]
+	}
+	s := newSession(&Client{
+		Principal:    principal,
+		Revision:     revision,
+		Capabilities: clone(jsonscan.Get(params, "capabilities")),
+		Info:         clone(jsonscan.Get(params, "clientInfo")),
+	})
+	s.budget = &budget{session: s, all: &v.replays}
+	s.Peer = v.handler.Open(s)
+	return s
+}
+
+func clone(b json.RawMessage) json.RawMessage { return append(json.RawMessage(nil), b...) }
+
+// postRequest serves a request whose answer goes into the response of this POST.
+func (v *Server) postRequest(w http.ResponseWriter, r *http.Request, s *Session, m *wire.Message) {
+	reply := &httpReply{server: v, w: w, r: r, id: m.ID, session: s, polling: s.Client.Revision >= wire.Rev2511}
+	ctx, cancel := reply.detach()
+	defer cancel()
+	if !s.run(m.ID, cancel) {
+		refuse(w, http.StatusBadRequest, m.ID, wire.Invalid("id %s is in use", m.ID))
+		return
+	}
+	defer s.ran(m.ID)
+	defer reply.startSoon()()
+	resp, err := v.handler.Serve(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params, ID: m.ID, Out: reply})
+	defer release(resp)
+	reply.finish(m.ID, resp, err)
+}
+
+// notified takes a notification of a client.
+func (v *Server) notified(ctx context.Context, s *Session, m *wire.Message) {
+	v.handler.Admit(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params}, func(context.Context) error {
+		v.takeNotification(s, m)
+		return nil
+	})
+}
+
+func (v *Server) takeNotification(s *Session, m *wire.Message) {
+	switch m.Method {
+	case wire.Initialized:
+		s.mu.Lock()
+		s.ready = true
+		s.mu.Unlock()
+	case wire.Cancelled:
+		if id := jsonscan.Get(m.Params, "requestId"); id != nil {
+			s.cancel(id)
+		}
+	case wire.RootsChanged:
+		s.Peer.Notified(m.Method, clone(m.Params))
+	}
+}
+
+// sessionOrRefuse finds the session of a GET or DELETE; nil when the answer is given.
+func (v *Server) sessionOrRefuse(w http.ResponseWriter, r *http.Request) *Session {
+	if wire.IsModern(r.Header.Get(wire.HeaderVersion)) {
+		notAllowed(w, "POST")
+		return nil
+	}
+	s, status, err := v.sessionOf(r)
+	if err != nil {
+		refuse(w, status, nil, err)
+		return nil
+	}
+	return s
+}
+
+// get opens a session's own stream, or goes on with one that was interrupted.
+func (v *Server) get(w http.ResponseWriter, r *http.Request) {
+	s := v.sessionOrRefuse(w, r)
+	if s == nil {
+		return
+	}
+	err := v.handler.Admit(r.Context(), Request{Client: s.Client, Method: r.Method}, func(context.Context) error {
+		st, after, err := s.streamFor(r.Header.Get(wire.HeaderLastEvent))
+		if err == nil {
+			v.serveStream(w, r, s, st, after)
+		}
+		return err
+	})
+	if err != nil {
+		refuse(w, http.StatusBadRequest, nil, err)
+	}
+}
+
+// streamFor is the session's own stream, or the one that a client goes on with behind an event.
+func (s *Session) streamFor(last string) (st *stream, after int, err error) {
+	if last == "" {
+		return s.standalone(), -1, nil
+	}
+	id, next, ok := parseEventID(last)
+	if ok {
+		st = s.findStream(id)
+	}
+	if !ok || st == nil || !st.issued(next) {
+		return nil, 0, wire.Invalid("%s %q is not one of this session's", wire.HeaderLastEvent, last)
+	}
+	return st, next, nil
+}
+
+// serveStream writes a stream until the client leaves.
+func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session, st *stream, after int) {
+	ctx, done := v.whileListening(r)
+	defer done()
+	defer listenFor(s)()
+	startEvents(w, st, after, false).pump(st, ctx.Done())
+	s.delivered(st)
+}
+
+// listenFor notes that s has a stream for what belongs to no request, which its backends'
+// sessions then have, too; the returned function ends that.
+func listenFor(s *Session) (done func()) {
+	over := s.listen()
+	s.Peer.Listens(true)
+	return func() {
+		over()
+		s.Peer.Listens(s.Listening())
+	}
+}
+
+// delete ends a session.
+func (v *Server) delete(w http.ResponseWriter, r *http.Request) {
+	s := v.sessionOrRefuse(w, r)
+	if s == nil {
+		return
+	}
+	v.handler.Admit(r.Context(), Request{Client: s.Client, Method: r.Method}, func(context.Context) error {
+		v.endSession(s)
+		return nil
+	})
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// endSession forgets a session and everything that was its own.
+func (v *Server) endSession(s *Session) {
+	if v.sessions.remove(s.ID) == nil && s.out == nil {
+		return
+	}
+	s.close()
+	s.Peer.Ended()
+}
+
+// batchReply collects the answers to one batch. Frames that belong to its requests go
+// to the session's own stream.
+type batchReply struct {
+	session *Session
+
+	mu      sync.Mutex
+	answers [][]byte // guarded by mu
+	size    int64    // of all answers, guarded by mu
+}
+
+func (b *batchReply) Send(frame []byte)    { b.session.Send(frame) }
+func (b *batchReply) Offer(frame []byte)   { b.session.Send(frame) }
+func (b *batchReply) Request(frame []byte) { b.session.Request(frame) }
+
+func (b *batchReply) add(frame []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(frame)
+}
+
+// put adds an answer. mu is held.
+func (b *batchReply) put(frame []byte) {
+	b.answers = append(b.answers, frame)
+	b.size += int64(len(frame))
+}
+
+// finish adds the answer to one request. Answers are read one after the other, and hold
+// maxFrame together: they go out in one body.
+func (b *batchReply) finish(id json.RawMessage, resp *backends.Response, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(finalFrame(id, resp, err, MaxFrame-b.size))
+}
+
+// errBatch refuses an array of frames to clients whose revision has none.
+var errBatch = wire.Invalid("batches exist in sessions of revision %s only: send one message a request", wire.Rev2503)
+
+// maxBatch bounds the requests of one batch.
+const maxBatch = 100
+
+// postBatch serves an array of frames; only 2025-03-26 has them.
+func (v *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) {
+	if v := r.Header.Get(wire.HeaderVersion); wire.IsModern(v) || r.Header.Get(wire.HeaderSession) == "" {
+		refuse(w, http.StatusBadRequest, nil, errBatch)
+		return
+	}
+	s, status, err := v.sessionOf(r)
+	if err != nil {
+		refuse(w, status, nil, err)
+		return
+	}
+	if s.Client.Revision != wire.Rev2503 {
+		refuse(w, http.StatusBadRequest, nil, errBatch)
+		return
+	}
+	reply := &batchReply{session: s}
+	if n := v.serveBatch(r.Context(), s, reply, body); n > maxBatch || n == 0 {
+		refuse(w, http.StatusBadRequest, nil, wire.Invalid("a batch has 1 to %d messages, not %d", maxBatch, n))
+		return
+	}
+	if len(reply.answers) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	out := []byte{'['}
+	for i, a := range reply.answers {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, a...)
+	}
+	writeJSON(w, http.StatusOK, append(out, ']'))
+}
+
+// serveBatch serves the members of a batch side by side and returns how many there are.
+func (v *Server) serveBatch(ctx context.Context, s *Session, reply *batchReply, body []byte) (n int) {
+	jsonscan.Elements(body, func([]byte) bool { n++; return n <= maxBatch })
+	if n > maxBatch {
+		return n
+	}
+	var all sync.WaitGroup
+	jsonscan.Elements(body, func(frame []byte) bool {
+		m, err := wire.Parse(frame)
+		switch {
+		case err != nil:
+			reply.add(wire.Failure(m.ID, err))
+		case m.IsRequest():
+			all.Go(func() { v.serveMember(ctx, s, reply, m) })
+		case m.IsNotification():
+			v.notified(ctx, s, &m)
+		default:
+			s.answer(m)
+		}
+		return true
+	})
+	all.Wait()
+	return n
+}
+
+func (v *Server) serveMember(ctx context.Context, s *Session, reply *batchReply, m wire.Message) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var resp *backends.Response
+	var err error = wire.Invalid("id %s is in use", m.ID)
+	if s.run(m.ID, cancel) {
+		defer s.ran(m.ID)
+		resp, err = v.handler.Serve(ctx, Request{Client: s.Client, Method: m.Method, Params: m.Params, ID: m.ID, Out: reply})
+	}
+	reply.finish(m.ID, resp, err)
+	release(resp)
+}

@@ -1,0 +1,132 @@
+package edge
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// What is served at which path, and to whom.
+//
+// The clients' port has /mcp, / (what this is), /healthz and its alias /health, and /readyz,
+// which says to everybody only whether the endpoint is ready. Details of /readyz, and
+// /metrics, are for operators: they are on a port of their own where admin.listen is set
+// (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal).
+//
+// Host and Origin are checked before anything else, for every path but the health checks
+// and a /readyz without details: those who ask for them, such as kubelets, know no name.
+
+// access is what of a configuration decides who may come in. It is replaced as a whole.
+type access struct {
+	policy   *origin.Policy
+	auth     *auth.Authenticator
+	incoming config.IncomingAuth // that auth was made of
+	maxBody  int64               // of a request
+	admin    bool                // a port of its own has the details
+	token    *tokenFile          // nil: that port asks for none
+}
+
+// newAccess is the access of a configuration; old is the one before, nil for none, whose
+// authenticator goes on if nothing about it changed.
+func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, error) {
+	who, err := authenticator(cfg, old, log)
+	if err != nil {
+		return nil, err
+	}
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody), admin: cfg.Admin.Listen != ""}
+	if cfg.Admin.TokenFile != "" {
+		a.token = &tokenFile{path: cfg.Admin.TokenFile}
+	}
+	return a, nil
+}
+
+// retire closes what only a has, for next is in force instead.
+func (a *access) retire(next *access) {
+	if a.auth != next.auth {
+		a.auth.Close()
+	}
+}
+
+// ServeHTTP serves the port for clients.
+func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if v.stopping.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	switch path := r.URL.Path; {
+	case path == "/mcp":
+		if !v.checkOrigin(w, r) {
+			return
+		}
+		if r, ok := v.authenticate(w, r); ok {
+			v.serveMCP(w, r)
+		}
+	case auth.IsMetadata(path):
+		v.access.Load().auth.ServeMetadata(w, r) // for everybody: it is made of the configuration alone
+	case isHealth(path):
+		serveHealth(w)
+	case isBareReady(r):
+		v.page(w, r, v.showsDetails(r))
+	case v.checkOrigin(w, r):
+		v.servePage(w, r)
+	}
+}
+
+// checkOrigin checks Host and Origin. It answers what is refused, and preflights.
+func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
+	from, err := v.access.Load().policy.Check(r)
+	if err != nil {
+		v.turned(r, http.StatusForbidden, "Host or Origin is not accepted")
+		refuse(w, http.StatusForbidden, nil, wire.Invalid("%v", err))
+		return false
+	}
+	if from != "" {
+		origin.Allow(w.Header(), from)
+	}
+	if r.Method == http.MethodOptions {
+		origin.Preflight(w, r)
+		return false
+	}
+	return true
+}
+
+func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
+
+// isBareReady reports whether a request asks for /readyz, and for no details.
+func isBareReady(r *http.Request) bool {
+	return r.URL.Path == "/readyz" && !r.URL.Query().Has("tools")
+}
+
+// showsDetails reports whether the clients' port shows details to who asks. Where clients
+// have to say who they are, operators have to have a port of their own.
+func (v *Server) showsDetails(r *http.Request) bool {
+	e := v.access.Load()
+	if e.admin || !e.auth.Open() || !origin.IsLocal(r) {
+		return false
+	}
+	_, err := e.policy.Check(r)
+	return err == nil
+}
+
+// servePage serves the pages of the clients' port that are for admitted requests.
+func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case path == "/":
+		v.page(w, r, false)
+	case path != "/metrics" && path != "/readyz":
+		http.NotFound(w, r)
+	case v.showsDetails(r):
+		v.page(w, r, true)
+	case v.access.Load().admin:
+		http.Error(w, "not on this port: admin.listen of the configuration says where", http.StatusNotFound)
+	default:
+		http.Error(w, "not here: only for this machine, and while nobody is asked who they are; set admin.listen in the configuration to serve it on a port of its own", http.StatusNotFound)
+	}
+}
+
+func serveHealth(w http.ResponseWriter) { io.WriteString(w, "ok\n") }

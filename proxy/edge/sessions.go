@@ -1,0 +1,228 @@
+package edge
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// How many sessions there are.
+//
+// initialize costs its sender nothing, so a session costs little until it is used, and the
+// table has room for clientSessions.max of them, and for fewer of one principal or address.
+// When a newcomer finds no room, sessions end to make some: first those of which nothing
+// but the initialize has come, the oldest first, then the one that has been unused longest,
+// for at least sessionIdle.pressure, without a running request or an open stream. If there are none,
+// the newcomer is told to try again. A session that is in use is never ended.
+
+const (
+	// unusedTime is how long a session lives of which nothing but its initialize has come.
+	unusedTime = time.Minute
+	// evictUnused is how long it is left alone in any case.
+	evictUnused = 2 * time.Second
+	// fullTime is for how long a table that had no room is not searched again.
+	fullTime = time.Second
+)
+
+var errFull = wire.Errorf(wire.Busy, "there are as many sessions as the endpoint takes (clientSessions); try again in a moment")
+
+// sessionLimits is what a configuration says of sessions.
+type sessionLimits struct {
+	max, perPrincipal, perAddress int
+	trusted                       []netip.Prefix
+}
+
+func newSessionLimits(cfg *config.Config) *sessionLimits {
+	c := cfg.ClientSessions
+	l := &sessionLimits{max: c.Max, perPrincipal: c.PerPrincipal, perAddress: c.PerAddress}
+	for _, n := range cfg.TrustedProxies {
+		if p, err := config.ParseNetwork(n); err == nil {
+			l.trusted = append(l.trusted, p)
+		}
+	}
+	return l
+}
+
+// sessions is the table of HTTP sessions.
+type sessions struct {
+	limits         atomic.Pointer[sessionLimits] // nil: none
+	evicted, ended atomic.Uint64                 // for room, and because they were never used
+	refused        atomic.Uint64
+
+	mu     sync.Mutex
+	byID   map[string]*Session  // guarded by mu, like all below
+	counts map[string]int       // of sessions by what they count for
+	full   map[string]time.Time // when no room was found for a newcomer, by the same
+}
+
+// countsFor is whose sessions this one is one of, beside everybody's. Nobody is nobody:
+// sessions without a principal count for none.
+func (l *sessionLimits) countsFor(s *Session, r *http.Request) (keys []string) {
+	if s.Client.Principal != "" {
+		keys = append(keys, "principal "+s.Client.Principal)
+	}
+	if addr, ok := addressOf(r, l.trusted); ok {
+		keys = append(keys, "address "+addr.String())
+	}
+	return keys
+}
+
+func (l *sessionLimits) of(key string) int {
+	switch {
+	case key == "":
+		return l.max
+	case key[0] == 'p':
+		return l.perPrincipal
+	}
+	return l.perAddress
+}
+
+// admitSession finds room for a new session in the table.
+func (v *Server) admitSession(s *Session, r *http.Request) error {
+	l := v.sessions.limits.Load()
+	s.countsFor = append(l.countsFor(s, r), "")
+	for {
+		full := v.sessions.tryAdd(s, l)
+		if full == nil {
+			return nil
+		}
+		out := v.sessions.victims(*full, l.of(*full), v.idle.Load().Pressure.Std())
+		if len(out) == 0 {
+			v.sessions.refused.Add(1)
+			return errFull
+		}
+		for _, old := range out {
+			v.log.Info("session ended: another client needs its place", "session", old.ID[:6])
+			v.sessions.evicted.Add(1)
+			v.endSession(old)
+		}
+	}
+}
+
+// tryAdd adds a session, or returns what it counts for of which there are too many.
+func (t *sessions) tryAdd(s *Session, l *sessionLimits) (full *string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range s.countsFor {
+		if t.counts[key] >= l.of(key) {
+			return &key
+		}
+	}
+	t.put(s)
+	return nil
+}
+
+// put adds a session. mu is held.
+func (t *sessions) put(s *Session) {
+	if t.byID == nil {
+		t.byID, t.counts, t.full = map[string]*Session{}, map[string]int{}, map[string]time.Time{}
+	}
+	t.byID[s.ID] = s
+	for _, key := range s.countsFor {
+		t.counts[key]++
+	}
+}
+
+// add adds a session whatever the limits.
+func (t *sessions) add(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.put(s)
+}
+
+func (t *sessions) find(id string) *Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+func (t *sessions) remove(id string) *Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.byID[id]
+	if s == nil {
+		return nil
+	}
+	delete(t.byID, id)
+	for _, key := range s.countsFor {
+		if t.counts[key]--; t.counts[key] == 0 {
+			delete(t.counts, key)
+		}
+	}
+	return s
+}
+
+func (t *sessions) all() []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		out = append(out, s)
+	}
+	return out
+}
+
+// idle returns the sessions unused since before.
+func (t *sessions) idle(before time.Time) []*Session {
+	var out []*Session
+	for _, s := range t.all() {
+		if used, busy := s.idleSince(); !busy && used.Before(before) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// neverUsed returns the sessions begun before of which nothing else has come.
+func (t *sessions) neverUsed(before time.Time) []*Session {
+	return slices.DeleteFunc(t.idle(before), (*Session).wasUsed)
+}
+
+// victims are the sessions that end for a newcomer who counts for key: of those that
+// were never used enough for a while, so that a flood does not search for each.
+func (t *sessions) victims(key string, limit int, pressure time.Duration) []*Session {
+	now := time.Now()
+	t.mu.Lock()
+	since, searched := t.full[key]
+	t.mu.Unlock()
+	if searched && now.Sub(since) < fullTime {
+		return nil
+	}
+	isOf := func(s *Session) bool { return !slices.Contains(s.countsFor, key) }
+	unused := slices.DeleteFunc(t.neverUsed(now.Add(-evictUnused)), isOf)
+	if len(unused) > 0 {
+		return oldest(unused, limit/100+1)
+	}
+	if out := oldest(slices.DeleteFunc(t.idle(now.Add(-pressure)), isOf), 1); len(out) > 0 {
+		return out
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.full) // what was full a second ago is searched again
+	t.full[key] = now
+	return nil
+}
+
+// oldest are up to n sessions, those that have been unused longest.
+func oldest(some []*Session, n int) []*Session {
+	used := make(map[*Session]time.Time, len(some))
+	for _, s := range some {
+		used[s], _ = s.idleSince()
+	}
+	slices.SortFunc(some, func(a, b *Session) int { return used[a].Compare(used[b]) })
+	return some[:min(n, len(some))]
+}
+
+// endUnused ends the sessions of which nothing but their initialize has come.
+func (v *Server) endUnused(now time.Time) {
+	for _, s := range v.sessions.neverUsed(now.Add(-unusedTime)) {
+		v.sessions.ended.Add(1)
+		v.endSession(s)
+	}
+}
