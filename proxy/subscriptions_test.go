@@ -25,7 +25,7 @@ func resourceful(t *testing.T, uri string, subscribe, unsubscribe func()) string
 	return sdkBackend(t, s, false)
 }
 
-// follower is a client that cannot be asked anything, so that it shares connections.
+// follower is a client that cannot be asked anything.
 func follower(t *testing.T, url string) *raw {
 	c := &raw{t: t, url: url}
 	c.initialize("2025-11-25")
@@ -46,7 +46,7 @@ func TestSlowBackendHoldsUpNoOtherSubscription(t *testing.T) {
 	stuck, release, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	slow := resourceful(t, "test://slow", func() {}, func() { close(stuck); <-release })
 	fine := resourceful(t, "test://fine", func() {}, func() { close(gone) })
-	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "slow", URL: slow}, {Name: "fine", URL: fine}}})
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "slow", URL: slow, Sessions: "shared"}, {Name: "fine", URL: fine, Sessions: "shared"}}})
 	t.Cleanup(func() { close(release) })
 	a, b := follower(t, url), follower(t, url)
 	a.resource("subscribe", "test://slow")
@@ -62,7 +62,7 @@ func TestSlowBackendHoldsUpNoOtherSubscription(t *testing.T) {
 func TestBackendIsAskedOnceForManyFollowers(t *testing.T) {
 	events := make(chan string, 16)
 	backend := resourceful(t, "test://r", func() { events <- "subscribe" }, func() { events <- "unsubscribe" })
-	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: backend}}})
+	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: backend, Sessions: "shared"}}})
 	a := follower(t, url)
 	// A connection that is opened for a subscription asks for it by itself as well.
 	a.do("POST", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://r"}}`)

@@ -1,0 +1,110 @@
+package subscriptions
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+)
+
+const (
+	// announceQuiet is how long nothing must have changed for a list_changed to go out.
+	announceQuiet = 150 * time.Millisecond
+	// announceMost is how long changes that follow each other can hold it back.
+	announceMost = time.Second
+)
+
+// announcements are the list_changed notifications that clients still have to get. A
+// change of a list is in the catalog at once; what says so waits for a moment without
+// changes, so that ten backends that become ready within a second are one notification or
+// two, not ten. While the process is young nothing goes out: its lists are held back, too.
+type announcements struct {
+	wake chan struct{} // cap 1
+
+	mu      sync.Mutex
+	pending map[announcement]bool // guarded by mu
+}
+
+// announcement is one notification: for all clients, or for that of one session, whose
+// backend session has changed.
+type announcement struct{ session, method string }
+
+// add announces a change to the client of a session, or with "" to all.
+func (a *announcements) add(session, method string) {
+	a.mu.Lock()
+	if a.pending == nil {
+		a.pending = map[announcement]bool{}
+	}
+	a.pending[announcement{session, method}] = true
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *announcements) take() map[announcement]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.pending
+	a.pending = nil
+	return all
+}
+
+// ListChanged announces that a list has changed to the client of a session, or with "" to all.
+func (t *Set) ListChanged(session, method string) { t.announcements.add(session, method) }
+
+// Announce sends what is pending whenever nothing has changed for a moment, until Life ends.
+func (t *Set) Announce() {
+	for {
+		select {
+		case <-t.announcements.wake:
+		case <-t.o.Life.Done():
+			return
+		}
+		select {
+		case <-t.o.Started:
+		case <-t.o.Life.Done():
+			return
+		}
+		t.awaitQuiet()
+		for a := range t.announcements.take() {
+			if a.session == "" {
+				t.broadcast(a.method)
+			} else if s := t.o.Server.Session(a.session); s != nil {
+				s.Send(wire.Notification(a.method, nil))
+			}
+		}
+	}
+}
+
+// awaitQuiet waits until nothing has been announced for announceQuiet.
+func (t *Set) awaitQuiet() {
+	quiet, most := time.NewTimer(announceQuiet), time.NewTimer(announceMost)
+	defer quiet.Stop()
+	defer most.Stop()
+	for {
+		select {
+		case <-t.announcements.wake:
+			quiet.Reset(announceQuiet)
+		case <-quiet.C:
+			return
+		case <-most.C:
+			return
+		case <-t.o.Life.Done():
+			return
+		}
+	}
+}
+
+// broadcast sends a list_changed to every session and to the listeners that want it.
+func (t *Set) broadcast(method string) {
+	frame := wire.Notification(method, nil)
+	t.o.Server.EachSession(func(s *edge.Session) { s.Send(frame) })
+	t.listeners.each(func(l *listener) {
+		if l.want[method] {
+			l.send(method, nil)
+		}
+	})
+}

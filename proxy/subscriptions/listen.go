@@ -1,0 +1,111 @@
+package subscriptions
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+)
+
+// A listener is one subscriptions/listen stream of a stateless client.
+type listener struct {
+	id   json.RawMessage // of the request: every message carries it
+	out  edge.FrameWriter
+	want map[string]bool // list_changed methods
+	uris []string
+}
+
+// send passes a notification on under the subscription's id.
+func (l *listener) send(method string, params json.RawMessage) {
+	meta := jsonscan.Set(jsonscan.Get(params, "_meta"), wire.MetaSubscriptionID, l.id)
+	l.out.Offer(wire.Notification(method, jsonscan.Set(params, "_meta", meta)))
+}
+
+// maxListeners bounds the streams that are open at one time. Each has a connection, too.
+const maxListeners = 10_000
+
+var errListeners = wire.Errorf(wire.Busy, "as many clients listen as the endpoint takes (%d); try again in a moment", maxListeners)
+
+// listeners is every open stream.
+type listeners struct {
+	mu  sync.Mutex
+	all map[*listener]struct{} // guarded by mu
+}
+
+// full reports whether there is no room for one more.
+func (t *listeners) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all) >= maxListeners
+}
+
+func (t *listeners) add(l *listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[*listener]struct{}{}
+	}
+	t.all[l] = struct{}{}
+}
+
+func (t *listeners) remove(l *listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, l)
+}
+
+func (t *listeners) each(f func(*listener)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range t.all {
+		f(l)
+	}
+}
+
+// Listen tells a stateless client on out what it asked for in the filter of the request id, until
+// ctx ends: the client leaves, or no stream goes on. The error is that of too many.
+func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWriter, filter json.RawMessage) error {
+	if t.listeners.full() {
+		return errListeners
+	}
+	l := &listener{id: slices.Clone(id), out: out, want: map[string]bool{}}
+	var honoured jsonscan.Object
+	for _, list := range wire.Lists {
+		if string(jsonscan.Get(filter, list.Filter)) == "true" {
+			l.want[list.Changed] = true
+			honoured.Bool(list.Filter, true)
+		}
+	}
+	l.uris = t.subscribeAll(ctx, jsonscan.Get(filter, "resourceSubscriptions"))
+	if len(l.uris) > 0 {
+		uris, _ := json.Marshal(l.uris)
+		honoured.Raw("resourceSubscriptions", uris)
+	}
+	l.send(wire.Acknowledged, new(jsonscan.Object).Raw("notifications", honoured.JSON()).JSON())
+	t.listeners.add(l)
+	<-ctx.Done()
+	t.listeners.remove(l)
+	t.leave(l.uris)
+	return nil
+}
+
+// subscribeAll subscribes to the resources that exist, as many as a client can follow, and
+// returns them.
+func (t *Set) subscribeAll(ctx context.Context, uris json.RawMessage) (honoured []string) {
+	size := 0
+	jsonscan.Elements(uris, func(v []byte) bool {
+		uri := jsonscan.Text(v)
+		if size += len(uri); len(honoured) >= maxFollowed || size > maxFollowedBytes {
+			return false
+		}
+		if uri != "" && !slices.Contains(honoured, uri) && t.add(ctx, uri, nil) == nil {
+			honoured = append(honoured, uri)
+		}
+		return true
+	})
+	return honoured
+}
