@@ -76,15 +76,16 @@ func runWorkflow(t *testing.T, s *migrate.Script) {
 		seen[tool] = true
 	}
 	if len(seen) == 0 {
-		t.Errorf("%s called none of %q", s.Name, s.Tools)
+		t.Errorf("%s called none of %+v", s.Name, s.Tools)
 	}
 }
 
 // backendsWith makes a backend for each name in front of a dot, with the tools behind
 // it; tools without one belong to a backend of their own.
-func backendsWith(t *testing.T, tools []string, called chan<- string) []config.Backend {
+func backendsWith(t *testing.T, tools []migrate.Tool, called chan<- string) []config.Backend {
 	servers := map[string]*mcp.Server{}
-	for _, full := range tools {
+	for _, tool := range tools {
+		full := tool.Name
 		backend, name, dotted := strings.Cut(full, ".")
 		if !dotted {
 			backend, name = "loose", full

@@ -53,28 +53,28 @@ func TestScriptsFolder(t *testing.T) {
 	}{
 		{"a tool and a library", config.Config{}, map[string]string{"hello.star": helloStar, "words.star": words}, ""},
 		{"no declaration", config.Config{}, map[string]string{"a.star": "# a\ndef run(params): return 1"},
-			`a.star:2:1: run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run`},
+			`a.star:2:1: error: run is defined, and nothing says what the tool is: want tool(name="...", description="...") at top level; a library has no run [tool-declaration]`},
 		{"the rules of scriptedTools", config.Config{}, map[string]string{
 			"a.star": "tool(name='a b', parameters={'type': 'array'}, timeout='soon', limits={'stepps': 1})\ndef run(params): return 1"},
-			`a.star:1:1: tool.timeout: want a duration such as "30s" or "5m", have "soon"
-a.star:1:1: tool.limits.stepps: unknown field; did you mean "steps"?
-a.star:1:1: tool.name: want 1 to 64 letters, digits, - and _; have "a b"
-a.star:1:1: tool.description: want a sentence that tells the model what the tool does
-a.star:1:1: tool.parameters: want type: object at the root of the schema, have array`},
+			`a.star:1:1: error: tool.description: want a sentence that tells the model what the tool does [tool-declaration]
+a.star:1:6: error: tool.name: want 1 to 64 letters, digits, - and _; have "a b" [tool-declaration]
+a.star:1:18: error: tool.parameters: want type: object at the root of the schema, have array [tool-declaration]
+a.star:1:48: error: tool.timeout: want a duration such as "30s" or "5m", have "soon" [tool-declaration]
+a.star:1:72: error: tool.limits.stepps: unknown field; did you mean "steps"? [tool-declaration]`},
 		{"a flag that is none", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.', trust_annotations='yes')\ndef run(params): return 1"},
-			"a.star:1:34: tool: trust_annotations: want True or False, have string"},
+			"a.star:1:52: error: tool: trust_annotations: want True or False, have string [tool-declaration]"},
 		{"two files of one name", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.')\ndef run(params): return 1",
 			"b.star": "\n  \ntool(name='x', description='X.')\ndef run(params): return 1"},
-			`b.star:3:1: tool.name: "x" is the name of a.star already`},
+			`b.star:3:6: error: tool.name: "x" is the name of a.star already [tool-declaration]`},
 		{"a name of the configuration", config.Config{ScriptedTools: []config.ScriptedTool{{Name: "x", Description: "X.", Script: "def run(params): return 1"}}},
 			map[string]string{"a.star": "tool(name='x', description='X.')\ndef run(params): return 1"},
-			`a.star:1:1: tool.name: "x" is the name of scriptedTools[0] of the configuration already`},
+			`a.star:1:6: error: tool.name: "x" is the name of scriptedTools[0] of the configuration already [tool-declaration]`},
 		{"every file's problems", config.Config{}, map[string]string{
 			"a.star": "tool(name='a', description='A.')\ndef run(params): return nothing",
 			"b.star": "tool(nmae='b')\ndef run(params): return 1"},
-			"b.star:1:6: tool: nmae: unknown argument, did you mean \"name\"?\na.star:2:25: undefined: nothing"},
+			"a.star:2:25: error: undefined: nothing [undefined]\nb.star:1:6: error: tool: nmae: unknown argument, did you mean \"name\"? [tool-declaration]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := checkFolder(t, tt.cfg, tt.files); got != tt.want {

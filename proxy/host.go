@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
-	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -27,8 +26,8 @@ const maxCallDepth = 8
 type host struct {
 	p       *Proxy
 	x       *exchange
-	catalog *catalog
-	tool    *scriptedTool
+	catalog *catalog.Catalog
+	tool    *catalog.ScriptedTool
 	chain   []string        // the scripted tools that led here, this one last
 	journal script.Journal  // nil when the run cannot be resumed
 	parked  *parkedCall     // what keeps the journal between two requests
@@ -36,96 +35,140 @@ type host struct {
 }
 
 // CallTool calls any tool of the catalog, by exposed name or as backend.tool.
+// Errors come without the secrets of the configuration.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
-	e := h.catalog.anyTool(name)
-	if e == nil {
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.unknown(name)}
+	result, err := h.call(ctx, name, args, o)
+	var failed *builtins.ToolError
+	if errors.As(err, &failed) {
+		err = &builtins.ToolError{Kind: failed.Kind, Msg: h.p.secrets.Text(failed.Msg)}
 	}
-	x := h.inner(name, args)
-	ctx, end := h.p.span(ctx, "call_tool "+e.name, attribute.String("vmcp.tool", e.name), attribute.String("vmcp.key", o.Key))
-	resp, err := h.serve(belowStep(ctx, o.Key), x, e, o)
-	end(err)
+	return result, err
+}
+
+func (h *host) call(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
+	x := h.inner(name, args, o)
+	resp, err := h.p.call(belowStep(ctx, o.Key), x, callOfScript)
 	if err != nil {
 		return nil, toolError(err)
 	}
 	defer resp.Close()
-	result, err := resp.Bytes(h.tool.limits.Or(script.DefaultLimits()).Result)
-	if err == nil && e.script == nil && !o.Unchecked {
-		err = e.contract().checkOutput(result)
+	result, err := h.read(ctx, resp)
+	script.NoteRead(ctx, int64(len(result)))
+	if e := x.called; err == nil && e.Script == nil && !o.Unchecked {
+		err = e.CheckOutput(result)
 	}
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 	}
-	return slices.Clone(result), nil
+	return result, nil
+}
+
+// callOfScript is how a script calls a tool.
+var callOfScript = callable{
+	find: func(_ *Proxy, ctx context.Context, x *exchange) (*catalog.Entry, error) {
+		e, err := x.script.find(ctx, jsonscan.Text(x.get(memberName)))
+		x.called = e
+		return e, err
+	},
+	run: func(_ *Proxy, ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+		return x.script.callTool(ctx, x, e)
+	},
+}
+
+// read takes the bytes of a result, once there is room for them.
+func (h *host) read(ctx context.Context, resp *backends.Response) (json.RawMessage, error) {
+	most := int64(h.tool.Limits.Result)
+	if resp.Body == nil {
+		result, err := resp.Bytes(most)
+		return slices.Clone(result), err
+	}
+	want := most
+	if resp.AtMost > 0 {
+		want = min(most, resp.AtMost)
+	}
+	room, err := script.Room(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	if room < want {
+		most = room
+	}
+	return resp.Bytes(most)
+}
+
+// find finds a tool in the catalog that the run began with, or in a newer one when the
+// backend that has it was not up then.
+func (h *host) find(ctx context.Context, name string) (*catalog.Entry, error) {
+	r := catalog.AnyTool(name)
+	if e := h.catalog.Find(r); e != nil {
+		return e, nil
+	}
+	if be, _ := h.catalog.MayHave(r); be == nil {
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.catalog.UnknownTool(name)}
+	}
+	e, err := h.p.await(ctx, r)
+	switch {
+	case err != nil:
+		return nil, toolError(err)
+	case e == nil:
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.catalog.UnknownTool(name)}
+	}
+	return e, nil
 }
 
 // inner is the exchange of a call that a script makes for its client.
-func (h *host) inner(name string, args json.RawMessage) *exchange {
-	params := wire.Set(nil, "name", wire.Quote(name))
-	if len(args) > 0 {
-		params = wire.Set(params, "arguments", args)
-	}
-	return &exchange{p: h.p, client: h.x.client, method: wire.ToolsCall, params: params, live: h.x.live, out: h.x.out}
+func (h *host) inner(name string, args json.RawMessage, o builtins.CallOptions) *exchange {
+	params := new(jsonscan.Object).Text("name", name).Raw("arguments", args).JSON()
+	x := newExchange(h.p, edge.Request{Client: h.x.client, Method: wire.ToolsCall, Params: params, Out: h.x.out})
+	x.live, x.traceAll, x.script, x.options = h.x.live, h.x.traceAll, h, o
+	return x
 }
 
-func (h *host) serve(ctx context.Context, x *exchange, e *entry, o builtins.CallOptions) (*backends.Response, error) {
-	if e.script != nil {
+// callTool runs or relays what a script calls.
+func (h *host) callTool(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	if e.Script != nil {
 		return h.nested(ctx, x, e)
 	}
-	if !o.Unchecked {
-		if err := e.contract().checkInput(orEmpty(wire.Get(x.params, "arguments"))); err != nil {
+	if !x.options.Unchecked {
+		if err := e.CheckInput(wire.OrEmpty(x.get(memberArguments))); err != nil {
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}
-	req := &backends.Request{Method: x.method, Params: wire.Set(x.params, "name", wire.Quote(e.own)), For: x.caller()}
-	if e.headers != nil {
-		req.Header = forwardedHeaders(e.headers, wire.Get(x.params, "arguments"), nil)
-	}
-	ctx, end := h.p.span(ctx, "backend "+e.backend.Name(), attribute.String("vmcp.backend", e.backend.Name()), attribute.String("vmcp.name", e.own))
-	req.Params = h.p.withTrace(ctx, req.Params)
-	resp, err := h.p.rounds(ctx, x, e.backend, req)
-	end(err)
-	return resp, err
+	return h.p.relay(ctx, x, e)
 }
 
 // nested runs a scripted tool that a script calls.
-func (h *host) nested(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
-	chain := append(slices.Clone(h.chain), e.name)
-	if slices.Contains(h.chain, e.name) {
-		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: "scripted tools call each other in a circle: " + strings.Join(chain, " -> ")}
+func (h *host) nested(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	chain := append(slices.Clone(h.chain), e.Name)
+	if slices.Contains(h.chain, e.Name) {
+		msg := "scripted tools call each other in a circle: " + strings.Join(chain, " -> ")
+		if hidden := h.catalog.ShadowedBy(e); hidden != nil {
+			msg += fmt.Sprintf("; the backend's tool of that name is %q", hidden.Origin())
+		}
+		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: msg}
 	}
 	if len(chain) > maxCallDepth {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("scripted tools call each other more than %d deep: %s", maxCallDepth, strings.Join(chain, " -> "))}
 	}
-	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.script, chain: chain}
-	res, err := inner.execute(ctx, wire.Get(x.params, "arguments"))
+	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.Script, chain: chain}
+	res, err := inner.execute(ctx, x.get(memberArguments))
 	_, contract := err.(*builtins.ToolError)
 	switch {
 	case contract || err != nil && ctx.Err() != nil:
 		return nil, err
 	case err != nil:
-		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: explain(err)}
+		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: script.Clip(explain(err))}
 	}
 	return answer(inner.toolResult(res))
 }
 
 // InputSchema returns the input schema of a tool that clients see.
 func (h *host) InputSchema(name string) (json.RawMessage, bool) {
-	e := h.catalog.anyTool(name)
-	if e == nil || e.hidden {
+	e := h.catalog.Find(catalog.AnyTool(name))
+	if e == nil || e.Hidden {
 		return nil, false
 	}
-	return wire.Get(e.def, "inputSchema"), true
-}
-
-// unknown says that there is no such tool, and which one may be meant.
-func (h *host) unknown(name string) string {
-	msg := fmt.Sprintf("no tool %q", name)
-	best := spell.Nearest(name, slices.Collect(maps.Keys(h.catalog.toolByName)))
-	if best != "" {
-		msg += fmt.Sprintf("; did you mean %q?", best)
-	}
-	return msg
+	return jsonscan.Get(e.Definition, "inputSchema"), true
 }
 
 // toolError classifies a failed call for a script.
@@ -153,6 +196,8 @@ func kindForScripts(k backends.Kind) string {
 		return builtins.Timeout
 	case backends.Protocol, backends.TooLarge:
 		return builtins.InvalidOutput
+	case backends.Denied:
+		return builtins.Denied
 	}
 	return builtins.Unavailable
 }
@@ -160,11 +205,11 @@ func kindForScripts(k backends.Kind) string {
 // Elicit asks the client's user: now, or by stopping the run until a later request
 // brings the answer.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
-	if !h.x.client.can(wire.Elicit) {
+	if !h.x.client.Can(wire.Elicit) {
 		return nil, builtins.ErrNoElicitation
 	}
 	if h.journal != nil {
-		if a := wire.Get(h.answers, q.Key); a != nil {
+		if a := jsonscan.Get(h.answers, q.Key); a != nil {
 			return h.answered(slices.Clone(a), nil)
 		}
 		return nil, &script.Suspended{Questions: []script.Question{q}}
@@ -176,12 +221,12 @@ func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, 
 func (h *host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
 	action := "error"
 	if err == nil {
-		action = wire.GetString(a, "action")
+		action = jsonscan.GetString(a, "action")
 	}
 	if err == nil && action != "accept" && action != "decline" && action != "cancel" {
 		action = "invalid"
 	}
-	h.p.metrics.scripts.answers.WithLabelValues(h.tool.name, action).Inc()
+	h.p.metrics.scripts.answers.WithLabelValues(h.tool.Name, action).Inc()
 	return a, err
 }
 
@@ -192,40 +237,37 @@ func (h *host) Notify(ctx context.Context, n builtins.Notice) {
 		h.progress(n)
 		return
 	}
-	h.p.log.Log(ctx, slogLevel(n.Level), n.Message, "tool", h.tool.name, "pos", n.Pos)
-	data := json.RawMessage(wire.Quote(n.Message))
+	h.p.log.Log(ctx, slogLevel(n.Level), n.Message, "tool", h.tool.Name, "pos", n.Pos)
+	data := json.RawMessage(jsonscan.Quote(n.Message))
 	if len(n.Fields) > 0 {
-		data = wire.Set(n.Fields, "message", data)
+		data = jsonscan.Set(n.Fields, "message", data)
 	}
-	params := wire.Set(nil, "level", wire.Quote(n.Level))
-	params = wire.Set(params, "logger", wire.Quote(h.tool.name))
-	h.x.Notify(wire.LogMessage, wire.Set(params, "data", data))
+	h.x.Notify(wire.LogMessage, new(jsonscan.Object).Text("level", n.Level).Text("logger", h.tool.Name).Raw("data", data).JSON())
 }
 
 func (h *host) progress(n builtins.Notice) {
 	if h.x.token == nil {
 		return
 	}
-	params := wire.Set(nil, "progressToken", h.x.token)
-	params = wire.Set(params, "progress", number(n.Done))
+	params := new(jsonscan.Object).Raw("progressToken", h.x.token).Raw("progress", number(n.Done))
 	if n.Total > 0 {
-		params = wire.Set(params, "total", number(n.Total))
+		params.Raw("total", number(n.Total))
 	}
 	if n.Message != "" {
-		params = wire.Set(params, "message", wire.Quote(n.Message))
+		params.Text("message", n.Message)
 	}
-	h.x.Notify(wire.Progress, params)
+	h.x.Notify(wire.Progress, params.JSON())
 }
 
 func number(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
 
 func slogLevel(level string) slog.Level {
-	switch s := severity(level); {
-	case s <= severity("debug"):
+	switch s := wire.Severity(level); {
+	case s <= wire.Severity("debug"):
 		return slog.LevelDebug
-	case s <= severity("notice"):
+	case s <= wire.Severity("notice"):
 		return slog.LevelInfo
-	case s == severity("warning"):
+	case s == wire.Severity("warning"):
 		return slog.LevelWarn
 	}
 	return slog.LevelError

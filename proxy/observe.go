@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -12,6 +14,7 @@ import (
 type runMetrics struct {
 	runs, steps, effects, limits, answers *prometheus.CounterVec
 	seconds, effectSeconds, memory        *prometheus.HistogramVec
+	suspensions                           *prometheus.CounterVec
 	running                               prometheus.Gauge
 }
 
@@ -19,10 +22,10 @@ func newRunMetrics(r *prometheus.Registry) *runMetrics {
 	seconds := []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600}
 	m := &runMetrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools by outcome (ok, error, limit, suspended, cancelled).",
+			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcomeWords() + ").",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vmcp_script_run_duration_seconds", Help: "Time of one run.", Buckets: seconds,
+			Name: "vmcp_script_run_duration_seconds", Help: "Time of one run, without the time that it waited for another request.", Buckets: seconds,
 		}, []string{"tool"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_steps_total", Help: "Interpreter steps.",
@@ -43,9 +46,12 @@ func newRunMetrics(r *prometheus.Registry) *runMetrics {
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_elicitations_total", Help: "Answers of users by action (accept, decline, cancel).",
 		}, []string{"tool", "action"}),
+		suspensions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_suspensions_total", Help: "Times that a run ended with questions, to go on with the answers of the next request.",
+		}, []string{"tool"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
 	}
-	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.running)
+	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.running)
 	return m
 }
 
@@ -54,16 +60,9 @@ func (h *host) effect(e script.Event) {
 	if e.Replayed {
 		return
 	}
-	m, outcome := h.p.metrics.scripts, "ok"
-	var suspended *script.Suspended
-	switch {
-	case errors.As(e.Err, &suspended):
-		outcome = "suspended"
-	case e.Err != nil:
-		outcome = "error"
-	}
-	m.effects.WithLabelValues(h.tool.name, e.Kind, h.label(e), outcome).Inc()
-	m.effectSeconds.WithLabelValues(h.tool.name, e.Kind).Observe(e.Duration.Seconds())
+	m := h.p.metrics.scripts
+	m.effects.WithLabelValues(h.tool.Name, e.Kind, h.label(e), outcomeOf(e.Err).String()).Inc()
+	m.effectSeconds.WithLabelValues(h.tool.Name, e.Kind).Observe(e.Duration.Seconds())
 }
 
 // label keeps the names of metrics to those of tools that exist.
@@ -71,18 +70,30 @@ func (h *host) label(e script.Event) string {
 	if e.Kind != "call" {
 		return ""
 	}
-	if h.catalog.anyTool(e.Name) == nil {
+	if h.catalog.Find(catalog.AnyTool(e.Name)) == nil {
 		return "unknown"
 	}
 	return e.Name
 }
 
-// done counts a run.
-func (h *host) done(stats script.Stats, err error) {
-	m, name := h.p.metrics.scripts, h.tool.name
-	m.runs.WithLabelValues(name, h.outcome(err)).Inc()
-	m.seconds.WithLabelValues(name).Observe(stats.Duration.Seconds())
+// done counts a run, or the part of it up to a question. A run that goes on over its journal
+// counts once, with the time of all its parts, when it is over.
+func (h *host) done(stats script.Stats, o outcome, err error) {
+	m, name := h.p.metrics.scripts, h.tool.Name
 	m.steps.WithLabelValues(name).Add(float64(stats.Steps))
+	took := stats.Duration
+	if h.parked != nil {
+		took = time.Duration(h.parked.took.Add(int64(took)))
+	}
+	switch {
+	case o == outcomeSuspended:
+		m.suspensions.WithLabelValues(name).Inc()
+		return
+	case h.parked != nil && h.parked.over.Swap(true):
+		return // the last request came again
+	}
+	m.runs.WithLabelValues(name, o.String()).Inc()
+	m.seconds.WithLabelValues(name).Observe(took.Seconds())
 	m.memory.WithLabelValues(name).Observe(float64(stats.Memory))
 	var limit *script.LimitError
 	if errors.As(err, &limit) {
@@ -90,19 +101,11 @@ func (h *host) done(stats script.Stats, err error) {
 	}
 }
 
-func (h *host) outcome(err error) string {
-	var limit *script.LimitError
-	var suspended *script.Suspended
-	var cancelled *script.Cancelled
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.As(err, &limit):
-		return "limit"
-	case errors.As(err, &suspended):
-		return "suspended"
-	case errors.As(err, &cancelled):
-		return "cancelled"
+// forgotten returns what counts a run whose question nobody answered in time.
+func (m *runMetrics) forgotten(c *parkedCall, tool string) func() {
+	return func() {
+		if !c.over.Swap(true) {
+			m.runs.WithLabelValues(tool, outcomeTimeout.String()).Inc()
+		}
 	}
-	return "error"
 }

@@ -2,8 +2,8 @@
 // stdio, the catalog of everything they can name, the routes to backends and scripts,
 // and the life of a configuration.
 //
-//	p, err := proxy.New(proxy.Options{Log: log})
-//	err = p.Apply(ctx, cfg)
+//	p := proxy.New(proxy.Options{Log: log})
+//	err := p.Apply(cfg)
 //	http.ListenAndServe(cfg.Listen, p)
 package proxy
 
@@ -11,6 +11,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -21,169 +23,211 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/wire"
-)
-
-const (
-	// sessionIdle is how long an unused session is kept.
-	sessionIdle = time.Hour
-	sweepEvery  = time.Minute
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy/admission"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
 // Options are what a Proxy takes from its surroundings. The zero value works.
 type Options struct {
 	Log     *slog.Logger // nothing is logged by default
 	Version string       // shown to clients and backends
-	// AllowedOrigins are Origin headers to accept beside the endpoint's own; "*" is any.
-	AllowedOrigins []string
+	// Secrets hides the secrets of the configuration in what the proxy writes, its log
+	// included. Whoever brings one hides them in what else is written. nil: one of its own.
+	Secrets *secret.Redactor
 	// Tracer makes OpenTelemetry spans of requests, runs and calls; nil makes none.
 	Tracer trace.TracerProvider
+	// AuditOut is where the audit goes that has no file.
+	AuditOut io.Writer
+	// Charged is told what all scripts that run have been charged for memory, whenever that
+	// has changed by a step. It must not wait. May be nil.
+	Charged func(bytes int64)
 }
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
 type Proxy struct {
 	options   Options
 	log       *slog.Logger
+	secrets   *secret.Redactor
 	tracer    trace.Tracer // nil: no spans
 	backends  *backends.Set
-	catalog   atomic.Pointer[catalog]
+	outward   atomic.Pointer[outwardRules]
+	catalog   atomic.Pointer[catalog.Catalog]
+	edge      *edge.Server
 	metrics   *metrics
+	audit     atomic.Pointer[auditLog] // nil: none is kept
+	unwritten atomic.Uint64            // lines of the audit
 	parked    *parkedTable
-	sessions  sessions // over HTTP
-	pipes     sessions // over stdio
-	listeners listeners
 	tasks     taskTable
-	admission admission
+	admission *admission.Admission
+	dropped   atomic.Uint64 // notifications that calls did not keep which wait for an answer
 
-	subscriptions subscriptions
+	subscriptions *subscriptions.Set
+	overlays      overlays
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
 	config   *config.Config
-	scripts  []*scriptedTool
+	scripts  *catalog.Scripts
 
 	settled chan struct{} // closed when no backend is on its first attempt any more; guarded by building
 
-	spawning  sync.Mutex      // guards closed
-	closed    bool            // Close waits for work
-	work      sync.WaitGroup  // goroutines of ours
-	life      context.Context // ends with Close
-	end       context.CancelFunc
-	listening context.Context // ends with Drain
-	drain     context.CancelFunc
+	started  chan struct{} // closed when settled was for the first time, or after startup.wait
+	starting sync.Once     // closes started
+	young    *time.Timer   // calls start; guarded by building, nil before the first configuration
+	waits    atomic.Int64  // operational.startup.wait, a time.Duration
+
+	spawning sync.Mutex      // guards closed
+	closed   bool            // Close waits for work
+	work     sync.WaitGroup  // goroutines of ours
+	life     context.Context // ends with Close
+	end      context.CancelFunc
 }
 
 // New makes a proxy without backends; Apply gives it some.
-func New(o Options) (*Proxy, error) {
+func New(o Options) *Proxy {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Proxy{options: o, log: o.Log, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{})}
+	if o.Secrets == nil {
+		o.Secrets = &secret.Redactor{}
+	}
+	o.Log = slog.New(secret.Handler(o.Log.Handler(), o.Secrets))
+	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
-	p.listening, p.drain = context.WithCancel(p.life)
 	if o.Tracer != nil {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
-	p.subscriptions.p = p
+	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Refused: p.refused, Turned: p.auditRefused, Within: p.within})
+	p.subscriptions = subscriptions.New(subscriptions.Options{
+		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
+		Started: p.started, Life: p.life, Spawn: p.spawn,
+	})
 	p.backends = backends.NewSet(backends.Options{
 		Log:        o.Log,
+		Secrets:    o.Secrets,
 		ClientInfo: p.introduction(),
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
 		Notified:   p.unclaimed,
+
+		Pressure:    func(be *backends.Backend, ids []string) bool { return p.edge.Pressure(be.Name(), ids) },
+		ListChanged: p.sessionListChanged,
 	})
-	p.admission.set(p.config.Limits)
-	p.catalog.Store(buildCatalog(p.config, nil, nil, pageStyle{serverInfo: p.introduction()}))
+	p.admission = admission.New(o.Charged)
+	p.scripts = &catalog.Scripts{}
+	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.metrics = newMetrics(p)
-	p.spawn(p.sweep)
-	return p, nil
+	p.spawn(p.subscriptions.Announce)
+	return p
 }
 
 // introduction is how the proxy introduces itself to clients and backends.
 func (p *Proxy) introduction() json.RawMessage {
-	name := wire.Quote(cmp.Or(p.config.Name, "vmcp"))
-	return wire.Set(wire.Set(nil, "name", name), "version", wire.Quote(cmp.Or(p.options.Version, "dev")))
+	return new(jsonscan.Object).Text("name", cmp.Or(p.config.Name, "vmcp")).Text("version", cmp.Or(p.options.Version, "dev")).JSON()
 }
 
-// Handler is the HTTP endpoint: /mcp, /healthz, /readyz, /metrics.
-func (p *Proxy) Handler() http.Handler { return p }
+// Handler is the HTTP endpoint for clients; paths.go of package edge says what it serves.
+func (p *Proxy) Handler() http.Handler { return p.edge }
+
+// ServeHTTP serves the port for clients.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.edge.ServeHTTP(w, r) }
+
+// AdminHandler is the port for operators: /metrics, /readyz with details, /healthz. All but
+// the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
+func (p *Proxy) AdminHandler() http.Handler { return p.edge.AdminHandler() }
+
+// ServeStdio serves one client over newline-delimited frames until in ends or ctx does; see
+// edge.Server.
+func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return p.edge.ServeStdio(ctx, in, out)
+}
+
+// Verify says whether a token lets its bearer in; it is for a client without a port, who
+// brings it in the environment. Without authentication none is needed.
+func (p *Proxy) Verify(ctx context.Context, token string) error { return p.edge.Verify(ctx, token) }
+
+// Held is what clients together can make the endpoint hold, as far as it is much: bodies,
+// suspended calls and streams.
+const Held = edge.Held + parkedBytes
 
 // Apply brings the proxy to a configuration: what did not change keeps running, what is
 // new is brought up side by side, what is gone is closed. It does not wait for backends;
 // their entries come with them. After an error the old configuration runs on untouched.
 // Defaults are filled in in cfg, which must not change afterwards.
-func (p *Proxy) Apply(ctx context.Context, cfg *config.Config) error {
+func (p *Proxy) Apply(cfg *config.Config) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
 	cfg.Complete()
-	scripts, err := compileScripts(cfg)
-	if err != nil {
-		return err
+	scripts, problems := catalog.Compile(cfg)
+	if len(problems) > 0 {
+		return problems
 	}
-	if err := p.adopt(ctx, cfg, scripts); err != nil {
+	if cfg.IncomingAuth.Authz.Enabled() {
+		return errors.New("incomingAuth.authz: policies can be written and tested, and are not enforced yet: refused, since nothing would be denied")
+	}
+	if err := p.adopt(cfg, scripts); err != nil {
 		return err
 	}
 	warnComposites(p.log, cfg)
 	p.rebuild()
+	p.auditApplied(cfg)
 	return nil
 }
 
 // adopt makes cfg the configuration, unless its backends are refused. No catalog is
 // built meanwhile: it would be of two configurations.
-func (p *Proxy) adopt(ctx context.Context, cfg *config.Config, scripts []*scriptedTool) error {
+func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts) error {
 	p.building.Lock()
 	defer p.building.Unlock()
-	p.backends.Tune(cfg.Operational.Timeouts.Default.Std(), cfg.Operational.FailureHandling)
-	if err := p.backends.Apply(ctx, cfg.Backends); err != nil {
+	err := p.edge.Apply(cfg, func() error {
+		lines, err := p.openAudit(cfg)
+		if err != nil {
+			return err
+		}
+		p.secrets.Use(cfg.Secrets())
+		if err := p.backends.Apply(cfg); err != nil {
+			p.secrets.Use(p.config.Secrets())
+			if lines != p.audit.Load() {
+				p.closeAudit(lines)
+			}
+			return err
+		}
+		p.useAudit(lines)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	p.config, p.scripts = cfg, scripts
+	p.outward.Store(outwardRulesOf(cfg))
 	p.settled = make(chan struct{})
-	p.admission.set(cfg.Limits)
+	p.beginStart(cfg)
+	p.admission.Set(cfg.Limits)
 	return nil
 }
 
-// Check is Apply stopped before anything starts: scripts compile, definitions hold.
-func Check(cfg *config.Config) error {
-	cfg.Complete()
-	_, err := compileScripts(cfg)
-	return err
-}
-
-// rebuild makes the catalog anew, swaps it in and tells those who listen what changed:
-// what reads differently, what a backend says has changed though it reads the same, and
-// scripts that were edited.
+// rebuild makes the catalog anew, swaps it in and announces what changed.
 func (p *Proxy) rebuild() {
 	p.building.Lock()
 	defer p.building.Unlock()
-	old, settled := p.catalog.Load(), p.backendsSettled()
-	now := buildCatalog(p.config, p.backends.All(), p.scripts, pageStyle{serverInfo: p.introduction()})
+	old, replacing := p.catalog.Load(), p.backends.Replacing()
+	now := catalog.Build(p.config, p.backends.All(), nil, p.scripts, p.introduction())
 	p.catalog.Store(now)
+	old.Replace()
 	p.logProblems(old, now)
-	if settled && !isClosed(p.settled) {
-		close(p.settled)
-	}
-	for _, c := range []struct {
-		method string
-		same   bool
-	}{
-		{wire.ToolsChanged, now.said[0] <= old.said[0] && now.scripts == old.scripts && now.tools.equal(old.tools)},
-		{wire.PromptsChanged, now.said[1] <= old.said[1] && now.prompts.equal(old.prompts)},
-		{wire.ResChanged, now.said[2] <= old.said[2] && now.resources.equal(old.resources) && now.templates.equal(old.templates)},
-	} {
-		if !c.same {
-			p.broadcast(c.method)
+	if p.young != nil && !now.Starting() && !replacing {
+		if !isClosed(p.settled) {
+			close(p.settled)
 		}
+		p.start()
 	}
-}
-
-func (p *Proxy) backendsSettled() bool {
-	for _, b := range p.backends.All() {
-		if b.State().Status == backends.Connecting {
-			return false
-		}
+	for _, method := range now.Changed(old) {
+		p.subscriptions.ListChanged("", method)
 	}
-	return true
 }
 
 func isClosed(c chan struct{}) bool {
@@ -210,63 +254,51 @@ func (p *Proxy) Settled(ctx context.Context) error {
 }
 
 // logProblems says what is new in the list of problems.
-func (p *Proxy) logProblems(old, now *catalog) {
-	known := map[Problem]bool{}
-	for _, pr := range old.problems {
-		known[pr] = true
+func (p *Proxy) logProblems(old, now *catalog.Catalog) {
+	type identity struct{ backend, entry, reason string }
+	known := map[identity]bool{}
+	for _, pr := range old.Problems {
+		known[identity{pr.Backend, pr.Entry, pr.Reason}] = true
 	}
-	for _, pr := range now.problems {
-		if !known[pr] {
-			p.log.Warn(pr.Reason, "backend", pr.Backend, "entry", pr.Entry)
-		}
-	}
-}
-
-// eachSession visits the sessions on HTTP and stdio.
-func (p *Proxy) eachSession(f func(*session)) {
-	for _, s := range p.sessions.all() {
-		f(s)
-	}
-	for _, s := range p.pipes.all() {
-		f(s)
-	}
-}
-
-// sweep ends sessions that nobody uses.
-func (p *Proxy) sweep() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			for _, s := range p.sessions.idle(now.Add(-sessionIdle)) {
-				p.log.Info("session expired", "session", s.id[:6], "idle", sessionIdle)
-				p.endSession(s)
+	for _, pr := range now.Problems {
+		if !known[identity{pr.Backend, pr.Entry, pr.Reason}] {
+			level := slog.LevelWarn
+			if pr.Severity == catalog.SeverityError {
+				level = slog.LevelError
 			}
-		case <-p.life.Done():
-			return
+			p.log.Log(p.life, level, pr.Reason, "backend", pr.Backend, "entry", pr.Entry)
 		}
 	}
 }
 
-// principal is who a request comes from. There is no authentication yet: everybody is
-// the same.
-func (p *Proxy) principal(*http.Request) string { return "" }
+// Stopping says that the process is about to end: /readyz answers 503 from now on, and
+// every answer closes its connection, so that the next request of a client or a load
+// balancer comes over a new one and goes elsewhere. Everything is served as before.
+func (p *Proxy) Stopping() { p.edge.Stopping() }
 
 // Drain ends the streams on which clients only listen and lets no new ones begin, so
-// that an HTTP server can shut down without breaking off a call.
-func (p *Proxy) Drain() { p.drain() }
+// that an HTTP server can shut down without breaking off a call. ServeStdio returns once
+// nothing is running.
+func (p *Proxy) Drain() {
+	p.edge.Drain()
+}
 
 // Close ends every session, call and backend, and waits for all of it.
 func (p *Proxy) Close() error {
 	p.end()
+	p.building.Lock()
+	if p.young != nil {
+		p.young.Stop()
+	}
+	p.building.Unlock()
 	p.parked.close()
-	p.eachSession(func(s *session) { p.endSession(s) })
+	p.edge.Close()
 	err := p.backends.Close()
 	p.spawning.Lock()
 	p.closed = true
 	p.spawning.Unlock()
 	p.work.Wait()
+	p.closeAudit(p.audit.Load())
 	return err
 }
 

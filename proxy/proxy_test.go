@@ -32,10 +32,7 @@ func sdkBackend(t *testing.T, s *mcp.Server, stateless bool) string {
 // waits until every backend is ready.
 func start(t *testing.T, cfg *config.Config) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test"})
 	srv := httptest.NewServer(p.Handler())
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -43,7 +40,7 @@ func start(t *testing.T, cfg *config.Config) (*proxy.Proxy, string) {
 		}
 		srv.Close()
 	})
-	if err := p.Apply(t.Context(), cfg); err != nil {
+	if err := p.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Settled(t.Context()); err != nil || !p.Status().Ready {
@@ -192,14 +189,17 @@ func TestListChangedReachesEveryRevision(t *testing.T) {
 				mcp.AddTool(backend, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, echoArgs) (*mcp.CallToolResult, any, error) {
 					return &mcp.CallToolResult{}, nil, nil
 				})
-				select {
-				case <-changed:
-				case <-time.After(20 * time.Second):
-					t.Fatal("no tools/list_changed")
-				}
-				tools, err := s.ListTools(t.Context(), nil)
-				if err != nil || len(tools.Tools) != 3 {
-					t.Errorf("%d tools after the change, %v", len(tools.Tools), err)
+				for n := 0; n != 3; { // a notification of what was there before may come first
+					select {
+					case <-changed:
+					case <-time.After(time.Minute):
+						t.Fatalf("no tools/list_changed after the change: %d tools", n)
+					}
+					tools, err := s.ListTools(t.Context(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n = len(tools.Tools)
 				}
 			})
 		}

@@ -3,64 +3,70 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
-	"go.opentelemetry.io/otel/attribute"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/adapt"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 // maxRounds is how often a backend may ask before it has to answer, when the proxy
 // carries the questions to a client that cannot.
 const maxRounds = 10
 
-// relay passes a request on to the backend of e and its result back.
-func (p *Proxy) relay(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
+// relay passes a request on to the backend of e and its result back, which is made to fit the
+// revision of a client; a script gets it as it came. Errors are those of backends.
+func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	params := x.params
-	if member := nameMember(x.method); member != "" && e.own != e.name {
-		params = wire.Set(params, member, wire.Quote(e.own))
+	if member := wire.MethodOf(x.method).Member; member != "" && (e.Original != e.Name || x.script != nil) {
+		params = jsonscan.Set(params, member, jsonscan.Quote(e.Original))
 	}
 	req := &backends.Request{
 		Method:     x.method,
 		Params:     params,
-		For:        x.caller(),
+		For:        x.callerIn(ctx),
 		Idempotent: x.method != wire.ToolsCall,
+		Header:     e.ForwardedHeaders(x.get(memberArguments), x.header),
 	}
-	if e.headers != nil || x.header != nil {
-		req.Header = forwardedHeaders(e.headers, wire.Get(params, "arguments"), x.header)
-	}
-	ctx, end := p.span(ctx, "backend "+e.backend.Name(), attribute.String("vmcp.backend", e.backend.Name()), attribute.String("vmcp.name", e.own))
+	ctx, end := p.backendSpan(ctx, e)
 	req.Params = p.withTrace(ctx, req.Params)
 	resp, err := p.bridge(ctx, x, e, req)
-	end(err)
-	if err != nil {
-		return nil, relayError(err)
+	end(outcomeIn(ctx, err), err)
+	switch {
+	case err != nil:
+		return nil, err
+	case x.script == nil:
+		return p.finish(x, e, resp)
+	case resp.Body != nil:
+		resp.Edit(outcomeOnly(&x.outcome))
 	}
-	return p.finish(x, e, resp)
+	return resp, nil
 }
 
 // bridge makes the call in the way the two revisions need.
-func (p *Proxy) bridge(ctx context.Context, x *exchange, e *entry, req *backends.Request) (*backends.Response, error) {
-	modernBackend := wire.IsModern(e.backend.Offer().Revision)
+func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request) (*backends.Response, error) {
+	modernBackend := wire.IsModern(e.Backend.Offer().Revision)
 	switch {
-	case !x.client.modern() && modernBackend:
-		return p.rounds(ctx, x, e.backend, req)
-	case x.client.modern() && !modernBackend && x.client.callsBack():
+	case x.script != nil, !x.client.Modern() && modernBackend:
+		return p.rounds(ctx, x, e.Backend, req)
+	case x.client.Modern() && !modernBackend && x.client.CallsBack():
 		return p.live(ctx, x, func(ctx context.Context) (*backends.Response, error) {
-			return e.backend.Call(ctx, req)
+			return e.Backend.Call(ctx, req)
 		})
-	case x.client.modern() && !modernBackend && wire.Get(x.params, "requestState") != nil:
+	case x.client.Modern() && !modernBackend && x.get(memberState) != nil:
 		return nil, errState
 	}
-	return e.backend.Call(ctx, req)
+	return e.Backend.Call(ctx, req)
 }
 
 // live serves a request of a stateless client by a call that can be parked: a new one,
 // or the one its requestState names.
 func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
-	state := wire.Get(x.params, "requestState")
+	state := x.get(memberState)
 	if state == nil {
 		return p.startLive(ctx, x, call).wait(ctx, x)
 	}
@@ -91,7 +97,7 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 			next, err = x.answerAll(ctx, asked)
 		}
 		if err == nil {
-			state := append(json.RawMessage(nil), wire.Get(asked, "requestState")...)
+			state := append(json.RawMessage(nil), jsonscan.Get(asked, "requestState")...)
 			req = nextRound(req, next, state)
 		}
 		resp.Close()
@@ -106,13 +112,13 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 // its beginning looks like it: questions may be as large as the pictures in them.
 func askedFor(resp *backends.Response) (result json.RawMessage, err error) {
 	result = resp.Result
-	if head := resp.Head(); contains(head, "input_required", "q") || contains(head, `"inputRequests"`, "R") {
-		if err := resp.Hold(maxFrame); err != nil {
+	if head := resp.Head(); jsonscan.Contains(head, "input_required", "q") || jsonscan.Contains(head, `"inputRequests"`, "R") {
+		if err := resp.Hold(edge.MaxFrame); err != nil {
 			return nil, err
 		}
 		result = resp.Result
 	}
-	if contains(result, "input_required", "q") && wire.GetString(result, "resultType") == "input_required" {
+	if jsonscan.Contains(result, "input_required", "q") && jsonscan.GetString(result, "resultType") == "input_required" {
 		return result, nil
 	}
 	return nil, nil
@@ -126,11 +132,11 @@ func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.
 	}
 	var all []*asked
 	g, ctx := errgroup.WithContext(ctx)
-	wire.Each(wire.Get(result, "inputRequests"), func(key, request []byte) bool {
+	jsonscan.Each(jsonscan.Get(result, "inputRequests"), func(key, request []byte) bool {
 		a := &asked{key: string(key)}
 		all = append(all, a)
 		g.Go(func() (err error) {
-			a.answer, err = x.Request(ctx, wire.GetString(request, "method"), wire.Get(request, "params"))
+			a.answer, err = x.Request(ctx, jsonscan.GetString(request, "method"), jsonscan.Get(request, "params"))
 			return err
 		})
 		return true
@@ -138,48 +144,41 @@ func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	answers := json.RawMessage("{}")
+	var answers jsonscan.Object
 	for _, a := range all {
-		answers = wire.Set(answers, a.key, a.answer)
+		answers.Raw(a.key, a.answer)
 	}
-	return answers, nil
+	return answers.JSON(), nil
 }
 
 func nextRound(req *backends.Request, answers, state json.RawMessage) *backends.Request {
 	next := *req
-	next.Params = wire.Set(next.Params, "inputResponses", answers)
+	next.Params = jsonscan.Set(next.Params, "inputResponses", answers)
 	if len(state) > 0 {
-		next.Params = wire.Set(next.Params, "requestState", state)
+		next.Params = jsonscan.Set(next.Params, "requestState", state)
 	}
 	return &next
 }
 
 // finish makes a backend's result fit the client's revision. Where nothing has to
 // change, the bytes stay as they are.
-func (p *Proxy) finish(x *exchange, e *entry, resp *backends.Response) (*backends.Response, error) {
+func (p *Proxy) finish(x *exchange, e *catalog.Entry, resp *backends.Response) (*backends.Response, error) {
+	if x.method == wire.ResourcesRead && e.Original != e.Name {
+		if err := p.catalogOf(x.client).ExposeContents(e.Backend.Name(), resp); err != nil {
+			resp.Close()
+			return nil, err
+		}
+	}
 	if resp.Result == nil {
-		p.edit(x).stream(resp)
+		p.edit(x).Stream(resp, x.outcome.note)
 		return resp, nil
 	}
 	p.noteTask(x, e, resp.Result)
-	resp.Result = p.edit(x).apply(resp.Result)
+	resp.Result = p.edit(x).Apply(resp.Result)
 	return resp, nil
 }
 
-// relayError is a backend's failure as the client sees it.
-func relayError(err error) error {
-	var rpc *wire.Error
-	if errors.As(err, &rpc) {
-		return rpc
-	}
-	var be *backends.Error
-	if errors.As(err, &be) {
-		e := wire.Errorf(wire.InternalError, "%v", be)
-		e.Data = wire.Set(wire.Set(nil, "backend", wire.Quote(be.Backend)), "kind", wire.Quote(be.Kind.String()))
-		return e
-	}
-	if errors.Is(err, context.Canceled) {
-		return wire.Errorf(wire.RequestCancelled, "request cancelled")
-	}
-	return err
+// edit is what a result of x has to have changed for its client.
+func (p *Proxy) edit(x *exchange) adapt.Result {
+	return adapt.Result{Modern: x.client.Modern(), Cacheable: x.method == wire.ResourcesRead, ServerInfo: p.catalog.Load().ServerInfo}
 }

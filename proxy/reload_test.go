@@ -43,13 +43,13 @@ func TestApplyWhileServing(t *testing.T) {
 	}
 	for i := range 20 {
 		cfg := &config.Config{Name: fmt.Sprint("next", i), Backends: []config.Backend{one, two}}
-		if err := p.Apply(t.Context(), cfg); err != nil {
+		if err := p.Apply(cfg); err != nil {
 			t.Error(err)
 		}
 	}
 	close(stop)
 	calling.Wait()
-	if err := p.Apply(t.Context(), &config.Config{Name: "refused", Backends: []config.Backend{one, one}}); err == nil {
+	if err := p.Apply(&config.Config{Name: "refused", Backends: []config.Backend{one, one}}); err == nil {
 		t.Error("two backends of one name were accepted")
 	}
 	c := &raw{t: t, url: url}

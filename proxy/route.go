@@ -2,75 +2,96 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// A method serves one method of MCP.
+// A method serves one method of MCP: one that is a call by its callable, any other by serve.
 type method struct {
-	serve  func(*Proxy, context.Context, *exchange) (*backends.Response, error)
-	legacy bool // exists in the revisions before 2026-07-28
-	modern bool // exists in 2026-07-28
+	serve func(*Proxy, context.Context, *exchange) (*backends.Response, error)
+	callable
 }
 
-// nameMember is the member of a method's params that names what it is about; it
-// travels in the Mcp-Name header too.
-func nameMember(method string) string {
-	switch method {
-	case wire.ToolsCall, wire.PromptsGet:
-		return "name"
-	case wire.ResourcesRead:
-		return "uri"
-	}
-	return ""
-}
-
-// methods is everything clients can ask for once they are known. initialize and
-// subscriptions/listen belong to the edges.
+// methods is everything clients can ask for once they are known. initialize belongs to the
+// edges.
 var methods = map[string]method{
-	wire.Discover:      {serve: (*Proxy).discover, modern: true},
-	wire.Ping:          {serve: (*Proxy).ping, legacy: true},
-	wire.ToolsList:     {serve: (*Proxy).toolsList, legacy: true, modern: true},
-	wire.ToolsCall:     {serve: (*Proxy).toolsCall, legacy: true, modern: true},
-	wire.PromptsList:   {serve: (*Proxy).promptsList, legacy: true, modern: true},
-	wire.PromptsGet:    {serve: (*Proxy).promptsGet, legacy: true, modern: true},
-	wire.ResourcesList: {serve: (*Proxy).resourcesList, legacy: true, modern: true},
-	wire.TemplatesList: {serve: (*Proxy).templatesList, legacy: true, modern: true},
-	wire.ResourcesRead: {serve: (*Proxy).resourcesRead, legacy: true, modern: true},
-	wire.Complete:      {serve: (*Proxy).complete, legacy: true, modern: true},
-	wire.SetLevel:      {serve: (*Proxy).setLevel, legacy: true},
-	wire.Subscribe:     {serve: (*Proxy).subscribe, legacy: true},
-	wire.Unsubscribe:   {serve: (*Proxy).unsubscribe, legacy: true},
-	"tasks/get":        {serve: (*Proxy).task, legacy: true, modern: true},
-	"tasks/update":     {serve: (*Proxy).task, legacy: true, modern: true},
-	"tasks/cancel":     {serve: (*Proxy).task, legacy: true, modern: true},
-	"tasks/result":     {serve: (*Proxy).task, legacy: true, modern: true},
-	"tasks/list":       {serve: (*Proxy).task, legacy: true, modern: true},
+	wire.Discover:      {serve: (*Proxy).discover},
+	wire.Ping:          {serve: (*Proxy).ping},
+	wire.ToolsList:     {serve: (*Proxy).list},
+	wire.ToolsCall:     {callable: callable{(*Proxy).toolOf, (*Proxy).toolsCall}},
+	wire.PromptsList:   {serve: (*Proxy).list},
+	wire.PromptsGet:    {callable: callable{(*Proxy).promptOf, (*Proxy).relay}},
+	wire.ResourcesList: {serve: (*Proxy).list},
+	wire.TemplatesList: {serve: (*Proxy).list},
+	wire.ResourcesRead: {callable: callable{(*Proxy).resourceOf, (*Proxy).relay}},
+	wire.Complete:      {callable: callable{(*Proxy).completed, (*Proxy).complete}},
+	wire.Listen:        {serve: (*Proxy).listen},
+	wire.SetLevel:      {serve: (*Proxy).setLevel},
+	wire.Subscribe:     {callable: callable{(*Proxy).resourceOf, (*Proxy).subscribe}},
+	wire.Unsubscribe:   {serve: (*Proxy).unsubscribe},
+	wire.TasksGet:      {callable: tasks},
+	wire.TasksUpdate:   {callable: tasks},
+	wire.TasksCancel:   {callable: tasks},
+	wire.TasksResult:   {callable: tasks},
+	wire.TasksList:     {callable: tasks},
 }
 
-// lookup finds a method for a client of this era.
-func lookup(name string, modern bool) (method, error) {
-	m, ok := methods[name]
-	if !ok || modern && !m.modern || !modern && !m.legacy {
-		return method{}, wire.Errorf(wire.MethodNotFound, "method not found: %s", name)
-	}
-	return m, nil
+var tasks = callable{(*Proxy).taskOf, (*Proxy).relay}
+
+// Admit takes what an edge does by itself through the door.
+func (p *Proxy) Admit(ctx context.Context, r edge.Request, do func(context.Context) error) error {
+	return p.admit(ctx, requestOf(r.Client, r.Method, r.Params), do)
 }
 
-// serve is the one door for requests of clients: here they are counted, timed and logged.
+// Serve answers a request of a client.
+func (p *Proxy) Serve(ctx context.Context, r edge.Request) (*backends.Response, error) {
+	return p.serve(ctx, newExchange(p, r))
+}
+
+// serve takes a request of a client through the door. Its errors are for the client.
 func (p *Proxy) serve(ctx context.Context, x *exchange) (*backends.Response, error) {
-	m, err := lookup(x.method, x.client.modern())
-	if err != nil {
-		return nil, err
+	m, ok := methods[x.method]
+	var resp *backends.Response
+	var err error
+	if ok && m.find != nil && wire.MethodOf(x.method).Exists(x.client.Modern()) {
+		resp, err = p.call(ctx, x, m.callable)
+	} else {
+		resp, err = p.serveOther(ctx, x, m)
 	}
-	done := p.metrics.start(x.method)
-	ctx, end := p.requestSpan(ctx, x)
-	resp, err := m.serve(p, ctx, x)
-	end(err)
-	done(err)
+	switch {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() == context.Canceled:
+		return resp, edge.ErrCancelled // whatever broke off because of it
+	}
+	return resp, p.hidden(edge.ClientError(err))
+}
+
+// serveOther serves what is no call.
+func (p *Proxy) serveOther(ctx context.Context, x *exchange, m method) (resp *backends.Response, err error) {
+	err = p.admit(ctx, requestOf(x.client, x.method, x.params), func(ctx context.Context) (err error) {
+		switch {
+		case m.serve == nil, !wire.MethodOf(x.method).Exists(x.client.Modern()):
+			return wire.Errorf(wire.MethodNotFound, "method not found: %s", x.method)
+		case x.invalid != nil:
+			return x.invalid
+		}
+		resp, err = m.serve(p, ctx, x)
+		return err
+	})
 	return resp, err
+}
+
+// hidden is an error for a client without the secrets of the configuration, which a
+// backend may have put into its own error.
+func (p *Proxy) hidden(err error) error {
+	clean := *wire.AsError(err)
+	clean.Message, clean.Data, clean.Raw = p.secrets.Text(clean.Message), p.secrets.JSON(clean.Data), p.secrets.JSON(clean.Raw)
+	return &clean
 }
 
 func answer(result []byte) (*backends.Response, error) {
@@ -81,176 +102,147 @@ func (p *Proxy) ping(context.Context, *exchange) (*backends.Response, error) {
 	return answer([]byte("{}"))
 }
 
-func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, error) {
-	versions, _ := json.Marshal(wire.Supported)
-	c := p.catalog.Load()
-	capabilities := json.RawMessage(ourCapabilities)
-	if c.extensions != nil {
-		capabilities = wire.Set(capabilities, "extensions", c.extensions)
-	}
-	out := append([]byte(`{"supportedVersions":`), versions...)
-	out = append(append(out, `,"capabilities":`...), capabilities...)
-	if text := c.instructions; text != "" {
-		out = append(append(out, `,"instructions":`...), wire.Quote(text)...)
-	}
-	return answer(pageStyle{serverInfo: c.serverInfo}.close(out))
+func (p *Proxy) discover(context.Context, *exchange) (*backends.Response, error) {
+	return answer(p.catalog.Load().DiscoverResult())
 }
 
-// ourCapabilities is the same for clients of either era, whatever backends there are.
-const ourCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
-
-func (p *Proxy) toolsList(_ context.Context, x *exchange) (*backends.Response, error) {
-	return listPage(p.catalog.Load().tools, x)
-}
-
-func (p *Proxy) promptsList(_ context.Context, x *exchange) (*backends.Response, error) {
-	return listPage(p.catalog.Load().prompts, x)
-}
-
-func (p *Proxy) resourcesList(_ context.Context, x *exchange) (*backends.Response, error) {
-	return listPage(p.catalog.Load().resources, x)
-}
-
-func (p *Proxy) templatesList(_ context.Context, x *exchange) (*backends.Response, error) {
-	return listPage(p.catalog.Load().templates, x)
-}
-
-func listPage(l *list, x *exchange) (*backends.Response, error) {
-	cursor := wire.Get(x.params, "cursor")
+// list serves one page of one of the lists.
+func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, error) {
+	p.awaitStart(ctx)
+	c := p.currentCatalog(ctx, x.client)
+	cursor := jsonscan.Get(x.params, "cursor")
 	if cursor != nil && cursor[0] != '"' && cursor[0] != 'n' {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor: want a string")
 	}
-	page, ok := l.page(wire.Text(cursor), x.client.modern())
+	page, ok := c.Page(x.method, jsonscan.Text(cursor), x.client.Modern())
 	if !ok {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid (any more): list again from the start", cursor)
 	}
 	return answer(page)
 }
 
-func (p *Proxy) toolsCall(ctx context.Context, x *exchange) (*backends.Response, error) {
-	name := wire.Get(x.params, "name")
+// toolOf finds the tool that a client calls.
+func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
+	name := x.get(memberName)
 	if len(name) == 0 || name[0] != '"' {
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
-	e := p.catalog.Load().tool(wire.Text(name))
-	if e == nil {
-		return nil, wire.Errorf(wire.InvalidParams, "unknown tool: %s", wire.Text(name))
+	e, err := p.clientTool(ctx, x, jsonscan.Text(name))
+	if err == nil && x.header != nil && x.client.Modern() {
+		err = e.CheckHeaders(x.get(memberArguments), x.header)
 	}
-	if x.header != nil && x.client.modern() {
-		if err := checkHeaders(e.headers, wire.Get(x.params, "arguments"), x.header); err != nil {
-			return nil, err
-		}
-	}
-	if e.script != nil {
-		return p.callScript(ctx, x, e)
-	}
-	return p.relay(ctx, x, e)
+	return e, err
 }
 
-func (p *Proxy) promptsGet(ctx context.Context, x *exchange) (*backends.Response, error) {
-	e := p.catalog.Load().promptByName[wire.GetString(x.params, "name")]
-	if e == nil {
-		return nil, wire.Errorf(wire.InvalidParams, "unknown prompt: %s", wire.GetString(x.params, "name"))
+func (p *Proxy) toolsCall(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	if e.Script == nil {
+		return p.relay(ctx, x, e)
 	}
-	return p.relay(ctx, x, e)
+	if err := x.refuseTask(e); err != nil {
+		return nil, err
+	}
+	return p.callScript(ctx, x, e)
 }
 
-func (p *Proxy) resourcesRead(ctx context.Context, x *exchange) (*backends.Response, error) {
-	uri := wire.GetString(x.params, "uri")
-	e := p.catalog.Load().resource(uri)
-	if e == nil {
-		return nil, noResource(x.client, uri)
-	}
-	return p.relay(ctx, x, &entry{name: uri, own: uri, backend: e.backend})
+func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
+	return p.clientPrompt(ctx, x, jsonscan.Text(x.get(memberName)))
 }
 
-func noResource(c *client, uri string) error {
+func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
+	uri := jsonscan.Text(x.get(memberURI))
+	e, err := p.clientResource(ctx, x, uri)
+	if e == nil && err == nil {
+		err = noResource(x.client, uri)
+	}
+	return e, err
+}
+
+func noResource(c *edge.Client, uri string) error {
 	code := wire.ResourceNotFound
-	if c.modern() {
+	if c.Modern() {
 		code = wire.InvalidParams
 	}
 	err := wire.Errorf(code, "resource not found: %s", uri)
-	err.Data = wire.Set(nil, "uri", wire.Quote(uri))
+	err.Data = new(jsonscan.Object).Text("uri", uri).JSON()
 	return err
 }
 
-// complete routes by what the argument belongs to: a prompt or a resource template.
-func (p *Proxy) complete(ctx context.Context, x *exchange) (*backends.Response, error) {
-	ref := wire.Get(x.params, "ref")
-	c := p.catalog.Load()
-	switch wire.GetString(ref, "type") {
+// completed finds what the argument belongs to that is completed: a prompt or a resource
+// template.
+func (p *Proxy) completed(ctx context.Context, x *exchange) (*catalog.Entry, error) {
+	ref := jsonscan.Get(x.params, "ref")
+	switch jsonscan.GetString(ref, "type") {
 	case "ref/prompt":
-		e := c.promptByName[wire.GetString(ref, "name")]
-		if e == nil {
-			return nil, wire.Errorf(wire.InvalidParams, "unknown prompt: %s", wire.GetString(ref, "name"))
-		}
-		x.params = wire.Set(x.params, "ref", wire.Set(ref, "name", wire.Quote(e.own)))
-		return p.relay(ctx, x, e)
+		return p.clientPrompt(ctx, x, jsonscan.GetString(ref, "name"))
 	case "ref/resource":
-		uri := wire.GetString(ref, "uri")
-		e := c.templateByText[uri]
-		if e == nil {
-			e = c.resource(uri)
+		uri := jsonscan.GetString(ref, "uri")
+		e, err := p.entryFor(ctx, x, catalog.Template(uri))
+		if e == nil && err == nil {
+			err = wire.Errorf(wire.InvalidParams, "unknown resource template: %s", uri)
 		}
-		if e == nil {
-			return nil, wire.Errorf(wire.InvalidParams, "unknown resource template: %s", uri)
-		}
-		return p.relay(ctx, x, e)
+		return e, err
 	}
 	return nil, wire.Errorf(wire.InvalidParams, `params.ref.type: want "ref/prompt" or "ref/resource"`)
 }
 
+// complete relays a completion under the backend's own name of what it belongs to.
+func (p *Proxy) complete(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	ref := jsonscan.Get(x.params, "ref")
+	member := "name"
+	if jsonscan.GetString(ref, "type") == "ref/resource" {
+		member = "uri"
+	}
+	if e.Original != jsonscan.GetString(ref, member) {
+		x.params = jsonscan.Set(x.params, "ref", jsonscan.Set(ref, member, jsonscan.Quote(e.Original)))
+	}
+	return p.relay(ctx, x, e)
+}
+
 func (p *Proxy) setLevel(_ context.Context, x *exchange) (*backends.Response, error) {
-	level := wire.GetString(x.params, "level")
-	if severity(level) < 0 {
+	level := jsonscan.GetString(x.params, "level")
+	if wire.Severity(level) < 0 {
 		return nil, wire.Errorf(wire.InvalidParams, "params.level: no log level %q; want debug, info, notice, warning, error, critical, alert or emergency", level)
 	}
-	x.client.session.setLevel(level)
+	x.client.Session.SetLevel(level)
 	return answer([]byte("{}"))
 }
 
-// subscribe follows a resource where the session's calls are made: on a connection of
-// its own, if it has one, else together with everybody else.
-func (p *Proxy) subscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	uri, s := wire.GetString(x.params, "uri"), x.client.session
-	e := p.catalog.Load().resource(uri)
-	if e == nil {
-		return nil, noResource(x.client, uri)
-	}
-	mine, err := e.backend.SubscribeFor(ctx, x.caller(), uri, true)
-	switch {
-	case err != nil:
-		return nil, relayError(err)
-	case mine:
-		s.follow(uri, own)
-	default:
-		if err := p.subscriptions.add(ctx, uri, func() bool { return s.follow(uri, shared) }); err != nil {
-			return nil, err
-		}
+func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.get(memberURI)))
+	if err != nil {
+		return nil, err
 	}
 	return answer([]byte("{}"))
 }
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	uri := wire.GetString(x.params, "uri")
-	switch x.client.session.unfollow(uri) {
-	case shared:
-		p.subscriptions.remove(ctx, uri)
-	case own:
-		if e := p.catalog.Load().resource(uri); e != nil {
-			if _, err := e.backend.SubscribeFor(ctx, x.caller(), uri, false); err != nil {
-				return nil, relayError(err)
-			}
-		}
+	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.get(memberURI)))
+	if err != nil {
+		return nil, err
 	}
 	return answer([]byte("{}"))
 }
 
-// task routes a message of the tasks extension to the backend that runs the task.
-func (p *Proxy) task(ctx context.Context, x *exchange) (*backends.Response, error) {
-	be := p.tasks.owner(wire.GetString(x.params, "taskId"), x.client)
-	if be == nil {
-		return nil, wire.Errorf(wire.InvalidParams, "unknown task: %s", wire.GetString(x.params, "taskId"))
+// listen serves subscriptions/listen until ctx ends. What exists is known when the backends have
+// started.
+func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, error) {
+	filter := jsonscan.Get(x.params, "notifications")
+	if jsonscan.Get(filter, "resourceSubscriptions") != nil {
+		p.awaitStart(ctx)
 	}
-	return p.relay(ctx, x, &entry{backend: be})
+	if err := p.subscriptions.Listen(ctx, x.id, x.out, filter); err != nil {
+		return nil, err
+	}
+	meta := new(jsonscan.Object).Raw(wire.MetaSubscriptionID, x.id).JSON()
+	return answer(new(jsonscan.Object).Text("resultType", "complete").Raw("_meta", meta).JSON())
+}
+
+// taskOf finds the backend that runs a client's task.
+func (p *Proxy) taskOf(_ context.Context, x *exchange) (*catalog.Entry, error) {
+	id := jsonscan.GetString(x.params, "taskId")
+	be := p.tasks.owner(id, x.client)
+	if be == nil {
+		return nil, wire.Errorf(wire.InvalidParams, "unknown task: %s", id)
+	}
+	return &catalog.Entry{Name: id, Original: id, Backend: be}, nil
 }

@@ -11,7 +11,12 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/proxy/admission"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -23,16 +28,17 @@ import (
 // request state, and the next request runs the program again over that journal, which
 // answers everything that was done before. What a backend asks in the middle of a call
 // cannot be stopped so; there the run itself waits in memory, like any other live call.
-func (p *Proxy) callScript(ctx context.Context, x *exchange, e *entry) (*backends.Response, error) {
-	h := &host{p: p, x: x, catalog: p.catalog.Load(), tool: e.script, chain: []string{e.name}}
-	state := wire.Get(x.params, "requestState")
-	if !x.client.modern() || !x.client.callsBack() {
+func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	h := &host{p: p, x: x, catalog: p.catalogOf(x.client), tool: e.Script, chain: []string{e.Name}}
+	state := x.get(memberState)
+	if !x.client.Modern() || !x.client.CallsBack() {
 		if state != nil {
 			return nil, errState
 		}
-		return h.run(ctx, wire.Get(x.params, "arguments"))
+		return h.run(ctx, x.get(memberArguments))
 	}
-	h.parked = &parkedCall{journal: journal.New()}
+	h.parked = &parkedCall{journal: journal.New(), lines: x.audit.run}
+	h.parked.forgotten = p.metrics.scripts.forgotten(h.parked, e.Name)
 	if state != nil {
 		c, err := p.parked.take(x, state)
 		if err != nil {
@@ -41,11 +47,11 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *entry) (*backend
 		if c.live != nil {
 			return c.live.follow(ctx, x)
 		}
-		h.parked, h.answers = c, wire.Get(x.params, "inputResponses")
+		h.parked, h.answers, x.audit.run = c, x.get(memberResponses), c.lines
 	}
 	h.journal = h.parked.journal
 	return p.startLive(ctx, x, func(ctx context.Context) (*backends.Response, error) {
-		return h.run(ctx, wire.Get(x.params, "arguments"))
+		return h.run(ctx, x.get(memberArguments))
 	}).wait(ctx, x)
 }
 
@@ -53,10 +59,16 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *entry) (*backend
 func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
 	ctx = h.startTrace(ctx)
 	res, err := h.execute(ctx, raw)
+	h.x.ended(outcomeOfRun(ctx, res, err))
 	var suspended *script.Suspended
+	var noRoom *script.Busy
 	switch {
 	case errors.As(err, &suspended):
 		return h.suspend(suspended)
+	case errors.As(err, &noRoom):
+		return nil, admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)
+	case isBusy(err):
+		return nil, err
 	case errors.Is(err, script.ErrOtherRun):
 		return nil, errState
 	case err != nil:
@@ -65,36 +77,44 @@ func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response
 	return answer(h.x.typed(h.showTrace(ctx, h.toolResult(res), res)))
 }
 
+func isBusy(err error) bool {
+	var rpc *wire.Error
+	return errors.As(err, &rpc) && rpc.Code == wire.Busy
+}
+
 // execute runs the tool's program under its contract: arguments and output fit their
 // schemas. The contract's own errors are *builtins.ToolError.
 func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
-	args, err := h.tool.arguments(raw)
+	if len(h.chain) == 1 { // one that another one calls is part of that one
+		leave, err := h.p.admission.Enter(ctx, h.x.client.Principal, h.tool.Name, len(raw))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	args, err := h.tool.Arguments(raw)
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 	}
-	release, err := h.p.admission.enter(ctx, h)
-	if err != nil {
-		return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: err.Error()}
-	}
-	defer release()
-	ctx, end := h.p.span(ctx, "run "+h.tool.name, attribute.String("vmcp.tool", h.tool.name))
+	ctx, end := h.p.span(ctx, "run "+h.tool.Name, attribute.String("vmcp.tool", h.tool.Name))
 	began := time.Now()
 	var stats script.Stats
 	h.p.metrics.scripts.running.Inc()
 	defer h.p.metrics.scripts.running.Dec()
-	res, err := h.tool.program.Run(ctx, script.RunOptions{
-		Args: args, Host: h, Journal: h.journal, Limits: h.tool.limits,
-		Trace: h.observer(ctx), Stats: &stats, Print: h.printed,
+	res, err := h.tool.Program.Run(ctx, script.RunOptions{
+		Args: args, Host: h, Journal: h.journal, Limits: h.tool.Limits,
+		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed,
 	})
 	if err == nil {
-		if err = h.tool.checkOutput(res); err != nil {
+		if err = h.tool.CheckOutput(res); err != nil {
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}
 	}
-	end(err)
+	o := outcomeOfRun(ctx, res, err)
+	end(o, err)
 	stats.Duration = time.Since(began)
-	h.done(stats, err)
-	h.logRun(stats, err)
+	h.done(stats, o, err)
+	h.logRun(stats, o, err)
 	return res, err
 }
 
@@ -104,28 +124,27 @@ func (h *host) suspend(s *script.Suspended) (*backends.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	requests := json.RawMessage("{}")
+	var requests jsonscan.Object
 	for _, q := range s.Questions {
-		requests = wire.Set(requests, q.Key, inputRequest(q.Method, q.Params))
+		requests.Raw(q.Key, inputRequest(q.Method, q.Params))
 	}
-	return answer(inputRequired(requests, state))
+	return answer(inputRequired(requests.JSON(), state))
 }
 
 // failed is a run that did not end well: an answer of the tool with the place in the
 // script, unless the caller gave up.
 func (h *host) failed(ctx context.Context, err error) (*backends.Response, error) {
 	if ctx.Err() != nil {
-		return nil, relayError(context.Canceled)
+		return nil, edge.ErrCancelled
 	}
-	content := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(explain(err)))
-	result := append(append([]byte(`{"content":[`), content...), `],"isError":true}`...)
+	result := new(jsonscan.Object).Raw("content", textContent(h.p.secrets.Text(explain(err)))).Bool("isError", true).JSON()
 	return answer(h.x.typed(h.showTrace(ctx, result, nil)))
 }
 
 // explain is an error with the way through the script that led to it. A migrated
 // workflow fails in the words of the engine that it was written for.
 func explain(err error) string {
-	var workflow *builtins.WorkflowError
+	var workflow *legacy.Error
 	if errors.As(err, &workflow) {
 		return workflow.Error()
 	}
@@ -141,32 +160,35 @@ func explain(err error) string {
 func (h *host) toolResult(res *script.Result) json.RawMessage {
 	content := res.Content
 	if content == nil {
-		text := wire.Set(json.RawMessage(`{"type":"text"}`), "text", wire.Quote(string(res.Structured)))
-		content = append(append([]byte{'['}, text...), ']')
+		content = textContent(string(res.Structured))
 	}
-	out := append([]byte(`{"content":`), content...)
-	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.modern()) {
-		out = append(append(out, `,"structuredContent":`...), res.Structured...)
+	out := new(jsonscan.Object).Raw("content", content)
+	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.Modern()) {
+		out.Raw("structuredContent", res.Structured)
 	}
 	if res.IsError {
-		out = append(out, `,"isError":true`...)
+		out.Bool("isError", true)
 	}
-	return append(out, '}')
+	return out.JSON()
+}
+
+// textContent is a text as the content of a result.
+func textContent(text string) json.RawMessage {
+	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }
 
 // typed adds what the client's revision wants in every result.
 func (x *exchange) typed(result json.RawMessage) json.RawMessage {
-	return x.p.edit(x).apply(result)
+	return x.p.edit(x).Apply(result)
 }
 
 // logRun writes the one line of a run.
-func (h *host) logRun(stats script.Stats, err error) {
+func (h *host) logRun(stats script.Stats, o outcome, err error) {
 	about := make([]slog.Attr, 0, 8)
-	about = append(about, slog.String("tool", h.tool.name), slog.String("outcome", h.outcome(err)), slog.Duration("duration", stats.Duration),
+	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
 		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
 	level := slog.LevelInfo
-	var suspended *script.Suspended
-	if err != nil && !errors.As(err, &suspended) {
+	if err != nil && o != outcomeSuspended {
 		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
 	}
 	h.p.log.LogAttrs(context.Background(), level, "run", about...)
@@ -174,5 +196,5 @@ func (h *host) logRun(stats script.Stats, err error) {
 
 // printed is where print() of a script goes.
 func (h *host) printed(pos, text string) {
-	h.p.log.Info(text, "tool", h.tool.name, "pos", pos)
+	h.p.log.Info(text, "tool", h.tool.Name, "pos", pos)
 }

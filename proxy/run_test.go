@@ -88,7 +88,10 @@ func TestQuestionsForEveryClient(t *testing.T) {
 // modernCall posts one stateless tools/call and returns its result or error object.
 func modernCall(t *testing.T, url, tool, more string) (result, failure json.RawMessage) {
 	t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}%s,"_meta":{
+	if !strings.Contains(more, `"arguments"`) {
+		more = `,"arguments":{}` + more
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q%s,"_meta":{
 		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, tool, more)
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -297,5 +300,22 @@ def run(params):
 	}
 	if got := bank.each(); got != `{"a":1,"b":1}` {
 		t.Errorf("charged %s, want each once", got)
+	}
+}
+
+// TestScriptsOfScriptsAreOneRun: what a script calls needs no place of its own, where one run is
+// allowed and it has begun.
+func TestScriptsOfScriptsAreOneRun(t *testing.T) {
+	_, url := start(t, &config.Config{
+		Limits: config.Limits{Runs: 1, RunsPerPrincipal: 1},
+		ScriptedTools: []config.ScriptedTool{
+			{Name: "inner", Description: "is called", Script: `def run(params): return {"n": 1}`},
+			{Name: "outer", Description: "calls it", Script: `def run(params): return {"n": call_tool("inner", {})["n"] + 1}`},
+		},
+	})
+	s := connect(t, url, "2025-11-25", nil)
+	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "outer"})
+	if got, want := text(t, r, err), `{"n":2}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

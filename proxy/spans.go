@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // Spans: request → run → step → backend call. The trace context of a client comes in
@@ -18,28 +19,37 @@ import (
 
 var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// span begins a span; the returned function ends it with the error, if any. Without a
-// tracer it costs a comparison.
-func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(error)) {
+// span begins a span; the returned function ends it with the outcome and the error, if any.
+// Without a tracer it costs a comparison.
+func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(outcome, error)) {
 	if p.tracer == nil {
-		return ctx, func(error) {}
+		return ctx, func(outcome, error) {}
 	}
 	ctx, s := p.tracer.Start(ctx, name, trace.WithAttributes(attrs...))
-	return ctx, func(err error) {
+	return ctx, func(o outcome, err error) {
+		s.SetAttributes(attribute.String("vmcp.outcome", o.String()))
 		if err != nil {
-			s.SetStatus(codes.Error, err.Error())
+			s.SetStatus(codes.Error, p.secrets.Text(err.Error()))
 		}
 		s.End()
 	}
 }
 
-// requestSpan begins the span of a client's request, below the client's own.
-func (p *Proxy) requestSpan(ctx context.Context, x *exchange) (context.Context, func(error)) {
+// backendSpan begins the span of a request to the backend of e.
+func (p *Proxy) backendSpan(ctx context.Context, e *catalog.Entry) (context.Context, func(outcome, error)) {
 	if p.tracer == nil {
-		return ctx, func(error) {}
+		return ctx, func(outcome, error) {}
 	}
-	ctx = traceContext.Extract(ctx, &metaCarrier{meta: wire.Get(x.params, "_meta")})
-	return p.span(ctx, x.method, attribute.String("mcp.method.name", x.method), attribute.String("mcp.protocol.version", x.client.revision))
+	return p.span(ctx, "backend "+e.Backend.Name(), attribute.String("vmcp.backend", e.Backend.Name()), attribute.String("vmcp.name", e.Original))
+}
+
+// requestSpan begins the span of a client's request, below the client's own.
+func (p *Proxy) requestSpan(ctx context.Context, r request) (context.Context, func(outcome, error)) {
+	if p.tracer == nil {
+		return ctx, func(outcome, error) {}
+	}
+	ctx = traceContext.Extract(ctx, &metaCarrier{meta: r.meta})
+	return p.span(ctx, r.method, attribute.String("mcp.method.name", r.method), attribute.String("mcp.protocol.version", r.revision))
 }
 
 // withTrace puts the present trace context into the _meta of a request to a backend.
@@ -47,20 +57,22 @@ func (p *Proxy) withTrace(ctx context.Context, params json.RawMessage) json.RawM
 	if p.tracer == nil {
 		return params
 	}
-	c := &metaCarrier{meta: wire.Get(params, "_meta")}
+	c := &metaCarrier{meta: jsonscan.Get(params, "_meta")}
 	traceContext.Inject(ctx, c)
-	return wire.Set(params, "_meta", c.meta)
+	return jsonscan.Set(params, "_meta", c.meta)
 }
 
 // metaCarrier is a _meta object as a carrier of trace context.
 type metaCarrier struct{ meta json.RawMessage }
 
-func (c metaCarrier) Get(key string) string { return wire.GetString(c.meta, key) }
+func (c metaCarrier) Get(key string) string { return jsonscan.GetString(c.meta, key) }
 
-func (c *metaCarrier) Set(key, value string) { c.meta = wire.Set(c.meta, key, wire.Quote(value)) }
+func (c *metaCarrier) Set(key, value string) {
+	c.meta = jsonscan.Set(c.meta, key, jsonscan.Quote(value))
+}
 
 func (c metaCarrier) Keys() (keys []string) {
-	wire.Each(c.meta, func(key, _ []byte) bool {
+	jsonscan.Each(c.meta, func(key, _ []byte) bool {
 		keys = append(keys, string(key))
 		return true
 	})

@@ -25,13 +25,10 @@ func TestSpans(t *testing.T) {
 	})
 	backend := sdkBackend(t, s, false)
 	spans := tracetest.NewInMemoryExporter()
-	p, err := proxy.New(proxy.Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := proxy.New(proxy.Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))})
 	srv := httptest.NewServer(p)
 	t.Cleanup(func() { p.Close(); srv.Close() })
-	if err := p.Apply(t.Context(), &config.Config{
+	if err := p.Apply(&config.Config{
 		Backends:      []config.Backend{{Name: "b", URL: backend}},
 		ScriptedTools: []config.ScriptedTool{{Name: "flow", Description: "d", Script: "def run(params):\n    call_tool(\"traced\")\n    return {}\n"}},
 	}); err != nil {

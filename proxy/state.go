@@ -7,10 +7,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -33,11 +36,20 @@ type parkedCall struct {
 	handle  string // under which it was parked before; "" at first
 	size    int64  // of the journal when it was parked
 	timer   *time.Timer
+	lines   string // the run that lines of the audit name
+
+	forgotten func()       // a run is over because nobody answered
+	over      atomic.Bool  // the run has ended and is counted
+	took      atomic.Int64 // time.Duration of its parts up to now
 }
 
-// bytes is what the call holds in memory for as long as it waits. That of a live call is
-// bounded by the limits of what runs.
+// bytes is what the call holds in memory for as long as it waits: a journal, or the body
+// of its request with the questions that came of it and what may come meanwhile. What
+// else a run holds is bounded by its limits.
 func (c *parkedCall) bytes() int64 {
+	if c.live != nil {
+		return c.live.bytes()
+	}
 	if j, ok := c.journal.(interface{ Size() int64 }); ok {
 		return j.Size()
 	}
@@ -61,13 +73,12 @@ func newParkedTable() *parkedTable {
 // binding is what a sealed state is good for: this principal, method and arguments.
 func (x *exchange) binding() []byte {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.client.principal), []byte(x.method)} {
+	for _, part := range [][]byte{
+		[]byte(x.client.Principal), []byte(x.method),
+		jsonscan.Compact(x.get(memberName)), jsonscan.Compact(x.get(memberURI)), jsonscan.Compact(x.get(memberArguments)),
+	} { // each behind its length: no part can speak for the next one
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
-		h.Write([]byte{0})
-	}
-	for _, key := range [...]string{"name", "uri", "arguments"} {
-		h.Write(wire.Compact(wire.Get(x.params, key)))
-		h.Write([]byte{0})
 	}
 	return h.Sum(nil)
 }
@@ -103,8 +114,12 @@ func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 }
 
 func (t *parkedTable) expire(handle string) {
-	if c := t.remove(handle); c != nil && c.live != nil {
+	switch c := t.remove(handle); {
+	case c == nil:
+	case c.live != nil:
 		c.live.drop(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
+	case c.forgotten != nil:
+		c.forgotten()
 	}
 }
 
@@ -142,7 +157,7 @@ var errState = wire.Errorf(wire.InvalidParams, "requestState is not valid for th
 // state is good for one request. A journal stays until it expires: whoever brings its
 // state again finds everything answered, and nothing is done twice.
 func (t *parkedTable) take(x *exchange, state json.RawMessage) (*parkedCall, error) {
-	handle, ok := t.open(wire.Text(state), x.binding())
+	handle, ok := t.open(jsonscan.Text(state), x.binding())
 	if !ok {
 		return nil, errState
 	}
@@ -153,6 +168,7 @@ func (t *parkedTable) take(x *exchange, state json.RawMessage) (*parkedCall, err
 		return nil, errState
 	}
 	if c.live != nil {
+		t.bytes -= c.size
 		delete(t.waiting, handle)
 		c.timer.Stop()
 	}

@@ -8,13 +8,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 func parkedExchange(who, params string) *exchange {
-	return &exchange{client: &client{principal: who}, method: wire.ToolsCall, params: json.RawMessage(params)}
+	return newExchange(nil, edge.Request{Client: &edge.Client{Principal: who}, Method: wire.ToolsCall, Params: json.RawMessage(params)})
 }
 
 // TestParkedStateIsBound shows whose a state is, how often it is good, and for how long.
@@ -30,7 +34,7 @@ func TestParkedStateIsBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed := wire.Quote(state)
+		sealed := jsonscan.Quote(state)
 		for name, x := range map[string]*exchange{
 			"somebody else":   parkedExchange("bob", params),
 			"other arguments": parkedExchange("ann", `{"name":"t","arguments":{"a":2}}`),
@@ -49,7 +53,7 @@ func TestParkedStateIsBound(t *testing.T) {
 		state, _ = table.put(ann, &parkedCall{live: live})
 		time.Sleep(parkedFor + time.Second)
 		synctest.Wait()
-		if _, err := table.take(ann, wire.Quote(state)); err != errState || gaveUp == nil {
+		if _, err := table.take(ann, jsonscan.Quote(state)); err != errState || gaveUp == nil {
 			t.Errorf("after %v: %v, the call was given up with %v", parkedFor, err, gaveUp)
 		}
 	})
@@ -93,6 +97,51 @@ func TestParkedJournalsAreBounded(t *testing.T) {
 		synctest.Wait()
 		if table.bytes != 0 || table.len() != 0 {
 			t.Errorf("%d bytes of %d calls are left after %v", table.bytes, table.len(), parkedFor)
+		}
+	})
+}
+
+// TestBindingPartsAreApart: no part of what a state is bound to can speak for the next one.
+func TestBindingPartsAreApart(t *testing.T) {
+	of := func(who, method, params string) string {
+		return string(newExchange(nil, edge.Request{Client: &edge.Client{Principal: who}, Method: method, Params: json.RawMessage(params)}).binding())
+	}
+	if of("a\x00tools/call", "x", `{}`) == of("a", "tools/call\x00x", `{}`) {
+		t.Error("a principal with a NUL is taken for another principal and method")
+	}
+	if of("a", "m", `{"name":"n"}`) == of("a", "m", `{"uri":"n"}`) {
+		t.Error("a name is taken for a uri")
+	}
+}
+
+// TestForgottenRunCounts: a run whose question nobody answers is over when its journal goes,
+// and one that has ended counts no second time then.
+func TestForgottenRunCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, registry := newParkedTable(), prometheus.NewRegistry()
+		defer table.close()
+		m := newRunMetrics(registry)
+		for _, tool := range []string{"ended", "forgotten"} {
+			c := &parkedCall{journal: journal.New()}
+			c.forgotten = m.forgotten(c, tool)
+			c.over.Store(tool == "ended")
+			if _, err := table.put(parkedExchange("ann", `{"name":"t"}`), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(parkedFor + time.Second)
+		synctest.Wait()
+		families, _ := registry.Gather()
+		var got []string
+		for _, f := range families {
+			if f.GetName() == "vmcp_script_runs_total" {
+				for _, s := range f.GetMetric() {
+					got = append(got, s.String())
+				}
+			}
+		}
+		if len(got) != 1 || !strings.Contains(got[0], `"forgotten"`) || !strings.Contains(got[0], `"timeout"`) {
+			t.Errorf("runs that count after %v: %q; want that of forgotten, as timeout", parkedFor, got)
 		}
 	})
 }

@@ -1,22 +1,24 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // Status is what the proxy is made of at one moment.
 type Status struct {
-	Ready    bool            `json:"ready"` // every backend is
-	Sessions int             `json:"sessions"`
-	Backends []BackendStatus `json:"backends"`
-	Tools    []ToolStatus    `json:"tools,omitempty"`
-	Problems []Problem       `json:"problems,omitempty"`
+	Ready    bool              `json:"ready"` // every backend is
+	Sessions int               `json:"sessions"`
+	Backends []BackendStatus   `json:"backends"`
+	Tools    []ToolStatus      `json:"tools,omitempty"`
+	Problems []catalog.Problem `json:"problems,omitempty"`
 }
 
 // BackendStatus is the state of one backend.
@@ -46,38 +48,31 @@ type ToolStatus struct {
 // too, and what was refused.
 func (p *Proxy) Status() Status {
 	c := p.catalog.Load()
-	s := Status{Ready: true, Sessions: len(p.sessions.all()) + len(p.pipes.all()), Backends: []BackendStatus{}, Problems: c.problems}
+	s := Status{Ready: true, Sessions: p.edge.Stats().Sessions, Backends: []BackendStatus{}, Problems: c.Problems}
 	for _, b := range p.backends.All() {
-		bs := c.backendStatus(b)
+		bs := backendStatus(c, b)
+		bs.Error = p.secrets.Text(bs.Error)
 		s.Ready = s.Ready && bs.State == "ready"
 		s.Backends = append(s.Backends, bs)
 	}
-	for _, e := range c.tools.entries {
-		s.Tools = append(s.Tools, e.status())
+	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
+		s.Tools = append(s.Tools, toolStatus(e))
 	}
-	var hidden []ToolStatus
-	for _, e := range c.toolByOrigin {
-		if e.hidden {
-			hidden = append(hidden, e.status())
-		}
-	}
-	slices.SortFunc(hidden, func(a, b ToolStatus) int { return strings.Compare(a.Name, b.Name) })
-	s.Tools = append(s.Tools, hidden...)
 	return s
 }
 
-func (e *entry) status() ToolStatus {
-	s := ToolStatus{Name: e.name, Hidden: e.hidden, Description: wire.GetString(e.def, "description"), Definition: e.def}
-	if e.backend != nil {
-		s.Backend, s.Original = e.backend.Name(), e.own
+func toolStatus(e *catalog.Entry) ToolStatus {
+	s := ToolStatus{Name: e.Name, Hidden: e.Hidden, Description: jsonscan.GetString(e.Definition, "description"), Definition: e.Definition}
+	if e.Backend != nil {
+		s.Backend, s.Original = e.Backend.Name(), e.Original
 	}
 	return s
 }
 
 // backendStatus shows a backend as ready once clients see what it offers.
-func (c *catalog) backendStatus(b *backends.Backend) BackendStatus {
+func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
 	st, offer := b.State(), b.Offer()
-	if st.Status == backends.Ready && !c.ready[b] {
+	if st.Status == backends.Ready && !c.Shows(b) {
 		st.Status = backends.Connecting
 	}
 	bs := BackendStatus{
@@ -91,15 +86,53 @@ func (c *catalog) backendStatus(b *backends.Backend) BackendStatus {
 	return bs
 }
 
-// serveReady answers 200 once the configuration is applied: a backend that is down is
-// shown, and does not take the endpoint out of service. With ?tools it shows the tools.
-func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request) {
+// serveReady answers 200 once the configuration is applied and every backend was tried
+// once, or had operational.startup.wait for it: a backend that is down is shown, and does
+// not take the endpoint out of service. With details it shows the backends, and with
+// ?tools the tools; without them only whether the endpoint is ready.
+func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
+	ready, draining := p.ready()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if !details {
+		fmt.Fprintf(w, "{\"ready\":%v,\"draining\":%v}\n", ready, draining)
+		return
+	}
 	s := p.Status()
 	if !r.URL.Query().Has("tools") {
 		s.Tools = nil
 	}
+	page, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic(err) // texts, numbers and definitions that were read as JSON
+	}
+	w.Write(append(p.secrets.JSON(page), '\n'))
+}
+
+// servePage serves the pages that are not MCP's; details are for operators.
+func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
+	switch r.URL.Path {
+	case "/metrics":
+		p.metrics.handler.ServeHTTP(w, r)
+	case "/readyz":
+		p.serveReady(w, r, details)
+	default:
+		p.serveAbout(w)
+	}
+}
+
+// serveAbout says what this is to people who open the address in a browser.
+func (p *Proxy) serveAbout(w http.ResponseWriter) {
+	info := p.catalog.Load().ServerInfo
+	about := struct {
+		Name     string `json:"name"`
+		Version  string `json:"version"`
+		Endpoint string `json:"endpoint"`
+	}{jsonscan.GetString(info, "name"), cmp.Or(p.options.Version, "dev"), "/mcp"}
 	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.Encode(s)
+	w.Header().Set("Cache-Control", "no-store")
+	json.NewEncoder(w).Encode(about)
 }

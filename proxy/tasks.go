@@ -5,11 +5,31 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
-// taskLimit bounds how many tasks are remembered; the oldest are forgotten first.
-const taskLimit = 10_000
+const (
+	// taskLimit bounds how many tasks are remembered; the oldest are forgotten first.
+	taskLimit = 10_000
+	// taskIDBytes is how long the id of one may be.
+	taskIDBytes = 1 << 10
+)
+
+// Tasks exist twice: in 2025-11-25 a client asks for one with params.task, where the server
+// has the capability tasks and the tool does not forbid it; with the extension of
+// 2026-07-28 the server decides. Either way the messages pass through to the backend.
+
+// refuseTask refuses to run a scripted tool as a task for a client that was told of
+// tasks; one that was not is served as if it had not asked (2025-11-25, basic/utilities/tasks).
+func (x *exchange) refuseTask(e *catalog.Entry) error {
+	if s := x.client.Session; s == nil || !peerOf(s).tasks || jsonscan.Get(x.params, "task") == nil {
+		return nil
+	}
+	return wire.Errorf(wire.MethodNotFound, "tool %s cannot run as a task: call it without task", e.Name)
+}
 
 // taskTable remembers which backend runs a task, and for whom, so that tasks/get and its
 // kin find their way (extension io.modelcontextprotocol/tasks).
@@ -25,23 +45,23 @@ type taskOwner struct {
 }
 
 // noteTask remembers the task that a result speaks of.
-func (p *Proxy) noteTask(x *exchange, e *entry, result json.RawMessage) {
-	if !contains(result, `"taskId"`, "I") {
+func (p *Proxy) noteTask(x *exchange, e *catalog.Entry, result json.RawMessage) {
+	if !jsonscan.Contains(result, `"taskId"`, "I") {
 		return
 	}
-	id := wire.GetString(result, "taskId")
+	id := jsonscan.GetString(result, "taskId")
 	if id == "" {
-		id = wire.GetString(wire.Get(result, "task"), "taskId")
+		id = jsonscan.GetString(jsonscan.Get(result, "task"), "taskId")
 	}
-	if id != "" {
-		p.tasks.add(id, ownerOf(x.client, e.backend))
+	if id != "" && len(id) <= taskIDBytes {
+		p.tasks.add(id, ownerOf(x.client, e.Backend))
 	}
 }
 
-func ownerOf(c *client, be *backends.Backend) taskOwner {
-	o := taskOwner{backend: be, principal: c.principal}
-	if c.session != nil {
-		o.session = c.session.id
+func ownerOf(c *edge.Client, be *backends.Backend) taskOwner {
+	o := taskOwner{backend: be, principal: c.Principal}
+	if c.Session != nil {
+		o.session = c.Session.ID
 	}
 	return o
 }
@@ -63,11 +83,11 @@ func (t *taskTable) add(id string, o taskOwner) {
 }
 
 // owner finds the backend of a client's own task; another client's does not exist.
-func (t *taskTable) owner(id string, c *client) *backends.Backend {
+func (t *taskTable) owner(id string, c *edge.Client) *backends.Backend {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o, ok := t.byID[id]
-	if !ok || o.principal != c.principal || c.session != nil && o.session != c.session.id {
+	if !ok || o.principal != c.Principal || c.Session != nil && o.session != c.Session.ID {
 		return nil
 	}
 	return o.backend

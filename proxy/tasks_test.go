@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
+	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
 
 // TestTasksPassThrough starts a task of the tasks extension and asks for it: the
@@ -57,5 +58,53 @@ func TestTasksPassThrough(t *testing.T) {
 	}
 	if got := ask("tasks/get", "", `"taskId":"t-2",`); !strings.Contains(got, "unknown task: t-2") {
 		t.Errorf("tasks/get of nobody's task: %s", got)
+	}
+}
+
+// TestTasksAreAdvertised: a client of 2025-11-25 hears of tasks where a backend has them,
+// gets one from that backend, and none from a script.
+func TestTasksAreAdvertised(t *testing.T) {
+	backend := func(capabilities string) config.Backend {
+		s := httptest.NewServer(&wiretest.Server{Capabilities: capabilities, Handle: func(c *wiretest.Call) (string, error) {
+			switch c.Method {
+			case "tools/list":
+				return `{"tools":[{"name":"slow","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`, nil
+			case "tools/call":
+				return `{"task":{"taskId":"t-1","status":"working","ttl":60000},"params":` + string(c.Params) + `}`, nil
+			case "tasks/result":
+				return `{"content":[{"type":"text","text":"done"}]}`, nil
+			}
+			return "", wiretest.ErrDefault
+		}})
+		t.Cleanup(s.Close)
+		return config.Backend{Name: "b" + fmt.Sprint(len(capabilities)), URL: s.URL}
+	}
+	const with = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	script := []config.ScriptedTool{{Name: "script", Description: "d", Script: "def run(params):\n    return {}\n"}}
+	_, url := start(t, &config.Config{Backends: []config.Backend{backend(`{"tools":{}}`), backend(with)}, ScriptedTools: script})
+	c := &raw{t: t, url: url}
+	if got := c.initialize("2025-11-25"); !strings.Contains(got, `"tasks":{"requests":{"tools":{"call":{}}},"cancel":{}}`) {
+		t.Errorf("initialize: %s", got)
+	}
+	for _, tt := range []struct{ method, params, want string }{
+		{"tools/call", `{"name":"b` + fmt.Sprint(len(with)) + `_slow","task":{"ttl":60000}}`, `{"task":{"taskId":"t-1","status":"working","ttl":60000},"params":{"name":"slow","task":{"ttl":60000}}}`},
+		{"tasks/result", `{"taskId":"t-1"}`, `"text":"done"`},
+		{"tools/call", `{"name":"script","task":{}}`, `{"code":-32601,"message":"tool script cannot run as a task: call it without task"}`},
+		{"tools/call", `{"name":"script"}`, `"content"`},
+	} {
+		if _, got := c.do("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":%s}`, tt.method, tt.params)); !strings.Contains(got, tt.want) {
+			t.Errorf("%s %s: %s\nwant %s", tt.method, tt.params, got, tt.want)
+		}
+	}
+	if got := (&raw{t: t, url: url}).initialize("2025-06-18"); strings.Contains(got, "tasks") {
+		t.Errorf("2025-06-18 has no tasks: %s", got)
+	}
+	_, url = start(t, &config.Config{Backends: []config.Backend{backend(`{"tools":{}}`)}, ScriptedTools: script})
+	c = &raw{t: t, url: url}
+	if got := c.initialize("2025-11-25"); strings.Contains(got, "tasks") {
+		t.Errorf("no backend has tasks: %s", got)
+	}
+	if _, got := c.do("POST", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"script","task":{}}}`); !strings.Contains(got, `"content"`) {
+		t.Errorf("a task that was not offered is not asked for: %s", got)
 	}
 }

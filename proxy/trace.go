@@ -3,16 +3,22 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
 // metaTrace is the _meta key by which a client asks to see what a scripted tool did, and
 // under which the result of the call shows it.
-const metaTrace = "vmcp.dev/trace"
+const metaTrace = "dev.vmcp/trace"
+
+// oldMetaTrace is the same in its first spelling, which is still read.
+const oldMetaTrace = "vmcp.dev/trace"
 
 // traceMax bounds the steps of one trace; a run may do many more.
 const traceMax = 2000
@@ -55,11 +61,28 @@ func tracingOf(ctx context.Context) tracing {
 
 // startTrace begins a trace when the client asks for one.
 func (h *host) startTrace(ctx context.Context) context.Context {
-	if string(wire.GetPath(h.x.params, "_meta", metaTrace)) != "true" {
+	if h.x.trace == "" {
 		return ctx
 	}
 	return context.WithValue(ctx, tracingKey{}, tracing{trace: &runTrace{began: time.Now()}})
 }
+
+// forClient is an effect as the client may see it. A failed call may tell in its error
+// what is behind a tool, so of it nothing is told either.
+func (h *host) forClient(e script.Event) script.Event {
+	if h.x.traceAll || e.Kind != "call" {
+		return e
+	}
+	if t := h.catalog.Find(catalog.AnyTool(e.Name)); t == nil || t.Hidden {
+		e.Name = "(hidden)"
+	}
+	if e.Err != nil {
+		e.Err = errHiddenFailure
+	}
+	return e
+}
+
+var errHiddenFailure = errors.New("failed")
 
 // belowStep says that what happens now is part of the effect at key.
 func belowStep(ctx context.Context, key string) context.Context {
@@ -78,17 +101,17 @@ func (h *host) observer(ctx context.Context) func(script.Event) {
 	}
 	return func(e script.Event) {
 		h.effect(e)
-		t.trace.add(t.prefix, e)
+		t.trace.add(t.prefix, h.forClient(e), h.p.secrets)
 	}
 }
 
-func (t *runTrace) add(prefix string, e script.Event) {
+func (t *runTrace) add(prefix string, e script.Event, secrets *secret.Redactor) {
 	step := traceStep{
-		Key: prefix + e.Key, Kind: e.Kind, Name: shorten(e.Name), Start: milliseconds(e.Start.Sub(t.began)),
+		Key: prefix + e.Key, Kind: e.Kind, Name: shorten(secrets.Text(e.Name)), Start: milliseconds(e.Start.Sub(t.began)),
 		Duration: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
 	}
 	if e.Err != nil {
-		step.Error = shorten(e.Err.Error())
+		step.Error = shorten(secrets.Text(e.Err.Error())) // half of a secret would not be found
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +149,7 @@ func (h *host) showTrace(ctx context.Context, result json.RawMessage, res *scrip
 		Memory   int64       `json:"memory,omitempty"`
 		Effects  []traceStep `json:"effects"`
 		Left     int         `json:"leftOut,omitempty"`
-	}{Tool: h.tool.name, Duration: milliseconds(time.Since(t.began)), Effects: t.steps, Left: t.left}
+	}{Tool: h.tool.Name, Duration: milliseconds(time.Since(t.began)), Effects: t.steps, Left: t.left}
 	if res != nil {
 		shown.Steps, shown.Memory = res.Stats.Steps, res.Stats.Memory
 	}
@@ -134,5 +157,5 @@ func (h *host) showTrace(ctx context.Context, result json.RawMessage, res *scrip
 	if err != nil {
 		panic(err) // numbers and texts
 	}
-	return wire.Set(result, "_meta", wire.Set(nil, metaTrace, data))
+	return jsonscan.Set(result, "_meta", new(jsonscan.Object).Raw(h.x.trace, data).JSON())
 }

@@ -1,0 +1,191 @@
+// Package admission says which runs of scripts may begin, and when.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+const (
+	// admitWithin is how long a run waits for its turn before it is refused.
+	admitWithin = 30 * time.Second
+	// maxWaiting and maxWaitingBytes bound the runs that wait, and their arguments.
+	maxWaiting      = 1000
+	maxWaitingBytes = 32 << 20
+)
+
+// An Admission bounds the runs that are in memory at one time, in all and for one
+// principal: those that compute and those that wait for a tool or for an answer alike,
+// but not those that are suspended. Runs beyond it wait, in order, before their arguments
+// are read; so many of them that waiting costs little, the rest is refused at once. A run
+// that another one calls is part of that one: waiting for more would be waiting for itself.
+//
+// What runs use once they are in, memory and processors, is shared out by their pool.
+type Admission struct {
+	Pool *script.Pool // what runs share once they are in
+
+	mu           sync.Mutex
+	total        int            // guarded by mu, like all below
+	perPrincipal int            //
+	memory       int64          //
+	running      int            //
+	byPrincipal  map[string]int // runs by principal
+	waiting      []*entrant     // in the order in which they came
+	bytes        int64          // of arguments that wait
+}
+
+// entrant is a run that waits for admission.
+type entrant struct {
+	who  string
+	size int64
+	in   chan struct{}
+}
+
+// New makes one with the default limits; charged is told what runs have been charged,
+// when it has changed by a step.
+func New(charged func(int64)) *Admission {
+	a := &Admission{Pool: script.NewPool(0, computing(), charged), byPrincipal: map[string]int{}}
+	a.Set(config.Limits{})
+	return a
+}
+
+// computing is how many runs compute at one time: the relay keeps a processor of its own.
+func computing() int {
+	n := runtime.GOMAXPROCS(0)
+	return max(1, n-max(1, n/4))
+}
+
+// Set applies a configuration.
+func (a *Admission) Set(l config.Limits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.total, a.perPrincipal = orInt(l.Runs, 100), orInt(l.RunsPerPrincipal, 20)
+	if memory := orInt(int64(l.TotalMemory), 2<<30); memory != a.memory {
+		a.memory = memory
+		a.Pool.SetMemory(memory)
+	}
+	a.admit()
+}
+
+func orInt[T int | int64](v, fallback T) T {
+	if v > 0 {
+		return v
+	}
+	return fallback
+}
+
+// Enter waits until a run of a tool may begin, for somebody and with arguments of size bytes. The
+// error is that of a busy endpoint.
+func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leave func(), err error) {
+	e := &entrant{who: who, size: int64(size), in: make(chan struct{})}
+	if why := a.queue(e); why != "" {
+		return nil, Busy("%s was not started: %s", tool, why)
+	}
+	late := time.NewTimer(admitWithin)
+	defer late.Stop()
+	select {
+	case <-e.in:
+		return func() { a.leave(e) }, nil
+	case <-ctx.Done():
+		a.forget(e)
+		return nil, context.Cause(ctx)
+	case <-late.C:
+		why := a.full(e)
+		a.forget(e)
+		return nil, Busy("%s was not started: %s, and none ended within %v", tool, why, admitWithin)
+	}
+}
+
+// Busy is the error of an endpoint that has no room now.
+func Busy(format string, args ...any) error {
+	return wire.Errorf(wire.Busy, "busy: %s; try again in a moment", fmt.Sprintf(format, args...))
+}
+
+// queue lets e in or puts it behind those who wait, or says why it does neither.
+func (a *Admission) queue(e *entrant) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = append(a.waiting, e)
+	a.bytes += e.size
+	a.admit()
+	if !slices.Contains(a.waiting, e) || len(a.waiting) <= maxWaiting && a.bytes <= maxWaitingBytes {
+		return ""
+	}
+	a.drop(e)
+	if len(a.waiting) == maxWaiting {
+		return fmt.Sprintf("%d runs wait already", maxWaiting)
+	}
+	return fmt.Sprintf("the arguments of runs that wait have %s already", script.Bytes(maxWaitingBytes))
+}
+
+// admit lets in who may begin. The caller holds the mutex.
+func (a *Admission) admit() {
+	for i := 0; i < len(a.waiting) && a.running < a.total; {
+		e := a.waiting[i]
+		if e.who != "" && a.byPrincipal[e.who] >= a.perPrincipal {
+			i++
+			continue
+		}
+		a.drop(e)
+		a.running++
+		if e.who != "" {
+			a.byPrincipal[e.who]++
+		}
+		close(e.in)
+	}
+}
+
+// drop takes e out of those who wait. The caller holds the mutex.
+func (a *Admission) drop(e *entrant) {
+	if i := slices.Index(a.waiting, e); i >= 0 {
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		a.bytes -= e.size
+	}
+}
+
+// forget takes e out of those who wait, or ends what it has begun meanwhile.
+func (a *Admission) forget(e *entrant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-e.in:
+		a.gone(e)
+	default:
+		a.drop(e)
+	}
+}
+
+func (a *Admission) leave(e *entrant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone(e)
+}
+
+// gone makes room for the next one. The caller holds the mutex.
+func (a *Admission) gone(e *entrant) {
+	a.running--
+	if e.who != "" {
+		if a.byPrincipal[e.who]--; a.byPrincipal[e.who] == 0 {
+			delete(a.byPrincipal, e.who)
+		}
+	}
+	a.admit()
+}
+
+// full says why e waits.
+func (a *Admission) full(e *entrant) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e.who != "" && a.byPrincipal[e.who] >= a.perPrincipal {
+		return fmt.Sprintf("%d of your scripts run already (limits.runsPerPrincipal)", a.perPrincipal)
+	}
+	return fmt.Sprintf("%d scripts run already (limits.runs)", a.total)
+}

@@ -1,0 +1,118 @@
+package admission
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// TestAdmission lets runs in up to each cap, in order, and refuses after a while with
+// the name of what is used up.
+func TestAdmission(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		limits config.Limits
+		fits   int
+		want   string
+	}{
+		{"runs", config.Limits{Runs: 2}, 2, "2 scripts run already (limits.runs)"},
+		{"one person", config.Limits{RunsPerPrincipal: 1}, 1, "1 of your scripts run already (limits.runsPerPrincipal)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := New(nil)
+				a.Set(tt.limits)
+				var leave []func()
+				for range tt.fits {
+					release, err := a.Enter(t.Context(), "ann", "t", 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					leave = append(leave, release)
+				}
+				_, err := a.Enter(t.Context(), "ann", "t", 0)
+				if err == nil || !strings.Contains(err.Error(), tt.want) || codeOf(err) != wire.Busy {
+					t.Errorf("one too many: %v, want %s", err, tt.want)
+				}
+				entered := make(chan error)
+				go func() {
+					release, err := a.Enter(t.Context(), "ann", "t", 0)
+					if err == nil {
+						release()
+					}
+					entered <- err
+				}()
+				synctest.Wait()
+				leave[0]()
+				if err := <-entered; err != nil {
+					t.Errorf("after one left: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func codeOf(err error) int {
+	var rpc *wire.Error
+	if errors.As(err, &rpc) {
+		return rpc.Code
+	}
+	return 0
+}
+
+// TestWaitingForAdmissionIsBounded: what waits is bounded by its number and by its bytes,
+// and all of it is forgotten when nobody waits or runs.
+func TestWaitingForAdmissionIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		size int
+		fit  int
+	}{
+		{"number", 10, maxWaiting},
+		{"bytes", 4 << 20, maxWaitingBytes / (4 << 20)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := New(nil)
+				a.Set(config.Limits{Runs: 1})
+				release, err := a.Enter(t.Context(), "ann", "t", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				const more = 20
+				results := make(chan error, tt.fit+more)
+				for range tt.fit + more {
+					go func() {
+						release, err := a.Enter(t.Context(), "bob", "t", tt.size)
+						if err == nil {
+							release()
+						}
+						results <- err
+					}()
+				}
+				synctest.Wait()
+				if n := len(results); n != more {
+					t.Errorf("%d were refused at once, want %d", n, more)
+				}
+				for range more {
+					if err := <-results; codeOf(err) != wire.Busy {
+						t.Errorf("refused with %v", err)
+					}
+				}
+				release()
+				for range tt.fit {
+					if err := <-results; err != nil {
+						t.Error(err)
+					}
+				}
+				if a.running != 0 || len(a.byPrincipal) != 0 || a.bytes != 0 || len(a.waiting) != 0 {
+					t.Errorf("left behind: %d runs, %v, %d bytes, %d waiting", a.running, a.byPrincipal, a.bytes, len(a.waiting))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,216 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+)
+
+// The door.
+//
+// Whatever anybody does through the endpoint passes one of two functions, exactly once:
+//
+//   - call: what calls something that a backend or a script offers. A client's tools/call,
+//     prompts/get, resources/read and so on come here, and so does every call that a script
+//     makes (call_tool and its kin), also of a tool that no client sees.
+//   - admit: everything else. initialize, lists, subscriptions/listen, the GET and DELETE of
+//     a session, and notifications of clients. wire.Method.Call says which methods are calls.
+//
+// Both do the same in the same order: may it be done; then it is done, below a span; then it
+// is counted and logged with its outcome. A rule about who may do what, a quota or an audit
+// goes here, in call and in admit, between what is asked for being known and it being done,
+// and nowhere else.
+//
+// What does not come so far is no request of anybody: frames that are not valid, requests that
+// the edges refuse for their Origin, credential, session or headers, and the answers of
+// clients to questions, which belong to the call that asked.
+
+// A request is who wants to do what.
+type request struct {
+	method    string // of MCP; "GET" and "DELETE" of a session's stream and of a session
+	principal string // the key of who asks; "" is nobody's
+	revision  string
+	meta      json.RawMessage // with the trace context of the client; nil if there is none
+	client    *edge.Client
+}
+
+// requestOf is a request of a client.
+func requestOf(c *edge.Client, method string, params json.RawMessage) request {
+	return request{method: method, principal: c.Principal, revision: c.Revision, meta: jsonscan.Get(params, "_meta"), client: c}
+}
+
+// admit is the door for what is no call. The error is that of serve.
+func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context) error) (err error) {
+	m := p.metrics.of(r.method)
+	m.running.Inc()
+	began := time.Now()
+	spanned, end := p.requestSpan(ctx, r)
+	defer func() {
+		o := outcomeIn(ctx, err)
+		took := time.Since(began)
+		end(o, err)
+		m.running.Dec()
+		m.seconds.Observe(took.Seconds())
+		m.requests.add(o)
+		if lost := p.auditAdmit(ctx, r, o, took, err); err == nil {
+			err = lost
+		}
+		if p.log.Enabled(ctx, slog.LevelDebug) {
+			p.log.LogAttrs(ctx, slog.LevelDebug, "request", logged(o, took, err, slog.String("method", r.method), slog.String("principal", r.principal))...)
+		}
+	}()
+	return serve(spanned)
+}
+
+// A callable is how what a request calls is found, and what is done then.
+type callable struct {
+	find func(*Proxy, context.Context, *exchange) (*catalog.Entry, error)
+	run  func(*Proxy, context.Context, *exchange, *catalog.Entry) (*backends.Response, error)
+}
+
+// call is the door for calls, of clients and of scripts. It is over when the last byte of a
+// result that streams has been passed on.
+func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Response, error) {
+	v := visit{p: p, x: x, counts: p.metrics.of(x.method), began: time.Now()}
+	ctx, v.end = p.callSpan(ctx, x)
+	if x.script == nil {
+		v.counts.running.Inc()
+	}
+	v.note(ctx)
+	var resp *backends.Response
+	err := x.invalid
+	if err == nil {
+		v.entry, err = c.find(p, ctx, x)
+	}
+	if err == nil {
+		err = v.begun(ctx)
+	}
+	if err == nil {
+		resp, err = c.run(p, ctx, x, v.entry)
+	}
+	if err == nil && resp.Body != nil {
+		v.leaveAtEnd(ctx, resp)
+		return resp, nil
+	}
+	if err == nil && x.outcome == notYet {
+		x.outcome = outcomeOfResult(resp.Result, x.client.Modern())
+	}
+	var result []byte
+	if err == nil {
+		result = resp.Result
+	}
+	if lost := v.leave(ctx, err, result); lost != nil && err == nil {
+		resp.Close()
+		return nil, lost
+	}
+	return resp, err
+}
+
+// A visit is one call at the door.
+type visit struct {
+	p      *Proxy
+	x      *exchange
+	entry  *catalog.Entry // nil when there is none of that name
+	counts *methodMetrics
+	began  time.Time
+	end    func(outcome, error) // of the span
+	head   []byte               // the beginning of a result that streams, where the audit wants it
+}
+
+func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
+	v.head = v.headOf(resp)
+	resp.OnClose(func() { v.leave(ctx, ctx.Err(), nil) })
+}
+
+// leave counts and logs a call that is over. The error says that its line is not on disk and
+// has to be.
+func (v visit) leave(ctx context.Context, err error, result []byte) error {
+	o, took := v.x.outcome, time.Since(v.began)
+	if err != nil || o == notYet {
+		o = outcomeIn(ctx, err)
+	}
+	v.end(o, err)
+	if v.x.script == nil {
+		v.counts.running.Dec()
+		v.counts.seconds.Observe(took.Seconds())
+		v.counts.requests.add(o)
+		v.counts.client.add(o)
+	} else {
+		v.counts.script.add(o)
+	}
+	if v.p.log.Enabled(ctx, slog.LevelDebug) {
+		v.log(ctx, o, took, err)
+	}
+	return v.written(ctx, o, took, err, result)
+}
+
+func (v visit) log(ctx context.Context, o outcome, took time.Duration, err error) {
+	about := []slog.Attr{slog.String("method", v.x.method), slog.String("by", v.x.by())}
+	switch {
+	case v.x.script != nil:
+		about = append(about, slog.String("script", v.x.script.tool.Name))
+	case v.x.client.Principal != "":
+		about = append(about, slog.String("principal", v.x.client.Principal))
+	}
+	if e := v.entry; e != nil && e.Backend != nil {
+		about = append(about, slog.String("backend", e.Backend.Name()))
+	}
+	about = append(about, slog.String("name", shorten(v.name())))
+	v.p.log.LogAttrs(ctx, slog.LevelDebug, "call", logged(o, took, err, about...)...)
+}
+
+// name is what is called: as the catalog has it, or as it was asked for.
+func (v visit) name() string {
+	if v.entry != nil {
+		return v.entry.Name
+	}
+	return jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
+}
+
+// logged are the attributes of the line about something that ended.
+func logged(o outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
+	about = append(about, slog.String("outcome", o.String()), slog.Duration("duration", took))
+	if err != nil {
+		about = append(about, slog.Any("err", err))
+	}
+	return about
+}
+
+// ended notes how the run of a request ended, where the bytes of its result do not tell it. A
+// run that is suspended may go on before its first request has left the door.
+func (x *exchange) ended(o outcome) {
+	if x.live != nil {
+		x.live.outcome = o
+		return
+	}
+	x.outcome = o
+}
+
+// by says who makes the call of an exchange.
+func (x *exchange) by() string {
+	if x.script != nil {
+		return "script"
+	}
+	return "client"
+}
+
+// callSpan begins the span of a call.
+func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, func(outcome, error)) {
+	switch {
+	case p.tracer == nil:
+		return ctx, func(outcome, error) {}
+	case x.script == nil:
+		return p.requestSpan(ctx, requestOf(x.client, x.method, x.params))
+	}
+	name := shorten(jsonscan.Text(x.get(memberName)))
+	return p.span(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
+}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/adapt"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+)
+
+// An exchange is one request of a client while it is served. To the backend it is the
+// Sink of the call.
+type exchange struct {
+	p      *Proxy
+	client *edge.Client
+	method string
+	id     json.RawMessage
+	params json.RawMessage // the client's, with the reserved _meta keys taken off
+	header http.Header     // nil on stdio
+	token  json.RawMessage // the client's progress token
+	body   *edge.Buffer    // what params is a part of; nil when nobody reuses it
+	live   *liveCall       // set while a stateless client's call may be parked
+	out    edge.FrameWriter
+
+	members [kept]json.RawMessage // of the params as they came; see get
+	invalid error                 // why the request is refused, found while they were read
+
+	script   *host                // who makes this call; nil: the client
+	options  builtins.CallOptions // of that call
+	called   *catalog.Entry       // what it calls
+	outcome  outcome              // set where the bytes of the result do not tell it
+	decision decision             // of whether it may be done
+	audit    passage              // what the audit knows of it
+
+	trace    string // the _meta key under which the client wants a trace; "" for none
+	traceAll bool   // it may show hidden tools
+}
+
+func newExchange(p *Proxy, r edge.Request) *exchange {
+	x := &exchange{p: p, client: r.Client, method: r.Method, params: r.Params, id: r.ID, header: r.Header, body: r.Body, out: r.Out}
+	x.readParams()
+	return x
+}
+
+// caller describes the client to a backend.
+func (x *exchange) caller() *backends.Caller {
+	c := &backends.Caller{
+		Principal:    x.client.Principal,
+		Capabilities: x.client.Capabilities,
+		Info:         x.client.Info,
+		LogLevel:     x.client.Level(),
+		Sink:         x,
+	}
+	if s := x.client.Session; s != nil {
+		c.Session, c.OutOfCall, c.Listening = s.ID, peerOf(s).outOfCall, s.Listening()
+	}
+	return c
+}
+
+// Notify passes a backend's notification on to the client that caused it, and waits for it.
+func (x *exchange) Notify(method string, params json.RawMessage) {
+	if x.wanted(method, params) {
+		x.out.Send(wire.Notification(method, adapt.CleanMeta(params)))
+	}
+}
+
+// Offer is Notify for what others would wait behind.
+func (x *exchange) Offer(method string, params json.RawMessage) {
+	if x.wanted(method, params) {
+		x.out.Offer(wire.Notification(method, adapt.CleanMeta(params)))
+	}
+}
+
+func (x *exchange) wanted(method string, params json.RawMessage) bool {
+	return method != wire.LogMessage || x.client.Wants(jsonscan.GetString(params, "level"))
+}
+
+// Polled passes on that the backend will answer to who comes back (SEP-1699).
+func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
+
+// Request asks the client and waits for its answer.
+func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if !x.client.Can(method) {
+		return nil, wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
+	}
+	if x.live != nil {
+		return x.live.ask(ctx, method, params)
+	}
+	if x.client.Session == nil {
+		return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)
+	}
+	return x.client.Session.Ask(ctx, x.out, method, params)
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"encoding/json"
+	"sync/atomic"
+
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
+)
+
+// A peer is what the proxy keeps of a client's session.
+type peer struct {
+	p         *Proxy
+	session   *edge.Session
+	outOfCall *exchange               // for what backends send while no call of the session runs
+	overlay   atomic.Pointer[overlay] // what only this session is offered; nil for nothing
+	tasks     bool                    // the client was told that there are tasks
+	followed  subscriptions.Followed
+}
+
+// Open begins to keep something of a session.
+func (p *Proxy) Open(s *edge.Session) edge.Peer {
+	return &peer{p: p, session: s, outOfCall: &exchange{p: p, client: s.Client, out: s}}
+}
+
+// peerOf is what the proxy keeps of a session.
+func peerOf(s *edge.Session) *peer { return s.Peer.(*peer) }
+
+// Initialize introduces the endpoint to the client.
+func (s *peer) Initialize() (result json.RawMessage) {
+	result, s.tasks = s.p.catalog.Load().InitializeResult(s.session.Client.Revision)
+	return result
+}
+
+// Notified passes a notification of the client on to the backends' sessions.
+func (s *peer) Notified(method string, params json.RawMessage) {
+	s.p.backends.Notify(s.session.ID, method, params)
+}
+
+// Listens has the backends' sessions listen while the client does.
+func (s *peer) Listens(on bool) { s.p.backends.Listen(s.session.ID, on) }
+
+// Ended lets everything go that was the session's own.
+func (s *peer) Ended() {
+	s.p.subscriptions.Leave(&s.followed)
+	s.p.backends.Release(s.session.ID)
+}

@@ -1,0 +1,60 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy"
+	wiretest "github.com/vmcp-dev/vmcp/test/raw"
+)
+
+// BenchmarkRelay is a call of a client with a session, from its request to the last byte of
+// its answer. Allocations are those of the backend, which is in this process, too.
+func BenchmarkRelay(b *testing.B) {
+	for _, size := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprint("size=", size), func(b *testing.B) { benchmarkRelay(b, size) })
+	}
+}
+
+func benchmarkRelay(b *testing.B, size int) {
+	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
+	backend := httptest.NewServer(&wiretest.Server{Handle: func(c *wiretest.Call) (string, error) {
+		switch c.Method {
+		case wire.ToolsList:
+			return `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`, nil
+		case wire.ToolsCall:
+			return result, nil
+		}
+		return "", wiretest.ErrDefault
+	}})
+	b.Cleanup(backend.Close)
+	p := proxy.New(proxy.Options{})
+	b.Cleanup(func() { p.Close() })
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: backend.URL}}}); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Settled(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	session := ""
+	post := func(body string) {
+		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Mcp-Session-Id", session)
+		w := httptest.NewRecorder()
+		w.Body = nil
+		p.ServeHTTP(w, r)
+		if session = w.Header().Get("Mcp-Session-Id") + session; w.Code != 200 {
+			b.Fatal(w.Code)
+		}
+	}
+	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+	}
+}

@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/adapt"
+)
+
+// resourceUpdated passes on that a resource has changed.
+func (p *Proxy) resourceUpdated(be *backends.Backend, session, uri string, params json.RawMessage) {
+	p.subscriptions.ResourceUpdated(be, session, uri, adapt.CleanMeta(params))
+}
+
+// sessionListChanged announces to one session that a list has changed for it.
+func (p *Proxy) sessionListChanged(_ *backends.Backend, session, method string) {
+	p.subscriptions.ListChanged(session, method)
+}
+
+// unclaimed takes a notification that no client can be tied to.
+func (p *Proxy) unclaimed(be *backends.Backend, method string, params json.RawMessage) {
+	if method == wire.LogMessage {
+		p.log.Info("backend says", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", shortened(p.secrets.JSON(jsonscan.Get(params, "data")))) // half of a secret would not be found
+	}
+}
+
+// maxSaid is how much of a backend's message goes to the log.
+const maxSaid = 1 << 10
+
+func shortened(data []byte) string {
+	if len(data) <= maxSaid {
+		return string(data)
+	}
+	return fmt.Sprintf("%s… (%d bytes)", bytes.ToValidUTF8(data[:maxSaid], nil), len(data))
+}
