@@ -3,8 +3,8 @@
 // file, line and column, and the defaults.
 //
 //	cfg, err := config.Load("vmcp.yaml")
-//	var problems config.Errors
-//	errors.As(err, &problems) // vmcp.yaml:14:7: scriptedTools[2].scriptFile: no such file "deploy.star"
+//	var problems diag.Problems
+//	errors.As(err, &problems) // vmcp.yaml:14:7: error: scriptedTools[2].scriptFile: no such file "deploy.star" [config]
 //
 // The names follow ToolHive's Virtual MCP Server configuration where the concept is
 // the same. Types carry JSON tags only and hold no interfaces, so that the same
@@ -13,7 +13,12 @@
 // parser, the JSON Schema and the reference page all read them.
 package config
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/limits"
+)
 
 //go:generate go test . -run TestGenerated -update
 
@@ -23,6 +28,34 @@ type Config struct {
 	Name string `json:"name,omitempty" default:"vmcp"`
 	// Listen is the address of the HTTP endpoint, host:port. An empty host means every interface.
 	Listen string `json:"listen,omitempty" default:"127.0.0.1:4483"`
+	// Hosts are names under which the endpoint is reached, as the Host header says them: mcp.example.com, or *.example.com for those below. The port counts if one is given. Loopback names need not be listed where the endpoint listens on a loopback address. On other addresses every name is accepted while none is listed.
+	Hosts []string `json:"hosts,omitempty"`
+	// Origins are web pages that may use the endpoint, as the Origin header says them: https://app.example.com; "*" is any. Pages of this machine need not be listed where the endpoint listens on a loopback address, nor the endpoint's own under one of the hosts.
+	Origins []string `json:"origins,omitempty"`
+	// TrustedProxies are networks, such as 10.0.0.0/8, and addresses of reverse proxies whose X-Forwarded-For is believed: limits per address count by it. While none is listed nothing is limited by address, for everybody may come through one proxy.
+	TrustedProxies []string `json:"trustedProxies,omitempty"`
+	// ClientSessions bound the sessions of clients over HTTP.
+	ClientSessions ClientSessions `json:"clientSessions,omitempty"`
+	// MaxRequestBody is the size of one request of a client over HTTP.
+	MaxRequestBody Bytes `json:"maxRequestBody,omitempty" default:"4MB"`
+	// Admin is a port of its own for operators.
+	Admin Admin `json:"admin,omitempty"`
+	// Discovery is a file that says where the endpoint is while it is served.
+	Discovery Discovery `json:"discovery,omitempty"`
+	// TLS serves the endpoint with a certificate.
+	TLS TLS `json:"tls,omitempty"`
+	// IncomingAuth says who may come in.
+	IncomingAuth IncomingAuth `json:"incomingAuth,omitempty"`
+	// OutgoingAuth says with which credentials backends are called.
+	OutgoingAuth OutgoingAuth `json:"outgoingAuth,omitempty"`
+	// TokenStore keeps the tokens of logins at backends.
+	TokenStore TokenStore `json:"tokenStore,omitempty"`
+	// PassthroughHeaders are headers of clients' requests that are sent on to backends with a URL, such as X-Request-Id. Credentials and headers of the protocol cannot be.
+	PassthroughHeaders []string `json:"passthroughHeaders,omitempty"`
+	// Audit writes down what was done.
+	Audit Audit `json:"audit,omitempty"`
+	// RateLimiting bounds how often tools are called.
+	RateLimiting RateLimiting `json:"rateLimiting,omitempty"`
 	// Backends are the MCP servers behind the endpoint.
 	Backends []Backend `json:"backends,omitempty"`
 	// Aggregation says how the backends' tools become one list.
@@ -35,10 +68,42 @@ type Config struct {
 	Libraries []Library `json:"libraries,omitempty"`
 	// CompositeTools are workflows in ToolHive's legacy YAML format.
 	CompositeTools []CompositeTool `json:"compositeTools,omitempty"`
+	// SessionIdle says how long sessions that nobody uses are kept.
+	SessionIdle SessionIdle `json:"sessionIdle,omitempty"`
 	// Limits bound every run of a script, and all runs together.
 	Limits Limits `json:"limits,omitempty"`
 	// Operational holds timeouts and failure handling.
 	Operational Operational `json:"operational,omitempty"`
+
+	expanded []string // the values of variables in headers and environments
+	warnings diag.Problems
+	places   map[string]diag.Pos // of the values in the file, by path
+	origins  map[string]diag.Origin
+	partial  bool // the file has problems
+}
+
+// ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, the newcomer is told to try again.
+type ClientSessions struct {
+	// Max is how many there are in all.
+	Max int `json:"max,omitempty" default:"10000"`
+	// PerPrincipal is how many one signed-in principal has.
+	PerPrincipal int `json:"perPrincipal,omitempty" default:"1000"`
+	// PerAddress is how many one address has, with IPv6 one network of 64 bits. It counts where trustedProxies are listed, and not for this machine.
+	PerAddress int `json:"perAddress,omitempty" default:"1000"`
+}
+
+// Admin is a port for metrics and details, apart from the one for clients.
+type Admin struct {
+	// Listen is the address of the port, host:port. It serves /metrics and /readyz with details, which the endpoint's port then does not. Without it they are on the endpoint's port, for this machine only.
+	Listen string `json:"listen,omitempty"`
+	// TokenFile is a file, relative to the configuration file, with the bearer token that the port asks for. An address that other machines reach needs it. The file is read anew when it changes.
+	TokenFile string `json:"tokenFile,omitempty"`
+}
+
+// Discovery is how programs on this machine find the endpoint.
+type Discovery struct {
+	// File is written once the port is open, with the endpoint's URL, the process and the file with the token that is asked for, and removed at the end. Relative to the configuration file.
+	File string `json:"file,omitempty"`
 }
 
 // Backend is one MCP server behind the endpoint: a URL, or a command to start.
@@ -47,7 +112,7 @@ type Backend struct {
 	Name string `json:"name"`
 	// URL is a Streamable HTTP or SSE endpoint. Exclusive with command.
 	URL string `json:"url,omitempty"`
-	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http.
+	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http, and sse with a server that knows only that.
 	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`
 	// Type is the kind of workload in ToolHive's words; an entry is a server reached directly at its URL, as every one here is.
 	Type string `json:"type,omitempty" enum:"entry"`
@@ -61,12 +126,30 @@ type Backend struct {
 	Cwd string `json:"cwd,omitempty"`
 	// Headers are sent with every HTTP request. ${NAME} is replaced from the environment, $${ stays ${.
 	Headers map[string]string `json:"headers,omitempty"`
+	// TLS is what connections to an https:// URL are made with.
+	TLS BackendTLS `json:"tls,omitempty"`
+	// PassPrincipal tells a stdio backend who calls: issuer and subject, in the member dev.vmcp/principal of _meta. It is no credential.
+	PassPrincipal bool `json:"passPrincipal,omitempty"`
+	// Outgoing is how requests to the backend are authenticated; nil: they are not. Complete takes it from outgoingAuth.
+	Outgoing *OutgoingStrategy `json:"-"`
 	// Timeout bounds one call. Without it operational.timeouts says.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Sessions says whether clients share a connection.
+	// Sessions says which clients share a session with this backend. auto: each client session has its own where the backend issues session ids; a stdio backend is shared by clients that cannot be asked. exclusive: each has its own. shared: all share one.
 	Sessions string `json:"sessions,omitempty" enum:"auto,shared,exclusive" default:"auto"`
-	// MaxConnections bounds the connections to this backend.
+	// MaxConnections bounds the connections to this backend: child processes, and over HTTP the streams on which it sends what belongs to no call.
 	MaxConnections int `json:"maxConnections,omitempty" default:"64"`
+	// MaxSessions bounds the sessions with this backend that belong to one client each. Without it: as many as there are client sessions.
+	MaxSessions int `json:"maxSessions,omitempty"`
+}
+
+// SessionIdle says how long sessions that nobody uses are kept.
+type SessionIdle struct {
+	// Client is for a client's session over HTTP, without a running request or an open stream.
+	Client Duration `json:"client,omitempty" default:"1h"`
+	// Backend is for the sessions and child processes that backends have for one client each. 0s: as long as the client's session lives. A shorter time ends them under a living client, which then finds its state gone.
+	Backend Duration `json:"backend,omitempty" default:"0s"`
+	// Pressure is how long a client's session must have been unused to be ended for another client when connections or sessions have run out.
+	Pressure Duration `json:"pressure,omitempty" default:"1m"`
 }
 
 // Aggregation says how the backends' entries become one catalog.
@@ -134,8 +217,11 @@ type WorkloadResources struct {
 	// Filter keeps the resources whose URI, and the templates whose URI template, matches
 	// one of the globs. In a glob, * stands for any text without a slash.
 	Filter []string `json:"filter,omitempty"`
-	// Overrides redescribe resources, keyed by URI or URI template. URIs are never rewritten.
+	// Overrides redescribe resources, keyed by URI or URI template as the backend has it.
 	Overrides map[string]ResourceOverride `json:"overrides,omitempty"`
+	// AllowAnyScheme lets resource templates in that begin with a variable, such as {+any}. They match URIs of other
+	// backends, too, unless these list them or have a template that fits better. A single backend needs no permission.
+	AllowAnyScheme bool `json:"allowAnyScheme,omitempty"`
 	// ExcludeAll hides all resources of this backend.
 	ExcludeAll bool `json:"excludeAll,omitempty"`
 }
@@ -195,7 +281,7 @@ type ScriptedTool struct {
 	// TrustAnnotations lets Annotations look safer than the tools that the script can call.
 	TrustAnnotations bool `json:"trustAnnotations,omitempty"`
 	// Limits override the general limits for this tool. After Parse they say everything.
-	Limits *Limits `json:"limits,omitempty"`
+	Limits *limits.Run `json:"limits,omitempty"`
 }
 
 // Library is Starlark code that scripts can load: a folder, or one inline module.
@@ -216,7 +302,7 @@ type CompositeTool struct {
 	// Raw is the whole definition as JSON, its keys in the order of the file.
 	Raw Raw
 	// Pos is where the definition begins.
-	Pos Pos
+	Pos diag.Pos
 }
 
 // MarshalJSON writes the definition as it was read.
@@ -234,44 +320,15 @@ func (c *CompositeTool) UnmarshalJSON(b []byte) error {
 	return c.Raw.UnmarshalJSON(b)
 }
 
-// Limits bound the runs of scripts. A tool's own limits override the general ones;
-// runs, runsPerPrincipal and totalMemory exist only in general.
+// Limits bound the runs of scripts: each one, where a tool's own limits override the general
+// ones, and all together.
 type Limits struct {
-	// Steps is the number of interpreter steps of one run.
-	Steps int64 `json:"steps,omitempty" default:"1000000"`
-	// Memory is what the values of one run may hold.
-	Memory Bytes `json:"memory,omitempty" default:"256MB"`
-	// Time bounds one run, waiting included.
-	Time Duration `json:"time,omitempty" default:"30m"`
-	// CallTimeout bounds one call of a tool.
-	CallTimeout Duration `json:"callTimeout,omitempty" default:"5m"`
-	// Calls is the number of tool calls of one run.
-	Calls int `json:"calls,omitempty" default:"1000"`
-	// Parallel is the number of branches that run at once.
-	Parallel int `json:"parallel,omitempty" default:"10"`
-	// Branches is the number of branches of one parallel call.
-	Branches int `json:"branches,omitempty" default:"1000"`
-	// Nesting is how deep parallel calls nest.
-	Nesting int `json:"nesting,omitempty" default:"8"`
-	// CallDepth is how deep functions of a script call each other.
-	CallDepth int `json:"callDepth,omitempty" default:"200"`
-	// LoadDepth is how deep libraries load each other.
-	LoadDepth int `json:"loadDepth,omitempty" default:"10"`
-	// Source is the size of one source file.
-	Source Bytes `json:"source,omitempty" default:"256KB"`
-	// Result is the size of one tool result that a script reads.
-	Result Bytes `json:"result,omitempty" default:"8MB"`
-	// Output is the size of the value that a script returns.
-	Output Bytes `json:"output,omitempty" default:"10MB"`
-	// LogBytes is what one run may log.
-	LogBytes Bytes `json:"logBytes,omitempty" default:"1MB"`
-	// ElicitTimeout is how long a question waits for its answer.
-	ElicitTimeout Duration `json:"elicitTimeout,omitempty" default:"10m"`
-	// Runs is the number of runs at once.
+	limits.Run
+	// Runs is the number of runs in memory at once, those that wait for a tool included, suspended ones not.
 	Runs int `json:"runs,omitempty" default:"100"`
 	// RunsPerPrincipal is the number of runs at once for one client.
 	RunsPerPrincipal int `json:"runsPerPrincipal,omitempty" default:"20"`
-	// TotalMemory is what all runs together may hold.
+	// TotalMemory is what all runs together may be charged.
 	TotalMemory Bytes `json:"totalMemory,omitempty" default:"2GB"`
 }
 
@@ -281,6 +338,24 @@ type Operational struct {
 	Timeouts Timeouts `json:"timeouts,omitempty"`
 	// FailureHandling says when a backend counts as down.
 	FailureHandling FailureHandling `json:"failureHandling,omitempty"`
+	// Startup says how clients are treated while backends connect for the first time.
+	Startup Startup `json:"startup,omitempty"`
+	// Shutdown says how the process ends after an interrupt or SIGTERM.
+	Shutdown Shutdown `json:"shutdown,omitempty"`
+}
+
+// Startup says how clients are treated while backends connect for the first time.
+type Startup struct {
+	// Wait is how long the lists of a young process, /readyz, and a call of a tool that a connecting backend may have wait for it. A backend that is down is never waited for.
+	Wait Duration `json:"wait,omitempty" default:"5s"`
+}
+
+// Shutdown says how the process ends after an interrupt or SIGTERM.
+type Shutdown struct {
+	// Delay is how long everything is still served, while /readyz answers 503 and every answer closes its connection: the time that a load balancer needs to send its requests elsewhere.
+	Delay Duration `json:"delay,omitempty" default:"0s"`
+	// DrainTime is how long running calls may take after that, when the port is closed.
+	DrainTime Duration `json:"drainTime,omitempty" default:"10s"`
 }
 
 // Timeouts bound calls to backends.

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
 const (
@@ -19,24 +22,27 @@ const (
 // goes on after a problem, and remembers where every value stands.
 type decoder struct {
 	file     string
-	problems Errors
-	at       map[string]Pos  // value's path → its place; the validation reports by path
-	broken   map[string]bool // paths with a problem: nothing more is said about them
+	problems diag.Problems
+	at       map[string]diag.Pos    // value's path → its place; the validation reports by path
+	broken   map[string]bool        // paths with a problem: nothing more is said about them
+	origins  map[string]diag.Origin // of the texts that stand in the file as they are
+	lines    []string               // of the file
 	nodes    int
+	zero     bool // the field being decoded may be 0: its default is
 }
 
 func newDecoder(file string) *decoder {
-	return &decoder{file: file, at: map[string]Pos{}, broken: map[string]bool{}}
+	return &decoder{file: diag.File(file), at: map[string]diag.Pos{}, broken: map[string]bool{}, origins: map[string]diag.Origin{}}
 }
 
-func (d *decoder) pos(n *yaml.Node) Pos {
-	return Pos{File: d.file, Line: max(n.Line, 1), Column: max(n.Column, 1)}
+func (d *decoder) pos(n *yaml.Node) diag.Pos {
+	return diag.Pos{File: d.file, Line: max(n.Line, 1), Column: max(n.Column, 1)}
 }
 
 // wrong reports a problem of the value at path.
 func (d *decoder) wrong(n *yaml.Node, path, format string, args ...any) {
 	d.broken[path] = true
-	d.problems = append(d.problems, Problem{d.pos(n), path, fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, diag.Problem{Pos: d.pos(n), Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // value decodes n into v, which is settable.
@@ -73,6 +79,7 @@ func (d *decoder) value(n *yaml.Node, path string, depth int, v reflect.Value) {
 	case reflect.String:
 		if d.scalar(n, path, "!!str", "text") {
 			v.SetString(n.Value)
+			d.note(n, path)
 		}
 	case reflect.Bool:
 		if d.scalar(n, path, "!!bool", "true or false") {
@@ -150,7 +157,10 @@ func (d *decoder) text(n *yaml.Node, path string, v reflect.Value, u encoding.Te
 		d.wrong(n, path, "%v", err)
 		return
 	}
-	if v.Int() <= 0 {
+	switch {
+	case d.zero && v.Int() < 0:
+		d.wrong(n, path, "want 0s or more, have %s", n.Value)
+	case !d.zero && v.Int() <= 0:
 		d.wrong(n, path, "want more than 0, have %s", n.Value)
 	}
 }
@@ -220,8 +230,9 @@ func (d *decoder) structure(n *yaml.Node, path string, depth int, v reflect.Valu
 			continue
 		}
 		seen[e.key] = !isNull(e.value)
-		d.value(e.value, e.path, depth+1, v.Field(f.index))
-		d.oneOf(e, f, v.Field(f.index))
+		d.zero = f.fallback == "0s"
+		d.value(e.value, e.path, depth+1, v.FieldByIndex(f.index))
+		d.oneOf(e, f, v.FieldByIndex(f.index))
 	}
 	d.required(n, path, v.Type(), seen)
 }
@@ -235,6 +246,10 @@ func (d *decoder) oneOf(e entry, f field, v reflect.Value) {
 		if v.String() == allowed {
 			return
 		}
+	}
+	if reason := refusedValues[f.name][v.String()]; reason != "" {
+		d.wrong(e.value, e.path, "%s", reason)
+		return
 	}
 	d.wrong(e.value, e.path, "want %s, have %q%s", orList(f.enum), v.String(), didYouMean(v.String(), f.enum))
 }
@@ -251,6 +266,10 @@ func (d *decoder) required(n *yaml.Node, path string, t reflect.Type, seen map[s
 func (d *decoder) unknown(e entry, t reflect.Type) {
 	if notYet(t, e.key) {
 		d.wrong(e.keyNode, e.path, "is not supported yet; remove it")
+		return
+	}
+	if _, ok := fieldNamed(reflect.TypeFor[Limits](), e.key); ok && t == reflect.TypeFor[limits.Run]() {
+		d.wrong(e.value, e.path, "holds for all tools together; move it to limits.%s", e.key)
 		return
 	}
 	names := make([]string, 0, len(fieldsOf(t)))

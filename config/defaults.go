@@ -1,10 +1,10 @@
 package config
 
 import (
-	"encoding"
 	"fmt"
 	"reflect"
-	"strconv"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
 // Default is the configuration of an empty file.
@@ -21,18 +21,16 @@ func (c *Config) Complete() {
 	setDefaults(reflect.ValueOf(c).Elem())
 	for i := range c.Backends {
 		c.Backends[i].complete(&c.Operational.Timeouts)
+		c.Backends[i].completeOutgoing(&c.OutgoingAuth)
 	}
 	for i := range c.ScriptedTools {
-		c.ScriptedTools[i].complete(&c.Limits)
+		c.ScriptedTools[i].complete(c.Limits.Run)
 	}
 }
 
 func (b *Backend) complete(t *Timeouts) {
-	if b.Transport == "" {
-		b.Transport = "streamable-http"
-		if b.Command != "" {
-			b.Transport = "stdio"
-		}
+	if b.Transport == "" && b.Command != "" {
+		b.Transport = "stdio"
 	}
 	if b.Timeout == 0 {
 		b.Timeout = t.PerWorkload[b.Name]
@@ -43,30 +41,26 @@ func (b *Backend) complete(t *Timeouts) {
 }
 
 // complete gives the tool limits that say everything.
-func (t *ScriptedTool) complete(general *Limits) {
-	own := Limits{}
+func (t *ScriptedTool) complete(general limits.Run) {
+	own := limits.Run{}
 	if t.Limits != nil {
 		own = *t.Limits
 	}
 	if t.Timeout != 0 {
 		own.Time = t.Timeout
 	}
-	from, to := reflect.ValueOf(general).Elem(), reflect.ValueOf(&own).Elem()
-	for i := range to.NumField() {
-		if to.Field(i).IsZero() {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
-	own.Runs, own.RunsPerPrincipal, own.TotalMemory = 0, 0, 0 // general only
+	own = own.Or(general)
 	t.Limits, t.Timeout = &own, own.Time
 }
 
 // setDefaults fills the zero fields of v, a struct, from their default tags.
 func setDefaults(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
-		field := v.Field(f.index)
+		field := v.FieldByIndex(f.index)
 		if f.fallback != "" && field.IsZero() {
-			setText(field, f.fallback)
+			if err := limits.SetText(field, f.fallback); err != nil {
+				panic(fmt.Sprintf("config: default of %s: %v", f.name, err))
+			}
 		}
 		defaultsWithin(field)
 	}
@@ -89,25 +83,5 @@ func defaultsWithin(v reflect.Value) {
 		for i := range v.Len() {
 			setDefaults(v.Index(i))
 		}
-	}
-}
-
-// setText sets v to the value that a tag writes as text.
-func setText(v reflect.Value, text string) {
-	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		if err := u.UnmarshalText([]byte(text)); err != nil {
-			panic(fmt.Sprintf("config: default %q: %v", text, err))
-		}
-		return
-	}
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(text)
-	default:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			panic(fmt.Sprintf("config: default %q: %v", text, err))
-		}
-		v.SetInt(n)
 	}
 }

@@ -31,6 +31,7 @@ func (v *validator) expand(path, s string) string {
 		if !ok {
 			v.report(path, "the environment has no variable %s", name)
 		}
+		v.expandedSecret(path, name, value)
 		b.WriteString(value)
 		s = after
 	}

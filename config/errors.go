@@ -1,57 +1,25 @@
 package config
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-)
+import "github.com/vmcp-dev/vmcp/internal/diag"
 
-// Pos is a place in a configuration file; lines and columns count from 1, columns
-// in characters.
-type Pos struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
+// code is the code of problems with a configuration.
+const code = "config"
+
+// Partial reports whether the file that c was read from has problems, so that some of it
+// may be missing.
+func (c *Config) Partial() bool { return c.partial }
+
+// Place is where the file says what stands at path, such as scriptedTools[2].script, or
+// what holds it; no place for a configuration that comes from no file.
+func (c *Config) Place(path string) diag.Pos {
+	return placeOf(c.places, c.places[""].File, path)
 }
 
-// String is file:line:column.
-func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
-
-// Problem is one thing that is wrong with a configuration file.
-type Problem struct {
-	Pos
-	// Path names the field, such as scriptedTools[2].script; empty for the file itself.
-	Path string `json:"path,omitempty"`
-	// Message says what is wrong and what would be right. It holds no values of
-	// headers and environment variables.
-	Message string `json:"message"`
-}
-
-// Error is file:line:column: path: message.
-func (p Problem) Error() string {
-	if p.Path == "" {
-		return fmt.Sprintf("%s: %s", p.Pos, p.Message)
+// Origin says where the text at path stands: a block scalar that begins with | stands in
+// the file line by line.
+func (c *Config) Origin(path string) diag.Origin {
+	if o, ok := c.origins[path]; ok {
+		return o
 	}
-	return fmt.Sprintf("%s: %s: %s", p.Pos, p.Path, p.Message)
-}
-
-// Errors are all the problems of a file, in its order.
-type Errors []Problem
-
-// Error is one line per problem.
-func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, p := range e {
-		lines[i] = p.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// sorted returns e in the order of the file.
-func (e Errors) sorted() Errors {
-	slices.SortStableFunc(e, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), strings.Compare(a.Path, b.Path))
-	})
-	return e
+	return diag.Origin{Pos: c.Place(path)}
 }

@@ -8,7 +8,7 @@ import (
 
 // field is a field of a struct as its tags describe it.
 type field struct {
-	index    int
+	index    []int  // as of reflect.VisibleFields
 	name     string // in YAML
 	required bool
 	enum     []string
@@ -17,7 +17,7 @@ type field struct {
 
 var fieldCache sync.Map // reflect.Type → []field
 
-// fieldsOf lists the fields of struct type t.
+// fieldsOf lists the fields of struct type t, those of an embedded struct as its own.
 func fieldsOf(t reflect.Type) []field {
 	if cached, ok := fieldCache.Load(t); ok {
 		return cached.([]field)
@@ -25,8 +25,21 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		sf := t.Field(i)
+		if !sf.IsExported() {
+			continue
+		}
+		if sf.Anonymous {
+			for _, f := range fieldsOf(sf.Type) {
+				f.index = append([]int{i}, f.index...)
+				fields = append(fields, f)
+			}
+			continue
+		}
 		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		f := field{index: i, name: name, required: options == "", fallback: sf.Tag.Get("default")}
+		if name == "-" || sf.Tag.Get("config") == "-" {
+			continue // not of the file
+		}
+		f := field{index: []int{i}, name: name, required: options == "", fallback: sf.Tag.Get("default")}
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.enum = strings.Split(enum, ",")
 		}
@@ -49,10 +62,15 @@ func fieldNamed(t reflect.Type, name string) (field, bool) {
 // They are refused by name: a field that is accepted works.
 var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[Config](): {
-		"groupRef", "group", "incomingAuth", "outgoingAuth", "authServer", "authServerConfig", "telemetry", "audit", "optimizer",
-		"sessionStorage", "metadata", "embeddedBackends", "compositeToolRefs", "rateLimiting", "passthroughHeaders", "codeMode",
+		"groupRef", "group", "authServer", "authServerConfig", "telemetry", "optimizer",
+		"sessionStorage", "metadata", "embeddedBackends", "compositeToolRefs", "codeMode",
 	},
-	reflect.TypeFor[Backend]():         {"metadata", "caBundlePath", "auth", "headerForward"},
+	reflect.TypeFor[Backend](): {"metadata", "caBundlePath", "auth", "headerForward"},
+	reflect.TypeFor[OutgoingStrategy](): {
+		"upstreamInject", "awsSts", "obo", "xaa", "primaryUpstreamProvider", "externalAuthConfigRef", "subjectProviderName",
+	},
+	reflect.TypeFor[TokenExchange]():   {"subjectProviderName"},
+	reflect.TypeFor[OutgoingAuth]():    {"primaryUpstreamProvider"},
 	reflect.TypeFor[WorkloadTools]():   {"toolConfigRef"},
 	reflect.TypeFor[Operational]():     {"logLevel"},
 	reflect.TypeFor[FailureHandling](): {"healthCheckTimeout", "statusReportingInterval", "partialFailureMode"},

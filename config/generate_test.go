@@ -94,20 +94,35 @@ type generator struct {
 
 func newGenerator(t *testing.T) *generator {
 	t.Helper()
+	g := &generator{types: map[string]string{}, fields: map[string]map[string]string{}}
+	g.read(t, "config", "*.go")
+	g.read(t, "limits", "../internal/limits/limits.go")
+	return g
+}
+
+// read takes the comments of the types in files of a package.
+func (g *generator) read(t *testing.T, pkgName, pattern string) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fset := token.NewFileSet()
 	var files []*ast.File
-	for _, name := range []string{"config.go", "types.go"} {
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, f)
 	}
-	pkg, err := doc.NewFromFiles(fset, files, "config")
+	pkg, err := doc.NewFromFiles(fset, files, pkgName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &generator{types: map[string]string{}, fields: map[string]map[string]string{}}
 	for _, typ := range pkg.Types {
 		g.types[typ.Name] = oneLine(typ.Doc)
 		g.fields[typ.Name] = map[string]string{}
@@ -121,14 +136,16 @@ func newGenerator(t *testing.T) *generator {
 			}
 		}
 	}
-	return g
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // about is the comment of a field, without the Go name that it begins with.
 func (g *generator) about(t reflect.Type, f field) string {
-	goName := t.Field(f.index).Name
+	goName := t.FieldByIndex(f.index).Name
+	for _, i := range f.index[:len(f.index)-1] {
+		t = t.Field(i).Type
+	}
 	return predicate(goName, g.fields[t.Name()][goName])
 }
 
@@ -160,13 +177,13 @@ func (g *generator) schema() []byte {
 func (g *generator) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
 	for _, f := range fieldsOf(t) {
-		p := g.value(t.Field(f.index).Type)
+		p := g.value(t.FieldByIndex(f.index).Type)
 		p["description"] = g.about(t, f)
 		if f.enum != nil {
 			p["enum"] = f.enum
 		}
 		if f.fallback != "" {
-			p["default"] = defaultOf(t.Field(f.index).Type, f)
+			p["default"] = defaultOf(t.FieldByIndex(f.index).Type, f)
 		}
 		properties[f.name] = p
 		if f.required {
@@ -192,7 +209,7 @@ func (g *generator) value(t reflect.Type) object {
 	case reflect.TypeFor[Raw](), reflect.TypeFor[CompositeTool]():
 		return object{"type": "object"}
 	case reflect.TypeFor[Duration]():
-		return object{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}
+		return object{"type": "string", "pattern": `^([0-9]+d)?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^[0-9]+d$`}
 	case reflect.TypeFor[Bytes]():
 		return object{"type": "string", "pattern": `^[0-9]+ *(B|KB|MB|GB)$`}
 	}
@@ -234,8 +251,8 @@ func (g *generator) section(b *bytes.Buffer, title string, t reflect.Type, seen 
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.name, g.typeCell(t, f), defaultCell(f), strings.ReplaceAll(g.about(t, f), "|", `\|`))
 	}
 	for _, f := range fieldsOf(t) {
-		if inner := structOf(t.Field(f.index).Type); inner != nil {
-			g.section(b, sectionTitle(title, f.name, t.Field(f.index).Type), inner, seen)
+		if inner := structOf(t.FieldByIndex(f.index).Type); inner != nil {
+			g.section(b, sectionTitle(title, f.name, t.FieldByIndex(f.index).Type), inner, seen)
 		}
 	}
 }
@@ -270,7 +287,7 @@ func (g *generator) typeCell(t reflect.Type, f field) string {
 	if f.enum != nil {
 		return "`" + strings.Join(f.enum, "`, `") + "`"
 	}
-	return wordFor(t.Field(f.index).Type)
+	return wordFor(t.FieldByIndex(f.index).Type)
 }
 
 func defaultCell(f field) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,47 +15,70 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// maxFile bounds a configuration file; inline scripts included, real ones stay far below.
-const maxFile = 4 << 20
+// MaxFile bounds a configuration file; inline scripts included, real ones stay far below.
+const MaxFile = 4 << 20
 
 // Load reads and checks a configuration file. What is wrong in the file comes back
-// as Errors.
+// as diag.Problems.
 func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, data)
 }
 
+// ReadFile reads the text of a configuration file. The error is diag.Problems when there
+// is something else than a file of a configuration's size.
+func ReadFile(path string) ([]byte, error) {
+	data, err := files.Read(path, MaxFile)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return data, err
+	}
+	return nil, diag.Problems{{Pos: diag.Pos{File: diag.File(path), Line: 1, Column: 1}, Code: code, Message: err.Error()}}
+}
+
 // Parse checks the text of a configuration file and returns it complete: defaults
 // set, ${NAME} replaced from the environment, relative paths made absolute. All
-// problems come back at once, as Errors. The filename is for messages, and its
+// problems come back at once, as diag.Problems. The filename is for messages, and its
 // folder is what paths in the file are relative to.
 func Parse(filename string, data []byte) (*Config, error) {
 	return parse(filename, data, os.LookupEnv)
 }
 
 func parse(filename string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	d := newDecoder(filename)
-	c := &Config{}
-	if root := d.document(data); root != nil {
-		d.value(root, "", 0, reflect.ValueOf(c).Elem())
-		v := &validator{decoder: d, env: env, dir: folder(filename)}
-		v.config(c)
+	c, problems := read(filename, data, env)
+	if problems, _ = problems.Split(); len(problems) > 0 {
+		return nil, problems
 	}
-	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
-	}
-	c.Complete()
 	return c, nil
+}
+
+// Read is Parse for those who look for mistakes: it returns what could be read even when
+// something in it is wrong, nil only when nothing could, and the warnings among the problems.
+func Read(filename string, data []byte) (*Config, diag.Problems) {
+	return read(filename, data, os.LookupEnv)
+}
+
+func read(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
+	d := newDecoder(filename)
+	root := d.document(data)
+	if root == nil {
+		return nil, d.problems.Sorted()
+	}
+	c := &Config{}
+	d.value(root, "", 0, reflect.ValueOf(c).Elem())
+	v := &validator{decoder: d, env: env, dir: folder(filename)}
+	v.config(c)
+	c.expanded, c.warnings = v.secrets, v.warnings.Sorted()
+	c.places, c.origins, c.partial = d.at, d.origins, len(d.problems) > 0
+	c.Complete()
+	return c, append(d.problems, v.warnings...).Sorted()
 }
 
 func folder(filename string) string {
@@ -71,6 +95,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	if !d.readable(data) {
 		return nil
 	}
+	d.lines = strings.Split(string(data), "\n")
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, next yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
@@ -108,13 +133,13 @@ func (d *decoder) endless(n *yaml.Node, around []*yaml.Node) bool {
 }
 
 func (d *decoder) problem(line, column int, format string, args ...any) {
-	d.problems = append(d.problems, Problem{Pos: Pos{d.file, line, column}, Message: fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, diag.Problem{Pos: diag.Pos{File: d.file, Line: line, Column: column}, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
 // readable refuses what YAML's own message would not help with.
 func (d *decoder) readable(data []byte) bool {
-	if len(data) > maxFile {
-		d.problem(1, 1, "the file is larger than %s", Bytes(maxFile))
+	if len(data) > MaxFile {
+		d.problem(1, 1, "the file is larger than %s", Bytes(MaxFile))
 		return false
 	}
 	for i, line := range bytes.Split(data, []byte("\n")) {

@@ -5,7 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 // A Source hands out a configuration, and a new one whenever it changes.
@@ -70,31 +71,6 @@ func (c *Config) Files() (files, folders []string) {
 	return files, folders
 }
 
-// A stamp tells versions of a file apart without reading it. A file that is not there
-// has the zero stamp.
-type stamp struct {
-	target   string // where symbolic links lead
-	size     int64
-	modified time.Time
-	mode     os.FileMode
-}
-
-func stampOf(name string) stamp {
-	target, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return stamp{}
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return stamp{}
-	}
-	s := stamp{target: target, mode: info.Mode()}
-	if !info.IsDir() { // a folder's own size and time change with files that do not matter
-		s.size, s.modified = info.Size(), info.ModTime()
-	}
-	return s
-}
-
 // maxFolders bounds how many folders below one are looked into again and again: whoever
 // names the root of a large tree has its nearest folders watched, and SIGHUP for the rest.
 const maxFolders = 500
@@ -112,7 +88,7 @@ func scriptsBelow(folder string) (found []string) {
 			case strings.HasPrefix(e.Name(), "."):
 			case e.IsDir():
 				folders = append(folders, name)
-			case strings.HasSuffix(e.Name(), ".star"):
+			case strings.HasSuffix(e.Name(), ".star") && !files.IsTest(e.Name()):
 				found = append(found, name)
 			}
 		}

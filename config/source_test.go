@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // watched is a folder with a configuration that a File follows.
@@ -214,7 +216,7 @@ func TestDeclared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := Pos{File: "deploy.star", Line: 3, Column: 1}
+	at := diag.Pos{File: "deploy.star", Line: 3, Column: 1}
 	tool, err := c.Declared(at, []byte(`{"name":"deploy","description":"Deploys.","script":"x","timeout":"5s","limits":{"calls":2},"parameters":{"type":"object","maxProperties":9007199254740993}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +228,7 @@ func TestDeclared(t *testing.T) {
 		t.Errorf("parameters = %s, want them as declared", got)
 	}
 	_, err = c.Declared(at, []byte(`{"name":"deploy","description":"Deploys.","script":"x","timeout":5}`))
-	if want := `deploy.star:3:1: tool.timeout: want`; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := `deploy.star:3:1: error: tool.timeout: want`; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a wrong declaration: %v, want %s...", err, want)
 	}
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 // tools checks the scripted and composite tools, which share one set of names.
@@ -41,11 +43,6 @@ func (v *validator) scripted(t *ScriptedTool, at string) {
 	if l := t.Limits; l != nil && l.Time != 0 && t.Timeout != 0 && l.Time != t.Timeout {
 		v.report(at+".timeout", "the same as limits.time, which says otherwise; keep one")
 	}
-	for _, general := range []string{"runs", "runsPerPrincipal", "totalMemory"} {
-		if path := at + ".limits." + general; v.set(path) {
-			v.report(path, "holds for all tools together; move it to limits.%s", general)
-		}
-	}
 }
 
 // source checks that there is exactly one, and finds its file.
@@ -71,6 +68,8 @@ func (v *validator) scriptFile(path, name string) string {
 		v.report(path, "want the name of a file")
 	case err != nil:
 		v.report(path, "no such file %q", name)
+	case files.IsTest(name):
+		v.report(path, "%q is a test by its name, and no tool", name)
 	case !info.Mode().IsRegular():
 		v.report(path, "%q is not a file", name)
 	}
@@ -87,6 +86,8 @@ func (v *validator) libraries(libs []Library) {
 		case folder:
 			v.only(at, "source", "name")
 			l.Path = v.folder(at+".path", l.Path)
+		case files.IsTest(l.Name):
+			v.report(at+".name", "%q is a test by its name, and no library", l.Name)
 		case !validModule(l.Name):
 			v.report(at+".name", "want a relative name such as helpers.star, have %q", l.Name)
 		default:

@@ -2,71 +2,19 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
-// Duration is a length of time written as in Go: "300ms", "5m", "1h30m".
-type Duration time.Duration
+// Duration is a length of time: "300ms", "5m", "1h30m", "90d".
+type Duration = limits.Duration
 
-// Std returns d as a time.Duration.
-func (d Duration) Std() time.Duration { return time.Duration(d) }
+// ParseDuration reads the text form of a Duration.
+func ParseDuration(text string) (time.Duration, error) { return limits.ParseDuration(text) }
 
-// MarshalText writes the text form.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.Std().String()), nil }
-
-// UnmarshalText reads the text form.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	if err != nil {
-		return fmt.Errorf(`want a duration such as "30s" or "5m", have %q`, b)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// Bytes is an amount of memory, written with a unit of B, KB, MB or GB, each 1024
-// of the one before: "256MB".
-type Bytes int64
-
-// byteUnits are the units of Bytes, largest first; B last, as it ends the others, too.
-var byteUnits = []struct {
-	name string
-	size Bytes
-}{{"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}, {"B", 1}}
-
-// String writes b in the largest unit that is exact.
-func (b Bytes) String() string {
-	for _, u := range byteUnits {
-		if b%u.size == 0 && (b != 0 || u.size == 1) {
-			return strconv.FormatInt(int64(b/u.size), 10) + u.name
-		}
-	}
-	return "0B"
-}
-
-// MarshalText writes the text form.
-func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
-
-// UnmarshalText reads the text form.
-func (b *Bytes) UnmarshalText(text []byte) error {
-	for _, u := range byteUnits {
-		digits, ok := strings.CutSuffix(string(text), u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64/int64(u.size) {
-			break
-		}
-		*b = Bytes(n) * u.size
-		return nil
-	}
-	return fmt.Errorf(`want a size such as "256MB" or "64KB", have %q`, text)
-}
+// Bytes is an amount of memory: "256MB".
+type Bytes = limits.Bytes
 
 // Raw is free-form JSON, such as a JSON Schema, kept as bytes.
 type Raw struct {

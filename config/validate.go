@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
 var (
@@ -24,6 +28,9 @@ type validator struct {
 	*decoder
 	env func(string) (string, bool)
 	dir string
+
+	secrets  []string // values of variables that were expanded
+	warnings diag.Problems
 }
 
 // report notes a problem of the value at path, at its place or that of what holds
@@ -34,14 +41,26 @@ func (v *validator) report(path, format string, args ...any) {
 			return
 		}
 	}
-	place := path
-	for place != "" && v.at[place] == (Pos{}) {
-		place = parentPath(place)
-	}
-	p := v.at[place]
+	p := v.place(path)
 	v.broken[path] = true
 	v.problem(p.Line, p.Column, format, args...)
 	v.problems[len(v.problems)-1].Path = path
+}
+
+// warn notes what may not be meant.
+func (v *validator) warn(path, format string, args ...any) {
+	v.warnings = append(v.warnings, diag.Problem{Pos: v.place(path), Code: code, Path: path, Message: fmt.Sprintf(format, args...), Severity: diag.Warning})
+}
+
+// place is where the value at path stands, or what holds it.
+func (v *validator) place(path string) diag.Pos { return placeOf(v.at, v.file, path) }
+
+func placeOf(at map[string]diag.Pos, file, path string) diag.Pos {
+	for path != "" && at[path] == (diag.Pos{}) {
+		path = parentPath(path)
+	}
+	p := at[path]
+	return diag.Pos{File: file, Line: p.Line, Column: p.Column}
 }
 
 func parentPath(path string) string {
@@ -49,11 +68,16 @@ func parentPath(path string) string {
 }
 
 // set reports whether the file says anything at path.
-func (v *validator) set(path string) bool { return v.at[path] != (Pos{}) }
+func (v *validator) set(path string) bool { return v.at[path] != (diag.Pos{}) }
 
 func (v *validator) config(c *Config) {
-	v.listen(c.Listen)
+	v.listen("listen", c.Listen)
+	v.edges(c)
+	v.access(c)
+	v.audit(&c.Audit)
+	v.rateLimiting(&c.RateLimiting)
 	v.backends(c)
+	v.outgoing(c)
 	v.aggregation(c)
 	v.tools(c)
 	v.folders("scripts", c.Scripts)
@@ -61,17 +85,17 @@ func (v *validator) config(c *Config) {
 	v.workloads(c, "operational.timeouts.perWorkload", keys(c.Operational.Timeouts.PerWorkload))
 }
 
-func (v *validator) listen(addr string) {
+func (v *validator) listen(path, addr string) {
 	if addr == "" {
 		return
 	}
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		v.report("listen", "want host:port such as 127.0.0.1:4483, have %q", addr)
+		v.report(path, "want host:port such as 127.0.0.1:4483, have %q", addr)
 		return
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		v.report("listen", "want a port from 0 to 65535, have %q", port)
+		v.report(path, "want a port from 0 to 65535, have %q", port)
 	}
 }
 
@@ -116,6 +140,10 @@ func (v *validator) child(b *Backend, at string) {
 		v.report(at+".transport", "a command speaks stdio, not %s", b.Transport)
 	}
 	v.only(at, "url", "headers", "type")
+	if b.TLS != (BackendTLS{}) {
+		v.report(at+".tls", "belongs to a backend with a url")
+	}
+	v.hintStateful(b, at)
 	if b.Cwd != "" {
 		b.Cwd = v.folder(at+".cwd", b.Cwd)
 	}
@@ -124,7 +152,11 @@ func (v *validator) child(b *Backend, at string) {
 		if !envName.MatchString(name) {
 			v.report(path, "want a name of letters, digits and _")
 		}
-		b.Env[name] = v.expand(path, b.Env[name])
+		literal := b.Env[name]
+		b.Env[name] = v.expand(path, literal)
+		if literal == b.Env[name] && secret.Named(name) {
+			v.tooShort(path, literal)
+		}
 		if strings.ContainsRune(b.Env[name], 0) {
 			v.report(path, "the value holds a NUL character")
 		}
@@ -136,8 +168,9 @@ func (v *validator) remote(b *Backend, at string) {
 	if b.Transport == "stdio" {
 		v.report(at+".transport", "stdio needs a command; a url wants streamable-http or sse")
 	}
-	v.only(at, "command", "args", "env", "cwd")
+	v.only(at, "command", "args", "env", "cwd", "passPrincipal")
 	v.url(at+".url", b.URL)
+	v.backendTLS(b, at+".tls")
 	seen := map[string]string{}
 	for _, name := range keys(b.Headers) {
 		path := keyPath(at+".headers", name)
@@ -151,7 +184,11 @@ func (v *validator) remote(b *Backend, at string) {
 			v.report(path, "the protocol sets this header itself; remove it")
 		}
 		seen[lower] = name
-		b.Headers[name] = v.expand(path, b.Headers[name])
+		literal := b.Headers[name]
+		b.Headers[name] = v.expand(path, literal)
+		if literal == b.Headers[name] && secret.Named(name) {
+			v.tooShort(path, literal)
+		}
 		if strings.ContainsAny(b.Headers[name], "\r\n\x00") {
 			v.report(path, "the value holds a line break or NUL character")
 		}

@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 const (
-	// calm is how long files have to stay as they are before they are read: editors
+	// debounce is how long files have to stay as they are before they are read: editors
 	// and deployments write in several steps.
-	calm = 100 * time.Millisecond
-	// patience bounds the wait for calm.
-	patience = 500 * time.Millisecond
+	debounce = 100 * time.Millisecond
+	// maxDebounce bounds the wait for files to stay as they are.
+	maxDebounce = 500 * time.Millisecond
 	// lookAgain is for what no event tells: network file systems, and a file that was
 	// missed because nobody knew of its folder yet.
 	lookAgain = 2 * time.Second
@@ -29,7 +31,8 @@ type watch struct {
 	events *fsnotify.Watcher // nil when the system has none left; then only lookAgain looks
 	files  []string          // that the last good version read
 	dirs   []string          // folders of scripts, likewise
-	read   map[string]stamp  // what was read at the last attempt
+	globs  []string          // names and patterns of files of policies, likewise
+	read   stamps            // what was read at the last attempt
 	failed string            // why the last attempt was not applied
 }
 
@@ -63,6 +66,7 @@ func (w *watch) attempt() error {
 		return err
 	}
 	w.files, w.dirs = cfg.Files()
+	w.globs = cfg.IncomingAuth.Authz.PolicyFiles
 	w.note() // apply reads the scripts
 	return w.apply(cfg)
 }
@@ -71,7 +75,7 @@ func (w *watch) attempt() error {
 func (w *watch) note() {
 	before := w.read[w.path]
 	w.read = w.stamps()
-	if before != (stamp{}) && before != w.read[w.path] {
+	if before.Exists() && !before.Same(w.read[w.path]) {
 		w.read[w.path] = before // it changed after it was read
 	}
 	if w.events == nil {
@@ -79,7 +83,7 @@ func (w *watch) note() {
 	}
 	for name, is := range w.read {
 		dirs := trail(name)
-		if is.mode.IsDir() {
+		if is.IsDir() {
 			dirs = append(dirs, name)
 		}
 		for _, dir := range dirs {
@@ -88,14 +92,24 @@ func (w *watch) note() {
 	}
 }
 
-func (w *watch) stamps() map[string]stamp {
-	now := map[string]stamp{w.path: stampOf(w.path)}
+// stamps are those of all files that a configuration reads.
+type stamps map[string]files.Stamp
+
+func (s stamps) same(o stamps) bool { return maps.EqualFunc(s, o, files.Stamp.Same) }
+
+func (w *watch) stamps() stamps {
+	now := stamps{w.path: files.StampOf(w.path)}
 	for _, name := range w.files {
-		now[name] = stampOf(name)
+		now[name] = files.StampOf(name)
 	}
 	for _, dir := range w.dirs {
 		for _, name := range scriptsBelow(dir) {
-			now[name] = stampOf(name)
+			now[name] = files.StampOf(name)
+		}
+	}
+	for _, glob := range w.globs {
+		for _, name := range matching(glob) {
+			now[name] = files.StampOf(name)
 		}
 	}
 	return now
@@ -118,14 +132,14 @@ func (w *watch) follow(ctx context.Context) {
 		case <-tick.C:
 			if w.failed != "" {
 				w.again(false)
-			} else if !maps.Equal(w.stamps(), w.read) {
+			} else if !w.stamps().same(w.read) {
 				w.look(ctx)
 			}
 		}
 	}
 }
 
-// look applies what the files have become once they are calm, if that is something else.
+// look applies what the files have become once they stay as they are, if that is something else.
 func (w *watch) look(ctx context.Context) {
 	if w.settle(ctx) {
 		w.again(false)
@@ -148,21 +162,21 @@ func (w *watch) missed() <-chan error {
 	return w.events.Errors
 }
 
-// settle waits until the files are calm and reports whether they differ from what was read.
+// settle waits until the files stay as they are and reports whether they differ from what was read.
 func (w *watch) settle(ctx context.Context) bool {
-	began, last := time.Now(), map[string]stamp(nil)
-	for now := w.stamps(); !maps.Equal(now, last) && time.Since(began) < patience; now = w.stamps() {
+	began, last := time.Now(), stamps(nil)
+	for now := w.stamps(); !now.same(last) && time.Since(began) < maxDebounce; now = w.stamps() {
 		last = now
 		if !w.pause(ctx) {
 			return false
 		}
 	}
-	return !maps.Equal(w.stamps(), w.read)
+	return !w.stamps().same(w.read)
 }
 
-// pause waits for calm, and swallows the events meanwhile: the stamps tell it all.
+// pause waits for debounce, and swallows the events meanwhile: the stamps tell it all.
 func (w *watch) pause(ctx context.Context) bool {
-	timer := time.NewTimer(calm)
+	timer := time.NewTimer(debounce)
 	defer timer.Stop()
 	for {
 		select {

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/origin"
+)
+
+// maxToken bounds a file that holds one token.
+const maxToken = 4 << 10
+
+// maxBody is what one message may hold in memory.
+const maxBody = 64 << 20
+
+// edges checks who may come in, and where operators do.
+func (v *validator) edges(c *Config) {
+	for i, h := range c.Hosts {
+		if err := origin.CheckHost(h); err != nil {
+			v.report(indexPath("hosts", i), "%v", err)
+		}
+	}
+	for i, o := range c.Origins {
+		if err := origin.CheckOrigin(o); err != nil {
+			v.report(indexPath("origins", i), "%v", err)
+		}
+	}
+	for i, n := range c.TrustedProxies {
+		if _, err := ParseNetwork(n); err != nil {
+			v.report(indexPath("trustedProxies", i), "%v", err)
+		}
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{{"max", c.ClientSessions.Max}, {"perPrincipal", c.ClientSessions.PerPrincipal}, {"perAddress", c.ClientSessions.PerAddress}} {
+		if n.value < 0 || n.value == 0 && v.set("clientSessions."+n.field) {
+			v.report("clientSessions."+n.field, "want a positive number, have %d", n.value)
+		}
+	}
+	if n := c.MaxRequestBody; v.set("maxRequestBody") && (n < 1<<10 || n > maxBody) {
+		v.report("maxRequestBody", "want a size from 1KB to 64MB, have %s", n)
+	}
+	v.admin(&c.Admin)
+	if c.Discovery.File != "" {
+		c.Discovery.File = v.absolute(c.Discovery.File)
+	}
+}
+
+// ParseNetwork reads an element of trustedProxies: a network or one address.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Masked() != p {
+		return netip.Prefix{}, fmt.Errorf("want a network such as 10.0.0.0/8, or an address; have %q", text)
+	}
+	return p, nil
+}
+
+func (v *validator) admin(a *Admin) {
+	v.listen("admin.listen", a.Listen)
+	if !v.set("admin.tokenFile") {
+		return
+	}
+	if a.Listen == "" {
+		v.report("admin.tokenFile", "only with admin.listen: it is the token of that port")
+	}
+	name := a.TokenFile
+	a.TokenFile = v.absolute(name)
+	if _, err := ReadToken(a.TokenFile); err != nil {
+		v.report("admin.tokenFile", "%q: %v", name, err)
+	}
+}
+
+// ReadToken reads a file that holds one bearer token and perhaps white space around it.
+func ReadToken(path string) (string, error) {
+	text, err := files.Read(path, maxToken)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("no such file")
+	}
+	token := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		return "", err
+	case token == "":
+		return "", errors.New("the file is empty, want a token")
+	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return "", errors.New("the file holds more than one word of printable characters")
+	}
+	return token, nil
+}

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
+
+// note remembers where a text stands that is written as a literal block scalar.
+func (d *decoder) note(n *yaml.Node, path string) {
+	if n.Style&yaml.LiteralStyle == 0 {
+		return
+	}
+	// The node stands at the |, or at a tag or an anchor above it. How the text goes on from
+	// there (comments, indentation indicators, what counts as a line break) is YAML's
+	// business: what is believed is only a place at which every line of the text stands.
+	text := strings.Split(n.Value, "\n")
+	for line := n.Line + 1; line <= n.Line+3; line++ {
+		if indent, ok := d.standsAt(line, text); ok {
+			d.origins[path] = diag.Origin{Pos: diag.Pos{File: d.file, Line: line, Column: indent + 1}, Exact: true}
+			return
+		}
+	}
+}
+
+// standsAt reports whether a text stands in the file from a line on, and how far its lines
+// are indented.
+func (d *decoder) standsAt(line int, text []string) (indent int, ok bool) {
+	for i, want := range text {
+		if want == "" {
+			if strings.Trim(d.line(line+i), " ") != "" && i+1 < len(text) {
+				return 0, false
+			}
+			continue
+		}
+		spaces, found := strings.CutSuffix(d.line(line+i), want)
+		if !found || strings.Trim(spaces, " ") != "" || ok && len(spaces) != indent {
+			return 0, false
+		}
+		indent, ok = len(spaces), true
+	}
+	return indent, ok
+}
+
+// line is a line of the file by its number, or "" behind the last one.
+func (d *decoder) line(n int) string {
+	if n > len(d.lines) {
+		return ""
+	}
+	return strings.TrimSuffix(d.lines[n-1], "\r")
+}
