@@ -1,29 +1,27 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
+	"os"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 )
 
 // callFlags are the flags of the call command.
 type callFlags struct {
 	target
 	args, output string
-	answers      answerFlags
+	answers      []string // name=value
+	answerObject string   // JSON
 	trace, quiet bool
 }
 
@@ -45,8 +43,8 @@ Progress and log messages of the call go to standard error. What the call asks i
 	}
 	f.register(c)
 	c.Flags().StringVar(&f.args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
-	c.Flags().StringArrayVar(&f.answers.pairs, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
-	c.Flags().StringVar(&f.answers.object, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")
+	c.Flags().StringArrayVar(&f.answers, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
+	c.Flags().StringVar(&f.answerObject, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")
 	c.Flags().BoolVar(&f.trace, "trace", false, "show on standard error what a scripted tool did, with times")
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no log messages")
 	output := outputFlag(c)
@@ -73,62 +71,50 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 		return err
 	}
 	defer done()
-	e, err := a.open(ctx, f.target, func(e *endpoint) *mcp.ClientOptions {
-		k.recorder = e.recorder
-		if !f.quiet {
-			e.recorder.notify = a.tellNotification
-		}
-		return k.clientOptions()
-	})
+	o := client.Options{Asker: k}
+	if !f.quiet {
+		o.Notify = a.tellNotification
+	}
+	e, err := a.open(ctx, f.target, o)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
 	err = a.callTool(ctx, e, name, arguments, f)
-	k.tellUnused()
+	for _, answer := range k.Unused() {
+		a.say("nothing asked for the answer %s", answer)
+	}
 	return err
+}
+
+// newAsker makes the one that answers what the call will ask.
+func (a *app) newAsker(ctx context.Context, f *callFlags) (k *client.Asker, done func(), err error) {
+	done = func() {}
+	given, err := client.ParseAnswers(f.answers, f.answerObject)
+	if err != nil {
+		return nil, done, usageError(err.Error())
+	}
+	k = &client.Asker{Context: ctx, Given: given, Agrees: f.answerObject != "", Screen: a.err}
+	k.Tell = func(message string) { tell(k.Screen, message) }
+	if f.args == "-" || !isTerminal(a.in) {
+		return k, done, nil
+	}
+	if !isTerminal(a.err) { // it goes to a file, where nobody would see a question
+		tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+		if err != nil {
+			return k, done, nil
+		}
+		k.Screen, done = tty, func() { _ = tty.Close() }
+	}
+	k.Terminal = bufio.NewReader(a.in)
+	return k, done, nil
 }
 
 // tellNotification shows progress and log messages.
 func (a *app) tellNotification(method string, params json.RawMessage) {
-	switch method {
-	case wire.Progress:
-		var p mcp.ProgressNotificationParams
-		if json.Unmarshal(params, &p) == nil {
-			a.say("%s", progressText(&p))
-		}
-	case wire.LogMessage:
-		var p mcp.LoggingMessageParams
-		if json.Unmarshal(params, &p) == nil {
-			a.say("%s", messageText(&p))
-		}
+	if text := client.NotificationText(method, params); text != "" {
+		a.say("%s", text)
 	}
-}
-
-func progressText(p *mcp.ProgressNotificationParams) string {
-	text := fmt.Sprintf("%g", p.Progress)
-	if p.Total > 0 {
-		text += fmt.Sprintf(" of %g", p.Total)
-	}
-	return strings.TrimSpace(text + " " + p.Message)
-}
-
-// messageText is a log message on a line: its text, and its other fields behind.
-func messageText(p *mcp.LoggingMessageParams) string {
-	text := fmt.Sprint(p.Data)
-	if fields, ok := p.Data.(map[string]any); ok {
-		text = fmt.Sprint(fields["message"])
-		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			if name != "message" {
-				value, _ := json.Marshal(fields[name]) // it was JSON
-				text += fmt.Sprintf(" %s=%s", name, value)
-			}
-		}
-	}
-	if p.Level != "info" {
-		text = string(p.Level) + ": " + text
-	}
-	return text
 }
 
 func oneTool(_ *cobra.Command, names []string) error {
@@ -154,24 +140,15 @@ func (a *app) arguments(text string) (json.RawMessage, error) {
 }
 
 func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.RawMessage, f *callFlags) error {
-	e.recorder.forget()
-	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: name, Arguments: args}
-	if !f.quiet {
-		params.SetProgressToken("vmcp")
-		params.Meta[mcp.MetaKeyLogLevel] = "info"
-	}
-	if f.trace {
-		params.Meta[metaTrace] = true
-	}
-	result, err := e.CallTool(ctx, params)
+	result, err := e.Call(ctx, client.Call{Name: name, Arguments: args, Progress: !f.quiet, Trace: f.trace})
 	if err != nil {
 		return a.callError(ctx, e, name, err)
 	}
 	if f.trace {
-		a.tellTrace(e.recorder.result())
+		a.tellTrace(result)
 	}
 	if f.output == "json" {
-		err = a.printRaw(e.recorder.result())
+		err = a.printRaw(result.Raw)
 	} else {
 		err = a.printContent(name, result)
 	}
@@ -181,33 +158,32 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 	return err
 }
 
+func (a *app) tellTrace(r *client.Result) {
+	t := client.TraceOf(r.Raw)
+	if t == nil {
+		a.say("no trace: this is not a scripted tool of a vmcp")
+		return
+	}
+	for _, line := range t.Lines() {
+		a.say("%s", line)
+	}
+}
+
 // callError says what the server said, and what may explain it.
 func (a *app) callError(ctx context.Context, e *endpoint, name string, err error) error {
 	var refused *jsonrpc.Error
 	if !errors.As(err, &refused) {
 		return fmt.Errorf("call %s: %w", name, err)
 	}
-	if status, err := e.status(ctx); err == nil {
-		a.tellTroubles(status)
+	if status, err := e.Status(ctx); err == nil {
+		a.tellStates(status)
 	}
 	err = fmt.Errorf("call %s: %s (%d)", name, refused.Message, refused.Code)
-	if refused.Code == jsonrpc.CodeInvalidParams {
-		return &hintError{err, e.nearest(ctx, name)}
+	if refused.Code != jsonrpc.CodeInvalidParams {
+		return err
 	}
-	return err
-}
-
-// nearest is a hint for a name that may be misspelled.
-func (e *endpoint) nearest(ctx context.Context, name string) string {
-	tools, err := e.list(ctx)
-	if err == nil {
-		names := make([]string, len(tools))
-		for i, t := range tools {
-			names[i] = t.Name
-		}
-		if near := spell.Nearest(name, names); near != "" && near != name {
-			return fmt.Sprintf("did you mean %q?", near)
-		}
+	if near := e.Nearest(ctx, name); near != "" {
+		return &hintError{err, fmt.Sprintf("did you mean %q?", near)}
 	}
-	return `"vmcp tools" lists the tools`
+	return &hintError{err, `"vmcp tools" lists the tools`}
 }

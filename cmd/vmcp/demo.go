@@ -73,10 +73,13 @@ func demoDir() (dir string, remove func(), err error) {
 }
 
 // tryCommand is a command to paste that calls the demo's scripted tool.
-func tryCommand(endpoint string) string {
+func tryCommand(endpoint, tokenFile string) string {
 	words := []string{ownCommand(), "call", demo.Tool, "--args", "'" + demo.Arguments + "'"}
 	if endpoint != defaultURL {
 		words = append(words, "--url", endpoint)
+	}
+	if tokenFile != "" {
+		words = append(words, "--token-file", tokenFile)
 	}
 	return strings.Join(words, " ")
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 // TestPages follows the pages that show how to use vmcp, as their readers do: files with
 // a title are written, commands are run, and their output is compared.
 func TestPages(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/guide.md"} {
+	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/scripting.md"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", "..", name))
 			if err != nil {
@@ -39,13 +40,11 @@ type reader struct {
 }
 
 func newReader(t *testing.T) *reader {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	r := &reader{T: t, dir: t.TempDir(), port: port}
+	r := &reader{T: t, dir: t.TempDir(), port: fmt.Sprint(port)}
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(os.Getenv("HOME"), ".cache"))
 	t.Cleanup(r.stop)
@@ -55,7 +54,13 @@ func newReader(t *testing.T) *reader {
 // block is a fenced part of a page.
 var block = regexp.MustCompile("(?ms)^```(\\w+)(?: title=(\\S+))?\n(.*?)^```$")
 
+// elsewhere are blocks that another test holds to what they show: migrate.TestGuide.
+var elsewhere = regexp.MustCompile("(?ms)^```python (?:exact|clean)\n.*?^```$")
+
 func (r *reader) follow(page, text string) {
+	if rest := block.ReplaceAllString(elsewhere.ReplaceAllString(text, ""), ""); strings.Contains(rest, "\n```") {
+		r.Errorf("%s has a block that does not say what it is: %.200s", page, rest[strings.Index(rest, "\n```"):])
+	}
 	for _, m := range block.FindAllStringSubmatchIndex(text, -1) {
 		part := func(i int) string {
 			if m[2*i] < 0 {
@@ -68,6 +73,7 @@ func (r *reader) follow(page, text string) {
 		switch lang, title := part(1), part(2); {
 		case title != "":
 			r.write(title, body)
+		case page == "docs/migrate.md" && lang == "yaml": // before and after: see migrate.TestGuide
 		case lang == "console":
 			r.console(body)
 		case lang != "text" && lang != "json":
@@ -116,10 +122,15 @@ func (r *reader) console(text string) {
 var notRun = []string{
 	"go test ./...", "bash .ci/run",
 	"go install ./cmd/vmcp ./examples/backends/workspace/cmd/workspace ./examples/backends/yamlfile/cmd/yamlfile",
+	"kubectl get virtualmcpcompositetooldefinition deploy -o yaml | vmcp migrate-composite -f -",
 }
 
 func (r *reader) run(command, want string) {
 	if slices.Contains(notRun, command) {
+		return
+	}
+	if folder, ok := strings.CutPrefix(command, "cd ~/"); ok {
+		r.dir = filepath.Join(os.Getenv("HOME"), folder)
 		return
 	}
 	command = strings.ReplaceAll(command, "go run ./cmd/vmcp", "vmcp")

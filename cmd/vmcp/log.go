@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"io"
+	"log"
 	"log/slog"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
 // logFlags say how the log is written.
 type logFlags struct{ format, level string }
 
-func (l *logFlags) register(f *pflag.FlagSet) {
+func (l *logFlags) register(root *cobra.Command) {
+	f := root.PersistentFlags()
 	f.StringVar(&l.format, "log-format", "text", "how log lines are written: text or json")
 	f.StringVar(&l.level, "log-level", "", "the least level that is logged: debug, info, warn or error (default info for serve, else error)")
 }
@@ -25,14 +31,34 @@ func (l *logFlags) check() error {
 	return nil
 }
 
-// logger writes to w, from the given level up if no flag says which.
-func (l *logFlags) logger(w io.Writer, level slog.Level) *slog.Logger {
+// logger writes to standard error, without the secrets of the configuration.
+func (a *app) logger(level slog.Level) *slog.Logger {
+	return slog.New(secret.Handler(a.log.handler(a.err, level), a.secrets))
+}
+
+// handler writes to w, from the given level up if no flag says which.
+func (l *logFlags) handler(w io.Writer, level slog.Level) slog.Handler {
 	if l.level != "" {
 		_ = level.UnmarshalText([]byte(l.level)) // checked before
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if l.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.NewJSONHandler(w, o)
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.NewTextHandler(w, o)
+}
+
+// serverLog is where net/http says what it has to say of its connections. Handshakes that
+// fail are for whoever looks: any peer makes as many as it likes.
+func serverLog(to *slog.Logger) *log.Logger { return log.New(serverLines{to}, "", 0) }
+
+type serverLines struct{ to *slog.Logger }
+
+func (l serverLines) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	l.to.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,16 +22,29 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 var update = flag.Bool("update", false, "rewrite expectations and generated pages")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tests{m}, map[string]func(){
 		"vmcp":      main,
 		"workspace": func() { beBackend("workspace") },
 		"yamlfile":  func() { beBackend("yamlfile") },
 	})
+}
+
+// tests are those of this package: they wait for other processes most of the time.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	testmode.SideBySide(6)
+	if signal.Ignored(os.Interrupt) { // as in the background of a script; what a test starts inherits it
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
+	return m.M.Run()
 }
 
 // beBackend is the example server of that name.
@@ -61,6 +75,8 @@ func TestCommands(t *testing.T) {
 			"listening": listening,
 			"newline":   newLine,
 			"paste":     paste,
+			"waitexit":  waitExit,
+			"waitfile":  waitFile,
 			"waitline":  waitLine,
 		},
 	})
@@ -68,10 +84,9 @@ func TestCommands(t *testing.T) {
 
 // freePort sets a variable to a port that nobody uses.
 func freePort(ts *testscript.TestScript, _ bool, args []string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := rig.Port()
 	ts.Check(err)
-	ts.Check(l.Close())
-	ts.Setenv(args[0], fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+	ts.Setenv(args[0], fmt.Sprint(port))
 }
 
 // hold begins a request and leaves it unfinished until the test ends.
@@ -127,6 +142,29 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
 		ts.Fatalf("%q: %v, want exit code %s", args[1:], err, args[0])
 	}
+}
+
+// waitExit runs a command until it ends with the exit code given first.
+func waitExit(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func() error {
+		code := 0
+		var exit *exec.ExitError
+		if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		}
+		if fmt.Sprint(code) != args[0] {
+			return fmt.Errorf("%q: exit code %d, want %s", args[1:], code, args[0])
+		}
+		return nil
+	})
+}
+
+// waitFile waits until a file is there.
+func waitFile(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, func() error {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		return err
+	})
 }
 
 // waitLine waits until a file has a line with the text.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,19 +8,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/migrate"
-	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
 // migration is what migrate-composite was asked to do.
 type migration struct {
 	*app
-	file, style, output, dir, cases string
-	all, fix                        bool
+	files                     []string
+	style, output, dir, cases string
+	all, fix                  bool
+}
+
+// workflowFile is a file that may have workflows.
+type workflowFile struct {
+	name     string // as messages have it
+	data     []byte
+	found    *migrate.File
+	inFolder bool // it need not have any
 }
 
 func (a *app) migrate() *cobra.Command {
@@ -33,15 +40,19 @@ func (a *app) migrate() *cobra.Command {
 compositeTools, from one definition or from Kubernetes manifests, and prints each as a script.
 
 The exact style does what the legacy engine did, quirks included; the clean style is what a
-person would have written. What deserves a human's eye goes to standard error and into
-comments, with its place in the YAML.`,
+person would have written. What deserves a person's eye goes to standard error with its place
+in the YAML.
+
+Write looks at all files before it writes the first. A file that is there already with the
+same content is fine; one with another is not written over.`,
 		Example: `  vmcp migrate-composite deploy --style clean
   vmcp migrate-composite -f composites.yaml --all --output scripted-tools
   vmcp migrate-composite --all --write scripts
+  vmcp migrate-composite -f manifests/ --all --style clean --write scripts
   vmcp migrate-composite --verify cases/`,
 	}
 	f := c.Flags()
-	f.StringVarP(&m.file, "file", "f", defaultFile, "where the workflows are; - is standard input")
+	f.StringSliceVarP(&m.files, "file", "f", []string{defaultFile}, "where the workflows are: files, folders of .yaml and .yml, - for standard input")
 	f.BoolVar(&m.all, "all", false, "migrate every workflow of the file")
 	f.StringVar(&m.style, "style", string(migrate.Exact), "exact: what the legacy engine did; clean: what a person would have written")
 	f.StringVarP(&m.output, "output", "o", "script", "what is printed: script, or scripted-tools for entries of a configuration")
@@ -49,7 +60,7 @@ comments, with its place in the YAML.`,
 	f.BoolVar(&m.fix, "fix", false, "migrate what a definition means where the legacy engine refused it")
 	f.StringVar(&m.cases, "verify", "", "run recorded cases (a file or a folder) against the scripts and show what differs")
 	c.RunE = func(c *cobra.Command, names []string) error {
-		if err := m.check(); err != nil {
+		if err := m.check(f.Changed("output")); err != nil {
 			return err
 		}
 		if m.cases != "" {
@@ -61,8 +72,10 @@ comments, with its place in the YAML.`,
 }
 
 // check refuses values that flags do not have.
-func (m *migration) check() error {
+func (m *migration) check(output bool) error {
 	switch {
+	case m.dir != "" && output:
+		return usageError("want --write, which puts scripts and entries into files, or --output, which prints; not both")
 	case m.style != string(migrate.Exact) && m.style != string(migrate.Clean):
 		return usageError("--style: want exact or clean, have " + m.style)
 	case m.output != "script" && m.output != "scripted-tools":
@@ -72,11 +85,11 @@ func (m *migration) check() error {
 }
 
 func (m *migration) run(names []string) error {
-	data, err := m.read()
+	sources, err := m.read()
 	if err != nil {
 		return err
 	}
-	scripts, err := m.scripts(data, names)
+	scripts, err := m.scripts(sources, names)
 	if err != nil {
 		return err
 	}
@@ -85,9 +98,10 @@ func (m *migration) run(names []string) error {
 			m.say("%s", n)
 		}
 	}
+	m.unresolved(sources)
 	switch {
 	case m.dir != "":
-		return m.write(data, scripts)
+		return m.write(sources, scripts)
 	case m.output == "scripted-tools":
 		return m.printEntries(scripts)
 	}
@@ -100,36 +114,101 @@ func (m *migration) run(names []string) error {
 	return nil
 }
 
-func (m *migration) read() ([]byte, error) {
-	if m.file != "-" {
-		data, err := os.ReadFile(m.file)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, &hintError{fmt.Errorf("%s: no such file", m.file), "-f names the file with the workflows"}
+// read reads everything that -f names, and finds the workflows in it.
+func (m *migration) read() (sources []*workflowFile, err error) {
+	for _, name := range m.files {
+		found, err := m.open(name)
+		if err != nil {
+			return nil, err
 		}
-		return data, err
+		sources = append(sources, found...)
 	}
-	data, err := io.ReadAll(m.in)
-	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+	var problems []error
+	some := false
+	for _, s := range sources {
+		if s.found, err = migrate.Find(s.name, s.data); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		some = some || len(s.found.Definitions) > 0
+		if len(s.found.Definitions) == 0 && !s.inFolder {
+			problems = append(problems, migrate.NoWorkflow(s.name))
+		}
 	}
-	return data, nil
+	if !some && problems == nil {
+		problems = append(problems, fmt.Errorf("%s: no file here has a workflow", strings.Join(m.files, ", ")))
+	}
+	return sources, errors.Join(problems...)
 }
 
-// name is the name of the file in messages.
-func (m *migration) name() string {
-	if m.file == "-" {
-		return "<stdin>"
+// open reads a file, all files of a folder, or standard input.
+func (m *migration) open(name string) ([]*workflowFile, error) {
+	if name == "-" {
+		data, err := io.ReadAll(m.in)
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		return []*workflowFile{{name: "<stdin>", data: data}}, nil
 	}
-	return m.file
-}
-
-// scripts migrates the workflows that are asked for. All problems of all of them are reported.
-func (m *migration) scripts(data []byte, names []string) ([]*migrate.Script, error) {
-	defs, err := migrate.Parse(m.name(), data)
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, &hintError{fmt.Errorf("%s: no such file", name), "-f names the files with the workflows"}
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		data, err := os.ReadFile(name)
+		return []*workflowFile{{name: name, data: data}}, err
+	}
+	entries, err := os.ReadDir(name)
 	if err != nil {
 		return nil, err
 	}
-	if defs, err = m.choose(defs, names); err != nil {
+	var sources []*workflowFile
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.IsDir() || ext != ".yaml" && ext != ".yml" {
+			continue
+		}
+		path := filepath.Join(name, e.Name())
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, &workflowFile{name: path, data: data, inFolder: true})
+	}
+	return sources, nil
+}
+
+// unresolved reports references of servers to definitions that are in no file.
+func (m *migration) unresolved(sources []*workflowFile) {
+	var known []string
+	for _, s := range sources {
+		for _, d := range s.found.Definitions {
+			known = append(known, d.Resource)
+		}
+	}
+	for _, s := range sources {
+		for _, r := range s.found.References {
+			if slices.Contains(known, r.Name) {
+				continue
+			}
+			hint := ""
+			if meant := spell.Nearest(r.Name, known); meant != "" {
+				hint = fmt.Sprintf(", did you mean %s?", meant)
+			}
+			m.say("%s: %s: no VirtualMCPCompositeToolDefinition %q among the files%s; it is not migrated", r.Pos, r.Path, r.Name, hint)
+		}
+	}
+}
+
+// scripts migrates the workflows that are asked for. All problems of all of them are reported.
+func (m *migration) scripts(sources []*workflowFile, names []string) ([]*migrate.Script, error) {
+	var defs []*migrate.Definition
+	for _, s := range sources {
+		defs = append(defs, s.found.Definitions...)
+	}
+	defs, err := m.choose(defs, names)
+	if err != nil {
 		return nil, err
 	}
 	var scripts []*migrate.Script
@@ -151,162 +230,26 @@ func (m *migration) choose(defs []*migrate.Definition, names []string) ([]*migra
 	for i, d := range defs {
 		known[i] = d.Name
 	}
+	files := strings.Join(m.files, ", ")
+	if files == "-" {
+		files = "<stdin>"
+	}
 	switch {
 	case len(names) > 0 && m.all:
 		return nil, usageError("want names or --all, not both")
 	case len(names) == 0 && (m.all || len(defs) == 1):
 		return defs, nil
 	case len(names) == 0:
-		return nil, &hintError{usageError(fmt.Sprintf("%s has %d workflows: %s", m.name(), len(defs), strings.Join(known, ", "))),
+		return nil, &hintError{usageError(fmt.Sprintf("%s has %d workflows: %s", files, len(defs), strings.Join(known, ", "))),
 			"name some, or migrate --all"}
 	}
 	var chosen []*migrate.Definition
 	for _, name := range names {
 		i := slices.Index(known, name)
 		if i < 0 {
-			return nil, fmt.Errorf("%s: no workflow %q, there is %s", m.name(), name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%s: no workflow %q, there is %s", files, name, strings.Join(known, ", "))
 		}
 		chosen = append(chosen, defs[i])
 	}
 	return chosen, nil
-}
-
-func (m *migration) printEntries(scripts []*migrate.Script) error {
-	data, err := migrate.ScriptedTools(scripts)
-	if err != nil {
-		return err
-	}
-	_, err = m.out.Write(data)
-	return err
-}
-
-// write puts each script into a file, and the configuration that uses them next to the old
-// one. Nothing that is there already is written over.
-func (m *migration) write(data []byte, scripts []*migrate.Script) error {
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
-		return err
-	}
-	for _, s := range scripts {
-		if err := m.create(m.scriptFile(s), []byte(s.Source)); err != nil {
-			return err
-		}
-	}
-	file, config := m.rewritten(data, scripts)
-	if config == nil {
-		var err error
-		if config, err = migrate.ScriptedTools(scripts); err != nil {
-			return err
-		}
-	}
-	return m.create(file, config)
-}
-
-func (m *migration) scriptFile(s *migrate.Script) string {
-	return filepath.Join(m.dir, filepath.Base(s.Name)+".star")
-}
-
-// rewritten returns the new configuration; nil when the workflows are in no configuration.
-func (m *migration) rewritten(data []byte, scripts []*migrate.Script) (file string, config []byte) {
-	relative := func(s *migrate.Script) string {
-		path := m.scriptFile(s)
-		if rel, err := filepath.Rel(filepath.Dir(m.file), path); err == nil {
-			path = rel
-		}
-		return filepath.ToSlash(path)
-	}
-	config, err := migrate.Rewrite(data, scripts, relative)
-	if err != nil || m.file == "-" {
-		return filepath.Join(m.dir, "scripted-tools.yaml"), nil
-	}
-	ext := filepath.Ext(m.file)
-	return strings.TrimSuffix(m.file, ext) + ".migrated" + ext, config
-}
-
-// create writes a new file.
-func (m *migration) create(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return &hintError{fmt.Errorf("%s: is there already, and is not written over", name), "move it away, or --write into another folder"}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	fmt.Fprintln(m.out, name)
-	return nil
-}
-
-// verify runs recorded cases: against their own definitions, or against one of the file.
-func (m *migration) verify(ctx context.Context, given bool, names []string) error {
-	cases, err := verify.Load(m.cases)
-	if err != nil {
-		return err
-	}
-	var chosen *migrate.Script
-	if given {
-		data, err := m.read()
-		if err != nil {
-			return err
-		}
-		scripts, err := m.scripts(data, names)
-		if err != nil {
-			return err
-		}
-		chosen = scripts[0]
-	}
-	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CASE\tRESULT\tWHAT\tHAVE\tWANT")
-	differ := 0
-	for _, c := range cases {
-		if row := m.verifyCase(ctx, w, c, chosen); row {
-			differ++
-		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if differ > 0 {
-		return fmt.Errorf("%d of %d cases differ", differ, len(cases))
-	}
-	return nil
-}
-
-// verifyCase runs one case, writes its rows and reports whether it differs.
-func (m *migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, s *migrate.Script) bool {
-	var have verify.Outcome
-	var err error
-	if s == nil {
-		have, err = c.Run(ctx)
-	} else {
-		have, err = c.RunScript(ctx, s)
-	}
-	diffs := verify.Compare(have, c.Want)
-	switch {
-	case err != nil:
-		fmt.Fprintf(w, "%s\tbroken\t%s\t\t\n", c.Name, oneLine(err.Error()))
-		return true
-	case len(diffs) == 0:
-		fmt.Fprintf(w, "%s\tsame\t\t\t\n", c.Name)
-		return false
-	case c.Exception() != "":
-		fmt.Fprintf(w, "%s\tmeant\t%s\t\t\n", c.Name, c.Exception())
-		return false
-	}
-	for _, d := range diffs {
-		fmt.Fprintf(w, "%s\tdiffers\t%s\t%s\t%s\n", c.Name, d.What, oneLine(d.Have), oneLine(d.Want))
-	}
-	return true
-}
-
-// oneLine shortens a text to what a table has room for.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	const most = 100
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
 }

@@ -31,7 +31,7 @@ func migrateCommand(t *testing.T, dir string, args ...string) (stdout, stderr st
 	var out, errs bytes.Buffer
 	a := &app{in: strings.NewReader(composites), out: &out, err: &errs}
 	c := a.migrate()
-	c.SetArgs(args)
+	c.SetArgs(append([]string{}, args...)) // of nil, cobra makes those of this process
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err = c.Execute()
 	return out.String(), errs.String(), err
@@ -78,6 +78,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{nil, "vmcp.yaml has 2 workflows: greet, part"},
 		{[]string{"nobody"}, `vmcp.yaml: no workflow "nobody", there is greet, part`},
 		{[]string{"greet", "--all"}, "want names or --all, not both"},
+		{[]string{"greet", "--write", "x", "-o", "script"}, "want --write, which puts scripts and entries into files, or --output, which prints; not both"},
 		{[]string{"--style", "pretty"}, "--style: want exact or clean, have pretty"},
 		{[]string{"-f", "absent.yaml"}, "absent.yaml: no such file"},
 	} {
@@ -110,13 +111,96 @@ func TestMigrateWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kept := range []string{"# The configuration of the office.", "# short", "timeout: 11m"} {
+	for _, kept := range []string{
+		"# The configuration of the office.", "# short", "timeout: 11m # the script itself ends after 10m, as the workflow did, and is given 1m more to say so",
+	} {
 		if !strings.Contains(string(data), kept) {
 			t.Errorf("the new configuration lost %q:\n%s", kept, data)
 		}
 	}
-	if _, _, err := migrateCommand(t, dir, "greet", "--write", "scripts"); err == nil || !strings.Contains(err.Error(), "greet.star: is there already") {
-		t.Errorf("writing twice: %v, want a refusal", err)
+}
+
+// TestMigrateWritesAllOrNothing looks at every file before it writes the first: what is
+// there with the same content is fine, and what was edited stays.
+func TestMigrateWritesAllOrNothing(t *testing.T) {
+	dir := folder(t)
+	for range 2 {
+		if _, _, err := migrateCommand(t, dir, "--all", "--write", "scripts"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := migrateCommand(t, dir, "greet", "--write", "other")
+	if err == nil || !strings.HasPrefix(err.Error(), "vmcp.migrated.yaml: there already with another content") {
+		t.Errorf("another configuration: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "other")); err == nil {
+		t.Error("the refused command left a folder behind")
+	}
+	edited := filepath.Join(dir, "scripts", "part.star")
+	if err := os.WriteFile(edited, []byte("# mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "scripts", "greet.star")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = migrateCommand(t, dir, "--all", "--write", "scripts"); err == nil || !strings.Contains(err.Error(), "scripts/part.star") {
+		t.Errorf("over an edited file: %v", err)
+	}
+	if data, err := os.ReadFile(edited); err != nil || string(data) != "# mine\n" {
+		t.Errorf("the edited file is %q, %v", data, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "scripts", "greet.star")); err == nil {
+		t.Error("the refused command wrote a script")
+	}
+}
+
+const manifest = `apiVersion: toolhive.stacklok.dev/v1alpha1
+kind: VirtualMCPCompositeToolDefinition
+metadata: {name: NAME-resource}
+spec:
+  name: NAME
+  description: d
+  steps: [{id: say, tool: chat.say}]
+`
+
+// TestMigrateReadsManyFiles takes folders, lists of files, and several flags.
+func TestMigrateReadsManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "m"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("m/a.yaml", strings.ReplaceAll(manifest, "NAME", "first"))
+	write("m/b.yml", strings.ReplaceAll(manifest, "NAME", "second"))
+	write("m/service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+	write("m/notes.txt", "not YAML: {")
+	write("m/server.yaml", `apiVersion: toolhive.stacklok.dev/v1alpha1
+kind: VirtualMCPServer
+spec:
+  config:
+    compositeToolRefs: [{name: first-resource}, {name: secnd-resource}]
+`)
+	for _, args := range [][]string{{"-f", "m"}, {"-f", "m/a.yaml,m/b.yml"}, {"-f", "m/a.yaml", "-f", "m/b.yml"}} {
+		stdout, stderr, err := migrateCommand(t, dir, append(args, "--all", "--output", "scripted-tools")...)
+		if err != nil || !strings.Contains(stdout, "name: first") || !strings.Contains(stdout, "name: second") {
+			t.Errorf("%q: %v\n%s", args, err, stdout)
+		}
+		want := `vmcp: m/server.yaml:5:56: spec.config.compositeToolRefs[1]: no VirtualMCPCompositeToolDefinition "secnd-resource" among the files, did you mean second-resource?; it is not migrated` + "\n"
+		if args[1] == "m" && stderr != want {
+			t.Errorf("%q says\n%swant\n%s", args, stderr, want)
+		}
+	}
+	stdout, _, err := migrateCommand(t, dir, "-f", "m", "--all", "--write", "out")
+	if want := "out/first.star\nout/second.star\nout/scripted-tools.yaml\n"; err != nil || stdout != want {
+		t.Errorf("wrote %q, %v, want %q", stdout, err, want)
+	}
+	if _, _, err := migrateCommand(t, dir, "-f", "m/service.yaml", "--all"); err == nil || !strings.Contains(err.Error(), "no workflow here") {
+		t.Errorf("a file without a workflow: %v", err)
 	}
 }
 
@@ -125,9 +209,22 @@ func TestMigrateVerifies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found, err := filepath.Abs("../../migrate/testdata/oracle/found_cleanup_accept")
+	if err != nil {
+		t.Fatal(err)
+	}
 	stdout, _, err := migrateCommand(t, t.TempDir(), "--verify", cases)
 	if err != nil || !strings.Contains(stdout, "err_continue_defaults  same") {
 		t.Errorf("verify: %v\n%s", err, stdout)
+	}
+	// In the clean style it is the clean script that runs: its kept error has other words.
+	stdout, _, err = migrateCommand(t, t.TempDir(), "--verify", cases, "--style", "clean")
+	if err == nil || !strings.Contains(stdout, `{"args":{"e":"boom"`) {
+		t.Errorf("verify in the clean style: %v\n%s", err, stdout)
+	}
+	stdout, _, err = migrateCommand(t, t.TempDir(), "--verify", found, "--style", "clean")
+	if err != nil || !strings.Contains(stdout, "same") {
+		t.Errorf("verify in the clean style: %v\n%s", err, stdout)
 	}
 	dir := folder(t)
 	stdout, _, err = migrateCommand(t, dir, "--verify", cases, "-f", "vmcp.yaml", "greet")

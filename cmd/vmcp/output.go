@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 )
 
 // outputFlag adds --output to a command and returns where its value will be.
@@ -28,11 +31,41 @@ func complete(c *cobra.Command, flag string, values ...string) {
 
 // printJSON writes v indented, for machines and for eyes.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("write results: %w", err)
+	}
+	if _, err := a.out.Write(a.shownJSON(text.Bytes())); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// printRaw writes a result as it was sent, with line breaks.
+func (a *app) printRaw(result json.RawMessage) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, result, "", "  "); err != nil {
+		return fmt.Errorf("the result is not JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err := a.out.Write(a.shownJSON(b.Bytes()))
+	return err
+}
+
+// printContent writes what a person reads of a result; an error's text goes where errors go.
+func (a *app) printContent(name string, r *client.Result) error {
+	for _, c := range r.Content {
+		text := client.ContentText(c)
+		if r.IsError {
+			a.report(fmt.Errorf("%s: %s", name, text))
+			continue
+		}
+		if _, err := fmt.Fprintln(a.out, a.shown(text)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

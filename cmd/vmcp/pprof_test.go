@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
 func TestPprofIsServedOnThisMachineOnly(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{err: &out}
-	stop, err := a.servePprof("127.0.0.1:0")
+	stop, err := a.servePprof("127.0.0.1:0", origin.New(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func TestPprofIsServedOnThisMachineOnly(t *testing.T) {
 	if _, err := http.Get(url); err == nil {
 		t.Error("profiles are served after the end")
 	}
-	if _, err := a.servePprof("0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "other machines reach this address") {
+	if _, err := a.servePprof("0.0.0.0:0", origin.New(nil, nil)); err == nil || !strings.Contains(err.Error(), "other machines reach this address") {
 		t.Errorf("an address that others reach: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,10 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // source is where the configuration of serve comes from.
@@ -47,14 +50,23 @@ type served struct {
 	proxy *proxy.Proxy
 	log   *slog.Logger
 
+	ceiling int64 // of the memory that the process may have
+
 	ctx      context.Context // ends with the service
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	listener net.Listener
-	listen   string        // the address as configured when the service began
+	tls      *tlsFiles     // nil: plain HTTP
+	admin    net.Listener  // for operators; nil without admin.listen
 	applied  chan struct{} // closed when the first configuration is
 	ended    chan struct{} // closed when the source is not followed any more
 	err      error         // why; set before ended closes
+
+	listen, adminListen string // the addresses as configured when the service began
+	discovery           string // where it is said where this is; "" is nowhere
+	tokenFile           string // with the token that everybody is asked for, absolute; "" is none
+
+	shutdown atomic.Pointer[config.Shutdown] // as the last configuration and the flags want it
 }
 
 // start follows the source and returns when its first configuration is applied.
@@ -84,6 +96,9 @@ func (s *served) close() {
 	if s.listener != nil {
 		_ = s.listener.Close() // the server has closed it already, if there was one
 	}
+	if s.admin != nil {
+		_ = s.admin.Close()
+	}
 }
 
 func (s *served) follow(reload <-chan os.Signal) {
@@ -108,6 +123,7 @@ func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, termin
 				s.stop()
 				return
 			}
+			s.proxy.ReopenAudit()
 			select {
 			case reload <- sig:
 			case <-s.ctx.Done():
@@ -115,6 +131,22 @@ func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, termin
 			}
 		}
 	}
+}
+
+// warnMemory tells when scripts and clients together may need more memory than the process
+// may have.
+func (s *served) warnMemory(total int64) {
+	need := func(total int64) int64 { return total + total/4 + script.MostReading(total) + proxy.Held + 64<<20 }
+	if need(total) <= s.ceiling {
+		return
+	}
+	fits := total
+	for fits > 64<<20 && need(fits) > s.ceiling {
+		fits -= 64 << 20
+	}
+	s.log.Warn("scripts and clients can make this process need more memory than it may have: lower limits.totalMemory, or allow it more",
+		"needed", script.Bytes(need(total)>>20<<20), "allowed", script.Bytes(s.ceiling>>20<<20),
+		"limits.totalMemory", script.Bytes(total), "fits", script.Bytes(fits))
 }
 
 func terminalGone() bool {
@@ -130,31 +162,99 @@ func (s *served) apply(cfg *config.Config) error {
 	if s.flags.listen != "" {
 		cfg.Listen = s.flags.listen
 	}
+	cfg.IncomingAuth.TokenFile = s.tokenFile
+	if s.flags.stdio && cfg.Audit.Enabled && cfg.Audit.LogFile == "" {
+		return errors.New("audit.logFile: with --stdio the standard output is the client's: name a file")
+	}
+	cfg.Hosts = append(cfg.Hosts, s.flags.hosts...)
+	cfg.Origins = append(cfg.Origins, s.flags.origins...)
 	if s.listen == "" && !s.flags.stdio {
-		l, err := listen(cfg.Listen, s.flags.insecure)
-		if err != nil {
+		if err := s.open(cfg); err != nil {
 			return err
 		}
-		s.listener = l
 	}
-	if err := s.proxy.Apply(s.ctx, cfg); err != nil {
+	secure, err := s.checkPort(cfg)
+	if err != nil {
 		return err
 	}
+	if err := s.proxy.Apply(cfg); err != nil {
+		return err
+	}
+	secure()
+	for _, w := range cfg.Warnings() {
+		s.log.Warn("configuration", "warning", w)
+	}
+	s.noteShutdown(cfg)
+	s.warnMemory(int64(cfg.Limits.TotalMemory))
 	if s.listen == "" {
-		s.listen = cfg.Listen
+		s.listen, s.adminListen = cfg.Listen, cfg.Admin.Listen
+		s.discovery = cmp.Or(s.flags.discovery, cfg.Discovery.File)
 		close(s.applied)
 		return nil
 	}
 	s.log.Info("configuration applied", "file", s.from.path, "backends", len(cfg.Backends))
-	if cfg.Listen != s.listen && !s.flags.stdio {
-		s.log.Warn("listen is another address now: it takes a restart to serve there", "listen", cfg.Listen, "serving", s.listen)
-	}
+	s.warnMoved("listen", cfg.Listen, s.listen)
+	s.warnMoved("admin.listen", cfg.Admin.Listen, s.adminListen)
+	s.warnTLS(cfg)
 	return nil
+}
+
+// checkPort holds a configuration to the port that is open, whatever address it names itself,
+// and reads its certificates, which serve when the returned function is called.
+func (s *served) checkPort(cfg *config.Config) (secure func(), err error) {
+	secure = func() {}
+	if s.listen == "" || s.flags.stdio {
+		return secure, nil
+	}
+	if err := mayReach(s.listen, cfg.IncomingAuth, s.flags.insecure); err != nil {
+		return nil, err
+	}
+	if s.tls == nil || cfg.TLS.Cert == "" {
+		return secure, nil
+	}
+	return s.tls.follow(cfg.TLS)
+}
+
+// warnTLS tells that the port goes on speaking what it spoke from the beginning.
+func (s *served) warnTLS(cfg *config.Config) {
+	switch {
+	case s.flags.stdio:
+	case s.tls == nil && cfg.TLS.Cert != "":
+		s.log.Warn("tls is configured now, and the port is open without: it takes a restart to serve with TLS")
+	case s.tls != nil && cfg.TLS.Cert == "":
+		s.log.Warn("tls is not configured any more, and the port is open with it: it takes a restart to serve without TLS")
+	}
+}
+
+// warnMoved tells that an address is another one than the one that is served.
+func (s *served) warnMoved(key, now, serving string) {
+	if now != serving && !s.flags.stdio {
+		s.log.Warn(key+" is another address now: it takes a restart to serve there", "listen", now, "serving", serving)
+	}
+}
+
+// open opens the ports that a configuration names.
+func (s *served) open(cfg *config.Config) (err error) {
+	l, err := listen(cfg.Listen, cfg.IncomingAuth, s.flags.insecure)
+	if err != nil {
+		return err
+	}
+	s.listener = l
+	if s.tls, err = tlsFor(cfg.TLS, s.log); err != nil {
+		return err
+	}
+	if cfg.TLS.Cert == "" && !config.IsLoopback(cfg.Listen) {
+		s.log.Warn("no tls: what is sent to this address can be read on the way, unless TLS ends in front of it", "listen", cfg.Listen)
+	}
+	if cfg.Admin.Listen != "" {
+		s.admin, err = listenAdmin(&cfg.Admin)
+	}
+	return err
 }
 
 // rejected logs why a version is not served, a line for every problem.
 func (s *served) rejected(err error) {
-	for _, problem := range split(err) {
+	for _, problem := range eachProblem(err) {
 		s.log.Error("configuration not applied, the version before goes on", "err", problem)
 	}
 }

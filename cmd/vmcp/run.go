@@ -9,9 +9,10 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
 // Exit codes.
@@ -26,7 +27,8 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	log      logFlags
-	running  bool // past flags and arguments: what goes wrong now is not wrong usage
+	secrets  *secret.Redactor // of the configuration that runs in this process
+	running  bool             // past flags and arguments: what goes wrong now is not wrong usage
 }
 
 // run is the whole program but for the process around it.
@@ -52,7 +54,7 @@ func cancelOnSignal(ctx context.Context, cancel context.CancelFunc, signals chan
 }
 
 func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: stdout, err: stderr}
+	a := &app{in: stdin, out: stdout, err: stderr, secrets: &secret.Redactor{}}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -102,19 +104,9 @@ func (a *app) report(err error) {
 	}
 }
 
-// say writes one line for a person, away from the results.
+// say writes a message for a person, away from the results.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.err, "vmcp: "+printable(fmt.Sprintf(format, args...)))
-}
-
-// printable takes off what a terminal would obey: servers write some of what is said.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, s)
+	tell(a.err, a.secrets.Text(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) root() *cobra.Command {
@@ -135,19 +127,31 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.log.check() },
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	a.log.register(root.PersistentFlags())
+	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.schema(), a.version(), a.demoBackend()} {
-		work := c.RunE
-		c.RunE = func(c *cobra.Command, args []string) error {
-			a.running = true
-			return work(c, args)
-		}
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.token(), a.login(), a.logout(), a.policy(), a.schema(), a.version(), a.demoBackend()} {
+		a.noteRunning(c)
 		root.AddCommand(c)
 	}
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// noteRunning makes a command and those below it note that they run: whatever goes wrong
+// from then on is no wrong use.
+func (a *app) noteRunning(c *cobra.Command) {
+	for _, below := range c.Commands() {
+		a.noteRunning(below)
+	}
+	work := c.RunE
+	if work == nil {
+		return
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		a.running = true
+		return work(c, args)
+	}
 }
 
 // knownCommand refuses what is left when no subcommand has that name.

@@ -2,31 +2,43 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/memlimit"
+	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 const (
-	// drainTime is how long running calls may take to end after the first signal.
-	drainTime = 10 * time.Second
-	// greetTime is how long the greeting waits for backends; clients do not wait.
+	// gatherTime is how long the greeting waits for all backends, to name them in order.
+	gatherTime = time.Second
+	// greetTime is how long it waits for each of them; clients do not wait for it.
 	greetTime = 5 * time.Second
 )
 
 // serveFlags are the flags of the serve command.
 type serveFlags struct {
 	config, listen, pprof string
+	tokenFile, discovery  string
 	insecure, stdio       bool
+	hosts, origins        []string
+	delay, drain          *config.Duration // nil: as configured
 }
 
 func (a *app) serve() *cobra.Command {
@@ -35,16 +47,22 @@ func (a *app) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "serve the endpoint",
 		Long: `Serve runs the endpoint over the backends of a configuration file: --config, or vmcp.yaml in
-this folder. Without either it runs a demo. The first interrupt ends it when the running calls
-are done, the second at once.
+this folder. Without either it runs a demo. The first interrupt or SIGTERM ends it when the
+running calls are done, the second at once. Behind a load balancer, --shutdown-delay is the
+time in which /readyz answers 503 while everything is still served.
 
 The file, the scripts and the folders that it names are watched: what changes is served within
 a second, and a hangup signal (SIGHUP) reads them anew. While one of them has a problem, the
 version before goes on, and the log says what is wrong and where.
 
-There is no authentication yet: an address that other machines reach needs --insecure-listen.
+An address that other machines reach needs incomingAuth in the configuration, so that callers
+say who they are, or --token-file, or --insecure-listen.
+
+--token-file makes a file with a token, unless it is there already, and asks callers for it.
+--discovery-file writes where the endpoint is, for programs on this machine, and takes the file
+away at the end. "vmcp call" and "vmcp tools" find ~/.vmcp/server.json by themselves.
 With --stdio it serves one client on standard input and output instead of a port.`,
-		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --stdio --config vmcp.yaml",
+		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --token-file ~/.vmcp/token --discovery-file ~/.vmcp/server.json\n  vmcp serve --stdio --config vmcp.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.runServe(c.Context(), f) },
 	}
@@ -52,20 +70,36 @@ With --stdio it serves one client on standard input and output instead of a port
 	c.Flags().StringVar(&f.listen, "listen", "", "the address to serve on, host:port, instead of the configured one")
 	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines reach, without authentication")
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
+	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, beside the configured ones")
+	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept web pages of these origins, such as https://app.example.com, beside the configured ones")
 	c.Flags().StringVar(&f.pprof, "pprof", "", "serve profiles of the Go runtime on this address, such as 127.0.0.1:6060")
-	c.MarkFlagsMutuallyExclusive("listen", "stdio")
+	f.delay = durationFlag(c, "shutdown-delay", "serve on for this `time` after a signal, while /readyz answers 503 (default as configured, else 0s)")
+	f.drain = durationFlag(c, "drain-time", "give running calls this `time` to end once the port is closed (default as configured, else 10s)")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "ask callers for the token in this file, which is made if it is not there")
+	c.Flags().StringVar(&f.discovery, "discovery-file", "", "say in this file where the endpoint is, while it is served")
+	for _, port := range []string{"listen", "token-file", "discovery-file"} {
+		c.MarkFlagsMutuallyExclusive(port, "stdio")
+	}
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	return c
 }
 
 func (a *app) runServe(ctx context.Context, f serveFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	from, err := a.source(f.config)
 	if err != nil {
 		return err
 	}
 	defer from.remove()
-	log := a.log.logger(a.err, slog.LevelInfo)
-	stopPprof, err := a.servePprof(f.pprof)
+	log := a.logger(slog.LevelInfo)
+	if f.tokenFile != "" {
+		if err := auth.MakeOwnToken(f.tokenFile); err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+	}
+	stopPprof, err := a.servePprof(f.pprof, origin.New(f.hosts, f.origins))
 	if err != nil {
 		return err
 	}
@@ -75,42 +109,74 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer flush()
-	p, err := proxy.New(proxy.Options{Log: log, Version: buildVersion(), Tracer: tracer})
-	if err != nil {
-		return err
-	}
+	memory := memlimit.New()
+	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out})
 	defer p.Close()
-	s := &served{flags: f, from: from, proxy: p, log: log, applied: make(chan struct{}), ended: make(chan struct{})}
+	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
 	defer s.close()
+	if f.tokenFile != "" {
+		if s.tokenFile, err = filepath.Abs(f.tokenFile); err != nil {
+			return err
+		}
+	}
 	if err := s.start(ctx, isTerminal(a.err)); err != nil {
 		return err
 	}
-	if !f.stdio {
-		return a.serveHTTP(s.ctx, p, s.listener, from)
+	defer a.serveAdmin(s.admin, p.AdminHandler(), log)()
+	if f.stdio {
+		return a.serveStdio(s)
 	}
-	if err := p.ServeStdio(s.ctx, a.in, a.out); err != nil && s.ctx.Err() == nil {
-		return fmt.Errorf("serve standard input: %w", err)
+	return a.serveHTTP(s)
+}
+
+// check looks at what flags hold that the configuration would be held to.
+func (f serveFlags) check() error {
+	for _, h := range f.hosts {
+		if err := origin.CheckHost(h); err != nil {
+			return usageError("--hosts: " + err.Error())
+		}
+	}
+	for _, o := range f.origins {
+		if err := origin.CheckOrigin(o); err != nil {
+			return usageError("--origins: " + err.Error())
+		}
 	}
 	return nil
 }
 
-// listen opens the port, if the address is one that may be served without authentication.
-func listen(addr string, insecure bool) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
+// listen opens the port, if the address is one that may be served with who may come in.
+func listen(addr string, in config.IncomingAuth, insecure bool) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, usageError(fmt.Sprintf("--listen: want host:port such as 127.0.0.1:4483, have %q", addr))
 	}
-	if !insecure && !loopback(host) {
-		return nil, &hintError{
-			usageError(fmt.Sprintf("listen %s: other machines reach this address, and there is no authentication yet: whoever connects can call every tool", addr)),
-			"listen on 127.0.0.1, or allow it with --insecure-listen",
-		}
+	if err := mayReach(addr, in, insecure); err != nil {
+		return nil, err
 	}
 	l, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, &hintError{fmt.Errorf("listen %s: another program uses this port", addr), "choose another one with --listen, such as --listen 127.0.0.1:0 for any"}
 	}
 	return l, err
+}
+
+// mayReach refuses an address that other machines reach while callers are not asked who they are.
+func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
+	if config.IsLoopback(addr) {
+		return nil
+	}
+	switch in.Type {
+	case "oidc", "tokens", "mtls":
+		return nil
+	case "local":
+		return usageError(fmt.Sprintf("listen %s: other machines reach this address, and incomingAuth.type: local takes everybody for the user of this machine: it is for loopback addresses", addr))
+	}
+	if insecure || in.TokenFile != "" {
+		return nil
+	}
+	return &hintError{
+		usageError(fmt.Sprintf("listen %s: other machines reach this address, and there is no incomingAuth: whoever connects can call every tool", addr)),
+		"configure incomingAuth, ask for a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
+	}
 }
 
 // loopback reports whether only this machine reaches the host.
@@ -123,53 +189,102 @@ func loopback(host string) bool {
 }
 
 // serveHTTP serves until the context ends, and then until the running calls are done.
-func (a *app) serveHTTP(ctx context.Context, p *proxy.Proxy, l net.Listener, from source) error {
-	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+func (a *app) serveHTTP(s *served) error {
+	l := s.listener
+	server := newServer(s.proxy.Handler(), s.log)
 	ended := make(chan error, 1)
-	go serveOn(server, l, ended)
+	go serveOn(server, l, s.tls.config(), ended)
 	greeted := make(chan struct{})
-	go a.greet(ctx, p, from, "http://"+l.Addr().String()+"/mcp", greeted)
+	scheme := "http://"
+	if s.tls != nil {
+		scheme = "https://"
+	}
+	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
+	forget, err := announce(s.discovery, discovery{
+		URL: scheme + reachable(host, port) + "/mcp", PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
+	}, s.log)
+	if err != nil {
+		_ = server.Close()
+		<-ended
+		return err
+	}
+	defer forget()
+	go a.greet(s.ctx, s.proxy, s, scheme+l.Addr().String()+"/mcp", greeted)
 	defer func() { <-greeted }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
+	case <-s.ctx.Done():
 	}
-	a.say("stopping; interrupt again to stop at once")
-	p.Drain()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	if err := server.Shutdown(drain); err != nil {
-		a.say("some calls are cut: they took longer than %s", drainTime)
-		_ = server.Close()
-	}
-	<-ended
-	return nil
+	return a.stop(s, server, ended)
 }
 
-func serveOn(server *http.Server, l net.Listener, ended chan<- error) { ended <- server.Serve(l) }
+// newServer is an HTTP server for peers of any kind.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: serverLog(log),
+	}
+}
+
+// serveOn serves until the server is closed, over TLS if there is a configuration for it.
+func serveOn(server *http.Server, l net.Listener, secure *tls.Config, ended chan<- error) {
+	l = edge.Listener(l)
+	if secure != nil {
+		l = tls.NewListener(l, secure) // outermost: that is how net/http knows
+	}
+	ended <- server.Serve(l)
+}
 
 // greet says where the endpoint is and, as soon as that is known, what is connected.
-func (a *app) greet(ctx context.Context, p *proxy.Proxy, from source, endpoint string, done chan<- struct{}) {
+func (a *app) greet(ctx context.Context, p *proxy.Proxy, s *served, endpoint string, done chan<- struct{}) {
 	defer close(done)
 	a.say("serving %s", endpoint)
-	a.settle(ctx, p, greetTime)
+	a.settle(ctx, p, gatherTime)
+	a.greetBackends(ctx, p)
 	if ctx.Err() != nil {
 		return
 	}
-	status := p.Status()
-	for _, b := range status.Backends {
-		if b.State == "ready" {
-			a.say("backend %s: %s", b.Name, count(b.Tools, "tool"))
-		} else {
-			a.tellState(b)
+	if n := scripted(p.Status()); n > 0 {
+		a.say("scripts: %s", client.Count(n, "tool"))
+	}
+	if s.from.demo {
+		a.say("try: %s", tryCommand(endpoint, s.flags.tokenFile))
+	}
+}
+
+// greetBackends says of each backend what came of its first attempt, when that is known:
+// one that hangs holds up no others. Those that still connect after greetTime are the last.
+func (a *app) greetBackends(ctx context.Context, p *proxy.Proxy) {
+	late := time.NewTimer(greetTime)
+	defer late.Stop()
+	told := map[string]bool{}
+	for ended := false; ; {
+		changed, waiting := p.Changed(), false
+		for _, b := range p.Status().Backends {
+			switch {
+			case told[b.Name]:
+				continue
+			case b.State == "ready":
+				a.say("backend %s: %s", b.Name, client.Count(b.Tools, "tool"))
+			case b.State == "connecting" && !ended:
+				waiting = true
+				continue
+			default:
+				a.tellState(b)
+			}
+			told[b.Name] = true
 		}
-	}
-	if n := scripted(status); n > 0 {
-		a.say("scripts: %s", count(n, "tool"))
-	}
-	if from.demo {
-		a.say("try: %s", tryCommand(endpoint))
+		if !waiting {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			ended = true
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -181,11 +296,4 @@ func scripted(s proxy.Status) (n int) {
 		}
 	}
 	return n
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/visible"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -39,7 +41,7 @@ With --config the backends of the file are started for the moment.`,
 	t.register(c)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := a.open(c.Context(), t, nil)
+		e, err := a.open(c.Context(), t, client.Options{})
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ With --config the backends of the file are started for the moment.`,
 
 // list joins what clients see with what the status knows about it.
 func (a *app) list(c *cobra.Command, e *endpoint) ([]listedTool, error) {
-	status, err := e.status(c.Context())
+	status, err := e.Status(c.Context())
 	if err != nil {
 		status = proxy.Status{} // not a vmcp: no origins
 	}
@@ -67,7 +69,7 @@ func (a *app) list(c *cobra.Command, e *endpoint) ([]listedTool, error) {
 	for _, t := range status.Tools {
 		known[t.Name] = t
 	}
-	tools, err := e.list(c.Context())
+	tools, err := e.Tools(c.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +93,24 @@ func describe(tool *mcp.Tool, known map[string]proxy.ToolStatus) listedTool {
 	}
 }
 
-// tellTroubles says why tools may be missing.
-func (a *app) tellTroubles(s proxy.Status) {
+// tellStates says which backends are not ready.
+func (a *app) tellStates(s proxy.Status) {
 	for _, b := range s.Backends {
 		if b.State != "ready" {
 			a.tellState(b)
 		}
 	}
+}
+
+// tellTroubles says why tools may be missing.
+func (a *app) tellTroubles(s proxy.Status) {
+	a.tellStates(s)
 	for _, p := range s.Problems {
-		a.say("%s", strings.TrimPrefix(p.Backend+": "+p.Entry+": "+p.Reason, ": "))
+		where := strings.TrimPrefix(p.Backend+": "+p.Entry+": ", ": ")
+		if p.Severity != "" {
+			where += p.Severity + ": "
+		}
+		a.say("%s", where+p.Reason)
 	}
 }
 
@@ -116,7 +127,7 @@ func (a *app) printTools(list []listedTool) error {
 	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tFROM\tDESCRIPTION")
 	for _, t := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Name, t.from(), firstSentence(t.Description))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", a.cell(t.Name), a.cell(t.from()), a.cell(firstSentence(t.Description)))
 	}
 	return w.Flush()
 }
@@ -153,18 +164,18 @@ func (a *app) completeTool(c *cobra.Command, t target) []string {
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), time.Second)
 	defer cancel()
-	e, err := a.open(ctx, t, nil)
+	e, err := a.open(ctx, t, client.Options{})
 	if err != nil {
 		return nil
 	}
 	defer e.Close()
-	tools, err := e.list(ctx)
+	tools, err := e.Tools(ctx)
 	if err != nil {
 		return nil
 	}
 	var words []string
 	for _, tool := range tools {
-		words = append(words, cobra.CompletionWithDesc(tool.Name, firstSentence(tool.Description)))
+		words = append(words, cobra.CompletionWithDesc(visible.Line(tool.Name), visible.Line(firstSentence(tool.Description))))
 	}
 	slices.Sort(words)
 	return words
@@ -180,16 +191,4 @@ func scriptNames(file string) (words []string) {
 		words = append(words, cobra.CompletionWithDesc(t.Name, firstSentence(t.Description)))
 	}
 	return words
-}
-
-// list returns all tools that clients see.
-func (e *endpoint) list(ctx context.Context) ([]*mcp.Tool, error) {
-	var tools []*mcp.Tool
-	for tool, err := range e.Tools(ctx, nil) {
-		if err != nil {
-			return nil, fmt.Errorf("list tools: %w", err)
-		}
-		tools = append(tools, tool)
-	}
-	return tools, nil
 }

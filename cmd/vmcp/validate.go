@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -19,9 +20,11 @@ func (a *app) validate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "check configuration files and the scripts in them",
-		Long: `Validate checks configuration files and compiles the scripts in them, as serve would,
-but without starting backends. It says nothing when all is well, and otherwise tells every
-problem with its file, line and column. Without FILE it checks vmcp.yaml; - is standard input.`,
+		Long: `Validate checks configuration files, their scripts, libraries and composite tools, as serve
+would, but without starting backends. It says nothing when all is well, and otherwise prints every
+problem in a line of its own: file, line, column, severity, what is wrong, and [the kind of problem].
+Warnings, of what is deprecated or may not be meant, do not change the exit code.
+Without FILE it checks vmcp.yaml; - is standard input.`,
 		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json",
 	}
 	output := outputFlag(c)
@@ -30,25 +33,72 @@ problem with its file, line and column. Without FILE it checks vmcp.yaml; - is s
 		if len(files) == 0 {
 			files = []string{defaultFile}
 		}
-		var problems []error
+		var problems diag.Problems
+		unreadable := false
 		for _, name := range files {
-			problems = append(problems, a.check(name)...)
+			found, err := a.check(name)
+			if err != nil && *output == "json" {
+				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: cause(err)}}
+			} else if err != nil {
+				a.report(err)
+				unreadable = true
+			}
+			problems = append(problems, found...)
 		}
-		if *output == "json" {
-			return a.problemsJSON(problems)
+		errs, _ := problems.Split()
+		if err := a.printProblems(problems, *output == "json"); err != nil {
+			return err
 		}
-		return errors.Join(problems...)
+		if unreadable || len(errs) > 0 {
+			return errTold
+		}
+		return nil
 	}
 	return c
 }
 
 // check returns the problems of one file.
-func (a *app) check(name string) []error {
-	cfg, err := a.load(name)
-	if err == nil {
-		err = proxy.Check(cfg)
+func (a *app) check(name string) (diag.Problems, error) {
+	data, err := a.read(name)
+	var problems diag.Problems
+	if errors.As(err, &problems) {
+		return problems, nil
 	}
-	return split(err)
+	if err != nil {
+		return nil, err
+	}
+	if name == "-" {
+		name = standardInput
+	}
+	cfg, problems := config.Read(name, data)
+	if cfg != nil {
+		problems = append(problems, proxy.Check(cfg)...)
+	}
+	return problems.Sorted(), nil
+}
+
+// cause is an error without the name of the file, which stands elsewhere.
+func cause(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return err.Error()
+}
+
+// standardInput is the name of what is no file.
+const standardInput = "<stdin>"
+
+// read reads the text of a configuration file, or standard input for "-".
+func (a *app) read(name string) ([]byte, error) {
+	if name != "-" {
+		return config.ReadFile(name)
+	}
+	data, err := io.ReadAll(io.LimitReader(a.in, config.MaxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return data, nil
 }
 
 // load reads a configuration file, or standard input for "-".
@@ -56,48 +106,39 @@ func (a *app) load(name string) (*config.Config, error) {
 	if name != "-" {
 		return config.Load(name)
 	}
-	data, err := io.ReadAll(a.in)
+	data, err := a.read(name)
 	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+		return nil, err
 	}
-	return config.Parse("<stdin>", data)
+	return config.Parse(standardInput, data)
 }
 
-// split takes apart what holds several problems.
-func split(err error) []error {
-	var errs []error
-	var listed config.Errors
-	switch joined, ok := err.(interface{ Unwrap() []error }); {
-	case err == nil:
-	case ok:
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, split(e)...)
-		}
-	case errors.As(err, &listed):
-		for _, p := range listed {
-			errs = append(errs, p)
-		}
-	default:
-		errs = append(errs, err)
+// eachProblem takes apart what holds several problems.
+func eachProblem(err error) []error {
+	var list diag.Problems
+	if !errors.As(err, &list) {
+		return []error{err}
+	}
+	errs := make([]error, len(list))
+	for i, p := range list {
+		errs[i] = p
 	}
 	return errs
 }
 
-// problemsJSON writes the problems for a machine. The exit code still tells.
-func (a *app) problemsJSON(problems []error) error {
-	report := struct {
-		Valid    bool             `json:"valid"`
-		Problems []config.Problem `json:"problems"`
-	}{len(problems) == 0, []config.Problem{}}
-	for _, err := range problems {
-		var p config.Problem
-		if !errors.As(err, &p) {
-			p.Message = strings.TrimSpace(err.Error())
+// printProblems writes problems for editors, a line each, or for machines.
+func (a *app) printProblems(problems diag.Problems, asJSON bool) error {
+	if asJSON {
+		errs, _ := problems.Split()
+		return a.printJSON(struct {
+			Valid    bool          `json:"valid"`
+			Problems diag.Problems `json:"problems"`
+		}{len(errs) == 0, append(diag.Problems{}, problems...)})
+	}
+	for _, p := range problems {
+		if _, err := fmt.Fprintln(a.out, a.secrets.Text(p.Error())); err != nil {
+			return fmt.Errorf("write results: %w", err)
 		}
-		report.Problems = append(report.Problems, p)
 	}
-	if err := a.printJSON(report); err != nil || report.Valid {
-		return err
-	}
-	return errTold
+	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"cmp"
@@ -9,25 +9,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// metaTrace is the _meta key of a vmcp server's traces.
-const metaTrace = "vmcp.dev/trace"
+// MetaTrace is the _meta key of a vmcp server's traces.
+const MetaTrace = "dev.vmcp/trace"
 
-// runTrace is what a scripted tool did, as the server sends it.
-type runTrace struct {
+// Trace is what a scripted tool did, as the server sends it.
+type Trace struct {
 	Tool       string   `json:"tool"`
 	DurationMs float64  `json:"durationMs"`
 	Steps      int      `json:"interpreterSteps"`
 	Memory     int64    `json:"memory"`
-	Effects    []effect `json:"effects"`
+	Effects    []Effect `json:"effects"`
 	LeftOut    int      `json:"leftOut"`
 }
 
-// effect is one step of a run. Its key is its position: "4.b1.0" is the first in the
+// Effect is one step of a run. Its key is its position: "4.b1.0" is the first in the
 // second branch of the parallel at 4, "2/0" the first of the script that was called at 2.
-type effect struct {
+type Effect struct {
 	Key        string  `json:"key"`
 	Kind       string  `json:"kind"`
 	Name       string  `json:"name"`
@@ -41,42 +41,47 @@ type effect struct {
 // node is a step with what is inside of it.
 type node struct {
 	at       string  // the last part of its key
-	effect   *effect // nil for what only holds others: a parallel, a branch
+	effect   *Effect // nil for what only holds others: a parallel, a branch
 	children []*node
 }
 
-// tellTrace shows the trace of a result as a tree.
-func (a *app) tellTrace(result json.RawMessage) {
-	raw := wire.GetPath(result, "_meta", metaTrace)
-	var t runTrace
+// TraceOf is the trace in a result; nil if it has none.
+func TraceOf(result json.RawMessage) *Trace {
+	raw := jsonscan.GetPath(result, "_meta", MetaTrace)
+	var t Trace
 	if raw == nil || json.Unmarshal(raw, &t) != nil {
-		a.say("no trace: this is not a scripted tool of a vmcp")
-		return
+		return nil
 	}
-	summary := t.Tool + "  " + duration(t.DurationMs)
-	if t.Steps > 0 {
-		summary += fmt.Sprintf("  %s, %s", count(t.Steps, "interpreter step"), size(t.Memory))
-	}
-	a.say("%s", summary)
-	a.tellNodes(t.tree().children, "")
-	if t.LeftOut > 0 {
-		a.say("and %s more", count(t.LeftOut, "step"))
-	}
+	return &t
 }
 
-func (a *app) tellNodes(nodes []*node, indent string) {
+// Lines are the trace as a tree.
+func (t *Trace) Lines() []string {
+	summary := t.Tool + "  " + duration(t.DurationMs)
+	if t.Steps > 0 {
+		summary += fmt.Sprintf("  %s, %s", Count(t.Steps, "interpreter step"), size(t.Memory))
+	}
+	lines := appendNodes([]string{summary}, t.tree().children, "")
+	if t.LeftOut > 0 {
+		lines = append(lines, fmt.Sprintf("and %s more", Count(t.LeftOut, "step")))
+	}
+	return lines
+}
+
+func appendNodes(lines []string, nodes []*node, indent string) []string {
 	for i, n := range nodes {
 		branch, below := "├─ ", "│  "
 		if i == len(nodes)-1 {
 			branch, below = "└─ ", "   "
 		}
-		a.say("%s", indent+branch+n.label())
-		a.tellNodes(n.children, indent+below)
+		lines = append(lines, indent+branch+n.label())
+		lines = appendNodes(lines, n.children, indent+below)
 	}
+	return lines
 }
 
 // tree puts the steps into each other by their keys.
-func (t *runTrace) tree() *node {
+func (t *Trace) tree() *node {
 	root := &node{}
 	for i := range t.Effects {
 		n := root
@@ -181,4 +186,12 @@ func size(n int64) string {
 		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
 	}
 	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+}
+
+// Count is a number of things in words.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

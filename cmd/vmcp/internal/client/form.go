@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/schema"
-	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // field is one property of a form that a call asks to fill in.
@@ -28,14 +28,14 @@ type choice struct{ value, title string }
 // fieldsOf reads the properties of a form, in their order.
 func fieldsOf(form json.RawMessage) (fields []*field, err error) {
 	required := map[string]bool{}
-	wire.Elements(wire.Get(form, "required"), func(name []byte) bool {
-		required[wire.Text(name)] = true
+	jsonscan.Elements(jsonscan.Get(form, "required"), func(name []byte) bool {
+		required[jsonscan.Text(name)] = true
 		return true
 	})
-	wire.Each(wire.Get(form, "properties"), func(name, raw []byte) bool {
+	jsonscan.Each(jsonscan.Get(form, "properties"), func(name, raw []byte) bool {
 		f := &field{
-			name: string(name), kind: wire.GetString(raw, "type"), choices: choicesOf(raw), required: required[string(name)],
-			about: cmp.Or(wire.GetString(raw, "description"), wire.GetString(raw, "title")), fallback: wire.Get(raw, "default"),
+			name: string(name), kind: jsonscan.GetString(raw, "type"), choices: choicesOf(raw), required: required[string(name)],
+			about: cmp.Or(jsonscan.GetString(raw, "description"), jsonscan.GetString(raw, "title")), fallback: jsonscan.Get(raw, "default"),
 		}
 		if f.check, err = schema.CompileForeign(raw); err != nil {
 			err = fmt.Errorf("%s: %w", f.name, err)
@@ -48,15 +48,15 @@ func fieldsOf(form json.RawMessage) (fields []*field, err error) {
 
 // choicesOf reads the values of a field that is a choice, single or multiple.
 func choicesOf(raw json.RawMessage) (all []choice) {
-	if items := wire.Get(raw, "items"); items != nil {
+	if items := jsonscan.Get(raw, "items"); items != nil {
 		return choicesOf(items)
 	}
 	var titles []string
-	wire.Elements(wire.Get(raw, "enumNames"), func(title []byte) bool {
-		titles = append(titles, wire.Text(title))
+	jsonscan.Elements(jsonscan.Get(raw, "enumNames"), func(title []byte) bool {
+		titles = append(titles, jsonscan.Text(title))
 		return true
 	})
-	wire.Elements(wire.Get(raw, "enum"), func(value []byte) bool {
+	jsonscan.Elements(jsonscan.Get(raw, "enum"), func(value []byte) bool {
 		c := choice{value: shown(value)}
 		if len(titles) > len(all) {
 			c.title = titles[len(all)]
@@ -65,9 +65,9 @@ func choicesOf(raw json.RawMessage) (all []choice) {
 		return true
 	})
 	for _, key := range []string{"oneOf", "anyOf"} {
-		wire.Elements(wire.Get(raw, key), func(option []byte) bool {
-			if value := wire.Get(option, "const"); value != nil {
-				all = append(all, choice{shown(value), wire.GetString(option, "title")})
+		jsonscan.Elements(jsonscan.Get(raw, key), func(option []byte) bool {
+			if value := jsonscan.Get(option, "const"); value != nil {
+				all = append(all, choice{shown(value), jsonscan.GetString(option, "title")})
 			}
 			return true
 		})
@@ -78,7 +78,7 @@ func choicesOf(raw json.RawMessage) (all []choice) {
 // shown is a value for people: a text without its quotes.
 func shown(value []byte) string {
 	if len(value) > 0 && value[0] == '"' {
-		return wire.Text(value)
+		return jsonscan.Text(value)
 	}
 	return string(value)
 }
@@ -154,7 +154,7 @@ func (f *field) parse(text string) (json.RawMessage, error) {
 	case "array":
 		return f.list(text), nil
 	}
-	return wire.Quote(f.choose(text)), nil
+	return jsonscan.Quote(f.choose(text)), nil
 }
 
 // list reads the values of a multiple choice: a JSON array, or texts with commas between.

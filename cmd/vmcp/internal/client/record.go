@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -87,16 +88,16 @@ func (r *recorder) forget() {
 func (r *recorder) form(message string) json.RawMessage {
 	var form json.RawMessage
 	look := func(params json.RawMessage) {
-		if wire.GetString(params, "message") == message {
-			form = wire.Get(params, "requestedSchema")
+		if jsonscan.GetString(params, "message") == message {
+			form = jsonscan.Get(params, "requestedSchema")
 		}
 	}
 	r.each(func(frame []byte) {
-		if wire.GetString(frame, "method") == wire.Elicit {
-			look(wire.Get(frame, "params"))
+		if jsonscan.GetString(frame, "method") == wire.Elicit {
+			look(jsonscan.Get(frame, "params"))
 		}
-		wire.Each(wire.GetPath(frame, "result", "inputRequests"), func(_, request []byte) bool {
-			look(wire.Get(request, "params"))
+		jsonscan.Each(jsonscan.GetPath(frame, "result", "inputRequests"), func(_, request []byte) bool {
+			look(jsonscan.Get(request, "params"))
 			return true
 		})
 	})
@@ -107,7 +108,7 @@ func (r *recorder) form(message string) json.RawMessage {
 func (r *recorder) result() json.RawMessage {
 	var last json.RawMessage
 	r.each(func(frame []byte) {
-		if result := wire.Get(frame, "result"); wire.Get(result, "content") != nil || wire.Get(result, "structuredContent") != nil {
+		if result := jsonscan.Get(frame, "result"); jsonscan.Get(result, "content") != nil || jsonscan.Get(result, "structuredContent") != nil {
 			last = result
 		}
 	})
@@ -120,7 +121,7 @@ func (r *recorder) each(visit func(frame []byte)) {
 	defer r.mu.Unlock()
 	for _, kept := range r.bodies {
 		for _, frame := range kept.frames() {
-			if wire.Valid(frame) { // a body may still be on its way
+			if jsonscan.Valid(frame) { // a body may still be on its way
 				visit(frame)
 			}
 		}

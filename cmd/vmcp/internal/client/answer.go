@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bufio"
@@ -9,42 +9,41 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// answerFlags are the answers that a user gives before there is a question.
-type answerFlags struct {
-	pairs  []string // name=value
-	object string   // JSON
-}
+// Answers are what a user says to a call's questions before it is asked, by the name of the
+// field.
+type Answers map[string]answer
 
-// given returns the answers by the name of their field; nil when there are none.
-func (f *answerFlags) given() (map[string]answer, error) {
-	if f.object == "" && len(f.pairs) == 0 {
+// ParseAnswers reads answers from the forms that they have on a command line: name=value
+// pairs and a JSON object. It returns nil when there are none.
+func ParseAnswers(pairs []string, object string) (Answers, error) {
+	if object == "" && len(pairs) == 0 {
 		return nil, nil
 	}
-	given := map[string]answer{}
-	if f.object != "" {
-		object := bytes.TrimSpace([]byte(f.object))
+	given := Answers{}
+	if object != "" {
+		object := bytes.TrimSpace([]byte(object))
 		if !json.Valid(object) || object[0] != '{' {
-			return nil, usageError(`--answers: want a JSON object such as '{"confirm": true}'`)
+			return nil, errors.New(`--answers: want a JSON object such as '{"confirm": true}'`)
 		}
-		wire.Each(object, func(name, value []byte) bool {
+		jsonscan.Each(object, func(name, value []byte) bool {
 			given[string(name)] = answer{raw: bytes.Clone(value)}
 			return true
 		})
 	}
-	for _, pair := range f.pairs {
+	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, usageError("--answer: want name=value, have " + pair)
+			return nil, errors.New("--answer: want name=value, have " + pair)
 		}
 		given[name] = answer{text: value}
 	}
@@ -57,41 +56,25 @@ type answer struct {
 	raw  json.RawMessage // instead of text
 }
 
-// newAsker makes the one that answers what the call will ask.
-func (a *app) newAsker(ctx context.Context, f *callFlags) (k *asker, done func(), err error) {
-	k = &asker{app: a, ctx: ctx, screen: a.err, used: map[string]bool{}, agrees: f.answers.object != ""}
-	done = func() {}
-	if k.given, err = f.answers.given(); err != nil || f.args == "-" || !isTerminal(a.in) {
-		return k, done, err
-	}
-	if !isTerminal(a.err) { // it goes to a file, where nobody would see a question
-		tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
-		if err != nil {
-			return k, done, nil
-		}
-		k.screen, done = tty, func() { _ = tty.Close() }
-	}
-	k.terminal = bufio.NewReader(a.in)
-	return k, done, nil
-}
+// An Asker answers what a running call asks: from the given answers, then from the person
+// at the terminal; nobody there means no.
+type Asker struct {
+	Context  context.Context // of the command
+	Given    Answers         // nil: none
+	Agrees   bool            // to what has nothing to fill in
+	Terminal *bufio.Reader   // nil: nobody to ask
+	Screen   io.Writer       // for prompts
+	// Tell shows a message to whom the question is for.
+	Tell func(message string)
 
-// An asker answers what a running call asks: from the flags, then from the person at the
-// terminal; nobody there means no.
-type asker struct {
-	app      *app
-	ctx      context.Context // of the command
-	recorder *recorder
-	given    map[string]answer // nil: none
-	agrees   bool              // to what has nothing to fill in
-	terminal *bufio.Reader     // nil: nobody to ask
-	screen   io.Writer         // where the one to ask is looking; else standard error
+	recorder *recorder // of the endpoint
 
 	mu   sync.Mutex      // one question at a time
 	used map[string]bool // answers that were asked for; guarded by mu
 }
 
 // clientOptions are those of a client that can be asked.
-func (k *asker) clientOptions() *mcp.ClientOptions {
+func (k *Asker) clientOptions() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
 			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
@@ -101,7 +84,7 @@ func (k *asker) clientOptions() *mcp.ClientOptions {
 }
 
 // elicit answers one question.
-func (k *asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+func (k *Asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tell("asks: %s", r.Params.Message)
@@ -114,7 +97,7 @@ func (k *asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRe
 	case errors.Is(err, io.EOF):
 		k.tell("declined")
 		return &mcp.ElicitResult{Action: "decline"}, nil
-	case ctx.Err() != nil || k.ctx.Err() != nil:
+	case ctx.Err() != nil || k.Context.Err() != nil:
 		return nil, err
 	}
 	k.tell("declined: %s", err)
@@ -124,7 +107,7 @@ func (k *asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRe
 var errCancels = errors.New("cancelled")
 
 // fill answers the fields of a question; an error that is not io.EOF says why it cannot.
-func (k *asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, error) {
+func (k *Asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, error) {
 	if p.URL != "" {
 		k.tell("open %s", p.URL)
 		return nil, k.confirm(ctx)
@@ -153,7 +136,7 @@ func (k *asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, 
 }
 
 // schema is the form of a question as it was sent: the SDK's value has lost the order.
-func (k *asker) schema(p *mcp.ElicitParams) json.RawMessage {
+func (k *Asker) schema(p *mcp.ElicitParams) json.RawMessage {
 	if raw := k.recorder.form(p.Message); raw != nil {
 		return raw
 	}
@@ -165,11 +148,11 @@ func (k *asker) schema(p *mcp.ElicitParams) json.RawMessage {
 }
 
 // confirm asks for a yes where there is nothing to fill in.
-func (k *asker) confirm(ctx context.Context) error {
-	if k.agrees {
+func (k *Asker) confirm(ctx context.Context) error {
+	if k.Agrees {
 		return nil
 	}
-	if k.terminal == nil {
+	if k.Terminal == nil {
 		return errors.New("nobody is at the terminal; give an empty --answers '{}' to accept")
 	}
 	for {
@@ -189,21 +172,24 @@ func (k *asker) confirm(ctx context.Context) error {
 }
 
 // field answers one field; nil leaves it out.
-func (k *asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
-	given, ok := k.given[f.name]
+func (k *Asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
+	given, ok := k.Given[f.name]
 	if ok {
+		if k.used == nil {
+			k.used = map[string]bool{}
+		}
 		k.used[f.name] = true
 		value, err := f.read(given)
 		if err == nil {
 			return value, nil
 		}
-		if k.terminal == nil {
+		if k.Terminal == nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 		k.tell("%s: %s", f.name, err)
 	}
 	switch {
-	case k.terminal != nil && (k.given == nil || ok || f.required):
+	case k.Terminal != nil && (k.Given == nil || ok || f.required):
 		return k.askField(ctx, f)
 	case f.fallback != nil || !f.required:
 		return f.fallback, nil
@@ -212,7 +198,7 @@ func (k *asker) field(ctx context.Context, f *field) (json.RawMessage, error) {
 }
 
 // askField asks the person at the terminal until the answer fits.
-func (k *asker) askField(ctx context.Context, f *field) (json.RawMessage, error) {
+func (k *Asker) askField(ctx context.Context, f *field) (json.RawMessage, error) {
 	for {
 		line, err := k.prompt(ctx, f.prompt())
 		if err != nil {
@@ -229,26 +215,26 @@ func (k *asker) askField(ctx context.Context, f *field) (json.RawMessage, error)
 	}
 }
 
-// tell writes a line to whom the question is for.
-func (k *asker) tell(format string, args ...any) {
-	fmt.Fprintln(k.screen, "vmcp: "+printable(fmt.Sprintf(format, args...)))
+// tell writes a message to whom the question is for.
+func (k *Asker) tell(format string, args ...any) {
+	k.Tell(fmt.Sprintf(format, args...))
 }
 
 // prompt shows text and reads a line; io.EOF when the user ends the input instead.
-func (k *asker) prompt(ctx context.Context, text string) (string, error) {
-	fmt.Fprint(k.screen, "  "+printable(text))
+func (k *Asker) prompt(ctx context.Context, text string) (string, error) {
+	fmt.Fprint(k.Screen, "  "+visible.Line(text))
 	read := make(chan typed, 1)
 	go k.readLine(read) // ends with its line, or with the process: a terminal's read cannot be broken off
 	select {
 	case t := <-read:
 		if t.err != nil {
-			fmt.Fprintln(k.screen)
+			fmt.Fprintln(k.Screen)
 		}
 		return strings.TrimSpace(t.line), t.err
 	case <-ctx.Done():
 		return "", ctx.Err()
-	case <-k.ctx.Done():
-		return "", k.ctx.Err()
+	case <-k.Context.Done():
+		return "", k.Context.Err()
 	}
 }
 
@@ -257,18 +243,21 @@ type typed struct {
 	err  error
 }
 
-func (k *asker) readLine(read chan<- typed) {
-	line, err := k.terminal.ReadString('\n')
+func (k *Asker) readLine(read chan<- typed) {
+	line, err := k.Terminal.ReadString('\n')
 	read <- typed{line, err}
 }
 
-// tellUnused says which answers nobody asked for: they may be misspelled.
-func (k *asker) tellUnused() {
-	for _, name := range slices.Sorted(maps.Keys(k.given)) {
+// Unused are the names of answers that nothing asked for, in order: they may be misspelled.
+func (k *Asker) Unused() (names []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(k.Given)) {
 		if !k.used[name] {
-			k.app.say("nothing asked for the answer %s", name)
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
 // plain is a value as the SDK takes it.

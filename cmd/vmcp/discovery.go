@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
+)
+
+// Where a running server is.
+//
+// With --discovery-file, or discovery.file of the configuration, serve writes where it is once
+// its port is open, and takes the file away at its end. Programs that start an endpoint for
+// themselves, and vmcp call and vmcp tools, find it there. The file holds names of files and
+// never a token. Whoever serves last has the file.
+
+// discovery is what the file says.
+type discovery struct {
+	URL       string    `json:"url"` // of the MCP endpoint
+	PID       int       `json:"pid"`
+	TokenFile string    `json:"tokenFile,omitempty"` // with the token that callers bring
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// maxDiscovery bounds a discovery file, in bytes.
+const maxDiscovery = 64 << 10
+
+// announce writes the discovery file, if one is wanted. The returned function takes it away,
+// unless another server has written it since.
+func announce(path string, d discovery, log *slog.Logger) (remove func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	switch before, err := readDiscovery(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("discovery file: %w; it is not overwritten", err)
+	case before.PID != d.PID && running(before.PID):
+		log.Warn("the discovery file named another server, which still runs; it names this one now", "file", path, "pid", before.PID, "url", before.URL)
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	data = append(data, '\n')
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("discovery file: %w", err)
+	}
+	if err := files.WritePrivate(path, data); err != nil {
+		return nil, fmt.Errorf("discovery file: %w", err)
+	}
+	return func() {
+		if now, err := files.Read(path, maxDiscovery); err == nil && bytes.Equal(now, data) {
+			_ = os.Remove(path) // a file that stays is stale, which its readers see
+		}
+	}, nil
+}
+
+// readDiscovery reads a discovery file.
+func readDiscovery(path string) (discovery, error) {
+	var d discovery
+	data, err := files.Read(path, maxDiscovery)
+	if err != nil {
+		return d, err
+	}
+	if json.Unmarshal(data, &d) != nil || d.URL == "" || d.PID <= 0 {
+		return d, fmt.Errorf("%s: not a discovery file: want url and pid", path)
+	}
+	return d, nil
+}
+
+// discovered is what a discovery file says of a server that runs. One that was left behind by
+// a process that has died says nothing.
+func discovered(path string) (discovery, bool) {
+	d, err := readDiscovery(path)
+	if err != nil || !running(d.PID) {
+		return d, false
+	}
+	u, err := url.Parse(d.URL)
+	if err != nil || u.Host == "" {
+		return d, false
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second) // the pid may be another's by now
+	if err != nil {
+		return d, false
+	}
+	_ = conn.Close()
+	return d, true
+}
+
+// userDiscovery is where vmcp call and vmcp tools look when nothing else says where a server is.
+func userDiscovery() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".vmcp", "server.json")
+}
+
+// running reports whether there is a process of that number. Where that cannot be asked, there is.
+func running(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	err = p.Signal(syscall.Signal(0))
+	return err == nil || errors.Is(err, os.ErrPermission) || runtime.GOOS == "windows"
+}
+
+// reachable is an address that was opened as clients on this machine name it.
+func reachable(host, port string) string {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // served everywhere, so here
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Clients of an endpoint with a certificate speak TLS, and trust what its configuration or
+// --ca-file names, also when the certificate is for a name that leads elsewhere.
+func TestToolsOverTLS(t *testing.T) {
+	dir, ca := t.TempDir(), newAuthority(t)
+	t.Setenv("HOME", t.TempDir())
+	byAddress, addressKey := ca.issue(t, dir, "server", "")
+	byName, nameKey := selfSigned(t, dir, "mcp.example.com")
+	root := filepath.Join(dir, "ca.pem")
+	writePEM(t, root, "CERTIFICATE", ca.cert.Raw)
+	for _, tt := range []struct{ name, cert, key string }{{"address", byAddress, addressKey}, {"name", byName, nameKey}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newReader(t)
+			r.write(defaultFile, fmt.Sprintf("tls: {cert: %s, key: %s}\nbackends: [{name: files, command: workspace}]\n", tt.cert, tt.key))
+			r.startServe(t)
+			ask := func(want string, arguments ...string) {
+				t.Helper()
+				c := exec.Command("vmcp", append([]string{"tools"}, arguments...)...)
+				c.Dir = r.dir
+				said, _ := c.CombinedOutput() // it may fail: what it says counts
+				if !strings.Contains(string(said), want) {
+					t.Errorf("%v says\n%s\nwant %s", c.Args, said, want)
+				}
+			}
+			ask("files.list_files")
+			there := "https://127.0.0.1:" + r.port
+			ask("--ca-file", "--url", there)
+			if tt.name == "address" {
+				ask("files.list_files", "--url", there, "--ca-file", root)
+			}
+			ask("no such file", "--url", there, "--ca-file", filepath.Join(dir, "nowhere.pem"))
+			ask("no certificates", "--url", there, "--ca-file", tt.key)
+		})
+	}
+}
+
+// startServe starts the server of the reader's configuration.
+func (r *reader) startServe(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	r.must(err)
+	defer out.Close()
+	r.log = out.Name()
+	r.server = exec.Command("vmcp", "serve")
+	r.server.Dir, r.server.Stderr = r.dir, out
+	r.must(r.server.Start())
+	r.wait("the server is up", func() bool { return strings.Contains(r.logged(), "backend files:") })
+}
+
+// selfSigned writes a certificate for a name that nobody vouches for.
+func selfSigned(t *testing.T, dir, name string) (cert, key string) {
+	t.Helper()
+	k := newKey(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "EC PRIVATE KEY", private)
+	return cert, key
+}
+
+// What a configuration says of where it is served.
+func TestFoundIn(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here := fmt.Sprintf("http://%s/mcp", l.Addr())
+	for name, text := range map[string]string{
+		"live.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, os.Getpid()),
+		"dead.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, 1<<30),
+		"gone.json":  fmt.Sprintf(`{"url":"http://127.0.0.1:1/mcp","pid":%d,"tokenFile":"t"}`, os.Getpid()),
+		"other.json": `{"mine":true}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ config, url, token string }{
+		{"", defaultURL, ""},
+		{"listen: 0.0.0.0:80", "http://127.0.0.1:80/mcp", ""},
+		{"listen: '[::]:80'\ntls: {cert: c.pem}", "https://127.0.0.1:80/mcp", ""},
+		{"tls: {cert: c.pem}", "https://127.0.0.1:4483/mcp", ""},
+		{"listen: 127.0.0.1:0", defaultURL, ""},
+		{"listen: [", defaultURL, ""},
+		{"discovery: {file: live.json}", here, "t"},
+		{"discovery: {file: dead.json}", defaultURL, ""},
+		{"discovery: {file: gone.json}", defaultURL, ""},
+		{"discovery: {file: other.json}", defaultURL, ""},
+		{"listen: 127.0.0.1:80\ndiscovery: {file: none.json}", "http://127.0.0.1:80/mcp", ""},
+	} {
+		file := filepath.Join(dir, defaultFile)
+		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f := foundIn(file); f.url != tt.url || f.tokenFile != tt.token {
+			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.url, f.tokenFile, tt.url, tt.token)
+		}
+	}
+}

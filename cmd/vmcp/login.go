@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// loginTime is how long a login waits for the person who logs in.
+const loginTime = 10 * time.Minute
+
+func (a *app) login() *cobra.Command {
+	var noBrowser bool
+	c := &cobra.Command{
+		Use:   "login NAME",
+		Short: "log in at a backend for this proxy",
+		Long: `Login gets the tokens for a backend of type oauth in outgoingAuth. It opens the page of the
+backend's authorization server in a browser, takes the answer at a port of this machine, and keeps
+the tokens in tokenStore. A running server uses them within seconds, and renews them.`,
+		Example: "  vmcp login linear\n  vmcp login linear --no-browser",
+		Args:    cobra.ExactArgs(1),
+	}
+	file := c.Flags().String("config", defaultFile, "the configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL of the page, and open nothing")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		b, store, err := a.loginAt(*file, args[0])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), loginTime)
+		defer cancel()
+		back, err := listenForCode()
+		if err != nil {
+			return err
+		}
+		defer back.close()
+		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.url, Ask: func(ctx context.Context, page string) (url.Values, error) {
+			fmt.Fprintln(a.out, page)
+			if noBrowser || !openBrowser(page) {
+				a.say("open the page above in a browser on this machine")
+			}
+			return back.wait(ctx)
+		}})
+		if err != nil {
+			return err
+		}
+		if err := store.Put(b.Name, "", grant); err != nil {
+			return err
+		}
+		a.say("logged in at %s", b.Name)
+		return nil
+	}
+	return c
+}
+
+func (a *app) logout() *cobra.Command {
+	var everybody bool
+	c := &cobra.Command{
+		Use:     "logout NAME",
+		Short:   "forget the tokens of a login at a backend",
+		Long:    "Logout takes the tokens of vmcp login out of tokenStore. They stay good with the backend until they end.",
+		Example: "  vmcp logout linear",
+		Args:    cobra.ExactArgs(1),
+	}
+	file := c.Flags().String("config", defaultFile, "the configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	c.Flags().BoolVar(&everybody, "all", false, "those of all principals, too")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		b, store, err := a.loginAt(*file, args[0])
+		if err != nil {
+			return err
+		}
+		n, err := store.Remove(b.Name, "", everybody)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%s: nobody is logged in", b.Name)
+		}
+		if err == nil {
+			a.say("logged out of %s", b.Name)
+		}
+		return err
+	}
+	return c
+}
+
+// loginAt finds a backend with a login, and the store.
+func (a *app) loginAt(file, name string) (config.Backend, *credentials.Store, error) {
+	cfg, err := a.load(file)
+	if err != nil {
+		return config.Backend{}, nil, err
+	}
+	a.secrets.Use(cfg.Secrets())
+	i := slices.IndexFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
+	switch {
+	case i < 0:
+		return config.Backend{}, nil, fmt.Errorf("%s: no backend is named %q", file, name)
+	case cfg.Backends[i].Outgoing == nil || cfg.Backends[i].Outgoing.Type != config.Login:
+		return config.Backend{}, nil, &hintError{fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends." + name + ": {type: oauth, oauth: {}} gives it one"}
+	}
+	store, err := credentials.OpenStore(cfg.TokenStore)
+	if err != nil {
+		return config.Backend{}, nil, fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.TokenStore.KeyEnv, err)
+	}
+	return cfg.Backends[i], store, nil
+}
+
+// callback is a port of this machine to which a browser comes back from a login.
+type callback struct {
+	url    string
+	server *http.Server
+	came   chan url.Values
+}
+
+func listenForCode() (*callback, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	c := &callback{url: "http://" + l.Addr().String() + "/callback", came: make(chan url.Values, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /callback", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		fmt.Fprintln(w, "<!doctype html><title>vmcp</title><p>You can close this page and go back to the terminal.")
+		select {
+		case c.came <- r.URL.Query():
+		default: // the first answer counts
+		}
+	})
+	c.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go c.server.Serve(l)
+	return c, nil
+}
+
+func (c *callback) wait(ctx context.Context) (url.Values, error) {
+	select {
+	case q := <-c.came:
+		return q, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("nobody came back within %s", loginTime)
+	}
+}
+
+// close lets the page be read first.
+func (c *callback) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c.server.Shutdown(ctx)
+}
+
+// openBrowser opens a page; false when there is nothing to open it with.
+func openBrowser(page string) bool {
+	name, args := "xdg-open", []string{page}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", page}
+	}
+	cmd := exec.Command(name, args...)
+	if cmd.Start() != nil {
+		return false
+	}
+	go cmd.Wait()
+	return true
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/vmcp-dev/vmcp/migrate"
+	"github.com/vmcp-dev/vmcp/migrate/verify"
+)
+
+// verify runs recorded cases: against their own definitions, or against one of the file.
+func (m *migration) verify(ctx context.Context, given bool, names []string) error {
+	cases, err := verify.Load(m.cases)
+	if err != nil {
+		return err
+	}
+	var chosen *migrate.Script
+	if given {
+		sources, err := m.read()
+		if err != nil {
+			return err
+		}
+		scripts, err := m.scripts(sources, names)
+		if err != nil {
+			return err
+		}
+		chosen = scripts[0]
+	}
+	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CASE\tRESULT\tWHAT\tHAVE\tWANT")
+	differ := 0
+	for _, c := range cases {
+		c.Style = migrate.Style(m.style)
+		if row := m.verifyCase(ctx, w, c, chosen); row {
+			differ++
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if differ > 0 {
+		return fmt.Errorf("%d of %d cases differ", differ, len(cases))
+	}
+	return nil
+}
+
+// verifyCase runs one case, writes its rows and reports whether it differs.
+func (m *migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, s *migrate.Script) bool {
+	var have verify.Outcome
+	var err error
+	if s == nil {
+		have, err = c.Run(ctx)
+	} else {
+		have, err = c.RunScript(ctx, s)
+	}
+	diffs := verify.Compare(have, c.Want)
+	if c.Style == migrate.Clean {
+		diffs = verify.CompareClean(have, c.Want)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "%s\tbroken\t%s\t\t\n", c.Name, oneLine(err.Error()))
+		return true
+	case len(diffs) == 0 && c.Style == migrate.Clean && c.Want.Refused() == "" && c.Want.Status != "completed":
+		fmt.Fprintf(w, "%s\tfree\tthe recorded run failed; a clean script need not\t\t\n", c.Name)
+		return false
+	case len(diffs) == 0:
+		fmt.Fprintf(w, "%s\tsame\t\t\t\n", c.Name)
+		return false
+	case c.Exception() != "":
+		fmt.Fprintf(w, "%s\tmeant\t%s\t\t\n", c.Name, c.Exception())
+		return false
+	}
+	for _, d := range diffs {
+		fmt.Fprintf(w, "%s\tdiffers\t%s\t%s\t%s\n", c.Name, d.What, oneLine(d.Have), oneLine(d.Want))
+	}
+	return true
+}
+
+// oneLine shortens a text to what a table has room for.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	const most = 100
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	jsonyaml "sigs.k8s.io/yaml"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+func (a *app) policy() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "show, explain and test what principals may do",
+		Long: `Policy works with incomingAuth.authz of a configuration file: it prints the policies as they are
+in force, says who may do what and why, and holds them to a table of expectations. It needs no
+running server. Backends are not started, unless a policy decides by what a tool says of itself.`,
+	}
+	file := c.PersistentFlags().String("config", defaultFile, "the configuration file")
+	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists
+	c.AddCommand(a.policyPrint(file), a.policyExplain(file), a.policyTest(file))
+	return c
+}
+
+// policies compiles those of a configuration file.
+func (a *app) policies(file string) (*config.Config, *policy.Set, error) {
+	cfg, err := a.load(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, problems := policy.Compile(cfg)
+	errs, _ := problems.Split()
+	switch {
+	case len(errs) > 0:
+		return nil, nil, errs
+	case set == nil:
+		return nil, nil, &hintError{fmt.Errorf("%s: there are no policies: whoever comes in may do everything", file),
+			"write policies, policyFiles or allow below incomingAuth.authz"}
+	}
+	return cfg, set, nil
+}
+
+func (a *app) policyPrint(file *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "print",
+		Short:   "print the policies in force in Cedar's language, rules in the short form included",
+		Example: "  vmcp policy print --config vmcp.yaml > policies.cedar",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, set, err := a.policies(*file)
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(a.out, set.Print()); err != nil {
+				return fmt.Errorf("write results: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// explained is an answer for machines.
+type explained struct {
+	Decision  string   `json:"decision"`
+	Policies  []string `json:"policies"`
+	Scopes    []string `json:"scopes,omitempty"`
+	Visible   bool     `json:"visible"`
+	Depends   bool     `json:"dependsOnArguments,omitempty"`
+	Principal string   `json:"principal"`
+	Action    string   `json:"action"`
+	Origin    string   `json:"origin"`
+}
+
+func (a *app) policyExplain(file *string) *cobra.Command {
+	var who policy.Identity
+	var claims []string
+	var arguments string
+	c := &cobra.Command{
+		Use:   "explain tool|prompt|resource ORIGIN",
+		Short: "say whether somebody may use something, and which policies decide it",
+		Long: `Explain prints allow, deny or step-up, and below it the names of the policies that decide. What
+somebody may use is named by its origin: the backend's name, a dot, and the backend's own name for it;
+scripts.NAME for a scripted tool. Without --arguments the question is whether it may be used with any.
+The exit code is 0 for allow, 1 for deny and step-up.`,
+		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'",
+		Args:    cobra.ExactArgs(2),
+	}
+	output := outputFlag(c)
+	f := c.Flags()
+	f.StringVar(&who.Subject, "subject", "", "who asks (default anonymous)")
+	f.StringVar(&who.Issuer, "issuer", "", "who vouches for the subject (default: what incomingAuth.type has)")
+	f.StringArrayVar(&who.Groups, "group", nil, "a group or role of the subject; may be given again")
+	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; may be given again")
+	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was given to")
+	f.StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a text; may be given again")
+	f.StringVar(&arguments, "arguments", "", "the arguments of the call, a JSON object")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		kind, ok := policy.KindOf(args[0])
+		if !ok {
+			return usageError(fmt.Sprintf("want tool, prompt or resource, have %q", args[0]))
+		}
+		cfg, set, err := a.policies(*file)
+		if err != nil {
+			return unusable(err)
+		}
+		of, err := policy.Named(cfg, kind, args[1])
+		if err != nil {
+			return usageError(err.Error())
+		}
+		if who.Claims, err = parseClaims(claims); err != nil {
+			return err
+		}
+		q := policy.Question{Who: completed(who, cfg), Of: of}
+		if arguments != "" {
+			if q.Arguments, err = object(arguments); err != nil {
+				return err
+			}
+		}
+		d, err := a.answer(c.Context(), cfg, set, q)
+		if err != nil {
+			return unusable(err)
+		}
+		return a.showDecision(d, explained{
+			Decision: decisionWord(d), Policies: append([]string{}, d.Policies...), Scopes: d.Scopes, Visible: d.Outcome != policy.Invisible, Depends: d.Open,
+			Principal: q.Who.Subject, Action: kind.Action(), Origin: args[1],
+		}, *output == "json")
+	}
+	return c
+}
+
+// unusable is an error for which there is no answer: exit 2, since 1 says deny.
+func unusable(err error) error { return usageError(err.Error()) }
+
+func object(text string) (json.RawMessage, error) {
+	var o map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &o); err != nil || o == nil {
+		return nil, usageError("--arguments: want a JSON object such as {\"path\": \"/tmp\"}")
+	}
+	return json.RawMessage(text), nil
+}
+
+func parseClaims(list []string) (map[string]any, error) {
+	claims := map[string]any{}
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, usageError(fmt.Sprintf("--claim: want NAME=VALUE, have %q", text))
+		}
+		var v any
+		if json.Unmarshal([]byte(value), &v) != nil {
+			v = value
+		}
+		claims[name] = v
+	}
+	return claims, nil
+}
+
+// completed is an identity with what goes without saying.
+func completed(who policy.Identity, cfg *config.Config) policy.Identity {
+	if who.Subject == "" {
+		who.Subject = proxy.Anonymous
+	} else if who.Issuer == "" {
+		switch cfg.IncomingAuth.Type {
+		case "oidc":
+			who.Issuer = cfg.IncomingAuth.OIDC.Issuer
+		case "tokens":
+			who.Issuer = auth.IssuerTokens
+		case "mtls":
+			who.Issuer = auth.IssuerMTLS
+		case "local":
+			who.Issuer = auth.IssuerLocal
+		}
+	}
+	return who
+}
+
+// decisionWord is what explain says of an outcome: what cannot be seen is denied.
+func decisionWord(d policy.Decision) string {
+	if d.Outcome == policy.Invisible {
+		return policy.Deny.String()
+	}
+	return d.Outcome.String()
+}
+
+func (a *app) showDecision(d policy.Decision, e explained, asJSON bool) error {
+	if asJSON {
+		if err := a.printJSON(e); err != nil {
+			return err
+		}
+	} else {
+		lines := append([]string{e.Decision}, e.Policies...)
+		if len(e.Scopes) > 0 {
+			lines = append(lines, "needs the scopes "+strings.Join(e.Scopes, " "))
+		}
+		if _, err := fmt.Fprintln(a.out, strings.Join(lines, "\n")); err != nil {
+			return fmt.Errorf("write results: %w", err)
+		}
+		switch {
+		case d.Open:
+			a.say("it depends on the arguments: give them with --arguments")
+		case d.Outcome == policy.Invisible && len(d.Policies) == 0:
+			a.say("no policy permits it, whatever the arguments are")
+		case d.Outcome == policy.Invisible:
+			a.say("it is forbidden, whatever the arguments are")
+		case d.Reason != "":
+			a.say("%s", d.Reason)
+		}
+	}
+	if d.Outcome != policy.Allow {
+		return errTold
+	}
+	return nil
+}
+
+// answer decides a question. Where it depends on hints of the tool, its backend is asked.
+func (a *app) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
+	if set.Depends(q) {
+		hints, err := a.hints(ctx, cfg, q.Of)
+		if err != nil {
+			return policy.Decision{}, err
+		}
+		q.Of.Hints = hints
+	}
+	return set.Answer(q), nil
+}
+
+// hints starts what has a tool and reads what it says of itself.
+func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
+	part := *cfg
+	part.IncomingAuth = config.IncomingAuth{}
+	if of.Backend != config.ScriptsOrigin {
+		part.Backends = nil
+		for _, b := range cfg.Backends {
+			if b.Name == of.Backend {
+				part.Backends = append(part.Backends, b)
+			}
+		}
+		part.ScriptedTools, part.Scripts, part.CompositeTools = nil, nil, nil
+	}
+	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion()})
+	defer p.Close()
+	if err := p.Apply(&part); err != nil {
+		return policy.Hints{}, err
+	}
+	a.settle(ctx, p, settleTime)
+	for _, t := range p.Status().Tools {
+		if t.Backend == of.Backend && t.Original == of.Original || t.Backend == "" && of.Backend == config.ScriptsOrigin && t.Name == of.Name {
+			var def struct {
+				Annotations json.RawMessage `json:"annotations"`
+			}
+			_ = json.Unmarshal(t.Definition, &def) // the proxy read it as JSON
+			return policy.HintsOf(def.Annotations), nil
+		}
+	}
+	return policy.Hints{}, fmt.Errorf("a policy decides by what %s.%s says of itself, and no such tool is offered now", of.Backend, of.Original)
+}
+
+// expectation is an entry of the table of policy test.
+type expectation struct {
+	Name      string `json:"name"`
+	Principal struct {
+		Subject string         `json:"subject"`
+		Issuer  string         `json:"issuer"`
+		Client  string         `json:"client"`
+		Groups  []string       `json:"groups"`
+		Scopes  []string       `json:"scopes"`
+		Claims  map[string]any `json:"claims"`
+	} `json:"principal"`
+	Action    string          `json:"action"`
+	Origin    string          `json:"origin"`
+	Arguments json.RawMessage `json:"arguments"`
+	Want      string          `json:"want"`
+	pos       diag.Pos
+}
+
+func (a *app) policyTest(file *string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "test FILE",
+		Short: "hold the policies to a table of expectations",
+		Long: `Test reads a YAML list of expectations, each with name, principal (subject, issuer, client, groups,
+scopes, claims), action (call_tool, get_prompt, read_resource), origin, arguments and want: allow,
+step-up, deny, or invisible, which is a deny of what is not even listed. Without arguments the
+question is whether it may be used with any. It says nothing when all hold; otherwise it prints each
+that does not, and the exit code is 1.`,
+		Example: "  vmcp policy test policies_test.yaml --config vmcp.yaml",
+		Args:    cobra.ExactArgs(1),
+	}
+	output := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cfg, set, err := a.policies(*file)
+		if err != nil {
+			return unusable(err)
+		}
+		table, err := readExpectations(args[0])
+		if err != nil {
+			return unusable(err)
+		}
+		var differing diag.Problems
+		for _, e := range table {
+			if p := a.hold(c.Context(), cfg, set, e); p != nil {
+				differing = append(differing, *p)
+			}
+		}
+		if *output == "json" {
+			err = a.printJSON(struct {
+				Expectations int           `json:"expectations"`
+				Problems     diag.Problems `json:"problems"`
+			}{len(table), append(diag.Problems{}, differing...)})
+		} else {
+			err = a.printProblems(differing, false)
+		}
+		if err == nil && len(differing) > 0 {
+			err = errTold
+		}
+		return err
+	}
+	return c
+}
+
+// hold compares an expectation with the decision; nil when they agree.
+func (a *app) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
+	differs := func(format string, args ...any) *diag.Problem {
+		return &diag.Problem{Pos: e.pos, Code: "policy-test", Message: e.Name + ": " + fmt.Sprintf(format, args...)}
+	}
+	want, ok := policy.OutcomeOf(e.Want)
+	if !ok {
+		return differs("want: want allow, step-up, deny or invisible, have %q", e.Want)
+	}
+	kind, ok := kindOfAction(e.Action)
+	if !ok {
+		return differs("action: want call_tool, get_prompt or read_resource, have %q", e.Action)
+	}
+	of, err := policy.Named(cfg, kind, e.Origin)
+	if err != nil {
+		return differs("origin: %v", err)
+	}
+	p := e.Principal
+	who := policy.Identity{Issuer: p.Issuer, Subject: p.Subject, Client: p.Client, Groups: p.Groups, Scopes: p.Scopes, Claims: p.Claims}
+	d, err := a.answer(ctx, cfg, set, policy.Question{Who: completed(who, cfg), Of: of, Arguments: e.Arguments})
+	if err != nil {
+		return differs("%v", err)
+	}
+	if d.Outcome == want || want == policy.Deny && d.Outcome == policy.Invisible {
+		return nil
+	}
+	by := ""
+	if len(d.Policies) > 0 {
+		by = " by " + strings.Join(d.Policies, ", ")
+	}
+	return differs("%s %s: want %s, have %s%s", e.Action, e.Origin, want, d.Outcome, by)
+}
+
+// kindOfAction knows actions, and the kinds that explain takes.
+func kindOfAction(action string) (policy.Kind, bool) {
+	for _, k := range []policy.Kind{policy.Tool, policy.Prompt, policy.Resource} {
+		if action == k.Action() || action == k.String() {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// readExpectations reads the table of policy test.
+func readExpectations(name string) ([]expectation, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("%s: want a list of expectations, each with name, principal, action, origin and want", name)
+	}
+	var table []expectation
+	for i, node := range doc.Content[0].Content {
+		e := expectation{pos: diag.Pos{File: diag.File(name), Line: node.Line, Column: node.Column}}
+		text, err := yaml.Marshal(node)
+		if err == nil {
+			err = jsonyaml.UnmarshalStrict(text, &e)
+		}
+		if err != nil {
+			return nil, diag.Problem{Pos: e.pos, Code: "policy-test", Message: strings.TrimPrefix(causeOf(err).Error(), "error unmarshaling JSON: ")}
+		}
+		if e.Name == "" {
+			e.Name = fmt.Sprintf("expectation %d", i+1)
+		}
+		table = append(table, e)
+	}
+	return table, nil
+}
+
+func causeOf(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/auth"
+)
+
+// serveStdio serves the client on standard input and output until its input or the context
+// ends and its running calls are done, or until its token is not good any more.
+func (a *app) serveStdio(s *served) error {
+	if err := s.verify(s.ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.ctx))
+	defer cancel(nil)
+	drained := func() { cancel(nil) }
+	context.AfterFunc(s.ctx, func() {
+		a.say("stopping; interrupt again to stop at once")
+		s.proxy.Drain()
+		late := time.NewTimer(s.shutdown.Load().DrainTime.Std())
+		defer late.Stop()
+		select {
+		case <-late.C:
+			drained()
+		case <-ctx.Done():
+		}
+	})
+	s.work.Go(func() { s.keepVerifying(ctx, cancel) })
+	in := &watchedInput{in: a.in, ended: func() { time.AfterFunc(s.shutdown.Load().DrainTime.Std(), drained) }}
+	if err := s.proxy.ServeStdio(ctx, in, a.out); err != nil && s.ctx.Err() == nil {
+		return fmt.Errorf("serve standard input: %w", err)
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// verifyEvery is how often the client's token is looked at: one that is revoked has two
+// seconds.
+const verifyEvery = time.Second
+
+// keepVerifying ends the service of a client whose token has expired or was revoked, or who
+// has none when a later configuration wants one.
+func (s *served) keepVerifying(ctx context.Context, end context.CancelCauseFunc) {
+	tick := time.NewTicker(verifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.verify(ctx)
+		var refusal *auth.Refusal
+		if errors.As(err, &refusal) && refusal.Status != http.StatusServiceUnavailable {
+			end(err)
+			return
+		}
+	}
+}
+
+// verify says whether the token of the client who started this program lets it in.
+func (s *served) verify(ctx context.Context) error {
+	err := s.proxy.Verify(ctx, environmentToken())
+	if err == nil {
+		return nil
+	}
+	return &hintError{
+		fmt.Errorf("serve standard input: VMCP_TOKEN: %w", err),
+		"set VMCP_TOKEN to a token of incomingAuth in the environment of the client's server entry",
+	}
+}
+
+// watchedInput tells when its end was read.
+type watchedInput struct {
+	in    io.Reader
+	ended func()
+}
+
+func (w *watchedInput) Read(p []byte) (int, error) {
+	n, err := w.in.Read(p)
+	if err != nil && w.ended != nil {
+		w.ended()
+		w.ended = nil
+	}
+	return n, err
+}

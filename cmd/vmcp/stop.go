@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// How the service ends after the first signal; the second ends the process at once, see
+// cancelOnSignal.
+//
+//	                  /readyz   new connections   calls
+//	shutdown.delay    503       served            served, each answer closes its connection
+//	shutdown.drainTime   -      refused           those that run may end
+//	then                 -      refused           cut
+//
+// A load balancer learns of the end by /readyz or from its orchestrator, and goes on
+// sending for a moment. With a delay that is longer than that moment it loses nothing. Over
+// standard input and output there is one client, who knows: no delay.
+
+// durationFlag is a flag that stays nil when it is not given.
+func durationFlag(c *cobra.Command, name, usage string) *config.Duration {
+	d := new(config.Duration)
+	*d = notGiven
+	c.Flags().VarP((*durationValue)(d), name, "", usage)
+	return d
+}
+
+// notGiven is a duration that nobody gives.
+const notGiven config.Duration = -1
+
+// durationValue is a duration as in the configuration.
+type durationValue config.Duration
+
+func (d *durationValue) String() string {
+	if config.Duration(*d) == notGiven {
+		return ""
+	}
+	return config.Duration(*d).Std().String()
+}
+
+// Set reads the value of the flag.
+func (d *durationValue) Set(text string) error {
+	var v config.Duration
+	if err := v.UnmarshalText([]byte(text)); err != nil {
+		return err
+	}
+	if v < 0 {
+		return fmt.Errorf("want 0s or more, have %s", text)
+	}
+	*d = durationValue(v)
+	return nil
+}
+
+func (d *durationValue) Type() string { return "duration" }
+
+// noteShutdown remembers how a configuration wants the end to be. The flags win.
+func (s *served) noteShutdown(cfg *config.Config) {
+	how := cfg.Operational.Shutdown
+	if d := *s.flags.delay; d != notGiven {
+		how.Delay = d
+	}
+	if d := *s.flags.drain; d != notGiven {
+		how.DrainTime = d
+	}
+	s.shutdown.Store(&how)
+}
+
+// stop ends the HTTP server after the first signal.
+func (a *app) stop(s *served, server *http.Server, ended <-chan error) error {
+	how := s.shutdown.Load()
+	s.proxy.Stopping()
+	if delay := how.Delay.Std(); delay > 0 {
+		a.say("serving on for %s, then stopping; interrupt again to stop at once", delay)
+		late := time.NewTimer(delay)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case err := <-ended:
+			return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
+		}
+	}
+	a.say("stopping; interrupt again to stop at once")
+	s.proxy.Drain()
+	drain, cancel := context.WithTimeout(context.Background(), how.DrainTime.Std())
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		a.say("some calls are cut: they took longer than %s", how.DrainTime.Std())
+		_ = server.Close()
+	}
+	<-ended
+	return nil
+}

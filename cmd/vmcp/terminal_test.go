@@ -1,0 +1,113 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vmcp-dev/vmcp/internal/visible"
+	"github.com/vmcp-dev/vmcp/test/raw"
+)
+
+// openTerminal returns both ends of a pseudo terminal.
+func openTerminal(t *testing.T) (user, program *os.File) {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { _ = user.Close() })
+	if err := unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user, program
+}
+
+// onTerminal runs the command on a pseudo terminal and returns what is on its screen.
+func onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	user, program := openTerminal(t)
+	screen := make(chan string)
+	go func() {
+		data, _ := io.ReadAll(user) // ends with an error when nobody has the other end any more
+		screen <- string(data)
+	}()
+	runContext(context.Background(), args, strings.NewReader(""), program, program)
+	if err := program.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(<-screen, "\r\n", "\n")
+}
+
+// evil is what no terminal shall get: a title, a colour of C1, the clipboard, a turned
+// direction and tags.
+const evil = "\x1b]0;owned\x07 \u009b31m \x1b]52;c;b3duZWQ=\x07 abc\u202edef \U000e0041 \x08\x08 end"
+
+// evilServer writes it wherever it can.
+func evilServer(t *testing.T) string {
+	quoted := strings.NewReplacer("\x1b", `\u001b`, "\x07", `\u0007`, "\x08", `\u0008`).Replace(evil)
+	s := &raw.Server{Handle: func(c *raw.Call) (string, error) {
+		switch {
+		case c.Method == "tools/list":
+			return `{"tools":[{"name":"tool\nforged  files.forged  row ` + quoted + `","description":"` + quoted + `","inputSchema":{"type":"object"}}]}`, nil
+		case c.Method == "tools/call" && strings.Contains(string(c.Params), "fails"):
+			return `{"isError":true,"content":[{"type":"text","text":"` + quoted + `\nvmcp: forged"}]}`, nil
+		case c.Method == "tools/call" && strings.Contains(string(c.Params), "refused"):
+			return "", &raw.Error{Code: -32000, Message: evil}
+		case c.Method == "tools/call":
+			_ = c.Notify("notifications/message", `{"level":"info","data":"`+quoted+`"}`)
+			return `{"content":[{"type":"text","text":"` + quoted + `"},{"type":"resource_link","name":"x","uri":"` + quoted + `"}]}`, nil
+		}
+		return "", raw.ErrDefault
+	}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestATerminalGetsNoCommands(t *testing.T) {
+	url := evilServer(t)
+	for _, args := range [][]string{
+		{"tools"}, {"tools", "-o", "json"}, {"call", "works"}, {"call", "works", "-o", "json"}, {"call", "fails"}, {"call", "refused"},
+	} {
+		got := onTerminal(t, append(args, "--url", url)...)
+		if hidden := visible.Hidden(got); len(hidden) > 0 || strings.Contains(got, "\r") || !strings.Contains(got, "end") {
+			t.Errorf("vmcp %s: the terminal gets %q:\n%q", strings.Join(args, " "), hidden, got)
+		}
+		for line := range strings.Lines(got) {
+			if strings.HasPrefix(line, "forged") || line == "vmcp: forged\n" && args[0] == "tools" {
+				t.Errorf("vmcp %s: a line of the server's making: %q", strings.Join(args, " "), line)
+			}
+		}
+	}
+}
+
+func TestAPipeGetsTheBytes(t *testing.T) {
+	url := evilServer(t)
+	for _, args := range [][]string{{"call", "works"}, {"tools", "-o", "json"}} {
+		var out, errs strings.Builder
+		runContext(context.Background(), append(args, "--url", url), strings.NewReader(""), &out, &errs)
+		if !strings.Contains(out.String(), "abc\u202edef") {
+			t.Errorf("vmcp %s: %q, want the bytes of the server", strings.Join(args, " "), out.String())
+		}
+		if hidden := visible.Hidden(errs.String()); len(hidden) > 0 {
+			t.Errorf("vmcp %s: standard error has %q", strings.Join(args, " "), hidden)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// What cannot be read where a certificate should be keeps no client waiting, and the
+// certificate before serves on.
+func TestOddCertificateFiles(t *testing.T) {
+	dir, ca := t.TempDir(), newAuthority(t)
+	cert, key := ca.issue(t, dir, "server", "")
+	for name, put := range map[string]func() error{
+		"pipe":   func() error { return syscall.Mkfifo(key, 0o600) },
+		"device": func() error { return os.Symlink("/dev/zero", key) },
+		"huge":   func() error { return errors.Join(os.WriteFile(key, nil, 0o600), os.Truncate(key, 1<<40)) },
+		"folder": func() error { return os.Mkdir(key, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ca.issue(t, dir, "server", "")
+			var log bytes.Buffer
+			f, err := tlsFor(config.TLS{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := f.current()
+			if err := errors.Join(os.Remove(key), put()); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(key)
+			f.looked = time.Time{}
+			now := make(chan *tls.Config, 1)
+			go func() { now <- f.current() }()
+			select {
+			case got := <-now:
+				if got != before || !strings.Contains(log.String(), "certificate not read, the one before goes on") {
+					t.Errorf("serves another certificate: %t; the log: %s", got != before, &log)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("a client waits for the file")
+			}
+		})
+	}
+}
