@@ -19,7 +19,7 @@ import (
 // There is no authentication, so addr must be a loopback address.
 func Serve(ctx context.Context, s *mcp.Server, addr string) error {
 	if addr == "" {
-		return ended(s.Run(ctx, &mcp.StdioTransport{}))
+		return ended(s.Run(ctx, lineTransport(os.Stdin, os.Stdout)))
 	}
 	l, err := listen(addr)
 	if err != nil {

@@ -57,11 +57,22 @@ func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (O
 	})
 }
 
+// schemaOf is the schema of T, or of what T points to, as clients of every revision accept
+// it for a tool: its type is "object", and so is the JSON of each of its properties.
 func schemaOf[T any]() *jsonschema.Schema {
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	anything := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}}
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: anything})
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: anything})
 	if err != nil {
 		panic(err)
+	}
+	for name, property := range s.Properties {
+		if reflect.DeepEqual(property, &jsonschema.Schema{}) {
+			s.Properties[name] = &jsonschema.Schema{Description: "any JSON value"} // in place of true
+		}
 	}
 	return s
 }

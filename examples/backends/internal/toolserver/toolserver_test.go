@@ -57,6 +57,24 @@ func TestArgumentsKeepTheirDigits(t *testing.T) {
 	}
 }
 
+// Clients on the TypeScript SDK v1 refuse a whole list over a schema of another type.
+func TestSchemasAreOfObjects(t *testing.T) {
+	tools, err := echo(t).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, schema := range map[string]any{"input": tools.Tools[0].InputSchema, "output": tools.Tools[0].OutputSchema} {
+		if got := schema.(map[string]any)["type"]; got != "object" {
+			t.Errorf("type of the %s schema: got %v, want object", what, got)
+		}
+		for name, property := range schema.(map[string]any)["properties"].(map[string]any) {
+			if _, ok := property.(map[string]any); !ok {
+				t.Errorf("property %s of the %s schema: got %v, want an object", name, what, property)
+			}
+		}
+	}
+}
+
 func TestRefusalsHaveACode(t *testing.T) {
 	cs := echo(t)
 	for _, tt := range []struct{ args, want string }{
