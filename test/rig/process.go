@@ -2,15 +2,21 @@ package rig
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,22 +24,117 @@ import (
 // BinaryEnv names a vmcp binary to test instead of building one.
 const BinaryEnv = "VMCP_BINARY"
 
-// Build returns the path of a vmcp binary built from this module into dir, or the
-// one that BinaryEnv names.
+// Build returns the path of a vmcp binary built from this module, or the one that
+// BinaryEnv names. All packages of a test run use one file, which is linked again only when
+// it is out of date; dir is where it goes if there is no folder for caches.
 func Build(ctx context.Context, dir string) (string, error) {
 	if bin := os.Getenv(BinaryEnv); bin != "" {
 		return bin, nil
 	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir, unlock := shared(root, dir)
+	defer unlock()
 	bin := filepath.Join(dir, "vmcp")
 	return bin, run(ctx, "", nil, "go", "build", "-o", bin, "github.com/vmcp-dev/vmcp/cmd/vmcp")
 }
 
+// WithBinary is what TestMain needs of Build: it sets *path to the binary while run runs,
+// and returns run's exit code, or 1 when the binary cannot be built.
+func WithBinary(path *string, run func() int) int {
+	dir, err := os.MkdirTemp("", "vmcp-test")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		*path, err = Build(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run()
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for !exists(filepath.Join(dir, "go.mod")) {
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir, nil
+}
+
+// noteSources opens the folders of the module, once while tests run. go test takes an earlier
+// result when a test's own code, and the files that its tests opened, are what they were: it
+// would not know of a changed binary.
+var noteSources = sync.OnceFunc(func() {
+	root, err := moduleRoot()
+	if err != nil {
+		return
+	}
+	_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil
+		}
+		if path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "node_modules" || e.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if dir, err := os.Open(path); err == nil { // os.ReadDir is not noticed
+			dir.Close()
+		}
+		return nil
+	})
+})
+
+// shared is a folder of the user's cache for this working copy, locked until unlock is
+// called; otherwise is returned if there is no such thing.
+func shared(module, otherwise string) (dir string, unlock func()) {
+	unlock = func() {}
+	root, err := os.UserCacheDir()
+	if err != nil {
+		return otherwise, unlock
+	}
+	sum := sha256.Sum256([]byte(module))
+	dir = filepath.Join(root, "vmcp-ci", "bin-"+hex.EncodeToString(sum[:6]))
+	if os.MkdirAll(dir, 0o700) != nil {
+		return otherwise, unlock
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return otherwise, unlock
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		lock.Close()
+		return otherwise, unlock
+	}
+	return dir, func() { lock.Close() }
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// reserved are the locks of the ports that Port has returned; they are never closed.
+var reserved sync.Map
+
 // Port returns a free TCP port of the loopback interface, below the range that the
 // kernel hands out to outgoing connections: a port from that range can be taken by
-// a client before the server under test gets to listen on it.
+// a client before the server under test gets to listen on it. It belongs to this process
+// until that ends, as far as others ask here, too.
 func Port() (int, error) {
 	for range 200 {
 		port := 20000 + rand.IntN(12000)
+		if !reserve(port) {
+			continue
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
@@ -41,6 +142,19 @@ func Port() (int, error) {
 		return port, l.Close()
 	}
 	return 0, errors.New("no free port between 20000 and 32000")
+}
+
+// reserve reports whether no other process has the port. A name of a socket in Linux's
+// abstract namespace is a lock that goes with its process and leaves no file.
+func reserve(port int) bool {
+	if runtime.GOOS != "linux" {
+		return true
+	}
+	l, err := net.Listen("unix", fmt.Sprintf("@vmcp-test-port-%d", port))
+	if err == nil {
+		reserved.Store(port, l)
+	}
+	return err == nil
 }
 
 // Process is a running child in a process group of its own.
@@ -130,14 +244,19 @@ func Poll(ctx context.Context, what string, ready func() (bool, error)) error {
 }
 
 // Serve starts `vmcp serve` with a configuration file and waits until it answers,
-// whatever its backends do. It returns the address that it listens on.
-func Serve(ctx context.Context, log io.Writer, binary, config string) (*Process, string, error) {
+// whatever its backends do; env is added to its environment. It returns the address that it
+// listens on.
+func Serve(ctx context.Context, log io.Writer, binary, config string, env ...string) (*Process, string, error) {
+	noteSources()
 	port, err := Port()
 	if err != nil {
 		return nil, "", err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := Start(log, binary, "serve", "--config", config, "--listen", addr)
+	cmd := exec.Command(binary, "serve", "--config", config, "--listen", addr)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), env...)
+	p, err := StartCmd(cmd)
 	if err != nil {
 		return nil, "", err
 	}

@@ -28,23 +28,27 @@ var manifest embed.FS
 // Packages is a folder with the npm packages of package-lock.json installed.
 type Packages struct{ dir string }
 
-// Install returns the installed npm packages, downloading them the first time.
-// The folder's name is the digest of the lock file: a changed lock file is a new folder.
-func Install(ctx context.Context) (*Packages, error) {
-	lock, err := manifest.ReadFile("package-lock.json")
+// Install returns the npm packages of this folder's lock file, installed.
+func Install(ctx context.Context) (*Packages, error) { return InstallFrom(ctx, manifest) }
+
+// InstallFrom returns the npm packages of a package-lock.json, installed: they are
+// downloaded the first time. The folder's name is the digest of the lock file, so that a
+// changed lock file is a new folder.
+func InstallFrom(ctx context.Context, manifest fs.FS) (*Packages, error) {
+	lock, err := fs.ReadFile(manifest, "package-lock.json")
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(lock)
 	dir, err := cached("npm-"+hex.EncodeToString(sum[:6]), func(dir string) error {
-		return npmInstall(ctx, dir)
+		return npmInstall(ctx, manifest, dir)
 	})
 	return &Packages{dir}, err
 }
 
-func npmInstall(ctx context.Context, dir string) error {
+func npmInstall(ctx context.Context, manifest fs.FS, dir string) error {
 	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := manifest.ReadFile(name)
+		data, err := fs.ReadFile(manifest, name)
 		if err != nil {
 			return err
 		}
@@ -55,8 +59,8 @@ func npmInstall(ctx context.Context, dir string) error {
 	return run(ctx, dir, nil, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 }
 
-// Node is the Node binary that came with the packages; the conformance suite needs
-// version 22, which a machine may not have.
+// Node is the Node binary that came with the packages: the conformance suite and some
+// clients need a newer one than a machine may have.
 func (p *Packages) Node() string {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	return filepath.Join(p.dir, "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin", "node")

@@ -1,0 +1,37 @@
+// Fetch installs what the suites under test/ get from the network: the npm packages of
+// their lock files and the SDK's conformance server. What is there already is left alone.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/vmcp-dev/vmcp/test/rig"
+)
+
+// manifests are the folders with a package-lock.json beside rig's own.
+var manifests = []string{"test/clients/npm"}
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := fetch(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func fetch(ctx context.Context) error {
+	if _, err := rig.Install(ctx); err != nil {
+		return err
+	}
+	for _, dir := range manifests {
+		if _, err := rig.InstallFrom(ctx, os.DirFS(dir)); err != nil {
+			return err
+		}
+	}
+	_, err := rig.Fixture(ctx)
+	return err
+}
