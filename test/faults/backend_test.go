@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/test/raw"
+	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 // role makes this test binary a stdio backend with a fault.
@@ -86,7 +87,7 @@ func tool(name string) string {
 func callTool(c *raw.Call) (string, error) {
 	var p struct {
 		Name      string
-		Arguments struct{ Text, Started string }
+		Arguments struct{ Text, Started, Until string }
 	}
 	if err := json.Unmarshal(c.Params, &p); err != nil {
 		return "", err
@@ -95,12 +96,16 @@ func callTool(c *raw.Call) (string, error) {
 	switch p.Name {
 	case "pid":
 		text = fmt.Sprint(os.Getpid())
-	case "hold": // until cancelled; creates the file `started` when it has begun
+	case "hold": // until cancelled or the file `until` is there; creates the file `started` when it has begun
 		if err := os.WriteFile(p.Arguments.Started, nil, 0o600); err != nil {
 			return "", err
 		}
-		<-c.Done()
-		return "", c.Err()
+		if err := rig.Poll(c, "the file "+p.Arguments.Until, func() (bool, error) {
+			_, err := os.Stat(p.Arguments.Until)
+			return err == nil, nil
+		}); err != nil {
+			return "", err
+		}
 	}
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text), nil
 }

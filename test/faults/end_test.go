@@ -26,10 +26,25 @@ func procfs(t *testing.T) {
 	}
 }
 
+// mark is the marker of the processes that a test's backends start: other runs of the same
+// test have another one.
+func mark(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), os.Getpid()) }
+
+// awaitNoneLeft waits until none of them is there any more: the system takes a moment for a
+// process that was killed.
+func awaitNoneLeft(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := rig.Poll(ctx, "the end of the backends", func() (bool, error) { return len(left(t)) == 0, nil }); err != nil {
+		t.Errorf("%v: %v", err, left(t))
+	}
+}
+
 // left returns the running processes that a test's backends have started.
 func left(t *testing.T) []string {
 	t.Helper()
-	want := "\x00" + marker + "=" + t.Name() + "\x00"
+	want := "\x00" + marker + "=" + mark(t) + "\x00"
 	var found []string
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -74,42 +89,40 @@ func family(t *testing.T) []string {
 }
 
 func TestServeLeavesNoProcessBehind(t *testing.T) {
+	t.Parallel()
 	procfs(t)
 	s := serve(t, family(t)...)
 	c := s.connect(t, "2025-11-25")
 	for _, name := range []string{"good", "parent", "stubborn"} {
 		await(t, c, name+"_echo")
 	}
-	if got := len(left(t)); got < 5 {
-		t.Fatalf("%d processes of backends before the end, want at least 5", got)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := rig.Poll(ctx, "five backends", func() (bool, error) { return len(left(t)) >= 5, nil }); err != nil {
+		t.Fatalf("%v: %v", err, left(t))
 	}
 	if err := s.Stop(); err != nil {
 		t.Errorf("serve ended with: %v", err)
 	}
-	if got := left(t); len(got) > 0 {
-		t.Errorf("still running after serve has ended: %v", got)
-	}
+	awaitNoneLeft(t)
 }
 
 // A backend's own children end with it only if it ends them: after SIGKILL nobody is
 // there to do it.
 func TestKilledProxyTakesItsBackendsAlong(t *testing.T) {
+	t.Parallel()
 	procfs(t)
 	s := serve(t, stdioBackend(t, "good", "good"), stdioBackend(t, "stubborn", "stubborn"), stdioBackend(t, "hang", "hang"))
 	c := s.connect(t, "2025-11-25")
 	await(t, c, "good_echo")
 	await(t, c, "stubborn_echo")
 	s.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := rig.Poll(ctx, "the end of the backends", func() (bool, error) { return len(left(t)) == 0, nil })
-	if err != nil {
-		t.Errorf("%v: %v", err, left(t))
-	}
+	awaitNoneLeft(t)
 }
 
 // Backends live as long as the proxy, not as long as the thread that started them.
 func TestBackendsOutliveManyCalls(t *testing.T) {
+	t.Parallel()
 	s := serve(t, stdioBackend(t, "good", "good"), stdioBackend(t, "other", "good"))
 	c := s.connect(t, "2025-11-25")
 	before := await(t, c, "good_pid")
@@ -137,9 +150,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		t.Errorf("%d goroutines and %d descriptors before, %d and %d after\n%s",
 			goroutines, files, runtime.NumGoroutine(), descriptors(t, os.Getpid(), ""), stacks)
 	}
-	if got := left(t); len(got) > 0 {
-		t.Errorf("still running: %v", got)
-	}
+	awaitNoneLeft(t)
 }
 
 // useInProcess runs a proxy with sound and broken backends, with sessions that are
@@ -152,15 +163,12 @@ func useInProcess(t *testing.T) {
 	}
 	cfg := &config.Config{Name: "faults"}
 	for _, as := range []string{"good", "stubborn", "hang", "exit", "junk"} {
-		cfg.Backends = append(cfg.Backends, config.Backend{Name: as, Command: self, Env: map[string]string{role: as, marker: t.Name()}})
+		cfg.Backends = append(cfg.Backends, config.Backend{Name: as, Command: self, Env: map[string]string{role: as, marker: mark(t)}})
 	}
 	mute := newSilent(t)
 	cfg.Backends = append(cfg.Backends, config.Backend{Name: "mute", URL: mute.url()})
-	p, err := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Apply(t.Context(), cfg); err != nil {
+	p := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
+	if err := p.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(p.Handler())

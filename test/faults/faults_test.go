@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
@@ -31,25 +32,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "faults")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	if vmcp, err = rig.Build(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	testmode.SideBySide(8)
+	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
 // patience bounds every wait for something that must happen; none is expected to
 // take more than a fraction of it.
-const patience = 40 * time.Second
+const patience = 90 * time.Second
 
 // served is a running `vmcp serve`.
 type served struct {
@@ -65,7 +54,7 @@ func stdioBackend(t *testing.T, name, as string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("  - name: %s\n    command: %q\n    env: {%s: %s, %s: %q}\n", name, self, role, as, marker, t.Name())
+	return fmt.Sprintf("  - name: %s\n    command: %q\n    env: {%s: %s, %s: %q}\n", name, self, role, as, marker, mark(t))
 }
 
 func urlBackend(name, url string) string {
@@ -188,6 +177,7 @@ func awaitFile(t *testing.T, path string) {
 }
 
 func TestBrokenBackendsDisturbNobody(t *testing.T) {
+	t.Parallel()
 	http := &httpBackend{addr: freeAddr(t)}
 	http.start(t)
 	mute, muteSSE := newSilent(t), newSilent(t)
@@ -201,6 +191,7 @@ func TestBrokenBackendsDisturbNobody(t *testing.T) {
 		"  - name: missing\n    command: /no/such/program\n",
 		urlBackend("http", "http://"+http.addr+"/mcp"),
 		stdioBackend(t, "good", "good"),
+		"operational: {startup: {wait: 300ms}}\n", // a call of a mute backend's tool waits for as long
 	)
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25", raw.Modern} {
 		t.Run(revision, func(t *testing.T) {
@@ -220,6 +211,7 @@ func TestBrokenBackendsDisturbNobody(t *testing.T) {
 }
 
 func TestKilledStdioBackendComesBack(t *testing.T) {
+	t.Parallel()
 	s := serve(t, stdioBackend(t, "victim", "good"), stdioBackend(t, "other", "good"))
 	c := s.connect(t, "2025-11-25")
 	before := await(t, c, "victim_pid")
@@ -243,6 +235,7 @@ func TestKilledStdioBackendComesBack(t *testing.T) {
 }
 
 func TestDescriptorsDoNotGrowWithRestarts(t *testing.T) {
+	t.Parallel()
 	s := serve(t, stdioBackend(t, "victim", "good"), stdioBackend(t, "other", "good"))
 	c := s.connect(t, "2025-11-25")
 	await(t, c, "other_echo")
@@ -264,6 +257,7 @@ func TestDescriptorsDoNotGrowWithRestarts(t *testing.T) {
 }
 
 func TestRestartedHTTPBackendComesBack(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern=%t", modern), func(t *testing.T) {
 			b := &httpBackend{addr: freeAddr(t), modern: modern}
@@ -288,6 +282,7 @@ func TestRestartedHTTPBackendComesBack(t *testing.T) {
 // A backend that was restarted between two calls answers 404 to its old session: the
 // call was surely not executed, so nobody notices.
 func TestForgottenSessionIsReopened(t *testing.T) {
+	t.Parallel()
 	b := &httpBackend{addr: freeAddr(t)}
 	b.start(t)
 	s := serve(t, urlBackend("http", "http://"+b.addr+"/mcp"), stdioBackend(t, "other", "good"))

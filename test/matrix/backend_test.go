@@ -45,6 +45,9 @@ func newServer(revision string) *mcp.Server {
 		},
 	})
 	add(s, "echo", func(_ context.Context, _ *mcp.CallToolRequest, a args) (string, error) { return a.Text, nil })
+	add(s, "large", func(_ context.Context, _ *mcp.CallToolRequest, a args) (string, error) {
+		return strings.Repeat("x", a.Bytes), nil
+	})
 	add(s, "progress", reportProgress)
 	add(s, "log", logText)
 	add(s, "hold", hold)
@@ -70,7 +73,10 @@ func newServer(revision string) *mcp.Server {
 }
 
 // args are the arguments of all tools.
-type args struct{ Text, Started, Ended string }
+type args struct {
+	Text, Started, Ended string
+	Bytes                int
+}
 
 func add(s *mcp.Server, name string, run func(context.Context, *mcp.CallToolRequest, args) (string, error)) {
 	s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -209,7 +215,7 @@ func awaitFile(ctx context.Context, path string) error {
 }
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func within(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), patience)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testmode.SideBySide(8)
 	os.Exit(m.Run())
 }
 
@@ -62,6 +64,7 @@ var features = []feature{
 	{"list_changed", "", checkListChanged},
 	{"subscriptions", "", checkSubscriptions},
 	{"completion", "", checkCompletion},
+	{"large results", "", checkLarge},
 }
 
 // asks checks a tool that asks the client and returns its answer.
@@ -139,7 +142,11 @@ func checkListChanged(t *testing.T, c *client, p peer) error {
 	defer cancel()
 	name := strings.NewReplacer(" ", "-").Replace("new-" + p.String())
 	drain(c.changed)
-	if _, err := c.shared.call(ctx, "change", map[string]any{"text": name}); err != nil {
+	changer := c // what its own session is offered, it sees
+	if c.revision == modern {
+		changer = c.shared
+	}
+	if _, err := changer.call(ctx, "change", map[string]any{"text": name}); err != nil {
 		return err
 	}
 	for { // a notification of another client's change may come first
@@ -191,6 +198,30 @@ func checkCompletion(t *testing.T, c *client, _ peer) error {
 		err = fmt.Errorf("values %v", res.Completion.Values)
 	}
 	return err
+}
+
+// checkLarge gets results that fit a buffer, that stream, and that are large, and one more
+// after each: what is left of an answer must not stand in the way of the next.
+func checkLarge(t *testing.T, c *client, _ peer) error {
+	sizes := []int{100, 70_000}
+	if testmode.Thorough() {
+		sizes = append(sizes, 10_000_000)
+	}
+	for _, n := range sizes {
+		ctx, cancel := within(t)
+		defer cancel()
+		got, err := c.call(ctx, "large", map[string]any{"bytes": n})
+		if err == nil && len(got) != n {
+			err = fmt.Errorf("%d bytes", len(got))
+		}
+		if err == nil {
+			got, err = c.call(ctx, "echo", map[string]any{"text": "after"})
+		}
+		if err != nil || got != "after" {
+			return fmt.Errorf("a result of %d bytes and one after it: %w", n, err)
+		}
+	}
+	return nil
 }
 
 // checkRestart waits until a restarted backend answers a client that stayed connected.
@@ -265,13 +296,16 @@ func cell(t *testing.T, f feature, c *client, p, b peer) string {
 // The peers must work without a proxy between them, or the table says nothing.
 func TestPeersWithoutProxy(t *testing.T) {
 	for _, p := range backends {
-		cfg, _ := p.backendConfig(t)
-		c := p.connect(t, directTransport(cfg))
-		for _, f := range features {
-			if p.revision >= f.since {
-				mark(t, fmt.Sprintf("%v, %s", p, f.name), f.check(t, c, p))
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			cfg, _ := p.backendConfig(t)
+			c := p.connect(t, directTransport(cfg))
+			for _, f := range features {
+				if p.revision >= f.since {
+					mark(t, fmt.Sprintf("%v, %s", p, f.name), f.check(t, c, p))
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -298,12 +332,9 @@ func mark(t *testing.T, what string, err error) string {
 
 func newProxy(t *testing.T, backends ...config.Backend) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { p.Close() })
-	if err := p.Apply(t.Context(), &config.Config{Name: "matrix", Backends: backends}); err != nil {
+	if err := p.Apply(&config.Config{Name: "matrix", Backends: backends}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -316,8 +347,8 @@ written with the official Go SDK, with the proxy between them. A cell says that 
 feature was seen to work; "–" stands where one of the two revisions has no such feature.
 
 One thing differs by nature. A backend of an older revision over stdio cannot tell its
-clients apart, so a client that can be asked has a process of its own. The lists, and the
-updates of resources for stateless clients, are those of the process that all share: the
+clients apart, so a client that can be asked has a process of its own. The lists and the
+updates of resources for stateless clients are those of the process that all share: the
 test makes that one change through a client that cannot be asked.
 
 The table is written by the test that checks it:

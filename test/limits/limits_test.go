@@ -1,0 +1,285 @@
+// Package limits holds the table of what a peer can make the endpoint hold against the
+// code: every bound in it is read from a constant or a default of the configuration, every
+// setting and test that it names exists, and no constant of that kind is missing.
+package limits
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the table in docs/limits.md")
+
+// row is one thing that is held for a peer. In braces: size, number, time or setting, and
+// the constant or the field that says it.
+type row struct{ what, bound, beyond, setting, test string }
+
+var table = []row{
+	{"client sessions over HTTP", "{setting clientSessions.max}; {setting clientSessions.perPrincipal} of a principal; {setting clientSessions.perAddress} of an address behind `trustedProxies`",
+		"never used ones end, then the one idle longest, for at least `sessionIdle.pressure` ({setting sessionIdle.pressure}); else 503 with Retry-After", "`clientSessions`", "TestSessionsAreBounded"},
+	{"a session of which only an initialize came", "{time edge.unusedTime}; {time edge.evictUnused} where there is no room", "ends", "–", "TestSessionsAreBounded"},
+	{"capabilities and client info", "{size edge.maxIntroduction} each", "-32602", "–", "TestIntroductionIsBounded"},
+	{"what a backend offers to one session only", "{size backends.maxPrivateList}, {size backends.maxPrivateLists} for all", "not shown, and logged", "–", "TestPrivateListsAreBounded"},
+	{"connections to one backend", "{number backends.defaultMaxConnections}; its `maxConnections`", "an idle stream closes, else the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestManyClientsTakeTurns"},
+	{"sessions with one backend", "{number backends.defaultMaxSessions}; its `maxSessions`", "the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestFullBackendEndsTheLongestUnusedClientOrRefuses"},
+	{"runs that wait to begin", "{number admission.maxWaiting}, {size admission.maxWaitingBytes} of arguments, {time admission.admitWithin}", "503 with -32000", "`limits`", "TestWaitingForAdmissionIsBounded"},
+	{"large answers that scripts read", "an eighth of `limits.totalMemory`, {size script.leastReading} at least; of a request a quarter of `limits.memory`", "the call waits, reading nothing, as long as it may take", "–", "TestRoomForAnswers"},
+	{"resources that a client follows", "{number subscriptions.maxFollowed}, {size subscriptions.maxFollowedBytes} of URIs", "-32602; a `subscriptions/listen` honours the first ones", "–", "TestFollowedResourcesAreBounded"},
+	{"streams of `subscriptions/listen`", "{number subscriptions.maxListeners}", "-32000", "–", "TestListenersAreBounded"},
+	{"a request's body", "{setting maxRequestBody}, in a buffer that grows with what came", "413", "`maxRequestBody`", "TestLargeBodiesAreBounded"},
+	{"bodies over {size edge.keptBody} together", "{size edge.maxBodies}", "503 with Retry-After", "–", "TestLargeBodiesAreBounded"},
+	{"a body that is on its way", "{time edge.bodyTime} without a byte; {size edge.bodyRate} a second after as long", "408", "–", "TestUnfinishedBodiesEnd"},
+	{"a batch", "{number edge.maxBatch} messages, {size edge.MaxFrame} of answers", "400; -32603 in the place of an answer", "–", "TestBatchesAreBounded"},
+	{"an answer that is not read", "{size edge.writePiece} in {time edge.slowReader}", "the connection ends, and the call with it", "–", "TestUnreadWritesEnd"},
+	{"an event stream, not taken yet", "{size edge.streamBytes}; {size edge.tightBytes} while all hold {size edge.streamsTotal}", "the backend waits; after {time edge.slowReader} without a reader the call is cancelled", "–", "TestWritersWaitForTheReader"},
+	{"an event stream, sent already", "{size edge.replaySession} of a session, {size edge.replayTotal} in all; {size edge.streamBytes} beside the event that is under way", "ended ones that nobody came back for go, after {time edge.deliveredFor}; who resumes behind what is gone gets an error for that request", "–", "TestAbandonedStreamsMakeRoom"},
+	{"ended streams of a session", "{number edge.keptStreams}; {time edge.deliveredFor} once delivered, else {time edge.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
+	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
+	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number proxy.maxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
+	{"suspended calls", "{number proxy.parkedMax}, {size proxy.parkedBytes} of bodies, journals and questions, {time proxy.parkedFor}", "-32603", "–", "TestSuspendedCallsAreBounded"},
+	{"notifications for a suspended call", "{number proxy.heldMax}, {size proxy.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
+	{"tasks that are remembered", "{number proxy.taskLimit}, ids of {size proxy.taskIDBytes}", "the oldest are forgotten", "–", "TestTasksAreBounded"},
+	{"a frame on standard input and output", "{size edge.MaxFrame}", "the connection ends", "–", "TestLongLineEndsStdio"},
+	{"messages of a process for one caller", "{size backends.maxQueued}", "a process of one client waits; where clients share it, the call fails", "–", "TestFullQueueGivesTheCallUp"},
+	{"an answer that can be fetched again", "{size backends.keptAnswer} are held back", "it streams", "–", "TestResultArrivesByteForByte"},
+	{"a backend's log messages to nobody", "{number backends.messageBurst}, then {number backends.messageRate} a second, {size proxy.maxSaid} each", "left out and counted", "–", "TestLogLimiter"},
+	{"a backend's stderr in the log", "{number backends.stderrBurst} lines of {size child.maxLogLine}, then {number backends.stderrRate} a second", "left out and counted", "–", "TestLogLimiter"},
+	{"tokens for principals, to one backend", "{number credentials.maxUsers} principals", "the one unused longest is exchanged anew", "–", "TestUsersAreBounded"},
+	{"an answer of a token endpoint", "{size credentials.maxIssued}", "the call fails, as unavailable", "–", "TestTokenEndpointsThatMisbehave"},
+	{"logins at backends in `tokenStore`", "{number credentials.maxGrants}, {size credentials.maxStore}", "no more are taken", "–", "TestStoredLoginsAreBounded"},
+	{"fetched tokens that are hidden in what is written", "{number secret.maxAdded}, {size secret.maxAddedBytes} of patterns", "the oldest are not looked for any more", "–", "TestAddedSecretsAreBounded"},
+	{"lines of the audit that wait to be written", "{size audit.MaxQueued}", "dropped and counted; with `audit.mode: strict` the call is refused with 503", "–", "TestAReaderThatTakesNothing"},
+	{"what a line of the audit repeats", "{setting audit.maxDataSize} bytes of request and of result, names of {size proxy.auditName}", "cut", "`audit.maxDataSize`", "TestDataInLines"},
+	{"files of the audit", "{setting audit.rotate.size} each, {setting audit.rotate.keep} beside the one that is written", "the oldest is removed", "`audit.rotate`", "TestRotation"},
+	{"a call that reports progress for ever", "{time deadline.maxCallTime}", "it times out", "–", "TestClock"},
+}
+
+// others are constants that look like bounds of what a peer makes us hold, and are none.
+var others = map[string]string{
+	"edge.maxPadding": "of an answer that streams", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
+	"catalog.maxName": "of names", "proxy.maxOverlays": "of a cache", "catalog.maxPage": "of a page while it is edited", "backends.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
+	"backends.maxResumes": "of attempts", "backends.maxRedirects": "of attempts", "backends.maxErrorBody": "read and dropped",
+	"backends.maxPages": "of a catalog", "backends.maxItems": "of a catalog", "child.maxKept": "of stderr, for one message",
+	"backends.maxCertificates": "of the configuration", "proxy.maxAuditHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding",
+}
+
+// constants reads what a package defines, by name.
+func constants(t *testing.T, folder string) map[string]constant.Value {
+	t.Helper()
+	files, err := filepath.Glob("../../" + folder + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]constant.Value{}
+	fset := token.NewFileSet()
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+				for _, s := range g.Specs {
+					addConstants(found, s.(*ast.ValueSpec))
+				}
+			}
+		}
+	}
+	return found
+}
+
+var units = strings.NewReplacer("time.Second", "1000000000", "time.Minute", "60000000000", "time.Hour", "3600000000000", "time.Millisecond", "1000000")
+
+func addConstants(found map[string]constant.Value, s *ast.ValueSpec) {
+	for i, name := range s.Names {
+		if i >= len(s.Values) {
+			return
+		}
+		text := units.Replace(types.ExprString(s.Values[i]))
+		if v, err := types.Eval(token.NewFileSet(), nil, token.NoPos, text); err == nil && v.Value != nil {
+			found[name.Name] = v.Value
+		}
+	}
+}
+
+// defaultOf is the default of a field of the configuration.
+func defaultOf(path string) (string, bool) {
+	of := reflect.TypeFor[config.Config]()
+	value := ""
+	for part := range strings.SplitSeq(path, ".") {
+		found := false
+		for f := range of.NumField() {
+			field := of.Field(f)
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == part {
+				of, value, found = field.Type, field.Tag.Get("default"), true
+				break
+			}
+		}
+		if !found {
+			return "", false
+		}
+	}
+	return value, true
+}
+
+func size(n int64) string {
+	for _, u := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 20, "MB"}, {1 << 10, "kB"}} {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return fmt.Sprintf("%d %s", n/u.bytes, u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func duration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+var placeholder = regexp.MustCompile(`\{(\w+) ([\w.]+)\}`)
+
+// fill puts values in the place of names, and notes the names.
+func fill(t *testing.T, text string, values map[string]constant.Value, used map[string]bool) string {
+	return placeholder.ReplaceAllStringFunc(text, func(p string) string {
+		m := placeholder.FindStringSubmatch(p)
+		if m[1] == "setting" {
+			v, ok := defaultOf(m[2])
+			if !ok {
+				t.Errorf("%s: the configuration has no such field", m[2])
+			}
+			return v
+		}
+		used[m[2]] = true
+		v, ok := values[m[2]]
+		if !ok {
+			t.Errorf("there is no constant %s", m[2])
+			return p
+		}
+		n, _ := constant.Int64Val(constant.ToInt(v))
+		switch m[1] {
+		case "size":
+			return size(n)
+		case "time":
+			return duration(time.Duration(n))
+		}
+		return fmt.Sprint(n)
+	})
+}
+
+// bounded are the packages that hold something for a peer.
+var bounded = []string{
+	"backends",
+	"backends/credentials",
+	"backends/internal/child",
+	"backends/internal/deadline",
+	"internal/secret",
+	"audit",
+	"proxy",
+	"proxy/catalog",
+	"proxy/edge", "proxy/admission", "proxy/subscriptions",
+	"script",
+}
+
+// tests are the names of all test functions.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, folder := range append([]string{"test/sessions", "test/outgoing"}, bounded...) {
+		paths, _ := filepath.Glob("../../" + folder + "/*_test.go")
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range name.FindAllSubmatch(text, -1) {
+				found[string(m[1])] = true
+			}
+		}
+	}
+	return found
+}
+
+func TestTableOfWhatIsHeld(t *testing.T) {
+	values, used, known := map[string]constant.Value{}, map[string]bool{}, tests(t)
+	for _, folder := range bounded {
+		for name, v := range constants(t, folder) {
+			values[path.Base(folder)+"."+name] = v
+		}
+	}
+	lines := []string{"| held | at most | beyond it | setting |", "|---|---|---|---|"}
+	for _, r := range table {
+		if !known[r.test] {
+			t.Errorf("%s: there is no %s that fills it", r.what, r.test)
+		}
+		if name := strings.Trim(r.setting, "`"); name != "–" {
+			if _, ok := defaultOf(name); !ok {
+				t.Errorf("%s: the configuration has no %s", r.what, name)
+			}
+		}
+		line := fmt.Sprintf("| %s | %s | %s | %s |", r.what, r.bound, r.beyond, r.setting)
+		lines = append(lines, fill(t, line, values, used))
+	}
+	bound := regexp.MustCompile(`^\w+\.(max|kept|held|parked|replay)[A-Z]`)
+	for name := range values {
+		if bound.MatchString(name) && !strings.HasPrefix(name, "script.") && !used[name] && others[name] == "" {
+			t.Errorf("%s is in no row of the table, and not among what is none of it", name)
+		}
+	}
+	compare(t, strings.Join(lines, "\n"))
+}
+
+const (
+	begin = "<!-- begin held -->\n"
+	end   = "\n<!-- end held -->"
+)
+
+func compare(t *testing.T, want string) {
+	t.Helper()
+	const path = "../../docs/limits.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	got, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("%s is stale: go test ./test/limits -update", path)
+	}
+}
