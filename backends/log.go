@@ -18,7 +18,7 @@ const (
 // left out.
 type logLimiter struct {
 	burst, rate float64
-	report      func(leftOut int) // called at most once every reportEvery
+	report      func(leftOut int) // called at most once every reportEvery, by a goroutine of its own
 
 	mu      sync.Mutex
 	tokens  float64 // guarded by mu, like all below; spent ones

@@ -88,7 +88,9 @@ func (s *served) draining(t *testing.T) {
 func TestLateBalancerLosesNothing(t *testing.T) {
 	t.Parallel()
 	delay := testmode.Count(5, 30) // seconds, in which all of this has to happen
-	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("h", "http://"+freeAddr(t)+"/mcp"), fmt.Sprintf("operational: {shutdown: {delay: %ds, drainTime: 1m}}\n", delay))
+	// The running call ends when the test says so: neither its own timeout nor drainTime may be first.
+	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("h", "http://"+freeAddr(t)+"/mcp"),
+		fmt.Sprintf("operational: {timeouts: {default: 10m}, shutdown: {delay: %ds, drainTime: 10m}}\n", delay))
 	c := s.connect(t, "2025-11-25")
 	await(t, c, "b_echo")
 	long := holdUntil(t, func(params string) error {
