@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/certs"
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -24,6 +26,13 @@ const (
 )
 
 const defaultTimeout = 30 * time.Second
+
+// A backend's log messages that belong to no client, and the lines of its stderr, go
+// to our log: so many at once, and then so many a second.
+const (
+	messageBurst, messageRate = 20, 10
+	stderrBurst, stderrRate   = 200, 20
+)
 
 // Backend is one MCP server behind the endpoint. Its run loop keeps one main connection
 // open, whatever happens to the server; clients that can be called back get
@@ -72,7 +81,7 @@ type Backend struct {
 	suspicious   atomic.Bool      // the connection should be checked at once
 	active       atomic.Int64     // when the backend last answered, in unix nanoseconds
 
-	messages, stderr logLimiter
+	messages, stderr pace.Limiter
 
 	retiring atomic.Bool
 	quiet    chan struct{} // cap 1: the last call of a retiring backend has ended
@@ -119,8 +128,8 @@ func (s *Set) newBackend(cfg config.Backend, t tuning) *Backend {
 	b.reopening = make(chan struct{}, reopenAtOnce)
 	b.pool.init(b)
 	b.subs.renew = make(chan struct{}, 1)
-	b.messages = logLimiter{burst: messageBurst, rate: messageRate, report: b.leftOut("log messages")}
-	b.stderr = logLimiter{burst: stderrBurst, rate: stderrRate, report: b.leftOut("lines of stderr")}
+	b.messages = pace.Limiter{Burst: messageBurst, Rate: messageRate, Report: b.leftOut("log messages")}
+	b.stderr = pace.Limiter{Burst: stderrBurst, Rate: stderrRate, Report: b.leftOut("lines of stderr")}
 	b.offer.Store(&Offer{})
 	b.state = State{Since: time.Now(), Transport: b.transport}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
@@ -149,7 +158,7 @@ func (b *Backend) configure() {
 		b.url, b.invalid = parseURL(b.cfg.URL)
 		b.http = newTransport()
 		if b.url != nil {
-			b.http.TLSClientConfig = tlsConfig(b.cfg.TLS, b.url.Hostname(), b.log)
+			b.http.TLSClientConfig = certs.Config(b.cfg.TLS, b.url.Hostname(), b.log)
 		}
 	}
 }
@@ -248,7 +257,7 @@ func (b *Backend) close() {
 // notified passes on what belongs to no call. session is the client's that it came for, and
 // which had no place for it (Caller.OutOfCall); "" when that is not known.
 func (b *Backend) notified(session, method string, params json.RawMessage) {
-	if session == "" && method == wire.LogMessage && !b.messages.allow() {
+	if session == "" && method == wire.LogMessage && !b.messages.Allow() {
 		return
 	}
 	if f := b.set.o.Notified; session == "" && f != nil {

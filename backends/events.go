@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -225,7 +226,7 @@ func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 // resume opens the stream again behind the last event.
 func (h *httpTransport) resume(ctx context.Context, pos *position) (*http.Response, error) {
 	for failures := 0; ; failures++ {
-		if err := sleep(ctx, pos.retry); err != nil {
+		if err := pace.Sleep(ctx, pos.retry); err != nil {
 			return nil, err
 		}
 		resp, err := h.get(ctx, pos.last)

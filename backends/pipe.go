@@ -212,7 +212,7 @@ func (b *Backend) startChild() (*stdioStream, error) {
 
 // logStderr takes a line of a process's standard error.
 func (b *Backend) logStderr(line string) {
-	if level := b.outage.level(b.State()); level < slog.LevelInfo || b.stderr.allow() {
+	if level := b.outage.level(b.State()); level < slog.LevelInfo || b.stderr.Allow() {
 		b.log.Log(b.ctx, level, "stderr", "line", line)
 	}
 }

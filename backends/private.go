@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -124,7 +125,7 @@ func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
 		}
 	}
 	if asked {
-		sleep(ctx, digestTime)
+		pace.Sleep(ctx, digestTime)
 		c.request(ctx, wire.Ping, nil)
 	}
 }
@@ -149,9 +150,9 @@ func (b *Backend) lostPrivate(p *private, d *dial) {
 // reopen opens p again, for a client that waits for what comes from it, as soon as the
 // backend is there.
 func (b *Backend) reopen(p *private) {
-	var wait backoff
+	var wait pace.Backoff
 	for {
-		if b.awaitUp() != nil || b.reopenOnce(p) || sleep(b.ctx, wait.next()) != nil {
+		if b.awaitUp() != nil || b.reopenOnce(p) || pace.Sleep(b.ctx, wait.Next()) != nil {
 			return
 		}
 	}

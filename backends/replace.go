@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -31,7 +32,7 @@ type settings struct {
 	timeout        time.Duration
 	checkInterval  time.Duration
 	checkThreshold int
-	breaker        *breaker
+	breaker        *pace.Breaker
 	circuit        *config.CircuitBreaker // what breaker was made from
 
 	sessions                    string // auto, shared or exclusive
@@ -61,7 +62,7 @@ func settingsFor(cfg config.Backend, t tuning, old *settings) *settings {
 	if old != nil && reflect.DeepEqual(old.circuit, s.circuit) {
 		s.breaker = old.breaker
 	} else {
-		s.breaker = newBreaker(s.circuit)
+		s.breaker = pace.NewBreaker(s.circuit)
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -34,14 +35,14 @@ func TestSettingsChangeInPlace(t *testing.T) {
 	if kindOf(err) != Timeout {
 		t.Errorf("a long call: %v, want a timeout after the new 50ms", err)
 	}
-	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, errBreakerOpen) {
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
 		t.Errorf("the call after it: %v, want the new breaker open", err)
 	}
 	if set := b.settings.Load(); set.checkInterval != time.Hour || set.checkThreshold != 7 {
 		t.Errorf("health checks: %+v", set)
 	}
 	applyAll(t, s, all) // nothing changed: an open breaker stays open
-	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, errBreakerOpen) {
+	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
 		t.Errorf("after the same configuration again: %v", err)
 	}
 }

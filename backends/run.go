@@ -2,10 +2,10 @@ package backends
 
 import (
 	"context"
-	"math/rand/v2"
 	"reflect"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -25,7 +25,7 @@ const (
 
 // run keeps the main connection until the backend is closed.
 func (b *Backend) run() {
-	var wait backoff
+	var wait pace.Backoff
 	for b.ctx.Err() == nil {
 		start := time.Now()
 		err := b.runOnce()
@@ -33,7 +33,7 @@ func (b *Backend) run() {
 			return
 		}
 		if time.Since(start) > stableTime {
-			wait.reset()
+			wait.Reset()
 			if err == nil {
 				continue // it was well for a while: try at once
 			}
@@ -44,7 +44,7 @@ func (b *Backend) run() {
 		if b.State().Status == Connecting && err != nil {
 			b.goDown(err)
 		}
-		b.rest(wait.next())
+		b.rest(wait.Next())
 	}
 }
 
@@ -248,39 +248,3 @@ func (b *Backend) idle() {
 	default:
 	}
 }
-
-// sleep waits for d or for the end of ctx, whose cause it then returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// jittered is d, give or take a quarter, so that many do not come back at once.
-func jittered(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
-}
-
-// The waits of a backoff begin with firstWait and double up to lastWait.
-const (
-	firstWait = 100 * time.Millisecond
-	lastWait  = 4 * time.Second
-)
-
-// backoff is how long to wait between attempts that go wrong: ever longer, give or take a
-// half. The zero value begins with the shortest wait.
-type backoff struct{ after time.Duration }
-
-func (w *backoff) next() time.Duration {
-	d := max(w.after, firstWait)
-	w.after = min(2*d, lastWait)
-	return d/2 + rand.N(d+1)
-}
-
-// reset begins with the shortest wait again.
-func (w *backoff) reset() { w.after = 0 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -118,7 +119,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 			return
 		}
 		h.c.b.suspect()
-		sleep(o.ctx, jittered(pos.retry))
+		pace.Sleep(o.ctx, pace.Jittered(pos.retry))
 	}
 	if !asked {
 		close(o.asked)

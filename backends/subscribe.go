@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -186,7 +187,7 @@ func (b *Backend) resubscribe(c *conn) {
 // listen keeps the stream on which a modern backend announces changes. What may have
 // been missed while there was none is fetched again when it is acknowledged.
 func (b *Backend) listen(c *conn) {
-	var wait backoff
+	var wait pace.Backoff
 	for c.ctx.Err() == nil {
 		params := listenParams(c.peer.Capabilities, b.subs.list())
 		if params == nil {
@@ -208,9 +209,9 @@ func (b *Backend) listen(c *conn) {
 		}
 		b.suspect()
 		if time.Since(start) > stableTime {
-			wait.reset()
+			wait.Reset()
 		}
-		sleep(c.ctx, wait.next())
+		pace.Sleep(c.ctx, wait.Next())
 	}
 }
 

@@ -1,11 +1,13 @@
-package backends
+// Package certs keeps the certificates that connections to a backend are made with: the files that
+// its configuration names, read again when they change.
+package certs
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +16,8 @@ import (
 )
 
 const (
-	// tlsLookEvery is how often the files of a backend's certificates are looked at, at the most.
-	tlsLookEvery = time.Second
+	// lookEvery is how often the files of a backend's certificates are looked at, at the most.
+	lookEvery = time.Second
 	// maxCertificates bounds each of them, in bytes.
 	maxCertificates = 4 << 20
 )
@@ -31,20 +33,14 @@ type certificates struct {
 	roots  *x509.CertPool   // guarded by mu; nil: those of the system
 	own    *tls.Certificate // guarded by mu; nil: none
 	loaded bool             // guarded by mu: there is a version that can be used
-	stamps [3]tlsStamp      // guarded by mu: of the files that were tried last
+	stamps [3]files.Stamp   // guarded by mu: of the files that were tried last
 	looked time.Time        // guarded by mu
 	err    error            // guarded by mu: why the last version cannot be used
 }
 
-// tlsStamp tells one version of a file from another.
-type tlsStamp struct {
-	size     int64
-	modified time.Time
-}
-
-// tlsConfig is what connections to a backend are made with; nil where the configuration does
+// Config is what connections to a backend are made with; nil where the configuration does
 // not say anything.
-func tlsConfig(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
+func Config(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
 	if cfg == (config.BackendTLS{}) {
 		return nil
 	}
@@ -52,7 +48,7 @@ func tlsConfig(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config
 		host = cfg.ServerName
 	}
 	c := &certificates{cfg: cfg, host: host, log: log}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, GetClientCertificate: c.show}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, GetClientCertificate: c.present}
 	if cfg.CA != "" {
 		// The pool of a tls.Config cannot be replaced: the same check is made below, against
 		// the newest one.
@@ -78,8 +74,8 @@ func (c *certificates) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// show is the proxy's own certificate.
-func (c *certificates) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// present is the proxy's own certificate.
+func (c *certificates) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_, own, err := c.current()
 	if own == nil {
 		own = &tls.Certificate{} // none
@@ -91,7 +87,7 @@ func (c *certificates) show(*tls.CertificateRequestInfo) (*tls.Certificate, erro
 func (c *certificates) current() (*x509.CertPool, *tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.looked) >= tlsLookEvery {
+	if now := time.Now(); now.Sub(c.looked) >= lookEvery {
 		c.looked = now
 		c.read()
 	}
@@ -103,17 +99,17 @@ func (c *certificates) current() (*x509.CertPool, *tls.Certificate, error) {
 
 // read reads the files if they have changed. mu is held.
 func (c *certificates) read() {
-	var stamps [3]tlsStamp // before the files are read: what changes meanwhile is read again
+	var stamps [3]files.Stamp // before the files are read: what changes meanwhile is read again
 	for i, name := range []string{c.cfg.CA, c.cfg.Cert, c.cfg.Key} {
-		if info, err := os.Stat(name); name != "" && err == nil {
-			stamps[i] = tlsStamp{info.Size(), info.ModTime()}
+		if name != "" {
+			stamps[i] = files.StampOf(name)
 		}
 	}
-	if c.loaded && stamps == c.stamps {
+	if c.loaded && slices.EqualFunc(stamps[:], c.stamps[:], files.Stamp.Same) {
 		return
 	}
 	c.stamps = stamps
-	roots, own, err := loadCertificates(c.cfg)
+	roots, own, err := load(c.cfg)
 	if err != nil {
 		if c.loaded {
 			c.log.Error("certificates not read, those before go on", "err", err)
@@ -124,7 +120,7 @@ func (c *certificates) read() {
 	c.roots, c.own, c.loaded, c.err = roots, own, true, nil
 }
 
-func loadCertificates(cfg config.BackendTLS) (roots *x509.CertPool, own *tls.Certificate, err error) {
+func load(cfg config.BackendTLS) (roots *x509.CertPool, own *tls.Certificate, err error) {
 	if cfg.CA != "" {
 		pem, err := files.Read(cfg.CA, maxCertificates)
 		if err != nil {

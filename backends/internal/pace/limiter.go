@@ -1,0 +1,46 @@
+package pace
+
+import (
+	"sync"
+	"time"
+)
+
+// reportEvery is how often it is reported how much was left out.
+const reportEvery = time.Second
+
+// Limiter lets a bounded amount of what a backend writes into the log, and reports how much it
+// left out.
+type Limiter struct {
+	Burst, Rate float64           // so many at once, and then so many a second
+	Report      func(leftOut int) // called at most once a second, by a goroutine of its own
+
+	mu      sync.Mutex
+	tokens  float64 // guarded by mu, like all below; spent ones
+	last    time.Time
+	leftOut int
+}
+
+// Allow reports whether one more may be logged.
+func (c *Limiter) Allow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.tokens = max(0, c.tokens-now.Sub(c.last).Seconds()*c.Rate)
+	c.last = now
+	if c.tokens+1 <= c.Burst {
+		c.tokens++
+		return true
+	}
+	if c.leftOut++; c.leftOut == 1 {
+		time.AfterFunc(reportEvery, c.reportLeftOut)
+	}
+	return false
+}
+
+func (c *Limiter) reportLeftOut() {
+	c.mu.Lock()
+	n := c.leftOut
+	c.leftOut = 0
+	c.mu.Unlock()
+	c.Report(n)
+}
