@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"policy":                    {"config", "internal/diag", "internal/spell"},
 	"backends/credentials":      {"config", "internal/files", "internal/secret"},
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
-	"backends":                  {"backends/credentials", "backends/internal/certs", "backends/internal/child", "backends/internal/deadline", "backends/internal/pace", "config", "internal/files", "internal/jsonscan", "internal/secret", "internal/wire"},
+	"backends":                  {"backends/credentials", "backends/internal/certs", "backends/internal/child", "backends/internal/deadline", "backends/internal/pace", "backends/internal/payload", "backends/internal/queue", "config", "internal/files", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"builtins":                  {"internal/format", "script", "script/check", "internal/jsonscan", "internal/schema", "internal/wire"},
 	"proxy":                     {"audit", "backends/credentials", "proxy/catalog", "proxy/edge", "proxy/subscriptions", "proxy/adapt", "proxy/admission", "auth", "policy", "config", "backends", "script", "builtins", "migrate/legacy", "internal/diag", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"proxy/edge":                {"auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
@@ -67,6 +67,8 @@ var mayImport = map[string][]string{
 	"backends/internal/child":    {"internal/secret"},
 	"backends/internal/deadline": {},
 	"backends/internal/pace":     {"config"},
+	"backends/internal/payload":  {"backends/internal/deadline", "internal/jsonscan", "internal/wire"},
+	"backends/internal/queue":    {"backends/internal/payload", "internal/wire"},
 }
 
 // layer is the row that a folder belongs to, or "".

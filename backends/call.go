@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -25,7 +26,7 @@ type call struct {
 	frame  []byte          // the request as it is sent
 	ctx    context.Context // ends with the clock, the caller or the connection
 	clock  *deadline.Clock
-	queue  *queue // of a multiplexed connection; nil when the call reads its own stream
+	queue  *queue.Queue // of a multiplexed connection; nil when the call reads its own stream
 
 	over bool // guarded by conn.mu: it has its answer
 
@@ -62,10 +63,10 @@ func (c *call) deliver(m wire.Message, by via) {
 	switch {
 	case c.queue == nil:
 		c.handle(m, by)
-	case c.conn.private && !c.queue.await(c.ctx): // nobody else waits
-	case !c.queue.put(m):
+	case c.conn.private && !c.queue.Await(c.ctx): // nobody else waits
+	case !c.queue.Put(m):
 		c.conn.b.stats.dropped.Add(1)
-		c.clock.Cancel(errSlowCaller)
+		c.clock.Cancel(queue.ErrFull)
 	}
 }
 
@@ -100,8 +101,8 @@ func (c *call) notify(method string, params json.RawMessage, shared bool) {
 	c.clock.Continue()
 }
 
-// finish ends the deliveries and frees what the call held.
-func (c *call) finish() {
+// Finish ends the deliveries and frees what the call held.
+func (c *call) Finish() {
 	c.mu.Lock()
 	over := c.ended
 	c.ended = true
@@ -114,92 +115,4 @@ func (c *call) finish() {
 	if !c.lingering {
 		c.clock.Cancel(errAnswered)
 	}
-}
-
-// queue holds what a connection's reader has for one call, in order, the answer last.
-type queue struct {
-	signal chan struct{} // cap 1: there is something to take
-	room   chan struct{} // cap 1: something was taken
-
-	mu     sync.Mutex
-	items  []wire.Message
-	bytes  int
-	lost   bool // it was full
-	answer *wire.Message
-	held   *buffer // of the answer's frame
-}
-
-// maxQueued bounds what waits for one slow caller.
-const maxQueued = 4 << 20
-
-func newQueue() *queue {
-	return &queue{signal: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-}
-
-// await waits for room; false when the call has ended before.
-func (q *queue) await(ctx context.Context) bool {
-	for {
-		q.mu.Lock()
-		full := q.bytes > maxQueued
-		q.mu.Unlock()
-		if !full {
-			return true
-		}
-		select {
-		case <-q.room:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// put adds a message; false when there is no room, and then the queue is of no use any more.
-func (q *queue) put(m wire.Message) bool {
-	q.mu.Lock()
-	room := q.bytes <= maxQueued && !q.lost
-	if room {
-		q.items = append(q.items, m)
-		q.bytes += len(m.Params) + 64
-	} else {
-		q.lost, q.items = true, nil
-	}
-	q.mu.Unlock()
-	q.wake()
-	return room
-}
-
-func (q *queue) wake() {
-	select {
-	case q.signal <- struct{}{}:
-	default:
-	}
-}
-
-// finish puts the answer behind everything queued. The first one is it.
-func (q *queue) finish(m wire.Message, held *buffer) {
-	q.mu.Lock()
-	first := q.answer == nil
-	if first {
-		q.answer, q.held = &m, held
-	}
-	q.mu.Unlock()
-	if !first && held != nil {
-		held.release()
-	}
-	q.wake()
-}
-
-// take empties the queue. With errSlowCaller some of what it held is lost.
-func (q *queue) take() (items []wire.Message, answer *wire.Message, held *buffer, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.lost {
-		return nil, nil, nil, errSlowCaller
-	}
-	items, q.items, q.bytes = q.items, nil, 0
-	select {
-	case q.room <- struct{}{}:
-	default:
-	}
-	return items, q.answer, q.held, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -146,7 +147,7 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 	if err != nil && k.ctx.Err() != nil && c.ctx.Err() == nil {
 		c.transport.cancel(k)
 	}
-	k.finish()
+	k.Finish()
 	return resp, err
 }
 
@@ -156,7 +157,7 @@ func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call
 	k.ctx, k.clock = deadline.Start(ctx, limit, errDeadline)
 	k.frame = k.encode()
 	if c.multiplexed {
-		k.queue = newQueue()
+		k.queue = queue.New()
 	}
 	if limit > 0 {
 		c.b.stats.running.Add(1)
@@ -296,7 +297,7 @@ func (c *conn) endIdleCall() {
 	}
 	c.mu.Unlock()
 	if k != nil {
-		k.finish()
+		k.Finish()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -85,7 +86,6 @@ func (e *Error) Unwrap() error { return e.Err }
 var (
 	errDeadline    = errors.New("no answer within the deadline")
 	errClosed      = errors.New("closed")
-	errSlowCaller  = errors.New("given up: more messages came than the client read")
 	errSessionGone = errors.New("the backend has forgotten the session")
 )
 
@@ -134,7 +134,7 @@ func (b *Backend) stopped(ctx context.Context, sent bool) error {
 		kind, cause = Timeout, errDeadline
 	case errors.Is(cause, errClosed) && !sent:
 		kind = Unavailable
-	case errors.Is(cause, errClosed), errors.Is(cause, errSlowCaller):
+	case errors.Is(cause, errClosed), errors.Is(cause, queue.ErrFull):
 		kind = Interrupted
 	}
 	return &Error{Backend: b.name, Kind: kind, Err: cause}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -90,9 +91,9 @@ func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *position) (*Respo
 }
 
 func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Response, error) {
-	held := grab(largeAnswer)
+	held := payload.Grab(payload.Large)
 	for {
-		e, whole, err := body.events.NextPart(held.b[:0])
+		e, whole, err := body.events.NextPart(held.B[:0])
 		if err == nil && !whole {
 			var resp *Response
 			if resp, e.Data, err = h.largeEvent(k, body, e, held, pos); resp != nil {
@@ -100,7 +101,7 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Re
 			}
 		}
 		if err != nil {
-			held.release()
+			held.Release()
 			return nil, h.broken(body.body, err)
 		}
 		pos.note(e)
@@ -114,8 +115,8 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Re
 			return k.respond(&m, held)
 		case m.Method == "" && m.ID != nil && h.c.lookup(m.ID) == k: // reported by message
 			h.drain(k, body.body)
-			held.release()
-			return nil, k.malformed(errors.New("the answer is no valid JSON-RPC message"))
+			held.Release()
+			return nil, k.Malformed(errors.New("the answer is no valid JSON-RPC message"))
 		}
 	}
 }
@@ -132,7 +133,7 @@ func (h *httpTransport) broken(body io.Closer, err error) error {
 // largeEvent makes a stream of an answer that is larger than held, and reads anything
 // else whole. An answer that can be fetched again when it breaks off is read whole as
 // long as it is no larger than keptAnswer.
-func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *buffer, pos *position) (*Response, []byte, error) {
+func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *payload.Buffer, pos *position) (*Response, []byte, error) {
 	start, ok := wire.SkimResult(e.Data)
 	if ok {
 		from, to := jsonscan.Find(e.Data[:start], "id")
@@ -143,21 +144,21 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 		return nil, all, err
 	}
 	if pos.last == "" {
-		return &Response{Body: newStream(k, body, held, start, len(e.Data))}, nil, nil
+		return &Response{Body: payload.NewStream(k, k.clock, body, held, start, len(e.Data))}, nil, nil
 	}
-	more := &buffer{make([]byte, keptAnswer)}
-	n := copy(more.b, e.Data)
-	m, err := io.ReadFull(body.events, more.b[n:])
+	more := payload.Grab(keptAnswer)
+	n := copy(more.B, e.Data)
+	m, err := io.ReadFull(body.events, more.B[n:])
 	n += m
 	switch {
 	case err == nil:
 		pos.note(e)
-		held.release()
-		return &Response{Body: newStream(k, body, more, start, n)}, nil, nil
+		held.Release()
+		return &Response{Body: payload.NewStream(k, k.clock, body, more, start, n)}, nil, nil
 	case body.events.Ended():
 		err = nil
 	}
-	return nil, more.b[:n], err
+	return nil, more.B[:n], err
 }
 
 // readRest completes the data of an event that was returned in part.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -190,26 +191,26 @@ func mediaType(resp *http.Response) string {
 // readJSON reads an answer of up to one buffer whole, and streams the result of a
 // larger one.
 func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error) {
-	held, n, complete, err := readHead(resp)
+	held, n, complete, err := payload.ReadHead(resp)
 	switch {
 	case err != nil:
 		resp.Body.Close()
-		held.release()
+		held.Release()
 		return nil, h.c.b.failure(k.ctx, err, true)
 	case complete:
 		resp.Body.Close()
-		return h.answer(k, held.b[:n], held)
+		return h.answer(k, held.B[:n], held)
 	}
-	if start, ok := wire.SkimResult(held.b[:n]); ok {
-		if from, to := jsonscan.Find(held.b[:start], "id"); from >= 0 && h.c.lookup(held.b[from:to]) != k {
+	if start, ok := wire.SkimResult(held.B[:n]); ok {
+		if from, to := jsonscan.Find(held.B[:start], "id"); from >= 0 && h.c.lookup(held.B[from:to]) != k {
 			resp.Body.Close()
-			held.release()
-			return nil, k.malformed(errors.New("the answer is to another request"))
+			held.Release()
+			return nil, k.Malformed(errors.New("the answer is to another request"))
 		}
-		return &Response{Body: newStream(k, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
+		return &Response{Body: payload.NewStream(k, k.clock, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
 	defer resp.Body.Close()
-	defer held.release()
+	defer held.Release()
 	rest, err := io.ReadAll(io.LimitReader(resp.Body, h.c.b.maxMessage))
 	if err != nil {
 		return nil, h.c.b.failure(k.ctx, err, true)
@@ -217,49 +218,11 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 	if int64(len(rest)) == h.c.b.maxMessage {
 		return nil, h.c.b.errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.b.maxMessage)
 	}
-	return h.answer(k, append(bytes.Clone(held.b[:n]), rest...), nil)
-}
-
-// readHead reads the body into a buffer until its end or until largeAnswer bytes are
-// read, which leaves complete false. Of a body that is known to be larger it reads what
-// is there, if the result begins in it, but not so little that small writes follow.
-func readHead(resp *http.Response) (held *buffer, n int, complete bool, err error) {
-	size := smallAnswer
-	if resp.ContentLength >= smallAnswer {
-		size = largeAnswer
-	}
-	held = grab(size)
-	early := resp.ContentLength > largeAnswer
-	for {
-		m, err := resp.Body.Read(held.b[n:])
-		n += m
-		if err == io.EOF {
-			return held, n, true, nil
-		}
-		if err != nil {
-			return held, n, false, err
-		}
-		if early && n > smallAnswer {
-			if _, ok := wire.SkimResult(held.b[:n]); ok {
-				return held, n, false, nil
-			}
-			early = false
-		}
-		if n < len(held.b) {
-			continue
-		}
-		if len(held.b) == largeAnswer {
-			return held, n, false, nil
-		}
-		bigger := grab(largeAnswer)
-		copy(bigger.b, held.b)
-		held.release()
-		held = bigger
-	}
+	return h.answer(k, append(bytes.Clone(held.B[:n]), rest...), nil)
 }
 
 // answer takes the answer frame to k. held, if any, is its buffer.
-func (h *httpTransport) answer(k *call, frame []byte, held *buffer) (*Response, error) {
+func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Response, error) {
 	m, err := wire.Skim(frame)
 	if err == nil && !m.IsResponse() {
 		err = errors.New("no result and no error")
@@ -269,7 +232,7 @@ func (h *httpTransport) answer(k *call, frame []byte, held *buffer) (*Response, 
 	}
 	if err != nil {
 		if held != nil {
-			held.release()
+			held.Release()
 		}
 		return nil, h.c.b.errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
 	}

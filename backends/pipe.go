@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -19,7 +20,7 @@ import (
 // stream and endpoint of the old HTTP transport.
 type frameStream interface {
 	// read returns the next frame in a buffer that the caller owns, or in memory of its own.
-	read() (frame []byte, held *buffer, err error)
+	read() (frame []byte, held *payload.Buffer, err error)
 	// write sends one frame. started says whether any of it may have reached the backend;
 	// an error that wraps child.ErrPartial, that no other frame can be sent after it.
 	write(ctx context.Context, frame []byte) (started bool, err error)
@@ -58,19 +59,19 @@ func (x *multiplexer) read() {
 	}
 }
 
-func (x *multiplexer) dispatch(frame []byte, held *buffer) {
+func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
 		x.c.b.logMalformed(frame, err)
 		if k := x.c.lookup(m.ID); k != nil && k.queue != nil && m.Method == "" {
 			x.c.concluded(k)
-			k.queue.finish(wire.Message{}, nil) // which is no valid answer either
+			k.queue.Finish(wire.Message{}, nil) // which is no valid answer either
 		}
 	case m.Method == "":
 		if k := x.c.lookup(m.ID); k != nil && k.queue != nil {
 			x.c.concluded(k)
-			k.queue.finish(m, held)
+			k.queue.Finish(m, held)
 			return // the call releases the buffer
 		}
 	default:
@@ -83,7 +84,7 @@ func (x *multiplexer) dispatch(frame []byte, held *buffer) {
 		return
 	}
 	if held != nil {
-		held.release()
+		held.Release()
 	}
 }
 
@@ -98,7 +99,7 @@ func (x *multiplexer) roundTrip(k *call) (*Response, error) {
 func (x *multiplexer) wait(k *call) (*Response, error) {
 	for {
 		select {
-		case <-k.queue.signal:
+		case <-k.queue.Ready():
 		case <-k.ctx.Done():
 			return nil, x.c.b.stopped(k.ctx, true)
 		case <-x.done:
@@ -116,7 +117,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 
 // drain delivers what is queued; over when the answer was behind it.
 func (c *call) drain() (resp *Response, err error, over bool) {
-	items, answer, held, err := c.queue.take()
+	items, answer, held, err := c.queue.Take()
 	if err != nil {
 		return nil, c.conn.b.errorf(Interrupted, "%s: %w", c.method, err), true
 	}
@@ -131,18 +132,18 @@ func (c *call) drain() (resp *Response, err error, over bool) {
 }
 
 // respond makes a response of an answer frame that was cut by structure only. What goes on
-// to a client is checked here, up to largeAnswer: more than that may be on its way already
+// to a client is checked here, up to payload.Large: more than that may be on its way already
 // when its end is read.
-func (c *call) respond(m *wire.Message, held *buffer) (*Response, error) {
+func (c *call) respond(m *wire.Message, held *payload.Buffer) (*Response, error) {
 	err := c.check(m)
 	switch {
 	case err == nil && m.Error == nil:
-		return &Response{Result: m.Result, held: held}, nil
+		return payload.Held(m.Result, held), nil
 	case err == nil:
 		err = wire.ParseErrorObject(m.Error)
 	}
 	if held != nil {
-		held.release()
+		held.Release()
 	}
 	return nil, err
 }
@@ -153,14 +154,17 @@ func (c *call) check(m *wire.Message) error {
 	if m.Error != nil {
 		value = m.Error
 	}
-	if len(value) <= largeAnswer && !jsonscan.Valid(value) {
-		return c.malformed(errors.New("the answer is no valid JSON"))
+	if len(value) <= payload.Large && !jsonscan.Valid(value) {
+		return c.Malformed(errors.New("the answer is no valid JSON"))
 	}
 	return nil
 }
 
-// malformed is the error of a call whose answer cannot be read.
-func (c *call) malformed(err error) error {
+// Broken is the error of a call whose answer could not be read to its end.
+func (c *call) Broken(err error) error { return c.conn.b.failure(c.ctx, err, true) }
+
+// Malformed is the error of a call whose answer cannot be read.
+func (c *call) Malformed(err error) error {
 	return c.conn.b.errorf(Protocol, "%s: %w", c.method, err)
 }
 
@@ -217,61 +221,21 @@ func (b *Backend) logStderr(line string) {
 	}
 }
 
-// errLongLine ends a connection whose backend sends a line over the limit.
-var errLongLine = errors.New("a line on stdout is larger than the limit")
-
 // read returns the next frame. Lines that are no JSON object are logged and skipped.
-func (s *stdioStream) read() ([]byte, *buffer, error) {
+func (s *stdioStream) read() ([]byte, *payload.Buffer, error) {
 	for {
-		line, held, err := s.line()
+		line, held, err := payload.ReadLine(s.reader, s.b.maxMessage)
 		if err != nil {
 			return nil, nil, s.ended(err)
 		}
-		if frame := trimSpace(line); len(frame) > 0 && frame[0] == '{' {
-			return frame, held, nil
-		} else if len(frame) > 0 {
-			s.b.logMalformed(frame, errors.New("no JSON object"))
+		if len(line) > 0 && line[0] == '{' {
+			return line, held, nil
 		}
-		held.release()
-	}
-}
-
-// line reads up to a line feed into a buffer.
-func (s *stdioStream) line() ([]byte, *buffer, error) {
-	held := grab(smallAnswer)
-	n := 0
-	for {
-		part, err := s.reader.ReadSlice('\n')
-		if int64(n+len(part)) > s.b.maxMessage {
-			held.release()
-			return nil, nil, fmt.Errorf("%w of %d bytes", errLongLine, s.b.maxMessage)
+		if len(line) > 0 {
+			s.b.logMalformed(line, errors.New("no JSON object"))
 		}
-		if n+len(part) > len(held.b) {
-			bigger := grab(max(n+len(part), 2*len(held.b)))
-			copy(bigger.b, held.b[:n])
-			held.release()
-			held = bigger
-		}
-		n += copy(held.b[n:], part)
-		switch err {
-		case nil:
-			return held.b[:n], held, nil
-		case bufio.ErrBufferFull:
-		default:
-			held.release()
-			return nil, nil, err
-		}
+		held.Release()
 	}
-}
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && b[len(b)-1] <= ' ' {
-		b = b[:len(b)-1]
-	}
-	for len(b) > 0 && b[0] <= ' ' {
-		b = b[1:]
-	}
-	return b
 }
 
 // ended explains why stdout ended.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 )
 
 // Request is one request to a backend, in the backend's own names.
@@ -24,6 +25,12 @@ type Request struct {
 
 	modern bool // sent in the form of 2026-07-28 before the backend is known to speak it
 }
+
+// Response is the result of a call. It must be closed.
+type Response = payload.Response
+
+// ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
+var ErrTooLarge = payload.ErrTooLarge
 
 // Caller is the client that a call is made for.
 type Caller struct {

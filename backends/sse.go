@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	return endpoint, nil
 }
 
-func (f *sseStream) read() ([]byte, *buffer, error) {
+func (f *sseStream) read() ([]byte, *payload.Buffer, error) {
 	for {
 		e, err := f.events.Next()
 		if err != nil {

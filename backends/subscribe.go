@@ -225,7 +225,7 @@ const renewGrace = 500 * time.Millisecond
 func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
 	defer b.setListening(false)
 	k := c.begin(c.ctx, &Request{Method: wire.Listen, Params: params}, 0)
-	defer k.finish()
+	defer k.Finish()
 	over := make(chan struct{})
 	var renewing sync.WaitGroup
 	defer renewing.Wait()

@@ -1,0 +1,174 @@
+package payload
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// Call is what a Stream asks of the call whose result it is.
+type Call interface {
+	// Broken is the error of a result whose rest could not be read because of err.
+	Broken(err error) error
+	// Malformed is the error of a result that cannot be edited, being no JSON.
+	Malformed(err error) error
+	// Finish ends the call.
+	Finish()
+}
+
+// Stream is the value of "result" in a JSON body that is still arriving. Its bytes are
+// scanned once, by the editor that WriteTo and WriteWith pass them through: it finds where
+// the value ends, and makes the changes of Response.Edit.
+type Stream struct {
+	call   Call
+	clock  *deadline.Clock
+	src    io.ReadCloser
+	buf    *Buffer          // nil once closed
+	piece  []byte           // part of buf that was read and not passed on
+	editor *jsonscan.Editor // finds the end of the value
+	ended  bool             // the value has been passed on
+	err    error
+}
+
+// NewStream begins with the result at start of what buf holds, n bytes, and goes on
+// with src. From here on the call's clock runs only while the backend is waited for.
+func NewStream(c Call, clock *deadline.Clock, src io.ReadCloser, buf *Buffer, start, n int) *Stream {
+	clock.Pause()
+	return &Stream{call: c, clock: clock, src: src, buf: buf, piece: buf.B[start:n], editor: jsonscan.Edit{}.Editor()}
+}
+
+// head fills the buffer before anything is passed on. An error that ends it early comes
+// again to who reads on.
+func (s *Stream) head() []byte {
+	if s.buf == nil {
+		return nil
+	}
+	s.clock.Resume()
+	defer s.clock.Pause()
+	free := s.buf.B[len(s.buf.B)-cap(s.piece)+len(s.piece):]
+	n, _ := io.ReadFull(s.src, free)
+	s.piece = s.piece[:len(s.piece)+n]
+	return s.piece
+}
+
+// fill reads the next piece.
+func (s *Stream) fill() error {
+	if s.buf == nil {
+		return io.ErrClosedPipe
+	}
+	s.clock.Resume()
+	n, err := s.src.Read(s.buf.B)
+	s.clock.Pause()
+	s.piece = s.buf.B[:n]
+	switch {
+	case n > 0:
+		return nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+		fallthrough
+	case err != nil:
+		return s.call.Broken(err)
+	}
+	return nil
+}
+
+// pass passes the next piece on; io.EOF behind the last one.
+func (s *Stream) pass(w *lastWriter) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.ended:
+		return io.EOF
+	case len(s.piece) == 0:
+		w.flush() // the buffer is needed again
+		if s.err = w.err; s.err == nil {
+			s.err = s.fill()
+		}
+		return s.err
+	}
+	n, ended, err := s.editor.Write(w, s.piece)
+	s.piece, s.ended = s.piece[n:], ended
+	if s.err = err; err != nil && w.err == nil {
+		s.err = s.call.Malformed(err)
+	}
+	return s.err
+}
+
+// lastWriter holds the last write back, so that something can come behind it. It counts
+// what is written to it and keeps the error of w.
+type lastWriter struct {
+	w    io.Writer
+	last []byte
+	n    int64
+	err  error
+}
+
+func (l *lastWriter) Write(p []byte) (n int, err error) {
+	l.flush()
+	l.last = p
+	l.n += int64(len(p))
+	return len(p), l.err
+}
+
+func (l *lastWriter) flush() {
+	if l.err == nil && len(l.last) > 0 {
+		_, l.err = l.w.Write(l.last)
+	}
+	l.last = nil
+}
+
+// WriteTo passes the value on without a copy.
+func (s *Stream) WriteTo(w io.Writer) (int64, error) {
+	to := &lastWriter{w: w}
+	err := s.passAll(to)
+	to.flush()
+	return to.n, cmp.Or(err, to.err)
+}
+
+// WriteWith passes the value on, and behind it what end returns for its length in bytes:
+// in the same write if the bytes behind the value, which nobody wants, leave the place.
+func (s *Stream) WriteWith(w io.Writer, end func(n int64) ([]byte, error)) error {
+	to := &lastWriter{w: w}
+	err := s.passAll(to)
+	if err == nil {
+		var behind []byte
+		behind, err = end(to.n)
+		if jsonscan.Adjacent(to.last, s.piece) && len(behind) <= len(s.piece) {
+			to.last = append(to.last, behind...)
+		} else {
+			to.Write(behind)
+		}
+	}
+	to.flush()
+	return cmp.Or(err, to.err)
+}
+
+// passAll passes on all pieces up to the end of the value.
+func (s *Stream) passAll(to *lastWriter) error {
+	for {
+		if err := s.pass(to); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Close ends the stream. When the result was read to its end, so is the body, and the
+// connection can be used again.
+func (s *Stream) Close() error {
+	if s.buf == nil {
+		return nil
+	}
+	if s.ended {
+		s.clock.Resume()
+		io.ReadFull(s.src, s.buf.B) // the rest of the envelope: a bracket and perhaps an id
+	}
+	s.src.Close()
+	s.buf.Release()
+	s.buf, s.piece = nil, nil
+	s.call.Finish()
+	return nil
+}

@@ -1,0 +1,42 @@
+package queue_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/queue"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// maxQueued is what a queue holds, about.
+const maxQueued = 4 << 20
+
+// TestFullQueueGivesTheCallUp: a result is never passed on as if everything before it had
+// been, too.
+func TestFullQueueGivesTheCallUp(t *testing.T) {
+	q := queue.New()
+	note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
+	n := 0
+	for q.Put(note) {
+		n++
+	}
+	if held := n * len(note.Params); held < maxQueued || held > maxQueued+2*len(note.Params) {
+		t.Errorf("the queue took %d bytes, the bound is %d", held, maxQueued)
+	}
+	q.Finish(wire.Message{ID: json.RawMessage("1"), Result: json.RawMessage("{}")}, nil)
+	if _, answer, _, err := q.Take(); answer != nil || !errors.Is(err, queue.ErrFull) {
+		t.Errorf("the answer %v came out, %v", answer, err)
+	}
+}
+
+// A backend that answers twice is taken at its first word, however late the caller looks.
+func TestTheFirstAnswerCounts(t *testing.T) {
+	q := queue.New()
+	for _, result := range []string{`1`, `2`} {
+		q.Finish(wire.Message{Result: []byte(result)}, nil)
+	}
+	if _, answer, _, err := q.Take(); err != nil || string(answer.Result) != `1` {
+		t.Errorf("the answer is %s, %v", answer.Result, err)
+	}
+}
