@@ -21,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // What was done.
@@ -186,7 +187,7 @@ func (v *visit) begun(ctx context.Context) error {
 
 // written writes the line of a call that is over. An error says that it is not on disk, where
 // it has to be before somebody is answered.
-func (v *visit) written(ctx context.Context, o outcome, took time.Duration, err error, result []byte) error {
+func (v *visit) written(ctx context.Context, o outcome.Outcome, took time.Duration, err error, result []byte) error {
 	l := v.p.audit.Load()
 	if l == nil || v.x.audit.id == "" {
 		return nil
@@ -194,7 +195,7 @@ func (v *visit) written(ctx context.Context, o outcome, took time.Duration, err 
 	e := v.event(ctx, auditOutcome(o, err), took, err)
 	e.Extra.Reason = auditReason(o)
 	e.Extra.BytesOut = int64(len(result))
-	if o == outcomeSuspended {
+	if o == outcome.Suspended {
 		e.Extra.Run = v.x.audit.run
 	}
 	if result == nil {
@@ -265,7 +266,7 @@ func cut(s string, n int) string {
 }
 
 // auditAdmit writes the line of what was no call and is over; the error is that of written.
-func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome, took time.Duration, failed error) error {
+func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome.Outcome, took time.Duration, failed error) error {
 	l := p.audit.Load()
 	if l == nil {
 		return nil
@@ -437,13 +438,13 @@ const (
 )
 
 // auditOutcome is an outcome in the words of the audit.
-func auditOutcome(o outcome, err error) string {
+func auditOutcome(o outcome.Outcome, err error) string {
 	switch o {
-	case outcomeOK, outcomeSuspended:
+	case outcome.OK, outcome.Suspended:
 		return audit.Success
-	case outcomeToolError:
+	case outcome.ToolError:
 		return audit.ApplicationError
-	case outcomeDenied:
+	case outcome.Denied:
 		return audit.Denied
 	}
 	switch auditCode(err) {
@@ -456,9 +457,9 @@ func auditOutcome(o outcome, err error) string {
 }
 
 // auditReason tells outcomes apart that the audit has one word for.
-func auditReason(o outcome) string {
+func auditReason(o outcome.Outcome) string {
 	switch o {
-	case outcomeSuspended, outcomeTimeout, outcomeCancelled, outcomeLimit:
+	case outcome.Suspended, outcome.Timeout, outcome.Cancelled, outcome.Limit:
 		return o.String()
 	}
 	return ""

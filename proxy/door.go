@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // The door.
@@ -55,7 +56,7 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 	began := time.Now()
 	spanned, end := p.requestSpan(ctx, r)
 	defer func() {
-		o := outcomeIn(ctx, err)
+		o := outcome.In(ctx, err)
 		took := time.Since(began)
 		end(o, err)
 		m.running.Dec()
@@ -101,8 +102,8 @@ func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Re
 		v.leaveAtEnd(ctx, resp)
 		return resp, nil
 	}
-	if err == nil && x.outcome == notYet {
-		x.outcome = outcomeOfResult(resp.Result, x.client.Modern())
+	if err == nil && x.outcome == outcome.NotYet {
+		x.outcome = outcome.OfResult(resp.Result, x.client.Modern())
 	}
 	var result []byte
 	if err == nil {
@@ -122,8 +123,8 @@ type visit struct {
 	entry  *catalog.Entry // nil when there is none of that name
 	counts *methodMetrics
 	began  time.Time
-	end    func(outcome, error) // of the span
-	head   []byte               // the beginning of a result that streams, where the audit wants it
+	end    func(outcome.Outcome, error) // of the span
+	head   []byte                       // the beginning of a result that streams, where the audit wants it
 }
 
 func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
@@ -135,8 +136,8 @@ func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
 // has to be.
 func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	o, took := v.x.outcome, time.Since(v.began)
-	if err != nil || o == notYet {
-		o = outcomeIn(ctx, err)
+	if err != nil || o == outcome.NotYet {
+		o = outcome.In(ctx, err)
 	}
 	v.end(o, err)
 	if v.x.script == nil {
@@ -153,7 +154,7 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	return v.written(ctx, o, took, err, result)
 }
 
-func (v visit) log(ctx context.Context, o outcome, took time.Duration, err error) {
+func (v visit) log(ctx context.Context, o outcome.Outcome, took time.Duration, err error) {
 	about := []slog.Attr{slog.String("method", v.x.method), slog.String("by", v.x.by())}
 	switch {
 	case v.x.script != nil:
@@ -177,7 +178,7 @@ func (v visit) name() string {
 }
 
 // logged are the attributes of the line about something that ended.
-func logged(o outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
+func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
 	about = append(about, slog.String("outcome", o.String()), slog.Duration("duration", took))
 	if err != nil {
 		about = append(about, slog.Any("err", err))
@@ -187,7 +188,7 @@ func logged(o outcome, took time.Duration, err error, about ...slog.Attr) []slog
 
 // ended notes how the run of a request ended, where the bytes of its result do not tell it. A
 // run that is suspended may go on before its first request has left the door.
-func (x *exchange) ended(o outcome) {
+func (x *exchange) ended(o outcome.Outcome) {
 	if x.live != nil {
 		x.live.outcome = o
 		return
@@ -204,10 +205,10 @@ func (x *exchange) by() string {
 }
 
 // callSpan begins the span of a call.
-func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, func(outcome, error)) {
+func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, func(outcome.Outcome, error)) {
 	switch {
 	case p.tracer == nil:
-		return ctx, func(outcome, error) {}
+		return ctx, func(outcome.Outcome, error) {}
 	case x.script == nil:
 		return p.requestSpan(ctx, requestOf(x.client, x.method, x.params))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // An exchange is one request of a client while it is served. To the backend it is the
@@ -35,7 +36,7 @@ type exchange struct {
 	script   *host                // who makes this call; nil: the client
 	options  builtins.CallOptions // of that call
 	called   *catalog.Entry       // what it calls
-	outcome  outcome              // set where the bytes of the result do not tell it
+	outcome  outcome.Outcome      // set where the bytes of the result do not tell it
 	decision decision             // of whether it may be done
 	audit    passage              // what the audit knows of it
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // metrics is what /metrics shows. Each proxy has its own registry.
@@ -30,21 +31,21 @@ type methodMetrics struct {
 	running        prometheus.Gauge
 }
 
-// A tally counts outcomes. An outcome has no series before it happened but for ok and error,
+// A tally counts outcome.Count. An outcome has no series before it happened but for ok and error,
 // which alerts compare.
 type tally struct {
 	vec    *prometheus.CounterVec
 	labels []string // all but the outcome, which is the last one
-	counts [outcomes]atomic.Pointer[prometheus.Counter]
+	counts [outcome.Count]atomic.Pointer[prometheus.Counter]
 }
 
 func (t *tally) init(vec *prometheus.CounterVec, labels ...string) {
 	t.vec, t.labels = vec, labels
-	t.of(outcomeOK)
-	t.of(outcomeError)
+	t.of(outcome.OK)
+	t.of(outcome.Error)
 }
 
-func (t *tally) of(o outcome) prometheus.Counter {
+func (t *tally) of(o outcome.Outcome) prometheus.Counter {
 	if c := t.counts[o].Load(); c != nil {
 		return *c
 	}
@@ -53,15 +54,15 @@ func (t *tally) of(o outcome) prometheus.Counter {
 	return c
 }
 
-func (t *tally) add(o outcome) { t.of(o).Inc() }
+func (t *tally) add(o outcome.Outcome) { t.of(o).Inc() }
 
 func newMetrics(p *Proxy) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: map[string]*methodMetrics{}}
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vmcp_requests_total", Help: "Requests of clients by method and outcome (" + outcomeWords() + ").",
+		Name: "vmcp_requests_total", Help: "Requests of clients by method and outcome (" + outcome.Words() + ").",
 	}, []string{"method", "outcome"})
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, by who makes them (client, script) and outcome (" + outcomeWords() + ").",
+		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, by who makes them (client, script) and outcome (" + outcome.Words() + ").",
 	}, []string{"method", "by", "outcome"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "vmcp_request_duration_seconds", Help: "Time from a request to its response.",
@@ -100,7 +101,7 @@ func newMetrics(p *Proxy) *metrics {
 // log: a token never is.
 func (p *Proxy) refused(r *auth.Refusal) {
 	if r.Cause != nil {
-		p.log.Info("request refused", "outcome", outcomeOf(r).String(), "status", r.Status, "reason", r.Error(), "err", r.Cause)
+		p.log.Info("request refused", "outcome", outcome.Of(r).String(), "status", r.Status, "reason", r.Error(), "err", r.Cause)
 	}
 	p.metrics.access.WithLabelValues(strconv.Itoa(r.Status)).Inc()
 }

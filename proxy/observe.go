@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -22,7 +23,7 @@ func newRunMetrics(r *prometheus.Registry) *runMetrics {
 	seconds := []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600}
 	m := &runMetrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcomeWords() + ").",
+			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcome.Words() + ").",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vmcp_script_run_duration_seconds", Help: "Time of one run, without the time that it waited for another request.", Buckets: seconds,
@@ -61,7 +62,7 @@ func (h *host) effect(e script.Event) {
 		return
 	}
 	m := h.p.metrics.scripts
-	m.effects.WithLabelValues(h.tool.Name, e.Kind, h.label(e), outcomeOf(e.Err).String()).Inc()
+	m.effects.WithLabelValues(h.tool.Name, e.Kind, h.label(e), outcome.Of(e.Err).String()).Inc()
 	m.effectSeconds.WithLabelValues(h.tool.Name, e.Kind).Observe(e.Duration.Seconds())
 }
 
@@ -78,7 +79,7 @@ func (h *host) label(e script.Event) string {
 
 // done counts a run, or the part of it up to a question. A run that goes on over its journal
 // counts once, with the time of all its parts, when it is over.
-func (h *host) done(stats script.Stats, o outcome, err error) {
+func (h *host) done(stats script.Stats, o outcome.Outcome, err error) {
 	m, name := h.p.metrics.scripts, h.tool.Name
 	m.steps.WithLabelValues(name).Add(float64(stats.Steps))
 	took := stats.Duration
@@ -86,7 +87,7 @@ func (h *host) done(stats script.Stats, o outcome, err error) {
 		took = time.Duration(h.parked.took.Add(int64(took)))
 	}
 	switch {
-	case o == outcomeSuspended:
+	case o == outcome.Suspended:
 		m.suspensions.WithLabelValues(name).Inc()
 		return
 	case h.parked != nil && h.parked.over.Swap(true):
@@ -105,7 +106,7 @@ func (h *host) done(stats script.Stats, o outcome, err error) {
 func (m *runMetrics) forgotten(c *parkedCall, tool string) func() {
 	return func() {
 		if !c.over.Swap(true) {
-			m.runs.WithLabelValues(tool, outcomeTimeout.String()).Inc()
+			m.runs.WithLabelValues(tool, outcome.Timeout.String()).Inc()
 		}
 	}
 }

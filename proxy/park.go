@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 const (
@@ -33,7 +34,7 @@ type liveCall struct {
 	done    chan struct{}
 	resp    *backends.Response // set before done closes, like the next two
 	err     error
-	outcome outcome
+	outcome outcome.Outcome
 	lines   string        // the run that lines of the audit name
 	wake    chan struct{} // a question was asked
 
@@ -203,7 +204,7 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.out, x.outcome = nil, outcomeSuspended
+	l.out, x.outcome = nil, outcome.Suspended
 	var requests jsonscan.Object
 	for key, q := range l.questions {
 		requests.Raw(key, inputRequest(q.method, q.params))

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // maxRounds is how often a backend may ask before it has to answer, when the proxy
@@ -35,14 +36,14 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	ctx, end := p.backendSpan(ctx, e)
 	req.Params = p.withTrace(ctx, req.Params)
 	resp, err := p.bridge(ctx, x, e, req)
-	end(outcomeIn(ctx, err), err)
+	end(outcome.In(ctx, err), err)
 	switch {
 	case err != nil:
 		return nil, err
 	case x.script == nil:
 		return p.finish(x, e, resp)
 	case resp.Body != nil:
-		resp.Edit(outcomeOnly(&x.outcome))
+		resp.Edit(outcome.Watch(&x.outcome))
 	}
 	return resp, nil
 }
@@ -170,7 +171,7 @@ func (p *Proxy) finish(x *exchange, e *catalog.Entry, resp *backends.Response) (
 		}
 	}
 	if resp.Result == nil {
-		p.edit(x).Stream(resp, x.outcome.note)
+		p.edit(x).Stream(resp, x.outcome.Note)
 		return resp, nil
 	}
 	p.noteTask(x, e, resp.Result)

@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -59,7 +60,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
 	ctx = h.startTrace(ctx)
 	res, err := h.execute(ctx, raw)
-	h.x.ended(outcomeOfRun(ctx, res, err))
+	h.x.ended(outcome.OfRun(ctx, res, err))
 	var suspended *script.Suspended
 	var noRoom *script.Busy
 	switch {
@@ -110,7 +111,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 		}
 	}
-	o := outcomeOfRun(ctx, res, err)
+	o := outcome.OfRun(ctx, res, err)
 	end(o, err)
 	stats.Duration = time.Since(began)
 	h.done(stats, o, err)
@@ -183,12 +184,12 @@ func (x *exchange) typed(result json.RawMessage) json.RawMessage {
 }
 
 // logRun writes the one line of a run.
-func (h *host) logRun(stats script.Stats, o outcome, err error) {
+func (h *host) logRun(stats script.Stats, o outcome.Outcome, err error) {
 	about := make([]slog.Attr, 0, 8)
 	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
 		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
 	level := slog.LevelInfo
-	if err != nil && o != outcomeSuspended {
+	if err != nil && o != outcome.Suspended {
 		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
 	}
 	h.p.log.LogAttrs(context.Background(), level, "run", about...)

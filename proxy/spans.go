@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 // Spans: request → run → step → backend call. The trace context of a client comes in
@@ -21,12 +22,12 @@ var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceCo
 
 // span begins a span; the returned function ends it with the outcome and the error, if any.
 // Without a tracer it costs a comparison.
-func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(outcome, error)) {
+func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, func(outcome.Outcome, error)) {
 	if p.tracer == nil {
-		return ctx, func(outcome, error) {}
+		return ctx, func(outcome.Outcome, error) {}
 	}
 	ctx, s := p.tracer.Start(ctx, name, trace.WithAttributes(attrs...))
-	return ctx, func(o outcome, err error) {
+	return ctx, func(o outcome.Outcome, err error) {
 		s.SetAttributes(attribute.String("vmcp.outcome", o.String()))
 		if err != nil {
 			s.SetStatus(codes.Error, p.secrets.Text(err.Error()))
@@ -36,17 +37,17 @@ func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyVal
 }
 
 // backendSpan begins the span of a request to the backend of e.
-func (p *Proxy) backendSpan(ctx context.Context, e *catalog.Entry) (context.Context, func(outcome, error)) {
+func (p *Proxy) backendSpan(ctx context.Context, e *catalog.Entry) (context.Context, func(outcome.Outcome, error)) {
 	if p.tracer == nil {
-		return ctx, func(outcome, error) {}
+		return ctx, func(outcome.Outcome, error) {}
 	}
 	return p.span(ctx, "backend "+e.Backend.Name(), attribute.String("vmcp.backend", e.Backend.Name()), attribute.String("vmcp.name", e.Original))
 }
 
 // requestSpan begins the span of a client's request, below the client's own.
-func (p *Proxy) requestSpan(ctx context.Context, r request) (context.Context, func(outcome, error)) {
+func (p *Proxy) requestSpan(ctx context.Context, r request) (context.Context, func(outcome.Outcome, error)) {
 	if p.tracer == nil {
-		return ctx, func(outcome, error) {}
+		return ctx, func(outcome.Outcome, error) {}
 	}
 	ctx = traceContext.Extract(ctx, &metaCarrier{meta: r.meta})
 	return p.span(ctx, r.method, attribute.String("mcp.method.name", r.method), attribute.String("mcp.protocol.version", r.revision))

@@ -1,4 +1,4 @@
-package proxy
+package outcome
 
 import (
 	"context"
@@ -45,16 +45,16 @@ func TestOutcomeOfErrors(t *testing.T) {
 		{&auth.Refusal{Status: 401}, "denied"},
 		{&auth.Refusal{Status: 503}, "error"},
 	} {
-		if got := outcomeOf(tt.err).String(); got != tt.want {
-			t.Errorf("outcomeOf(%T %v) = %s, want %s", tt.err, tt.err, got, tt.want)
+		if got := Of(tt.err).String(); got != tt.want {
+			t.Errorf("Of(%T %v) = %s, want %s", tt.err, tt.err, got, tt.want)
 		}
-		if got := outcomeOf(fmt.Errorf("around: %w", tt.err)).String(); tt.err != nil && got != tt.want {
-			t.Errorf("outcomeOf(%T %v), wrapped, = %s, want %s", tt.err, tt.err, got, tt.want)
+		if got := Of(fmt.Errorf("around: %w", tt.err)).String(); tt.err != nil && got != tt.want {
+			t.Errorf("Of(%T %v), wrapped, = %s, want %s", tt.err, tt.err, got, tt.want)
 		}
 	}
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if got := outcomeIn(left, backend(backends.Interrupted)); got != outcomeCancelled {
+	if got := In(left, backend(backends.Interrupted)); got != Cancelled {
 		t.Errorf("what broke off because its caller left is %s, want cancelled", got)
 	}
 }
@@ -82,15 +82,15 @@ func TestOutcomeOfResults(t *testing.T) {
 		{``, true, "ok"},
 		{`true`, true, "ok"},
 	} {
-		if got := outcomeOfResult([]byte(tt.result), tt.modern).String(); got != tt.want {
-			t.Errorf("outcomeOfResult(%s, modern %v) = %s, want %s", tt.result, tt.modern, got, tt.want)
+		if got := OfResult([]byte(tt.result), tt.modern).String(); got != tt.want {
+			t.Errorf("OfResult(%s, modern %v) = %s, want %s", tt.result, tt.modern, got, tt.want)
 		}
 	}
 }
 
 // TestOutcomesHaveNames: the words that the help texts of metrics list.
 func TestOutcomesHaveNames(t *testing.T) {
-	if got, want := outcomeWords(), "ok, tool_error, error, timeout, cancelled, denied, limit, suspended"; got != want || strings.Count(got, ",") != int(outcomes)-2 {
-		t.Errorf("outcomes are %s, want %s", got, want)
+	if got, want := Words(), "ok, tool_error, error, timeout, cancelled, denied, limit, suspended"; got != want || strings.Count(got, ",") != int(Count)-2 {
+		t.Errorf("Count are %s, want %s", got, want)
 	}
 }
