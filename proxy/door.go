@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
@@ -51,17 +52,15 @@ func requestOf(c *edge.Client, method string, params json.RawMessage) request {
 
 // admit is the door for what is no call. The error is that of serve.
 func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context) error) (err error) {
-	m := p.metrics.of(r.method)
-	m.running.Inc()
+	m := p.metrics.Of(r.method)
+	m.Enter()
 	began := time.Now()
 	spanned, end := p.requestSpan(ctx, r)
 	defer func() {
 		o := outcome.In(ctx, err)
 		took := time.Since(began)
 		end(o, err)
-		m.running.Dec()
-		m.seconds.Observe(took.Seconds())
-		m.requests.add(o)
+		m.Leave(o, took)
 		if lost := p.auditAdmit(ctx, r, o, took, err); err == nil {
 			err = lost
 		}
@@ -81,10 +80,10 @@ type callable struct {
 // call is the door for calls, of clients and of scripts. It is over when the last byte of a
 // result that streams has been passed on.
 func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Response, error) {
-	v := visit{p: p, x: x, counts: p.metrics.of(x.method), began: time.Now()}
+	v := visit{p: p, x: x, counts: p.metrics.Of(x.method), began: time.Now()}
 	ctx, v.end = p.callSpan(ctx, x)
 	if x.script == nil {
-		v.counts.running.Inc()
+		v.counts.Enter()
 	}
 	v.note(ctx)
 	var resp *backends.Response
@@ -121,7 +120,7 @@ type visit struct {
 	p      *Proxy
 	x      *exchange
 	entry  *catalog.Entry // nil when there is none of that name
-	counts *methodMetrics
+	counts *metrics.Method
 	began  time.Time
 	end    func(outcome.Outcome, error) // of the span
 	head   []byte                       // the beginning of a result that streams, where the audit wants it
@@ -141,12 +140,10 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	}
 	v.end(o, err)
 	if v.x.script == nil {
-		v.counts.running.Dec()
-		v.counts.seconds.Observe(took.Seconds())
-		v.counts.requests.add(o)
-		v.counts.client.add(o)
+		v.counts.Leave(o, took)
+		v.counts.CalledByClient(o)
 	} else {
-		v.counts.script.add(o)
+		v.counts.CalledByScript(o)
 	}
 	if v.p.log.Enabled(ctx, slog.LevelDebug) {
 		v.log(ctx, o, took, err)

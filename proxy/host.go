@@ -226,7 +226,7 @@ func (h *host) answered(a json.RawMessage, err error) (json.RawMessage, error) {
 	if err == nil && action != "accept" && action != "decline" && action != "cancel" {
 		action = "invalid"
 	}
-	h.p.metrics.scripts.answers.WithLabelValues(h.tool.Name, action).Inc()
+	h.p.metrics.Runs.Answered(h.tool.Name, action)
 	return a, err
 }
 

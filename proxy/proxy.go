@@ -28,6 +28,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
@@ -57,7 +58,7 @@ type Proxy struct {
 	outward   atomic.Pointer[outwardRules]
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	audit     atomic.Pointer[auditLog] // nil: none is kept
 	unwritten atomic.Uint64            // lines of the audit
 	parked    *parkedTable
@@ -120,7 +121,7 @@ func New(o Options) *Proxy {
 	p.admission = admission.New(o.Charged)
 	p.scripts = &catalog.Scripts{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
-	p.metrics = newMetrics(p)
+	p.metrics = metrics.New(p.state)
 	p.spawn(p.subscriptions.Announce)
 	return p
 }

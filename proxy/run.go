@@ -39,7 +39,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 		return h.run(ctx, x.get(memberArguments))
 	}
 	h.parked = &parkedCall{journal: journal.New(), lines: x.audit.run}
-	h.parked.forgotten = p.metrics.scripts.forgotten(h.parked, e.Name)
+	h.parked.forgotten = h.forgotten(h.parked)
 	if state != nil {
 		c, err := p.parked.take(x, state)
 		if err != nil {
@@ -100,8 +100,8 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	ctx, end := h.p.span(ctx, "run "+h.tool.Name, attribute.String("vmcp.tool", h.tool.Name))
 	began := time.Now()
 	var stats script.Stats
-	h.p.metrics.scripts.running.Inc()
-	defer h.p.metrics.scripts.running.Dec()
+	h.p.metrics.Runs.Begin()
+	defer h.p.metrics.Runs.End()
 	res, err := h.tool.Program.Run(ctx, script.RunOptions{
 		Args: args, Host: h, Journal: h.journal, Limits: h.tool.Limits,
 		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed,

@@ -3,16 +3,18 @@ package proxy
 import (
 	"encoding/json"
 	"errors"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -118,12 +120,12 @@ func TestBindingPartsAreApart(t *testing.T) {
 // and one that has ended counts no second time then.
 func TestForgottenRunCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table, registry := newParkedTable(), prometheus.NewRegistry()
+		table := newParkedTable()
 		defer table.close()
-		m := newRunMetrics(registry)
+		p := &Proxy{metrics: metrics.New(func() metrics.State { return metrics.State{} })}
 		for _, tool := range []string{"ended", "forgotten"} {
 			c := &parkedCall{journal: journal.New()}
-			c.forgotten = m.forgotten(c, tool)
+			c.forgotten = (&host{p: p, tool: &catalog.ScriptedTool{Name: tool}}).forgotten(c)
 			c.over.Store(tool == "ended")
 			if _, err := table.put(parkedExchange("ann", `{"name":"t"}`), c); err != nil {
 				t.Fatal(err)
@@ -131,15 +133,9 @@ func TestForgottenRunCounts(t *testing.T) {
 		}
 		time.Sleep(parkedFor + time.Second)
 		synctest.Wait()
-		families, _ := registry.Gather()
-		var got []string
-		for _, f := range families {
-			if f.GetName() == "vmcp_script_runs_total" {
-				for _, s := range f.GetMetric() {
-					got = append(got, s.String())
-				}
-			}
-		}
+		page := httptest.NewRecorder()
+		p.metrics.Handler.ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+		got := regexp.MustCompile(`(?m)^vmcp_script_runs_total.*`).FindAllString(page.Body.String(), -1)
 		if len(got) != 1 || !strings.Contains(got[0], `"forgotten"`) || !strings.Contains(got[0], `"timeout"`) {
 			t.Errorf("runs that count after %v: %q; want that of forgotten, as timeout", parkedFor, got)
 		}

@@ -69,12 +69,17 @@ func toolStatus(e *catalog.Entry) ToolStatus {
 	return s
 }
 
-// backendStatus shows a backend as ready once clients see what it offers.
-func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
-	st, offer := b.State(), b.Offer()
+// stateOf is the state of a backend. It is ready once clients see what it offers.
+func stateOf(c *catalog.Catalog, b *backends.Backend) backends.State {
+	st := b.State()
 	if st.Status == backends.Ready && !c.Shows(b) {
 		st.Status = backends.Connecting
 	}
+	return st
+}
+
+func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
+	st, offer := stateOf(c, b), b.Offer()
 	bs := BackendStatus{
 		Name: b.Name(), State: st.Status.String(), Transport: st.Transport, Revision: st.Revision,
 		Since: st.Since.UTC().Format("2006-01-02T15:04:05Z"),
@@ -116,7 +121,7 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
 	switch r.URL.Path {
 	case "/metrics":
-		p.metrics.handler.ServeHTTP(w, r)
+		p.metrics.Handler.ServeHTTP(w, r)
 	case "/readyz":
 		p.serveReady(w, r, details)
 	default:

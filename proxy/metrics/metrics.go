@@ -1,0 +1,131 @@
+// Package metrics is what /metrics shows: requests and calls as the door counts them, runs of
+// scripts, and what there is at the moment that somebody asks. A label is a method, a backend,
+// a tool or an outcome, never a peer's text.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+)
+
+// Metrics counts what one proxy does. Each proxy has its own registry.
+type Metrics struct {
+	Handler http.Handler // serves the page
+	Runs    *Runs
+
+	methods map[string]*Method // made once
+	unknown *Method
+	refused *prometheus.CounterVec
+}
+
+// A Method counts the requests of clients and the calls of one method.
+type Method struct {
+	requests       tally // of clients
+	client, script tally // calls, by who makes them
+	seconds        prometheus.Observer
+	running        prometheus.Gauge
+}
+
+// Enter counts a request of a client that begins.
+func (m *Method) Enter() { m.running.Inc() }
+
+// Leave counts a request of a client that is over.
+func (m *Method) Leave(o outcome.Outcome, took time.Duration) {
+	m.running.Dec()
+	m.seconds.Observe(took.Seconds())
+	m.requests.add(o)
+}
+
+// CalledByClient counts a call of a client, beside its request.
+func (m *Method) CalledByClient(o outcome.Outcome) { m.client.add(o) }
+
+// CalledByScript counts a call of a script.
+func (m *Method) CalledByScript(o outcome.Outcome) { m.script.add(o) }
+
+// A tally counts outcome.Count. An outcome has no series before it happened but for ok and error,
+// which alerts compare.
+type tally struct {
+	vec    *prometheus.CounterVec
+	labels []string // all but the outcome, which is the last one
+	counts [outcome.Count]atomic.Pointer[prometheus.Counter]
+}
+
+func (t *tally) init(vec *prometheus.CounterVec, labels ...string) {
+	t.vec, t.labels = vec, labels
+	t.of(outcome.OK)
+	t.of(outcome.Error)
+}
+
+func (t *tally) of(o outcome.Outcome) prometheus.Counter {
+	if c := t.counts[o].Load(); c != nil {
+		return *c
+	}
+	c := t.vec.WithLabelValues(append(t.labels[:len(t.labels):len(t.labels)], o.String())...)
+	t.counts[o].Store(&c)
+	return c
+}
+
+func (t *tally) add(o outcome.Outcome) { t.of(o).Inc() }
+
+// New makes the metrics of a proxy; state is asked for what there is whenever the page is read.
+func New(state func() State) *Metrics {
+	registry := prometheus.NewRegistry()
+	m := &Metrics{methods: map[string]*Method{}}
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_requests_total", Help: "Requests of clients by method and outcome (" + outcome.Words() + ").",
+	}, []string{"method", "outcome"})
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, by who makes them (client, script) and outcome (" + outcome.Words() + ").",
+	}, []string{"method", "by", "outcome"})
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "vmcp_request_duration_seconds", Help: "Time from a request to its response.",
+		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600},
+	}, []string{"method"})
+	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "vmcp_requests_running", Help: "Requests being served.",
+	}, []string{"method"})
+	of := func(method string) *Method {
+		mm := &Method{seconds: seconds.WithLabelValues(method), running: running.WithLabelValues(method)}
+		mm.requests.init(total, method)
+		if wire.MethodOf(method).Call {
+			mm.client.init(calls, method, "client")
+		}
+		if method == wire.ToolsCall {
+			mm.script.init(calls, method, "script")
+		}
+		return mm
+	}
+	for _, name := range wire.FromClients() {
+		m.methods[name] = of(name)
+	}
+	m.methods[http.MethodGet], m.methods[http.MethodDelete] = of(http.MethodGet), of(http.MethodDelete)
+	m.unknown = of("other")
+	m.Runs = newRuns(registry)
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_access_refused_total", Help: "Requests refused by authentication, by HTTP status.",
+	}, []string{"status"})
+	registry.MustRegister(total, calls, seconds, running, m.refused, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(state))
+	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return m
+}
+
+// Of is what is counted of a method; those that nobody knows are one.
+func (m *Metrics) Of(method string) *Method {
+	if of := m.methods[method]; of != nil {
+		return of
+	}
+	return m.unknown
+}
+
+// Refused counts a request that authentication refused.
+func (m *Metrics) Refused(status int) { m.refused.WithLabelValues(strconv.Itoa(status)).Inc() }

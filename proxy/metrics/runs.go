@@ -1,0 +1,90 @@
+package metrics
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Runs counts what scripted tools do.
+type Runs struct {
+	runs, steps, effects, limits, answers *prometheus.CounterVec
+	seconds, effectSeconds, memory        *prometheus.HistogramVec
+	suspensions                           *prometheus.CounterVec
+	running                               prometheus.Gauge
+}
+
+func newRuns(r *prometheus.Registry) *Runs {
+	seconds := []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600}
+	m := &Runs{
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcome.Words() + ").",
+		}, []string{"tool", "outcome"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "vmcp_script_run_duration_seconds", Help: "Time of one run, without the time that it waited for another request.", Buckets: seconds,
+		}, []string{"tool"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_steps_total", Help: "Interpreter steps.",
+		}, []string{"tool"}),
+		memory: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "vmcp_script_memory_bytes", Help: "Memory that one run was charged for.",
+			Buckets: prometheus.ExponentialBuckets(1<<10, 8, 7),
+		}, []string{"tool"}),
+		effects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_effects_total", Help: "Effects of runs: kind is call, elicit, retry, sleep and so on; name is the tool of a call.",
+		}, []string{"tool", "kind", "name", "outcome"}),
+		effectSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "vmcp_script_effect_duration_seconds", Help: "Time of one effect.", Buckets: seconds,
+		}, []string{"tool", "kind"}),
+		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_limit_hits_total", Help: "Runs that a limit ended.",
+		}, []string{"tool", "limit"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_elicitations_total", Help: "Answers of users by action (accept, decline, cancel).",
+		}, []string{"tool", "action"}),
+		suspensions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_suspensions_total", Help: "Times that a run ended with questions, to go on with the answers of the next request.",
+		}, []string{"tool"}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
+	}
+	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.running)
+	return m
+}
+
+// Begin counts a run that begins, End one that ends, over or with a question.
+func (m *Runs) Begin() { m.running.Inc() }
+
+// End is the end of a part of a run.
+func (m *Runs) End() { m.running.Dec() }
+
+// Steps counts the interpreter steps of a part of a run.
+func (m *Runs) Steps(tool string, n uint64) { m.steps.WithLabelValues(tool).Add(float64(n)) }
+
+// Suspended counts that a run ended with questions.
+func (m *Runs) Suspended(tool string) { m.suspensions.WithLabelValues(tool).Inc() }
+
+// Over counts a run that is over.
+func (m *Runs) Over(tool string, o outcome.Outcome) { m.runs.WithLabelValues(tool, o.String()).Inc() }
+
+// Took notes the time and memory that a whole run took, and the limit that ended it, if one did.
+func (m *Runs) Took(tool string, took time.Duration, memory int64, err error) {
+	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
+	m.memory.WithLabelValues(tool).Observe(float64(memory))
+	var limit *script.LimitError
+	if errors.As(err, &limit) {
+		m.limits.WithLabelValues(tool, limit.Limit).Inc()
+	}
+}
+
+// Effect counts one effect of a run. name is the tool of a call, if it exists.
+func (m *Runs) Effect(tool, kind, name string, o outcome.Outcome, took time.Duration) {
+	m.effects.WithLabelValues(tool, kind, name, o.String()).Inc()
+	m.effectSeconds.WithLabelValues(tool, kind).Observe(took.Seconds())
+}
+
+// Answered counts what a user did with a question.
+func (m *Runs) Answered(tool, action string) { m.answers.WithLabelValues(tool, action).Inc() }
