@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -305,8 +306,7 @@ func kindOfStatus(code int) Kind {
 func (b *Backend) brief(body []byte) string {
 	const most, enough = 200, 8 << 10
 	s := b.set.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	return strings.ToValidUTF8(s[:min(len(s), most)], "?")
+	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
 }
 
 func (h *httpTransport) send(ctx context.Context, frame []byte) error {

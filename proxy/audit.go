@@ -11,12 +11,12 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -221,7 +221,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 		if err != nil || outcome == audit.ApplicationError {
 			e.Type = audit.StepFailed
 		}
-		e.Extra.Parent, e.Extra.Step = x.script.x.audit.id, shorten(x.options.Key)
+		e.Extra.Parent, e.Extra.Step = x.script.x.audit.id, clip.Text(x.options.Key, maxLine)
 	}
 	if e.Extra.Parent != "" || x.audit.run != x.audit.id || v.entry != nil && v.entry.Script != nil {
 		e.Extra.Run = x.audit.run
@@ -251,18 +251,7 @@ func (v *visit) asked() string {
 	if v.entry == nil || v.entry.Name != name {
 		name = v.p.secrets.Text(name)
 	}
-	return cut(name, auditName)
-}
-
-// cut is at most the first n bytes of s, whole characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return clip.Bytes(name, auditName)
 }
 
 // auditAdmit writes the line of what was no call and is over; the error is that of written.
@@ -278,7 +267,7 @@ func (p *Proxy) auditAdmit(ctx context.Context, r request, o outcome.Outcome, to
 	p.auditAsker(ctx, e, r.client)
 	e.Target.Method = r.method
 	if len(e.Target.Method) > auditName || e.Type == audit.Request && methods[r.method].serve == nil {
-		e.Target.Method = cut(p.secrets.Text(r.method), auditName)
+		e.Target.Method = clip.Bytes(p.secrets.Text(r.method), auditName)
 	}
 	e.Extra.Duration, e.Extra.Reason, e.Extra.Code = took, auditReason(o), auditCode(failed)
 	if l.strict() {
@@ -301,9 +290,9 @@ func (p *Proxy) auditRefused(r *http.Request, status int, reason string) {
 	e.Source = p.auditSource(r)
 	e.Target.Endpoint, e.Target.Method = r.URL.Path, r.Method
 	if r.URL.Path != "/mcp" { // anything may be asked for
-		e.Target.Endpoint = cut(p.secrets.Text(r.URL.Path), auditName)
+		e.Target.Endpoint = clip.Bytes(p.secrets.Text(r.URL.Path), auditName)
 	}
-	e.Target.Method = cut(e.Target.Method, 32)
+	e.Target.Method = clip.Bytes(e.Target.Method, 32)
 	e.Extra.Transport, e.Extra.Code, e.Extra.Reason = "streamable-http", status, reason
 	if who := edge.PrincipalOf(r.Context()); who != nil {
 		p.auditWho(e, who)
@@ -343,8 +332,8 @@ func (p *Proxy) auditAsker(ctx context.Context, e *audit.Event, c *edge.Client) 
 	}
 	p.auditWho(e, edge.PrincipalOf(ctx))
 	if len(c.Info) > 0 {
-		e.Subjects.ClientName = cut(jsonscan.GetString(c.Info, "name"), auditName)
-		e.Subjects.ClientVersion = cut(jsonscan.GetString(c.Info, "version"), auditName)
+		e.Subjects.ClientName = clip.Bytes(jsonscan.GetString(c.Info, "name"), auditName)
+		e.Subjects.ClientVersion = clip.Bytes(jsonscan.GetString(c.Info, "version"), auditName)
 	}
 }
 
@@ -353,10 +342,10 @@ func (p *Proxy) auditWho(e *audit.Event, who *auth.Principal) {
 		e.Subjects.UserID = "anonymous"
 		return
 	}
-	e.Subjects.UserID, e.Subjects.Issuer = cut(who.Subject, auditName), cut(who.Issuer, auditName)
+	e.Subjects.UserID, e.Subjects.Issuer = clip.Bytes(who.Subject, auditName), clip.Bytes(who.Issuer, auditName)
 	for _, claim := range [...]string{"name", "preferred_username", "email"} {
 		if text, ok := who.Claims[claim].(string); ok && text != "" {
-			e.Subjects.User = cut(text, auditName)
+			e.Subjects.User = clip.Bytes(text, auditName)
 			break
 		}
 	}
@@ -364,7 +353,7 @@ func (p *Proxy) auditWho(e *audit.Event, who *auth.Principal) {
 
 // auditSource is where a request comes from: the client behind the proxies that are trusted.
 func (p *Proxy) auditSource(r *http.Request) audit.Source {
-	return audit.Source{Type: "network", Value: p.edge.AddressOf(r), UserAgent: cut(r.UserAgent(), auditName)}
+	return audit.Source{Type: "network", Value: p.edge.AddressOf(r), UserAgent: clip.Bytes(r.UserAgent(), auditName)}
 }
 
 // requestKey is the key of the *http.Request that a context belongs to, while an audit is kept.
@@ -399,7 +388,7 @@ func (p *Proxy) auditRequest(ctx context.Context, l *auditLog, x *exchange) json
 	}
 	names, size := []string{}, 0
 	jsonscan.Each(arguments, func(key, _ []byte) bool {
-		name := cut(p.secrets.Text(string(key)), auditName)
+		name := clip.Bytes(p.secrets.Text(string(key)), auditName)
 		size += len(name)
 		names = append(names, name)
 		return size < l.cfg.MaxDataSize
@@ -427,7 +416,7 @@ func (p *Proxy) auditData(ctx context.Context, value []byte, most int) json.RawM
 	} else {
 		ready, _ = p.secrets.Pieces(string(value)) // a secret that stands across the end is not in it
 	}
-	return jsonscan.Quote(strings.ToValidUTF8(cut(ready, most), "") + "…")
+	return jsonscan.Quote(strings.ToValidUTF8(clip.Bytes(ready, most), "") + clip.Mark)
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -162,7 +163,7 @@ func (v visit) log(ctx context.Context, o outcome.Outcome, took time.Duration, e
 	if e := v.entry; e != nil && e.Backend != nil {
 		about = append(about, slog.String("backend", e.Backend.Name()))
 	}
-	about = append(about, slog.String("name", shorten(v.name())))
+	about = append(about, slog.String("name", clip.Text(v.name(), maxLine)))
 	v.p.log.LogAttrs(ctx, slog.LevelDebug, "call", logged(o, took, err, about...)...)
 }
 
@@ -173,6 +174,9 @@ func (v visit) name() string {
 	}
 	return jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 }
+
+// maxLine is how much of a name goes into a line of the log and a span.
+const maxLine = 200
 
 // logged are the attributes of the line about something that ended.
 func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr) []slog.Attr {
@@ -209,6 +213,6 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, fun
 	case x.script == nil:
 		return p.requestSpan(ctx, requestOf(x.client, x.method, x.params))
 	}
-	name := shorten(jsonscan.Text(x.get(memberName)))
+	name := clip.Text(jsonscan.Text(x.get(memberName)), maxLine)
 	return p.span(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -47,7 +48,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 
 func (h *host) call(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	x := h.inner(name, args, o)
-	resp, err := h.p.call(belowStep(ctx, o.Key), x, callOfScript)
+	resp, err := h.p.call(trace.Below(ctx, o.Key), x, callOfScript)
 	if err != nil {
 		return nil, toolError(err)
 	}

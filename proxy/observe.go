@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
@@ -8,6 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -44,6 +47,35 @@ func (h *host) effect(e script.Event) {
 	}
 	h.p.metrics.Runs.Effect(h.tool.Name, e.Kind, h.label(e), outcome.Of(e.Err), e.Duration)
 }
+
+// observer is told of every effect of a run.
+func (h *host) observer(ctx context.Context) func(script.Event) {
+	record := trace.Recorder(ctx, h.p.secrets)
+	if record == nil {
+		return h.effect
+	}
+	return func(e script.Event) {
+		h.effect(e)
+		record(h.forClient(e))
+	}
+}
+
+// forClient is an effect as the client may see it. A failed call may tell in its error
+// what is behind a tool, so of it nothing is told either.
+func (h *host) forClient(e script.Event) script.Event {
+	if h.x.traceAll || e.Kind != "call" {
+		return e
+	}
+	if t := h.catalog.Find(catalog.AnyTool(e.Name)); t == nil || t.Hidden {
+		e.Name = "(hidden)"
+	}
+	if e.Err != nil {
+		e.Err = errHiddenFailure
+	}
+	return e
+}
+
+var errHiddenFailure = errors.New("failed")
 
 // label keeps the names of metrics to those of tools that exist.
 func (h *host) label(e script.Event) string {

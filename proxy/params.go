@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
 // The members of a request's params that the proxy decides by are read in one pass, and the
@@ -41,7 +42,7 @@ var paramNames = []string{
 // the last.
 var metaNames = []string{
 	wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
-	wire.MetaServerInfo, wire.MetaSubscriptionID, metaTrace, oldMetaTrace, progressToken,
+	wire.MetaServerInfo, wire.MetaSubscriptionID, trace.Key, trace.OldKey, progressToken,
 }
 
 const progressToken = "progressToken"
@@ -123,7 +124,7 @@ func (x *exchange) noteMeta(name string, value json.RawMessage) {
 	switch name {
 	case progressToken:
 		x.token = value
-	case metaTrace, oldMetaTrace:
+	case trace.Key, trace.OldKey:
 		if string(value) == "true" {
 			x.trace, x.traceAll = name, edge.SeesDetails(x.out)
 		}

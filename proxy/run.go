@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -58,7 +59,9 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 
 // run makes a tool result of what the program returned.
 func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
-	ctx = h.startTrace(ctx)
+	if h.x.trace != "" {
+		ctx = trace.Start(ctx)
+	}
 	res, err := h.execute(ctx, raw)
 	h.x.ended(outcome.OfRun(ctx, res, err))
 	var suspended *script.Suspended
@@ -171,6 +174,16 @@ func (h *host) toolResult(res *script.Result) json.RawMessage {
 		out.Bool("isError", true)
 	}
 	return out.JSON()
+}
+
+// showTrace adds what the call did to its result, if the client asked for it. res is nil when
+// the run failed.
+func (h *host) showTrace(ctx context.Context, result json.RawMessage, res *script.Result) json.RawMessage {
+	shown := trace.Of(ctx, h.tool.Name, res)
+	if shown == nil {
+		return result
+	}
+	return jsonscan.Set(result, "_meta", new(jsonscan.Object).Raw(h.x.trace, shown).JSON())
 }
 
 // textContent is a text as the content of a result.

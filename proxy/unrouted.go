@@ -1,11 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
@@ -24,16 +23,9 @@ func (p *Proxy) sessionListChanged(_ *backends.Backend, session, method string) 
 // unclaimed takes a notification that no client can be tied to.
 func (p *Proxy) unclaimed(be *backends.Backend, method string, params json.RawMessage) {
 	if method == wire.LogMessage {
-		p.log.Info("backend says", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", shortened(p.secrets.JSON(jsonscan.Get(params, "data")))) // half of a secret would not be found
+		p.log.Info("backend says", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", clip.Counted(string(p.secrets.JSON(jsonscan.Get(params, "data"))), maxSaid)) // half of a secret would not be found
 	}
 }
 
 // maxSaid is how much of a backend's message goes to the log.
 const maxSaid = 1 << 10
-
-func shortened(data []byte) string {
-	if len(data) <= maxSaid {
-		return string(data)
-	}
-	return fmt.Sprintf("%s… (%d bytes)", bytes.ToValidUTF8(data[:maxSaid], nil), len(data))
-}

@@ -10,6 +10,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -221,7 +222,7 @@ func Clip(msg string) string {
 	if len(msg) <= MaxMessage+64 { // so that what was cut is not cut again
 		return msg
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(msg[:MaxMessage], ""), len(msg))
+	return clip.Counted(msg, MaxMessage)
 }
 
 // trace collects the frames of err, and those of the branches inside of it.

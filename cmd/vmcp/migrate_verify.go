@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
@@ -82,10 +83,5 @@ func (m *migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, 
 
 // oneLine shortens a text to what a table has room for.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	const most = 100
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
+	return clip.Line(strings.Join(strings.Fields(s), " "), 101)
 }

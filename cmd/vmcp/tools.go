@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/visible"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -151,10 +152,7 @@ func firstSentence(s string) string {
 	if i := strings.Index(s, ". "); i > 0 {
 		s = s[:i+1]
 	}
-	if runes := []rune(s); len(runes) > 80 {
-		return string(runes[:79]) + "…"
-	}
-	return s
+	return clip.Line(s, 80)
 }
 
 // completeTool offers the tools for completion; nothing when that is not quick.

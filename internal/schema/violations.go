@@ -11,6 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/vmcp-dev/vmcp/internal/clip"
 )
 
 // Violation is one place at which a value does not fit its schema.
@@ -71,7 +73,7 @@ func violations(e *jsonschema.ValidationError) Violations {
 
 func collect(e *jsonschema.ValidationError, out *Violations) {
 	add := func(kind Kind, path []string, format string, args ...any) {
-		*out = append(*out, Violation{pathOf(path), path, kind, cut(fmt.Sprintf(format, args...), 500)})
+		*out = append(*out, Violation{pathOf(path), path, kind, clip.Text(fmt.Sprintf(format, args...), 500)})
 	}
 	at := e.InstanceLocation
 	switch k := e.ErrorKind.(type) {
@@ -143,20 +145,13 @@ func list(values []any) string {
 // show writes a value for a message, not too long.
 func show(v any) string {
 	if s, ok := v.(string); ok {
-		return strconv.Quote(cut(s, 80))
+		return strconv.Quote(clip.Text(s, 80))
 	}
 	data, err := marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return cut(string(data), 80)
-}
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return clip.Text(string(data), 80)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

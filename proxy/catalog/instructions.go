@@ -2,9 +2,9 @@ package catalog
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
@@ -69,11 +69,7 @@ const cutMark = " […]"
 
 // cutText is the beginning of a text, of at most n bytes with the mark behind it.
 func cutText(text string, n int) string {
-	n = max(0, n-len(cutMark))
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + cutMark
+	return clip.Bytes(text, max(0, n-len(cutMark))) + cutMark
 }
 
 // reportHidden reports characters of a backend's text that a person does not see.

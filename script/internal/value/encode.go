@@ -11,6 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -452,8 +453,5 @@ func member(key string) string {
 	if plain {
 		return "." + key
 	}
-	if len(key) > 40 {
-		key = key[:40] + "…"
-	}
-	return "[" + strconv.Quote(key) + "]"
+	return "[" + strconv.Quote(clip.Text(key, 40)) + "]"
 }

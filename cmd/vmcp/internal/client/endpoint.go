@@ -20,6 +20,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
 // ErrUnauthorized is an endpoint's refusal of who asks.
@@ -134,7 +135,7 @@ func (e *Endpoint) Call(ctx context.Context, c Call) (*Result, error) {
 		params.Meta[mcp.MetaKeyLogLevel] = "info"
 	}
 	if c.Trace {
-		params.Meta[MetaTrace] = true
+		params.Meta[trace.Key] = true
 	}
 	result, err := e.session.CallTool(ctx, params)
 	if err != nil {

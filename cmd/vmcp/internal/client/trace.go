@@ -10,44 +10,22 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
-// MetaTrace is the _meta key of a vmcp server's traces.
-const MetaTrace = "dev.vmcp/trace"
-
 // Trace is what a scripted tool did, as the server sends it.
-type Trace struct {
-	Tool       string   `json:"tool"`
-	DurationMs float64  `json:"durationMs"`
-	Steps      int      `json:"interpreterSteps"`
-	Memory     int64    `json:"memory"`
-	Effects    []Effect `json:"effects"`
-	LeftOut    int      `json:"leftOut"`
-}
-
-// Effect is one step of a run. Its key is its position: "4.b1.0" is the first in the
-// second branch of the parallel at 4, "2/0" the first of the script that was called at 2.
-type Effect struct {
-	Key        string  `json:"key"`
-	Kind       string  `json:"kind"`
-	Name       string  `json:"name"`
-	StartMs    float64 `json:"startMs"`
-	DurationMs float64 `json:"durationMs"`
-	Bytes      int64   `json:"bytes"`
-	Replayed   bool    `json:"replayed"`
-	Error      string  `json:"error"`
-}
+type Trace trace.Trace
 
 // node is a step with what is inside of it.
 type node struct {
-	at       string  // the last part of its key
-	effect   *Effect // nil for what only holds others: a parallel, a branch
+	at       string        // the last part of its key
+	effect   *trace.Effect // nil for what only holds others: a parallel, a branch
 	children []*node
 }
 
 // TraceOf is the trace in a result; nil if it has none.
 func TraceOf(result json.RawMessage) *Trace {
-	raw := jsonscan.GetPath(result, "_meta", MetaTrace)
+	raw := jsonscan.GetPath(result, "_meta", trace.Key)
 	var t Trace
 	if raw == nil || json.Unmarshal(raw, &t) != nil {
 		return nil
@@ -59,7 +37,7 @@ func TraceOf(result json.RawMessage) *Trace {
 func (t *Trace) Lines() []string {
 	summary := t.Tool + "  " + duration(t.DurationMs)
 	if t.Steps > 0 {
-		summary += fmt.Sprintf("  %s, %s", Count(t.Steps, "interpreter step"), size(t.Memory))
+		summary += fmt.Sprintf("  %s, %s", Count(int(t.Steps), "interpreter step"), size(t.Memory))
 	}
 	lines := appendNodes([]string{summary}, t.tree().children, "")
 	if t.LeftOut > 0 {
@@ -140,7 +118,7 @@ func (n *node) label() string {
 		text += "  " + duration(e.DurationMs)
 	}
 	if e.Kind == "call" && e.Error == "" {
-		text += "  " + size(e.Bytes)
+		text += "  " + size(int64(e.Bytes))
 	}
 	if e.Replayed {
 		text += "  (done before)"

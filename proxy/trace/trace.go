@@ -1,0 +1,130 @@
+// Package trace is what a client sees that asks what a scripted tool did: every effect of the
+// run, with those of the scripted tools that it called.
+package trace
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Key is the _meta key by which a client asks for a trace, and under which the result of the
+// call has it. OldKey is the same in its first spelling, which is still read.
+const (
+	Key    = "dev.vmcp/trace"
+	OldKey = "vmcp.dev/trace"
+)
+
+const (
+	// maxEffects bounds one trace; a run may do many more.
+	maxEffects = 2000
+	// maxText bounds names and errors of effects to what fits a line.
+	maxText = 200
+)
+
+// Trace is what one call of a scripted tool did, as it travels.
+type Trace struct {
+	Tool       string   `json:"tool"`
+	DurationMs float64  `json:"durationMs"`
+	Steps      uint64   `json:"interpreterSteps,omitempty"` // 0 when the run failed, as Memory
+	Memory     int64    `json:"memory,omitempty"`
+	Effects    []Effect `json:"effects"`
+	LeftOut    int      `json:"leftOut,omitempty"` // effects that were too many
+}
+
+// Effect is one effect of a run. Its key is its position: "4.b1.0" is the first effect of the
+// second branch of the parallel at 4, "2/0" the first of the script called at 2.
+type Effect struct {
+	Key        string  `json:"key"`
+	Kind       string  `json:"kind"`
+	Name       string  `json:"name,omitempty"`
+	StartMs    float64 `json:"startMs"` // since the run began
+	DurationMs float64 `json:"durationMs"`
+	Bytes      int     `json:"bytes,omitempty"` // of the result
+	Replayed   bool    `json:"replayed,omitempty"`
+	Error      string  `json:"error,omitempty"`
+}
+
+// A recorder collects the effects of one call.
+type recorder struct {
+	began time.Time
+
+	mu      sync.Mutex
+	effects []Effect // guarded by mu
+	left    int      // guarded by mu
+}
+
+// place is where in which trace a run is; it travels with the context of its calls.
+type place struct {
+	*recorder
+	prefix string
+}
+
+type placeKey struct{}
+
+// Start begins a trace.
+func Start(ctx context.Context) context.Context {
+	return context.WithValue(ctx, placeKey{}, place{recorder: &recorder{began: time.Now()}})
+}
+
+// Below says that what happens in the new context is part of the effect at key.
+func Below(ctx context.Context, key string) context.Context {
+	at, ok := ctx.Value(placeKey{}).(place)
+	if !ok {
+		return ctx
+	}
+	return context.WithValue(ctx, placeKey{}, place{at.recorder, at.prefix + key + "/"})
+}
+
+// Recorder notes effects in the trace of ctx, without secrets; nil when there is no trace.
+func Recorder(ctx context.Context, secrets *secret.Redactor) func(script.Event) {
+	at, ok := ctx.Value(placeKey{}).(place)
+	if !ok {
+		return nil
+	}
+	return func(e script.Event) { at.add(e, secrets) }
+}
+
+func (at place) add(e script.Event, secrets *secret.Redactor) {
+	effect := Effect{
+		Key: at.prefix + e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText), StartMs: milliseconds(e.Start.Sub(at.began)),
+		DurationMs: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
+	}
+	if e.Err != nil {
+		effect.Error = clip.Text(secrets.Text(e.Err.Error()), maxText)
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if len(at.effects) == maxEffects {
+		at.left++
+		return
+	}
+	at.effects = append(at.effects, effect)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Of is the trace of ctx up to now as JSON, nil when there is none. res is nil when the run
+// failed.
+func Of(ctx context.Context, tool string, res *script.Result) json.RawMessage {
+	at, ok := ctx.Value(placeKey{}).(place)
+	if !ok {
+		return nil
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	t := Trace{Tool: tool, DurationMs: milliseconds(time.Since(at.began)), Effects: at.effects, LeftOut: at.left}
+	if res != nil {
+		t.Steps, t.Memory = res.Stats.Steps, res.Stats.Memory
+	}
+	data, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // numbers and texts
+	}
+	return data
+}
