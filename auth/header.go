@@ -33,6 +33,12 @@ func bearer(r *http.Request) (string, *Refusal) {
 	return token, nil
 }
 
+// TokenOf is the token of a request that came in with it.
+func TokenOf(r *http.Request) string {
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.Trim(token, " ")
+}
+
 // isNoTokenChar reports whether a character cannot be in a b64token (RFC 6750, section 2.1).
 func isNoTokenChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/=", c)

@@ -30,7 +30,7 @@ func (p *Proxy) state() metrics.State {
 	c := p.catalog.Load()
 	s := metrics.State{
 		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.len(),
-		Dropped: p.dropped.Load(), Unwritten: p.unwritten.Load(),
+		Dropped: p.dropped.Load(), Unwritten: p.record.Unwritten(),
 	}
 	for _, b := range p.backends.All() {
 		s.Backends = append(s.Backends, metrics.Backend{

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
@@ -62,7 +61,7 @@ func (p *Proxy) outwardContext(r *http.Request, who *auth.Principal) context.Con
 	if who != nil && (rules.tokens || rules.names) {
 		user = &credentials.User{Key: who.Key(), Issuer: who.Issuer, Subject: who.Subject}
 		if rules.tokens && who.Claims != nil { // an issuer vouches for it
-			user.Token, user.Expires = bearerOf(r), who.Expires
+			user.Token, user.Expires = auth.TokenOf(r), who.Expires
 		}
 	}
 	if user == nil && header == nil {
@@ -72,12 +71,6 @@ func (p *Proxy) outwardContext(r *http.Request, who *auth.Principal) context.Con
 		p.rebuild() // with what was waiting for a first caller
 	}
 	return context.WithValue(ctx, outwardKey{}, &outward{user, header})
-}
-
-// bearerOf is the token of a request that came in with it.
-func bearerOf(r *http.Request) string {
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.Trim(token, " ")
 }
 
 // callerIn describes the client to a backend, for a request of ctx.

@@ -29,6 +29,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
@@ -59,8 +60,7 @@ type Proxy struct {
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
 	metrics   *metrics.Metrics
-	audit     atomic.Pointer[auditLog] // nil: none is kept
-	unwritten atomic.Uint64            // lines of the audit
+	record    *record.Recorder
 	parked    *parkedTable
 	tasks     taskTable
 	admission *admission.Admission
@@ -102,7 +102,8 @@ func New(o Options) *Proxy {
 	if o.Tracer != nil {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
-	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Refused: p.refused, Turned: p.auditRefused, Within: p.within})
+	p.record = record.New(record.Options{Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
 		Started: p.started, Life: p.life, Spawn: p.spawn,
@@ -175,7 +176,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	}
 	warnComposites(p.log, cfg)
 	p.rebuild()
-	p.auditApplied(cfg)
+	p.record.Applied(cfg)
 	return nil
 }
 
@@ -185,19 +186,17 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	err := p.edge.Apply(cfg, func() error {
-		lines, err := p.openAudit(cfg)
+		lines, err := p.record.Open(cfg)
 		if err != nil {
 			return err
 		}
 		p.secrets.Use(cfg.Secrets())
 		if err := p.backends.Apply(cfg); err != nil {
 			p.secrets.Use(p.config.Secrets())
-			if lines != p.audit.Load() {
-				p.closeAudit(lines)
-			}
+			p.record.Discard(lines)
 			return err
 		}
-		p.useAudit(lines)
+		p.record.Use(lines)
 		return nil
 	})
 	if err != nil {
@@ -299,7 +298,7 @@ func (p *Proxy) Close() error {
 	p.closed = true
 	p.spawning.Unlock()
 	p.work.Wait()
-	p.closeAudit(p.audit.Load())
+	p.record.Close()
 	return err
 }
 

@@ -1,0 +1,82 @@
+package record
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/audit"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+)
+
+// types are the types of lines by method.
+var types = map[string]string{
+	wire.ToolsCall: audit.ToolCall, wire.ResourcesRead: audit.ResourceRead, wire.PromptsGet: audit.PromptGet,
+	wire.ToolsList: audit.ToolsList, wire.ResourcesList: audit.ResourcesList, wire.TemplatesList: audit.ResourcesList,
+	wire.PromptsList: audit.PromptsList, wire.Initialize: audit.Initialize, wire.Complete: audit.Completion,
+	wire.Ping: audit.Ping, wire.SetLevel: audit.Logging,
+	wire.Initialized: audit.Notification, wire.Cancelled: audit.Notification, wire.Progress: audit.Notification, wire.RootsChanged: audit.Notification,
+}
+
+// Type is the type of the lines about a method.
+func Type(method string) string {
+	if t := types[method]; t != "" {
+		return t
+	}
+	if strings.HasPrefix(method, "notifications/") {
+		return audit.Notification
+	}
+	return audit.Request
+}
+
+// Kind is what a call of that method calls.
+func Kind(method string) string {
+	switch method {
+	case wire.ToolsCall:
+		return "tool"
+	case wire.PromptsGet:
+		return "prompt"
+	case wire.ResourcesRead, wire.Subscribe, wire.Unsubscribe:
+		return "resource"
+	case wire.TasksGet, wire.TasksUpdate, wire.TasksCancel, wire.TasksResult:
+		return "task"
+	}
+	return ""
+}
+
+// Outcome is an outcome in the words of the audit.
+func Outcome(o outcome.Outcome, err error) string {
+	switch o {
+	case outcome.OK, outcome.Suspended:
+		return audit.Success
+	case outcome.ToolError:
+		return audit.ApplicationError
+	case outcome.Denied:
+		return audit.Denied
+	}
+	switch Code(err) {
+	case wire.InvalidParams, wire.InvalidRequest, wire.ParseError, wire.MethodNotFound, wire.ResourceNotFound, wire.UnsupportedVersion, wire.MissingCapability, wire.HeaderMismatch:
+		return audit.Error
+	case wire.Denied, wire.TooMany:
+		return audit.Denied
+	}
+	return audit.Failure
+}
+
+// Reason tells outcomes apart that the audit has one word for.
+func Reason(o outcome.Outcome) string {
+	switch o {
+	case outcome.Suspended, outcome.Timeout, outcome.Cancelled, outcome.Limit:
+		return o.String()
+	}
+	return ""
+}
+
+// Code is the JSON-RPC code of an error, 0 for none.
+func Code(err error) int {
+	var rpc *wire.Error
+	if errors.As(err, &rpc) {
+		return rpc.Code
+	}
+	return 0
+}
