@@ -1,8 +1,6 @@
 package config
 
-import (
-	"path"
-)
+import "strings"
 
 // RateLimiting bounds how often tools are called. Only calls of clients count, each once, and
 // one that may not be made for any of its limits counts for none.
@@ -44,7 +42,7 @@ func (v *validator) rateLimiting(r *RateLimiting) {
 	names := map[string]int{}
 	for i := range r.Tools {
 		t, at := &r.Tools[i], indexPath(at+".tools", i)
-		if _, err := path.Match(t.Name, ""); err != nil || t.Name == "" {
+		if t.Name == "" || strings.Contains(t.Name, "*") && !strings.Contains(t.Name, ".") {
 			v.report(at+".name", "want the name of a tool, or a backend and a pattern such as github.*; have %q", t.Name)
 		} else if first, twice := names[t.Name]; twice {
 			v.report(at+".name", "%q is the name of rateLimiting.tools[%d] already", t.Name, first)

@@ -62,6 +62,7 @@ type audited struct {
 	out   *lockedBuffer
 	calls atomic.Int32 // that reached the backend
 	proxy *proxy.Proxy
+	cfg   *config.Config
 }
 
 const auditSecret = "s3cr3t-of-the-backend"
@@ -87,12 +88,12 @@ func startAudited(t *testing.T, a config.Audit, scripts ...config.ScriptedTool) 
 	srv := httptest.NewServer(d.proxy.Handler())
 	t.Cleanup(func() { d.proxy.Close(); srv.Close() })
 	d.url = srv.URL
-	cfg := &config.Config{
+	d.cfg = &config.Config{
 		Backends:      []config.Backend{{Name: "b", URL: backend.URL, Headers: map[string]string{"X-Key": auditSecret}}},
 		IncomingAuth:  config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}},
 		ScriptedTools: scripts, Audit: a,
 	}
-	if err := d.proxy.Apply(cfg); err != nil {
+	if err := d.proxy.Apply(d.cfg); err != nil {
 		t.Fatal(err)
 	}
 	secrets.Use([]string{auditSecret}) // as cfg.Secrets has it for a file

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -93,6 +95,9 @@ func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Re
 		v.entry, err = c.find(p, ctx, x)
 	}
 	if err == nil {
+		err = v.limit()
+	}
+	if err == nil {
 		err = v.begun(ctx)
 	}
 	if err == nil {
@@ -125,6 +130,29 @@ type visit struct {
 	began  time.Time
 	end    func(outcome.Outcome, error) // of the span
 	head   []byte                       // the beginning of a result that streams, where the audit wants it
+}
+
+// limit counts a client's call of a tool for its quotas, or refuses it. A request that goes on
+// with a call of ours that waits for an answer is part of that one.
+func (v *visit) limit() error {
+	x, e := v.x, v.entry
+	if !v.p.quota.On() || x.method != wire.ToolsCall || x.script != nil || v.p.parked.has(x) {
+		return nil
+	}
+	origin := "scripts." + e.Name
+	if e.Backend != nil {
+		origin = e.Origin()
+	}
+	over := v.p.quota.Take(x.client.Principal, e.Name, origin)
+	if over == nil {
+		return nil
+	}
+	x.decision = decision{overdue, over.Limit}
+	v.p.metrics.Overdue(over.Limit, over.Tool)
+	seconds := max(1, int64(math.Ceil(over.RetryAfter.Seconds())))
+	err := wire.Errorf(wire.TooMany, "too many calls: %s lets %d be made in %s; try again in %d s", over.Limit, over.Calls, over.Period, seconds)
+	err.Data = new(jsonscan.Object).Raw(wire.DataRetryAfter, strconv.AppendInt(nil, seconds, 10)).JSON()
+	return err
 }
 
 func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {

@@ -31,6 +31,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
+	"github.com/vmcp-dev/vmcp/quota"
 )
 
 // Options are what a Proxy takes from its surroundings. The zero value works.
@@ -64,6 +65,7 @@ type Proxy struct {
 	parked    *parkedTable
 	tasks     taskTable
 	admission *admission.Admission
+	quota     quota.Quota
 	dropped   atomic.Uint64 // notifications that calls did not keep which wait for an answer
 
 	subscriptions *subscriptions.Set
@@ -207,6 +209,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts) error {
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)
+	p.quota.Apply(cfg.RateLimiting)
 	return nil
 }
 

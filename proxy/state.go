@@ -175,6 +175,21 @@ func (t *parkedTable) take(x *exchange, state json.RawMessage) (*parkedCall, err
 	return c, nil
 }
 
+// has reports whether a request brings the state of a call that waits.
+func (t *parkedTable) has(x *exchange) bool {
+	state := x.get(memberState)
+	if state == nil {
+		return false
+	}
+	handle, ok := t.open(jsonscan.Text(state), x.binding())
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting[handle] != nil
+}
+
 // close gives up all that waits.
 func (t *parkedTable) close() {
 	t.mu.Lock()

@@ -86,6 +86,9 @@ const (
 	RequestCancelled = -32800
 )
 
+// DataRetryAfter is the member of a TooMany error's data that says how many seconds to wait.
+const DataRetryAfter = "retryAfterSeconds"
+
 // Reserved _meta keys of 2026-07-28.
 const (
 	MetaPrefix             = "io.modelcontextprotocol/"

@@ -25,6 +25,7 @@ type Metrics struct {
 	methods map[string]*Method // made once
 	unknown *Method
 	refused *prometheus.CounterVec
+	overdue *prometheus.CounterVec
 }
 
 // A Method counts the requests of clients and the calls of one method.
@@ -113,7 +114,10 @@ func New(state func() State) *Metrics {
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_access_refused_total", Help: "Requests refused by authentication, by HTTP status.",
 	}, []string{"status"})
-	registry.MustRegister(total, calls, seconds, running, m.refused, collectors.NewGoCollector(),
+	m.overdue = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_quota_refused_total", Help: "Calls of tools that a limit of rateLimiting refused, by limit and, for those under rateLimiting.tools, by tool.",
+	}, []string{"limit", "tool"})
+	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(state))
 	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m
@@ -129,3 +133,6 @@ func (m *Metrics) Of(method string) *Method {
 
 // Refused counts a request that authentication refused.
 func (m *Metrics) Refused(status int) { m.refused.WithLabelValues(strconv.Itoa(status)).Inc() }
+
+// Overdue counts a call that a limit of rateLimiting refused; tool is the one that the limit is for.
+func (m *Metrics) Overdue(limit, tool string) { m.overdue.WithLabelValues(limit, tool).Inc() }

@@ -133,8 +133,10 @@ func ofCode(code int) Outcome {
 	switch code {
 	case wire.RequestCancelled:
 		return Cancelled
-	case wire.Busy:
+	case wire.Busy, wire.TooMany:
 		return Limit
+	case wire.Denied:
+		return Denied
 	}
 	return Error
 }

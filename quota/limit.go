@@ -1,0 +1,97 @@
+package quota
+
+import (
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// limit is one bucket of the configuration. It does not change: a limit that does is another one.
+type limit struct {
+	tool   string // as under rateLimiting.tools; "" for all tools
+	each   bool   // for each principal; else for all together
+	bucket config.Bucket
+	shared *rate.Limiter // of all principals; nil if each has one
+}
+
+// limitsOf are the limits of a configuration: those of old that it has, too, and new ones.
+func limitsOf(r config.RateLimiting, old []*limit) (all []*limit) {
+	add := func(tool string, each bool, b config.Bucket) {
+		if b.MaxTokens > 0 {
+			all = append(all, find(old, limit{tool: tool, each: each, bucket: b}))
+		}
+	}
+	add("", false, r.Shared)
+	add("", true, r.PerUser)
+	for _, t := range r.Tools {
+		add(t.Name, false, t.Shared)
+		add(t.Name, true, t.PerUser)
+	}
+	return all
+}
+
+func find(old []*limit, want limit) *limit {
+	for _, l := range old {
+		if l.tool == want.tool && l.each == want.each && l.bucket == want.bucket {
+			return l
+		}
+	}
+	if !want.each {
+		want.shared = want.fresh()
+	}
+	return &want
+}
+
+// fresh is a full bucket.
+func (l *limit) fresh() *rate.Limiter {
+	return rate.NewLimiter(l.perSecond(), l.bucket.MaxTokens)
+}
+
+func (l *limit) perSecond() rate.Limit {
+	return rate.Limit(float64(l.bucket.MaxTokens) / l.bucket.RefillPeriod.Std().Seconds())
+}
+
+// covers reports whether calls of a tool fall under the limit.
+func (l *limit) covers(tool, origin string) bool {
+	return l.tool == "" || l.tool == tool || strings.Contains(l.tool, ".") && matches(l.tool, origin)
+}
+
+// matches reports whether * for any text makes the pattern the name.
+func matches(pattern, name string) bool {
+	first, rest, more := strings.Cut(pattern, "*")
+	name, ok := strings.CutPrefix(name, first)
+	if !ok || !more {
+		return ok && name == ""
+	}
+	parts := strings.Split(rest, "*")
+	for _, part := range parts[:len(parts)-1] {
+		if _, name, ok = strings.Cut(name, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(name, parts[len(parts)-1])
+}
+
+// exceeded describes the limit while its bucket holds less than a token.
+func (l *limit) exceeded(left float64) *Exceeded {
+	short := (1 - left) / float64(l.perSecond())
+	return &Exceeded{
+		Limit: l.name(), Tool: l.tool, Calls: l.bucket.MaxTokens, Period: l.bucket.RefillPeriod.Std(),
+		RetryAfter: time.Duration(short * float64(time.Second)),
+	}
+}
+
+// name is that of the configuration.
+func (l *limit) name() string {
+	name := "rateLimiting."
+	if l.tool != "" {
+		name += "tools."
+	}
+	if l.each {
+		return name + "perUser"
+	}
+	return name + "shared"
+}
