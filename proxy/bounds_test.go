@@ -29,6 +29,29 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 }
 
+// TestOverlayCatalogsAreBounded: the newest are kept; the next catalog of all forgets them all.
+func TestOverlayCatalogsAreBounded(t *testing.T) {
+	var kept overlays
+	base := &catalog.Catalog{}
+	of := func(i int) *overlay { return &overlay{key: [32]byte{byte(i), byte(i >> 8)}} }
+	for i := range maxOverlays + 10 {
+		kept.add(base, of(i), &catalog.Catalog{})
+	}
+	if len(kept.byKey) != maxOverlays || len(kept.order) != maxOverlays {
+		t.Errorf("%d catalogs are kept, %d keys in order, want %d", len(kept.byKey), len(kept.order), maxOverlays)
+	}
+	if kept.find(base, of(9)) != nil || kept.find(base, of(10)) == nil {
+		t.Error("the oldest is kept, or one of the newest is not")
+	}
+	if kept.find(&catalog.Catalog{}, of(10)) != nil {
+		t.Error("a catalog of one base is found for another")
+	}
+	kept.add(&catalog.Catalog{}, of(1), &catalog.Catalog{})
+	if len(kept.byKey) != 1 || len(kept.order) != 1 {
+		t.Errorf("%d catalogs are kept after another base, want 1", len(kept.byKey))
+	}
+}
+
 // nowhere drops every frame.
 type nowhere struct{}
 
