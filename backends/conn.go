@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -340,18 +341,18 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 			c.reply(wire.Result(m.ID, json.RawMessage("{}")))
 		}
 	case wire.ToolsChanged:
-		c.listChanged(toolsList, m.Method)
+		c.listChanged(listing.Tools, m.Method)
 	case wire.PromptsChanged:
-		c.listChanged(promptsList, m.Method)
+		c.listChanged(listing.Prompts, m.Method)
 	case wire.ResChanged:
-		c.listChanged(resourcesList, m.Method)
+		c.listChanged(listing.Resources, m.Method)
 	case wire.ResUpdated:
 		c.b.updated(c.session, m.Params)
 	case wire.Cancelled:
 		c.withdraw(jsonscan.Get(m.Params, "requestId"))
 	case wire.Acknowledged:
 		c.b.setListening(true)
-		c.b.changed(allLists) // changes before this stream were not announced
+		c.b.changed(listing.All) // changes before this stream were not announced
 	default:
 		if m.IsRequest() && !wire.AsksClient(m.Method) {
 			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -116,7 +117,7 @@ type private struct {
 	listening bool      // its client has a stream open for what belongs to no call
 	closed    bool
 	reopening bool
-	lists     privateLists
+	lists     listing.Own // has a lock of its own, a leaf like pool.mu
 }
 
 // A dial is one attempt to open a private session's connection.
@@ -191,7 +192,7 @@ func (l *pool) acquire(key privateKey, caller *Caller, source credentials.Source
 	}
 	p.users++
 	p.level, p.listening = caller.LogLevel, caller.Listening
-	p.lists.stale = true // a call may change what its client is shown
+	p.lists.MarkStale() // a call may change what its client is shown
 	if p.dial == nil || p.dial.over() {
 		p.dial, mine = &dial{ready: make(chan struct{})}, true
 	}
@@ -227,7 +228,7 @@ func (l *pool) release(p *private) {
 	defer l.mu.Unlock()
 	p.users--
 	p.idle = time.Now()
-	p.lists.stale = true
+	p.lists.MarkStale()
 	l.signal()
 }
 

@@ -253,11 +253,7 @@ func (b *Backend) closeSession(session string) {
 func (l *pool) remove(p *private) {
 	delete(l.all, p.key)
 	p.closed = true
-	l.b.set.privateLists.Add(-p.lists.size)
-	if p.lists.fetching != nil {
-		close(p.lists.fetching)
-	}
-	p.lists = privateLists{}
+	p.lists.Close()
 	if c := p.open(); c != nil {
 		l.announce(c.slot())
 	}

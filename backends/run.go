@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -75,7 +76,7 @@ func (b *Backend) runOnce() error {
 			c.close()
 		}
 	}()
-	if err := b.refresh(ctx, c, allLists); err != nil {
+	if err := b.refresh(ctx, c, listing.All); err != nil {
 		return err
 	}
 	b.main.Store(c)
@@ -151,20 +152,14 @@ func (b *Backend) renewOutdated(c *conn) {
 		return
 	}
 	old := b.Offer()
-	next := *old
-	var bits int32
-	for _, l := range lists {
-		if _, meta := l.items(&next); meta.HasTTL && time.Since(b.fetched) > meta.TTL {
-			bits |= l.bit
-		}
-	}
+	bits := old.Outdated(time.Since(b.fetched))
 	if bits != 0 && b.refresh(c.ctx, c, bits) == nil && !reflect.DeepEqual(old, b.Offer()) {
 		b.set.changed()
 	}
 }
 
 // update fetches lists that changed and announces them, even when they are equal.
-func (b *Backend) update(c *conn, bits int32) {
+func (b *Backend) update(c *conn, bits listing.Bits) {
 	if err := b.refresh(c.ctx, c, bits); err != nil {
 		b.changedLater(bits)
 		return
@@ -174,7 +169,7 @@ func (b *Backend) update(c *conn, bits int32) {
 
 // changedLater keeps lists marked as stale after a fetch that did not work; the next
 // wake or check tries again.
-func (b *Backend) changedLater(bits int32) {
+func (b *Backend) changedLater(bits listing.Bits) {
 	b.stale.Or(bits)
 	b.suspicious.Store(true)
 }

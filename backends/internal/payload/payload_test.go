@@ -56,7 +56,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &call{}
-			r := streamed(t, c, iotest.OneByteReader(strings.NewReader(tt.rest)))
+			r := streamed(t, c, iotest.HalfReader(strings.NewReader(tt.rest)))
 			r.Edit(tt.edit)
 			var got bytes.Buffer
 			_, err := r.Body.WriteTo(&got)

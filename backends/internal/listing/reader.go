@@ -1,0 +1,138 @@
+package listing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// A list may have this many pages and entries; a backend that sends more is cut off.
+const (
+	maxPages = 1000
+	maxItems = 100_000
+)
+
+// Reader reads lists on one connection.
+type Reader struct {
+	// Ask makes one request and returns its result, which stays valid.
+	Ask func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Lost reports whether an error of Ask means that the connection is.
+	Lost         func(err error) bool
+	Capabilities json.RawMessage // of the server
+	Log          *slog.Logger
+}
+
+// Refresh reads some lists into o. Only the loss of the connection is an error: a list that the
+// backend refuses stays as it was.
+func (r *Reader) Refresh(ctx context.Context, o *Offer, bits Bits) error {
+	for _, l := range lists {
+		if bits&l.bit == 0 {
+			continue
+		}
+		items, meta := l.of(o)
+		if !wire.Declares(r.Capabilities, l.capability) {
+			*items, *meta = nil, Meta{}
+			continue
+		}
+		fetched, fetchedMeta, err := r.list(ctx, l)
+		var answer *wire.Error
+		switch {
+		case err == nil:
+			*items, *meta = fetched, fetchedMeta
+		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound && l.method == wire.TemplatesList:
+			*items, *meta = nil, Meta{} // many backends have resources and no templates
+		case r.Lost(err):
+			return err
+		default:
+			r.Log.Warn("list not available", "method", l.method, "err", err)
+		}
+	}
+	return nil
+}
+
+// list reads all pages of one list.
+func (r *Reader) list(ctx context.Context, l list) ([]Item, Meta, error) {
+	var items []Item
+	var meta Meta
+	seen := map[string]bool{}
+	var params json.RawMessage
+	for range maxPages {
+		result, err := r.Ask(ctx, l.method, params)
+		if err != nil {
+			return nil, meta, err
+		}
+		meta.merge(result)
+		jsonscan.Elements(jsonscan.Get(result, l.member), func(v []byte) bool {
+			items = append(items, Item{Name: jsonscan.GetString(v, l.key), Raw: v[:len(v):len(v)]})
+			return len(items) < maxItems
+		})
+		cursor := jsonscan.Get(result, "nextCursor")
+		if jsonscan.Text(cursor) == "" {
+			return items, meta, nil
+		}
+		if seen[string(cursor)] || len(items) >= maxItems {
+			break
+		}
+		seen[string(cursor)] = true
+		params = fmt.Appendf(nil, `{"cursor":%s}`, cursor)
+	}
+	r.Log.Warn("list cut off: it repeats its cursor or is too long", "method", l.method, "entries", len(items))
+	return items, meta, nil
+}
+
+// Offer reads all lists. What reads as in base shares its memory; size is the rest. An offer that
+// is the same in all is base.
+func (r *Reader) Offer(ctx context.Context, base *Offer) (offer *Offer, size int64, err error) {
+	next, differs := *base, false
+	for _, l := range lists {
+		if !wire.Declares(r.Capabilities, l.capability) {
+			continue
+		}
+		fetched, meta, err := r.list(ctx, l)
+		var answer *wire.Error
+		if errors.As(err, &answer) {
+			continue // refused here, it is as for all
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		items, itemsMeta := l.of(&next)
+		bytes, same := intern(fetched, *items)
+		size += bytes
+		if !same {
+			*items, *itemsMeta, differs = fetched, meta, true
+		}
+	}
+	if !differs {
+		return base, 0, nil
+	}
+	return &next, size, nil
+}
+
+// intern makes the items that are in base share its memory. It returns how many bytes are
+// left, and whether the lists are the same.
+func intern(items, base []Item) (bytes int64, same bool) {
+	known := make(map[string]Item, len(base))
+	for _, it := range base {
+		known[it.Name] = it
+	}
+	same = len(items) == len(base)
+	for i, it := range items {
+		if k, ok := known[it.Name]; ok && string(k.Raw) == string(it.Raw) {
+			items[i] = k
+		} else {
+			// The page that it came in is not kept for it.
+			items[i].Raw = append([]byte(nil), it.Raw...)
+			bytes += int64(len(it.Raw) + len(it.Name))
+			same = false
+			continue
+		}
+		same = same && base[i].Name == it.Name
+	}
+	return bytes, same
+}
