@@ -2,25 +2,14 @@ package backends
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-)
-
-// sharing is which kind of connection a call runs on. The table at the head of pool.go says
-// what decides.
-type sharing int
-
-const (
-	onMain sharing = iota // beside others
-	onShared
-	inTurns // on the main connection, beside no other such call
-	onPrivate
 )
 
 // allCapabilities is what the main connection declares: some backends offer only what
@@ -49,9 +38,9 @@ func (h lease) release() {
 func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, error) {
 	if c := b.usable(); c != nil {
 		switch b.sharing(c, caller) {
-		case onMain:
+		case sharing.Main:
 			return c, lease{}, nil
-		case onShared:
+		case sharing.Shared:
 			if shared := b.shared.usable(); shared != nil && caller.LogLevel == "" {
 				return shared, lease{}, nil
 			}
@@ -64,52 +53,40 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 		return nil, lease{}, err
 	}
 	switch b.sharing(main, caller) {
-	case onShared:
+	case sharing.Shared:
 		c, err := b.sharedOr(ctx, main)
 		if err == nil {
 			c.setLevel(ctx, caller.LogLevel)
 		}
 		return c, lease{}, err
-	case inTurns:
+	case sharing.InTurns:
 		return main.takeTurn(ctx, caller)
-	case onPrivate:
+	case sharing.Private:
 		return b.acquirePrivate(ctx, main, caller)
 	}
 	return main, lease{}, nil
 }
 
+// rules are what decides which connection calls run on; c is the main connection.
+func (b *Backend) rules(c *conn) sharing.Backend {
+	return sharing.Backend{
+		Mode: b.settings.Load().sessions, Stdio: b.transport == TransportStdio, SSE: b.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
+		Modern: c.modern, LegacyToo: c.legacyToo, KeepsState: c.keepsState(),
+	}
+}
+
 // sharing says which connection a call for caller runs on; c is the main connection.
-func (b *Backend) sharing(c *conn, caller *Caller) sharing {
-	mode, stdio := b.settings.Load().sessions, b.transport == TransportStdio
-	switch {
-	case caller == nil:
-		return onMain
-	case b.credentials.PerPrincipal():
-		return onPrivate
-	case c.modern && !stdio:
-		return onMain
-	case mode == "exclusive" && (stdio || c.keepsState()):
-		return onPrivate
+func (b *Backend) sharing(c *conn, caller *Caller) sharing.Kind {
+	if caller == nil {
+		return sharing.Main
 	}
-	levels := caller.Sink != nil && caller.LogLevel != ""
-	asks := caller.Sink != nil && wire.CanAskAny(caller.Capabilities)
-	switch {
-	case c.modern && c.legacyToo && mode != "shared" && caller.Session != "" && asks:
-		return onPrivate // its requests come in mid-call, as without a proxy
-	case c.modern && levels, !c.modern && mode == "shared" && (levels || asks):
-		return inTurns
-	case c.modern, mode == "shared":
-		return onMain
-	case stdio && (levels || asks):
-		return onPrivate
-	case stdio:
-		return onMain
-	case c.keepsState() && (asks || caller.Session != "" || caller.Principal != ""):
-		return onPrivate
-	case asks:
-		return onMain
-	}
-	return onShared
+	rules, who := b.rules(c), caller.shares()
+	return rules.Of(&who)
+}
+
+// shares is what decides which connection a call for the caller runs on.
+func (c *Caller) shares() sharing.Caller {
+	return sharing.Caller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
 }
 
 // keepsState reports whether the backend keeps a session for each connection: it gave this
@@ -173,31 +150,23 @@ func (c *conn) endTurn() {
 	<-c.turn
 }
 
-// errNobody refuses a caller that an exclusive session cannot be kept for.
-var errNobody = errors.New("sessions: exclusive gives every client a session of its own, and this caller can be told from no other: revision 2026-07-28 has no sessions, and the request is not authenticated; use a client of an earlier revision, or set sessions: auto")
-
-// keyOf says whose private session a call for caller runs in; many that it serves one call
-// at a time: where a question does not say which call it belongs to.
-func (b *Backend) keyOf(caller *Caller) (key privateKey, many bool, err error) {
-	if caller.Session != "" {
-		return privateKey{session: caller.Session}, false, nil
+// keyOf says whose private session a call for caller runs in, and whether that serves one call at
+// a time; c is the main connection.
+func (b *Backend) keyOf(c *conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
+	rules, who := b.rules(c), caller.shares()
+	key, oneAtATime, err = rules.KeyOf(&who)
+	switch err {
+	case nil:
+		return key, oneAtATime, nil
+	case sharing.ErrTooLarge:
+		return key, false, &Error{Backend: b.name, Kind: TooLarge, Err: err}
 	}
-	exclusive := b.settings.Load().sessions == "exclusive"
-	switch {
-	case exclusive && caller.Principal == "":
-		return key, false, &Error{Backend: b.name, Kind: Unavailable, Err: errNobody}
-	case len(caller.Capabilities) > maxCapabilities:
-		return key, false, b.errorf(TooLarge, "the declared capabilities are larger than %d bytes", maxCapabilities)
-	}
-	sum := sha256.Sum256(caller.Capabilities)
-	asks := caller.Sink != nil && wire.CanAskAny(caller.Capabilities)
-	many = b.via() == TransportStdio || b.via() == TransportSSE && asks
-	return privateKey{principal: caller.Principal, capabilities: string(sum[:])}, many && !exclusive, nil
+	return key, false, &Error{Backend: b.name, Kind: Unavailable, Err: err}
 }
 
 // acquirePrivate finds or opens the private session of caller.
 func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller) (*conn, lease, error) {
-	key, many, err := b.keyOf(caller)
+	key, oneAtATime, err := b.keyOf(main, caller)
 	if err != nil {
 		return nil, lease{}, err
 	}
@@ -205,12 +174,12 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller
 	if err != nil {
 		return nil, lease{}, err
 	}
-	p, d, mine := b.pool.acquire(key, caller, source, many)
+	p, d, mine := b.pool.acquire(key, caller, source, oneAtATime)
 	for p == nil {
 		if err := b.pool.room(ctx); err != nil {
 			return nil, lease{}, err
 		}
-		p, d, mine = b.pool.acquire(key, caller, source, many)
+		p, d, mine = b.pool.acquire(key, caller, source, oneAtATime)
 	}
 	if mine {
 		b.startDial(p, d, caller)

@@ -92,11 +92,11 @@ func (b *Backend) relisted(p *private) {
 	own := p.lists.Differs()
 	p.lists.MarkStale()
 	f := b.set.o.ListChanged
-	if !own || f == nil || p.key.session == "" {
+	if !own || f == nil || p.key.Session == "" {
 		return
 	}
 	for _, l := range wire.Lists {
-		f(b, p.key.session, l.Changed)
+		f(b, p.key.Session, l.Changed)
 	}
 }
 

@@ -10,45 +10,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
+	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// The pool of a backend: which call runs on which connection, and how many there are.
-//
-// # Who shares what, and why
-//
-// A client must have through the proxy what it would have without it. Whatever a server
-// keeps for one client (a counter, a login, the tools that it showed) it keeps in its
-// session; so a client's session gets a session of its own wherever the server keeps one:
-//
-//	backend                      caller                            connection
-//	2026-07-28 over HTTP         everybody                         main
-//	HTTP that issues no ids      cannot be asked                   shared (declares nothing)
-//	                             can be asked                      main (declares everything)
-//	HTTP that issues ids, SSE    a client session                  private, by session
-//	                             2026-07-28, with a principal      private, by principal and capabilities
-//	                             2026-07-28, anonymous, can be asked   private, shared by all of the same capabilities
-//	                             2026-07-28, anonymous             shared
-//	stdio                        cannot be asked                   main
-//	                             a client session, can be asked    private, by session
-//	                             2026-07-28, can be asked          private, one call at a time
-//	any of these that keeps state, `sessions: exclusive`
-//	                             a client session                  private, by session
-//	                             2026-07-28, with a principal      private, by principal and capabilities
-//	                             2026-07-28, anonymous             refused: nothing tells such callers apart
-//	`sessions: shared`           can be asked                      main, one such call at a time
-//	                             everybody else                    main
-//	any of these, with a credential for each principal
-//	                             a client session                  private, by session
-//	                             2026-07-28                        private, by principal and capabilities
-//
-// With a credential for each principal nothing is shared between two of them: a private
-// session has its source of credentials from its beginning to its end, and over HTTP a pool
-// of connections of its own. It counts as one connection even over HTTP.
-//
-// A process that speaks both eras serves sessions that can be asked in the older one. The
-// proxy's own requests (lists, health) run on the main connection.
+// The pool of a backend: the private sessions with it, and how many connections there are. Which
+// call runs on which kind of connection, and why, says package sharing.
 //
 // # Sessions and connections
 //
@@ -85,7 +53,7 @@ type pool struct {
 	b *Backend
 
 	mu       sync.Mutex
-	all      map[privateKey]*private
+	all      map[sharing.Key]*private
 	used     int           // connections beside the main one
 	closing  int           // of those, how many are about to be given back
 	waiting  int           // callers that wait for freed
@@ -93,17 +61,10 @@ type pool struct {
 	relieved time.Time     // when pressure last found no session to end
 }
 
-// privateKey names whom a private session belongs to: a client session, or a principal with
-// certain capabilities. n tells those apart that serve one call at a time.
-type privateKey struct {
-	session, principal, capabilities string
-	n                                int
-}
-
 // A private is a session with the backend that is one client's. All fields but key, caller
 // and askable are guarded by pool.mu.
 type private struct {
-	key       privateKey
+	key       sharing.Key
 	caller    Caller             // whom it is opened for; its Sink is the out-of-call sink
 	askable   bool               // its client can be asked: calls need the event stream
 	transient bool               // it serves one call at a time and keeps no state between calls
@@ -155,14 +116,12 @@ const (
 	defaultMaxSessions = 10_000
 	// transientIdle is how long a connection without state is kept unused.
 	transientIdle = 10 * time.Minute
-	// maxCapabilities bounds the capabilities that a private session is kept by.
-	maxCapabilities = 16 << 10
 	// relief is how long after a search that found no idle client session there is none.
 	relief = time.Second
 )
 
 func (l *pool) init(b *Backend) {
-	l.b, l.all, l.freed = b, map[privateKey]*private{}, make(chan struct{})
+	l.b, l.all, l.freed = b, map[sharing.Key]*private{}, make(chan struct{})
 }
 
 // maxConnections is how many connections there may be beside the main one.
@@ -173,12 +132,12 @@ func (l *pool) maxSessions() int { return l.b.settings.Load().maxSessions }
 func (l *pool) idle() config.SessionIdle { return *l.b.set.idle.Load() }
 
 // acquire finds the private session of key, or adds it with a source of credentials, and counts a user. mine is set when the
-// caller has to dial. many says that it serves one call at a time.
-func (l *pool) acquire(key privateKey, caller *Caller, source credentials.Source, many bool) (p *private, d *dial, mine bool) {
+// caller has to dial. oneAtATime says that it serves one call at a time.
+func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Source, oneAtATime bool) (p *private, d *dial, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for p = l.all[key]; many && p != nil && p.users > 0; p = l.all[key] {
-		key.n++
+	for p = l.all[key]; oneAtATime && p != nil && p.users > 0; p = l.all[key] {
+		key.N++
 	}
 	if p == nil {
 		if len(l.all) >= l.maxSessions() {
@@ -186,7 +145,7 @@ func (l *pool) acquire(key privateKey, caller *Caller, source credentials.Source
 		}
 		// What one process keeps between calls, the next call may not meet again. A session
 		// over SSE is met again, except one that was opened beside it.
-		p = newPrivate(key, caller, many && (key.n > 0 || l.b.via() == TransportStdio))
+		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.via() == TransportStdio))
 		p.source = source
 		l.all[key] = p
 	}
@@ -199,7 +158,7 @@ func (l *pool) acquire(key privateKey, caller *Caller, source credentials.Source
 	return p, p.dial, mine
 }
 
-func newPrivate(key privateKey, caller *Caller, transient bool) *private {
+func newPrivate(key sharing.Key, caller *Caller, transient bool) *private {
 	c := *caller
 	c.Capabilities, c.Info, c.Sink = slices.Clone(c.Capabilities), slices.Clone(c.Info), c.OutOfCall
 	return &private{key: key, caller: c, askable: caller.Sink != nil && wire.CanAskAny(caller.Capabilities), transient: transient}
@@ -209,7 +168,7 @@ func newPrivate(key privateKey, caller *Caller, transient bool) *private {
 func (l *pool) find(session string) *private {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all[privateKey{session: session}]
+	return l.all[sharing.Key{Session: session}]
 }
 
 // conn is the open connection of p, or nil.
@@ -346,8 +305,8 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 			if oldest == nil || p.idle.Before(oldest.idle) {
 				oldest = p
 			}
-		case p.key.session != "":
-			holders = append(holders, p.key.session)
+		case p.key.Session != "":
+			holders = append(holders, p.key.Session)
 		}
 	}
 	if oldest == nil {
@@ -379,7 +338,7 @@ func (p *private) wantsStream() bool { return p.listening || len(p.uris) > 0 }
 // mayVanish reports whether p, which nobody uses, can be closed without anybody losing what
 // it counts on. mu is held.
 func (p *private) mayVanish(pressure time.Duration) bool {
-	return p.transient || p.key.session == "" && time.Since(p.idle) >= pressure || p.stateless(p.open())
+	return p.transient || p.key.Session == "" && time.Since(p.idle) >= pressure || p.stateless(p.open())
 }
 
 // stateless reports whether p, with the connection c, is only there for its principal's
@@ -414,8 +373,8 @@ func (l *pool) room(ctx context.Context) error {
 	for _, p := range l.all {
 		switch {
 		case p.users > 0:
-		case p.key.session != "":
-			holders = append(holders, p.key.session)
+		case p.key.Session != "":
+			holders = append(holders, p.key.Session)
 		case p.mayVanish(l.idle().Pressure.Std()) && (oldest == nil || p.idle.Before(oldest.idle)):
 			oldest = p
 		}
@@ -438,11 +397,11 @@ func (l *pool) expired(p *private) bool {
 	switch {
 	case p.users > 0 || p.wantsStream():
 		return false
-	case p.transient, p.source != nil && (p.key.session == "" || p.stateless(p.open())):
+	case p.transient, p.source != nil && (p.key.Session == "" || p.stateless(p.open())):
 		limit = transientIdle
 	case idle.Backend > 0:
 		limit = idle.Backend.Std()
-	case p.key.session != "":
+	case p.key.Session != "":
 		return false // the client's session ends it
 	}
 	return time.Since(p.idle) > limit

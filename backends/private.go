@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -239,7 +240,7 @@ func (b *Backend) closePrivates(which func(*private) bool) {
 func (b *Backend) closeSession(session string) {
 	l := &b.pool
 	l.mu.Lock()
-	p := l.all[privateKey{session: session}]
+	p := l.all[sharing.Key{Session: session}]
 	if p != nil {
 		l.remove(p)
 	}
@@ -311,7 +312,7 @@ func (l *pool) inherit(old *pool) {
 	old.mu.Lock()
 	var waiting []*private
 	for _, p := range old.all {
-		if len(p.uris) > 0 && p.key.session != "" {
+		if len(p.uris) > 0 && p.key.Session != "" {
 			n := newPrivate(p.key, &p.caller, false)
 			n.askable, n.uris, n.level, n.listening = p.askable, slices.Clone(p.uris), p.level, p.listening
 			if l.b.credentials.PerPrincipal() {

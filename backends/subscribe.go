@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -79,7 +80,7 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	if err != nil {
 		return false, err
 	}
-	if caller.Session == "" || b.sharing(main, caller) != onPrivate {
+	if caller.Session == "" || b.sharing(main, caller) != sharing.Private {
 		return false, nil
 	}
 	c, held, err := b.acquire(ctx, caller)
