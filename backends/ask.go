@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -145,9 +144,4 @@ func (c *conn) forward(method string, params json.RawMessage) {
 		h.awaitStream(c.ctx)
 	}
 	c.notify(method, params)
-}
-
-// cancelFrame is the notification that a caller gave up on k.
-func cancelFrame(k *call) []byte {
-	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", k.id).Text("reason", "the caller gave up").JSON())
 }

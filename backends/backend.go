@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/certs"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -155,8 +156,8 @@ func (b *Backend) configure() {
 		b.headers.Set(name, v)
 	}
 	if b.transport != TransportStdio {
-		b.url, b.invalid = parseURL(b.cfg.URL)
-		b.http = newTransport()
+		b.url, b.invalid = endpoint.Parse(b.cfg.URL)
+		b.http = endpoint.Transport()
 		if b.url != nil {
 			b.http.TLSClientConfig = certs.Config(b.cfg.TLS, b.url.Hostname(), b.log)
 		}

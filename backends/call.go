@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -35,6 +36,18 @@ type call struct {
 	mu        sync.Mutex // orders deliveries; guards ended
 	ended     bool
 	lingering bool // its answered stream is being drained, which ends the context
+}
+
+// encode writes the request as it is sent.
+func (c *call) encode() {
+	r := encode.Request{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.b.info, Principal: c.principal()}
+	if of := c.caller; of != nil {
+		r.Capabilities, r.LogLevel = of.Capabilities, of.LogLevel
+		if len(of.Info) > 0 {
+			r.Info = of.Info
+		}
+	}
+	c.frame, c.token = r.Frame()
 }
 
 // sink is where what belongs to the call goes; nil when nobody listens.

@@ -156,7 +156,7 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
 	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
 	k.ctx, k.clock = deadline.Start(ctx, limit, errDeadline)
-	k.frame = k.encode()
+	k.encode()
 	if c.multiplexed {
 		k.queue = queue.New()
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -216,7 +217,7 @@ func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 	k.lingering = h.c.b.spawn(func() {
 		t := time.AfterFunc(drainTime, func() { k.clock.Cancel(errAnswered) })
 		defer t.Stop()
-		discard(body)
+		endpoint.Discard(body)
 		k.clock.Cancel(errAnswered)
 	})
 	if !k.lingering {
@@ -234,8 +235,8 @@ func (h *httpTransport) resume(ctx context.Context, pos *position) (*http.Respon
 		if err == nil || failures == maxResumes || ctx.Err() != nil {
 			return resp, err
 		}
-		var status *statusError
-		if errors.As(err, &status) && status.code < 500 {
+		var status *endpoint.StatusError
+		if errors.As(err, &status) && status.Code < 500 {
 			return nil, err
 		}
 	}
@@ -243,21 +244,13 @@ func (h *httpTransport) resume(ctx context.Context, pos *position) (*http.Respon
 
 // get opens an event stream.
 func (h *httpTransport) get(ctx context.Context, last string) (*http.Response, error) {
-	u := h.url.Load()
-	header := h.header.Load().Clone()
-	header.Set("Accept", contentEvents)
-	header.Del("Content-Type")
-	if last != "" {
-		header.Set(wire.HeaderLastEvent, last)
-	}
-	r := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(ctx)
-	resp, err := h.c.roundTrip(r)
+	resp, err := h.at.Get(ctx, last)
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK || mediaType(resp) != contentEvents {
+	if resp.StatusCode != http.StatusOK || endpoint.MediaType(resp) != endpoint.Events {
 		h.c.b.failedBody(resp)
-		return nil, &statusError{code: resp.StatusCode}
+		return nil, &endpoint.StatusError{Code: resp.StatusCode}
 	}
 	return resp, nil
 }

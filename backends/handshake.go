@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/url"
 	"slices"
 	"time"
 
@@ -223,7 +222,7 @@ func (c *conn) initialize(ctx context.Context) error {
 		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
 	}
 	if h, ok := c.transport.(*httpTransport); ok && c.peer.Revision >= wire.Rev2506 {
-		h.set(wire.HeaderVersion, c.peer.Revision)
+		h.at.Set(wire.HeaderVersion, c.peer.Revision)
 	}
 	c.notify(wire.Initialized, nil)
 	return nil
@@ -237,13 +236,4 @@ func (c *conn) start() {
 	if h, ok := c.transport.(*httpTransport); ok && !c.modern && !c.onDemand {
 		h.startStream()
 	}
-}
-
-// parseURL checks a backend's URL.
-func parseURL(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("url: want http:// or https:// and a host")
-	}
-	return u, nil
 }

@@ -9,13 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -23,64 +24,26 @@ import (
 )
 
 const (
-	contentJSON   = "application/json"
-	contentEvents = "text/event-stream"
-	maxRedirects  = 5
-	maxErrorBody  = 64 << 10
+	maxErrorBody = 64 << 10
 	// endTime is how long a backend has to answer that a session ends.
 	endTime = 2 * time.Second
 )
 
-// newTransport is a connection pool for one backend: wide enough for the concurrency of
-// many clients, and plain HTTP/1.1, where one call cannot hold up another.
-func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		MaxIdleConnsPerHost: 256,
-		IdleConnTimeout:     90 * time.Second,
-		TLSHandshakeTimeout: 10 * time.Second,
-		DisableCompression:  true,
-		Protocols:           httpOne(),
-	}
-}
-
-func httpOne() *http.Protocols {
-	var p http.Protocols
-	p.SetHTTP1(true)
-	return &p
-}
-
 // httpTransport is a transport over Streamable HTTP: every call is a POST with its own answer.
 type httpTransport struct {
 	c      *conn
-	url    atomic.Pointer[url.URL]
-	header atomic.Pointer[http.Header]   // sent with every request; replaced, never changed
+	at     *endpoint.Endpoint
 	id     atomic.Pointer[string]        // the session's, once known
 	stream atomic.Pointer[sessionStream] // nil while there is none
 }
 
 func newHTTPTransport(c *conn, u *url.URL) *httpTransport {
-	h := &httpTransport{c: c}
-	h.url.Store(u)
-	header := c.b.headers.Clone()
-	header["Content-Type"] = []string{contentJSON}
-	header["Accept"] = []string{contentJSON + ", " + contentEvents}
-	h.header.Store(&header)
-	return h
-}
-
-// set changes a header of all later requests.
-func (h *httpTransport) set(key, value string) {
-	header := maps.Clone(*h.header.Load())
-	header[key] = []string{value}
-	h.header.Store(&header)
+	return &httpTransport{c: c, at: endpoint.New(u, c.b.headers, c.roundTrip)}
 }
 
 // headers are the request headers of k.
 func (h *httpTransport) headers(k *call) http.Header {
-	base := *h.header.Load()
+	base := h.at.Header()
 	passed := k.passedHeader()
 	if !k.modern && passed == nil {
 		return base
@@ -104,54 +67,17 @@ func (h *httpTransport) headers(k *call) http.Header {
 	return header
 }
 
-// post sends a frame. Redirects are followed within the origin only, so that the
-// configured headers never reach anybody else.
-func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
-	for range maxRedirects {
-		u := h.url.Load()
-		resp, err := h.c.roundTrip(newPost(ctx, u, frame, header))
-		if err != nil {
-			return nil, err
-		}
-		if resp.StatusCode < 300 || resp.StatusCode > 399 {
-			return resp, nil
-		}
-		discard(resp.Body)
-		next, err := u.Parse(resp.Header.Get("Location"))
-		if err != nil || resp.Header.Get("Location") == "" {
-			return nil, h.c.b.errorf(Protocol, "%s answers HTTP %d without a Location that is a URL", shownURL(u), resp.StatusCode)
-		}
-		if !sameOrigin(u, next) {
-			return nil, h.c.b.errorf(Protocol, "%s redirects to %s, which is another origin; set that as the url", shownURL(u), shownURL(next))
-		}
-		h.url.Store(next)
-	}
-	return nil, h.c.b.errorf(Protocol, "more than %d redirects", maxRedirects)
-}
-
-func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) *http.Request {
-	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(frame)), nil }
-	r := (&http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(frame)), GetBody: body,
-	}).WithContext(ctx)
-	r.Body, _ = body()
-	return r
-}
-
-// shownURL is a URL for messages: what may hold credentials is left out.
-func shownURL(u *url.URL) string {
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	return shown.String()
-}
-
-func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
-
 // discard reads what is left of a short body, so that its connection can be used again.
-func discard(body io.ReadCloser) {
-	io.CopyN(io.Discard, body, maxErrorBody)
-	body.Close()
+func discard(body io.ReadCloser) { endpoint.Discard(body) }
+
+// post sends a frame.
+func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
+	resp, err := h.at.Post(ctx, frame, header)
+	var redirect *endpoint.RedirectError
+	if errors.As(err, &redirect) {
+		return nil, h.c.b.errorf(Protocol, "%w", redirect)
+	}
+	return resp, err
 }
 
 func (h *httpTransport) roundTrip(k *call) (*Response, error) {
@@ -166,27 +92,22 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 	if k.method == wire.Initialize {
 		h.begin(resp)
 	}
-	switch mediaType(resp) {
-	case contentJSON:
+	switch endpoint.MediaType(resp) {
+	case endpoint.JSON:
 		return h.readJSON(k, resp)
-	case contentEvents:
+	case endpoint.Events:
 		return h.readEvents(k, resp)
 	}
-	discard(resp.Body)
-	return nil, b.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, b.brief([]byte(resp.Header.Get("Content-Type"))), contentJSON, contentEvents)
+	endpoint.Discard(resp.Body)
+	return nil, b.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, b.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
 }
 
 // begin remembers the session that initialize opened.
 func (h *httpTransport) begin(resp *http.Response) {
 	if id := resp.Header.Get(wire.HeaderSession); id != "" {
 		h.id.Store(&id)
-		h.set(wire.HeaderSession, id)
+		h.at.Set(wire.HeaderSession, id)
 	}
-}
-
-func mediaType(resp *http.Response) string {
-	t, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	return strings.ToLower(strings.TrimSpace(t))
 }
 
 // readJSON reads an answer of up to one buffer whole, and streams the result of a
@@ -240,14 +161,6 @@ func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Re
 	return k.respond(&m, held)
 }
 
-// statusError is an HTTP answer that is no JSON-RPC answer. What the answer says goes to
-// the debug log: it may repeat the credentials that were sent.
-type statusError struct{ code int }
-
-func (e *statusError) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s", e.code, http.StatusText(e.code)))
-}
-
 // failedBody reads the body of a failed answer and notes it in the debug log.
 func (b *Backend) failedBody(resp *http.Response) []byte {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
@@ -262,7 +175,7 @@ func (b *Backend) failedBody(resp *http.Response) []byte {
 // except for a session that the backend no longer knows.
 func (h *httpTransport) refused(k *call, resp *http.Response) error {
 	body := h.c.b.failedBody(resp)
-	status := &statusError{code: resp.StatusCode}
+	status := &endpoint.StatusError{Code: resp.StatusCode}
 	if h.forgotten(k, resp.StatusCode) {
 		h.c.fail(errSessionGone)
 		return &Error{Backend: h.c.b.name, Kind: Unavailable, Err: errSessionGone}
@@ -310,14 +223,13 @@ func (b *Backend) brief(body []byte) string {
 }
 
 func (h *httpTransport) send(ctx context.Context, frame []byte) error {
-	header := *h.header.Load()
-	resp, err := h.post(ctx, frame, header)
+	resp, err := h.post(ctx, frame, h.at.Header())
 	if err != nil {
 		return err
 	}
-	discard(resp.Body)
+	endpoint.Discard(resp.Body)
 	if resp.StatusCode > 299 {
-		return &statusError{code: resp.StatusCode}
+		return &endpoint.StatusError{Code: resp.StatusCode}
 	}
 	return nil
 }
@@ -325,7 +237,7 @@ func (h *httpTransport) send(ctx context.Context, frame []byte) error {
 // cancel notifies a legacy backend; for a modern one the end of its stream is the cancellation.
 func (h *httpTransport) cancel(k *call) {
 	if !k.modern && k.method != wire.Initialize {
-		h.c.reply(cancelFrame(k))
+		h.c.reply(encode.Cancelled(k.id))
 	}
 }
 
@@ -336,9 +248,7 @@ func (h *httpTransport) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.c.ctx), endTime)
 	defer cancel()
-	r := newPost(ctx, h.url.Load(), nil, *h.header.Load())
-	r.Method, r.Body, r.GetBody = http.MethodDelete, nil, nil
-	if resp, err := h.c.roundTrip(r); err == nil {
-		discard(resp.Body)
+	if resp, err := h.at.Delete(ctx); err == nil {
+		endpoint.Discard(resp.Body)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 )
 
 // What requests to a backend carry to say who sends them.
@@ -116,19 +116,10 @@ func (c *call) passedHeader() http.Header {
 	return c.caller.Header
 }
 
-// principalMeta is the member of _meta that tells a process who calls, where the configuration
-// wants that. A client's own is never passed on.
-const principalMeta = "dev.vmcp/principal"
-
-// withPrincipal adds to members of _meta, without braces, who calls.
-func (c *call) withPrincipal(meta []byte) []byte {
+// principal is who calls, where the configuration wants the backend to be told.
+func (c *call) principal() *encode.Principal {
 	if !c.conn.b.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
-		return meta
+		return nil
 	}
-	if len(meta) > 0 {
-		meta = append(meta, ',')
-	}
-	meta = append(meta, `"`+principalMeta+`":{"issuer":`...)
-	meta = append(append(meta, jsonscan.Quote(c.caller.User.Issuer)...), `,"subject":`...)
-	return append(append(meta, jsonscan.Quote(c.caller.User.Subject)...), '}')
+	return &encode.Principal{Issuer: c.caller.User.Issuer, Subject: c.caller.User.Subject}
 }

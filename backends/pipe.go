@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -186,7 +187,7 @@ func (x *multiplexer) cancel(k *call) {
 	switch k.method {
 	case wire.Initialize, wire.Discover: // must not be cancelled; comes before initialize
 	default:
-		x.c.reply(cancelFrame(k))
+		x.c.reply(encode.Cancelled(k.id))
 	}
 }
 

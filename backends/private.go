@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -93,7 +94,7 @@ func (b *Backend) renew(ctx context.Context, p *private, c *conn) {
 	l.mu.Unlock()
 	c.setLevel(ctx, level)
 	for _, uri := range uris {
-		if _, err := c.request(ctx, wire.Subscribe, uriParams(uri)); err != nil {
+		if _, err := c.request(ctx, wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}

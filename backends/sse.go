@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -15,10 +16,10 @@ import (
 // sseStream is the transport of 2024-11-05: one event stream for everything that the
 // backend sends, and an endpoint to POST to that it names first.
 type sseStream struct {
-	http     *httpTransport // for its requests only
-	endpoint *url.URL
-	body     io.ReadCloser
-	events   *wire.EventReader
+	http   *httpTransport // for its requests only
+	to     *url.URL       // the endpoint
+	body   io.ReadCloser
+	events *wire.EventReader
 }
 
 // A server whose URL has no transport configured is spoken to over Streamable HTTP. When it
@@ -39,15 +40,15 @@ func (b *Backend) via() string {
 // that speaks only HTTP+SSE answers. A status that asks for something else, such as
 // credentials or patience, is none.
 func (b *Backend) mayBeOld(err error) bool {
-	var status *statusError
+	var status *endpoint.StatusError
 	if b.cfg.Transport != "" || b.old.Load() || !errors.As(err, &status) {
 		return false
 	}
-	switch status.code {
+	switch status.Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return false
 	}
-	return status.code >= 400 && status.code < 500
+	return status.Code >= 400 && status.Code < 500
 }
 
 // openOld opens a connection over HTTP+SSE after Streamable HTTP was refused with err.
@@ -74,7 +75,7 @@ func openSSE(ctx context.Context, c *conn, u *url.URL) (*sseStream, error) {
 		return nil, err
 	}
 	f := &sseStream{http: h, body: resp.Body, events: wire.NewEventReader(resp.Body, int(c.b.maxMessage))}
-	if f.endpoint, err = f.first(u); err != nil {
+	if f.to, err = f.first(u); err != nil {
 		f.body.Close()
 		return nil, err
 	}
@@ -91,14 +92,14 @@ func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	if e.Name != "endpoint" {
 		return nil, fmt.Errorf("first event is %q, want endpoint", e.Name)
 	}
-	endpoint, err := u.Parse(string(e.Data))
+	to, err := u.Parse(string(e.Data))
 	if err != nil {
-		return nil, fmt.Errorf("the endpoint that %s names is no URL", shownURL(u))
+		return nil, fmt.Errorf("the endpoint that %s names is no URL", endpoint.Shown(u))
 	}
-	if !sameOrigin(u, endpoint) {
-		return nil, fmt.Errorf("the endpoint %s is not of the origin of %s", shownURL(endpoint), shownURL(u))
+	if !endpoint.SameOrigin(u, to) {
+		return nil, fmt.Errorf("the endpoint %s is not of the origin of %s", endpoint.Shown(to), endpoint.Shown(u))
 	}
-	return endpoint, nil
+	return to, nil
 }
 
 func (f *sseStream) read() ([]byte, *payload.Buffer, error) {
@@ -114,7 +115,7 @@ func (f *sseStream) read() ([]byte, *payload.Buffer, error) {
 }
 
 func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err error) {
-	resp, err := f.http.c.roundTrip(newPost(ctx, f.endpoint, frame, *f.http.header.Load()))
+	resp, err := f.http.at.PostTo(ctx, f.to, frame)
 	if err != nil {
 		return !isDialError(err), err
 	}
@@ -126,9 +127,9 @@ func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err 
 		f.http.c.fail(errSessionGone)
 		return false, errSessionGone
 	case code < 500:
-		return false, f.http.c.b.errorf(kindOfStatus(code), "%w", &statusError{code: code})
+		return false, f.http.c.b.errorf(kindOfStatus(code), "%w", &endpoint.StatusError{Code: code})
 	default:
-		return true, errors.New((&statusError{code: code}).Error())
+		return true, errors.New((&endpoint.StatusError{Code: code}).Error())
 	}
 }
 

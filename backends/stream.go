@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -129,15 +130,15 @@ func (h *httpTransport) readStream(o *sessionStream) {
 // streamRefused reports whether err means that there is no stream to be had: the backend has
 // none (405), or it has forgotten the session (404; some say 400, which then a ping gets, too).
 func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
-	var status *statusError
-	if !errors.As(err, &status) || status.code >= 500 {
+	var status *endpoint.StatusError
+	if !errors.As(err, &status) || status.Code >= 500 {
 		return false
 	}
 	switch {
 	case h.id.Load() == nil:
-	case status.code == http.StatusNotFound:
+	case status.Code == http.StatusNotFound:
 		h.c.fail(errSessionGone)
-	case status.code == http.StatusBadRequest:
+	case status.Code == http.StatusBadRequest:
 		h.c.request(ctx, wire.Ping, nil) // fails the connection if the session is gone
 	}
 	return true
@@ -145,9 +146,9 @@ func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 
 // noteStream remembers from the main connection whether the backend has streams of its own.
 func (b *Backend) noteStream(c *conn, err error) {
-	var status *statusError
+	var status *endpoint.StatusError
 	if !c.onDemand && (err == nil || errors.As(err, &status)) {
-		b.streamless.Store(err != nil && status.code == http.StatusMethodNotAllowed)
+		b.streamless.Store(err != nil && status.Code == http.StatusMethodNotAllowed)
 	}
 }
 

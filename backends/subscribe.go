@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -109,7 +109,7 @@ func (c *conn) subscribe(ctx context.Context, uri string, on bool) error {
 	if !on {
 		method = wire.Unsubscribe
 	}
-	_, err := c.request(ctx, method, uriParams(uri))
+	_, err := c.request(ctx, method, encode.URI(uri))
 	return err
 }
 
@@ -125,10 +125,6 @@ func (l *pool) noteSubscription(p *private, uri string, on bool) (known bool) {
 		p.uris = slices.Delete(p.uris, i, i+1)
 	}
 	return i >= 0
-}
-
-func uriParams(uri string) json.RawMessage {
-	return new(jsonscan.Object).Text("uri", uri).JSON()
 }
 
 // set notes a subscription; false when nothing changed.
@@ -179,7 +175,7 @@ func (b *Backend) restore(main *conn) {
 // resubscribe asks a legacy backend for the updates that an earlier connection had.
 func (b *Backend) resubscribe(c *conn) {
 	for _, uri := range b.subs.list() {
-		if _, err := c.request(c.ctx, wire.Subscribe, uriParams(uri)); err != nil {
+		if _, err := c.request(c.ctx, wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}
@@ -190,7 +186,7 @@ func (b *Backend) resubscribe(c *conn) {
 func (b *Backend) listen(c *conn) {
 	var wait pace.Backoff
 	for c.ctx.Err() == nil {
-		params := listenParams(c.peer.Capabilities, b.subs.list())
+		params := encode.Listen(c.peer.Capabilities, b.subs.list())
 		if params == nil {
 			select {
 			case <-b.subs.renew:
@@ -253,7 +249,7 @@ func (b *Backend) renewListen(k *call, over <-chan struct{}) {
 	}
 	k.renewed.Store(true)
 	if k.queue != nil {
-		k.conn.send(cancelFrame(k))
+		k.conn.send(encode.Cancelled(k.id))
 		late := time.NewTimer(renewGrace)
 		defer late.Stop()
 		select {
@@ -263,23 +259,4 @@ func (b *Backend) renewListen(k *call, over <-chan struct{}) {
 		}
 	}
 	k.clock.Cancel(errRenew)
-}
-
-// listenParams asks for every change that the backend says it announces, and for
-// updates of uris; nil when that is nothing.
-func listenParams(capabilities json.RawMessage, uris []string) json.RawMessage {
-	filter := map[string]any{}
-	for _, l := range wire.Lists {
-		if string(jsonscan.GetPath(capabilities, l.Capability, "listChanged")) == "true" {
-			filter[l.Filter] = true
-		}
-	}
-	if len(uris) > 0 {
-		filter["resourceSubscriptions"] = uris
-	}
-	if len(filter) == 0 {
-		return nil
-	}
-	params, _ := json.Marshal(map[string]any{"notifications": filter})
-	return params
 }
