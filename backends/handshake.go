@@ -160,8 +160,8 @@ type probed struct {
 }
 
 // discovered waits a moment for the probe and takes a modern backend's answer. Only a
-// backend that is gone is an error: whatever else comes back, or does not, means an
-// older one.
+// backend that is gone is an error, or a credential that is not to be had: whatever else
+// comes back, or does not, means an older one.
 func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
 	late := time.NewTimer(min(probeTimeout, c.b.Timeout()))
 	defer late.Stop()
@@ -178,7 +178,7 @@ func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern boo
 		return true, nil
 	case c.ctx.Err() != nil:
 		return false, c.b.failure(ctx, c.cause(), false)
-	case ctx.Err() != nil, isDialError(p.err):
+	case ctx.Err() != nil, isDialError(p.err), isCredentialError(p.err):
 		return false, p.err
 	}
 	return false, nil

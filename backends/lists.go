@@ -46,7 +46,9 @@ func (b *Backend) wakeLoop() {
 
 // lister reads lists on c.
 func (c *conn) lister(ctx context.Context) *listing.Reader {
-	lost := func(err error) bool { return c.ctx.Err() != nil || ctx.Err() != nil || kindOf(err) == Unavailable }
+	lost := func(err error) bool {
+		return c.ctx.Err() != nil || ctx.Err() != nil || kindOf(err) == Unavailable || isCredentialError(err)
+	}
 	return &listing.Reader{Ask: c.request, Lost: lost, Capabilities: c.peer.Capabilities, Log: c.b.log}
 }
 

@@ -17,24 +17,62 @@ import (
 // is forgotten, and the request is made once more with another one: 401 says that nothing was
 // done.
 
-// roundTrip makes an HTTP request with the credential of the connection.
+// roundTrip makes an HTTP request with the credential of the connection, and once more where
+// the backend refuses that one and there is another.
 func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 	if c.credential == nil {
 		return c.httpConnections().RoundTrip(r)
 	}
 	resp, used, err := c.roundTripOnce(r)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized || !c.credential.Refused(used) {
+	if err != nil || !refusesCredential(resp) {
 		return resp, err
 	}
-	if r.GetBody != nil {
-		if r.Body, err = r.GetBody(); err != nil {
-			return resp, nil
-		}
+	switch another, err := c.another(r.Context(), used, resp); {
+	case err != nil:
+		return nil, err
+	case !another || !rewind(r):
+		return resp, nil
 	}
 	discard(resp.Body)
 	c.b.log.Debug("credential refused, one more is tried", "status", resp.StatusCode)
-	resp, _, err = c.roundTripOnce(r)
+	resp, used, err = c.roundTripOnce(r)
+	if err == nil && resp.StatusCode == http.StatusForbidden {
+		if _, err = c.another(r.Context(), used, resp); err != nil {
+			return nil, err
+		}
+	}
 	return resp, err
+}
+
+// refusesCredential reports whether an answer may be about the credential. Nothing was done then.
+func refusesCredential(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
+}
+
+// another reports whether there is another credential than the one that resp refuses. The error
+// says which login is needed; resp is closed then.
+func (c *conn) another(ctx context.Context, used credentials.Credential, resp *http.Response) (bool, error) {
+	if resp.StatusCode == http.StatusUnauthorized {
+		return c.credential.Refused(used), nil
+	}
+	is, err := credentials.Insufficient(c.credential, used, resp)
+	if err != nil {
+		discard(resp.Body)
+		return false, c.b.noCredential(ctx, err)
+	}
+	return is, nil
+}
+
+// rewind makes a request one that can be sent again; false where it cannot.
+func rewind(r *http.Request) bool {
+	if r.GetBody == nil {
+		return true
+	}
+	body, err := r.GetBody()
+	if err == nil {
+		r.Body = body
+	}
+	return err == nil
 }
 
 func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Credential, error) {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,8 +35,17 @@ type Consent struct {
 	Scopes []string
 }
 
-// initialize is the request whose refusal says where to log in.
-const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"vmcp","version":"1"}}}`
+// firstRequests are the requests with which clients begin, in the order in which they try them.
+// The refusal of one says where to log in.
+var firstRequests = []struct {
+	header http.Header
+	body   string
+}{
+	{http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"server/discover"}},
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"vmcp","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
+	{http.Header{},
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"vmcp","version":"1"}}}`},
+}
 
 // LogIn goes through a login. Where to is found out as the specification of MCP says: by what the
 // backend answers without a token (RFC 9728), and the authorization server's metadata.
@@ -81,7 +93,7 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 		if len(o.Scopes) > 0 {
 			found = o.Scopes
 		}
-		return append(append([]string(nil), found...), c.Scopes...)
+		return union(found, c.Scopes)
 	}
 	resource := ""
 	conf.AuthorizationCodeFetcher = func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
@@ -119,6 +131,17 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	return grant, nil
 }
 
+// union is all of a, and of b what is not in a.
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // withoutBody is err without what a token endpoint said, which may repeat secrets.
 func withoutBody(err error) error {
 	var answer *oauth2.RetrieveError
@@ -132,17 +155,27 @@ func withoutBody(err error) error {
 	return fmt.Errorf("the token endpoint answers %s (HTTP %d)", code, answer.Response.StatusCode)
 }
 
-// challenge asks a backend without a token.
-func challenge(ctx context.Context, client *http.Client, b config.Backend) (*http.Response, error) {
+// challenge asks a backend without a token, until it refuses a request for want of one.
+func challenge(ctx context.Context, client *http.Client, b config.Backend) (resp *http.Response, err error) {
+	for _, first := range firstRequests {
+		if resp, err = begin(ctx, client, b, first.header, first.body); err != nil || resp.StatusCode == http.StatusUnauthorized {
+			return resp, err
+		}
+	}
+	return resp, nil
+}
+
+func begin(ctx context.Context, client *http.Client, b config.Backend, header http.Header, body string) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL, bytes.NewReader([]byte(initialize)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range b.Headers {
 		r.Header.Set(name, value)
 	}
+	maps.Copy(r.Header, header)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := client.Do(r)

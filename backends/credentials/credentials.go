@@ -66,7 +66,9 @@ type Error struct {
 	// Refused is whether somebody decided so: asking again changes nothing. Otherwise the
 	// credential could not be had now.
 	Refused bool
-	Err     error
+	// Login is the login of a principal that would give one; nil where none would.
+	Login *LoginNeeded
+	Err   error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -205,6 +207,9 @@ func newProvider(p *Pool, b config.Backend) *Provider {
 		made.shared = ownTokens(p, s.ClientCredentials)
 	case config.Login:
 		made.shared = newGranted(p, p.kept, b.Name, "", needsLogin(b.Name))
+		if s.OAuth.PerUser {
+			made.users = &userLogins{pool: p, store: p.kept, backend: b.Name}
+		}
 	case config.ExchangeToken:
 		made.users = newExchanger(p, s.TokenExchange)
 		switch d := s.TokenExchange.Discovery; d.Type {

@@ -26,8 +26,9 @@ func TestUsersAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(x.users.(*exchanger).users); n != maxUsers || x.users.(*exchanger).recent.Len() != n {
-		t.Errorf("%d principals are kept, %d in order, want %d", n, x.users.(*exchanger).recent.Len(), maxUsers)
+	kept := &x.users.(*exchanger).users
+	if n := len(kept.all); n != maxUsers || kept.recent.Len() != n {
+		t.Errorf("%d principals are kept, %d in order, want %d", n, kept.recent.Len(), maxUsers)
 	}
 	if again, err := x.For(&User{Key: "first", Token: "a.b.c"}); err != nil || again == first {
 		t.Errorf("the one unused longest is still there: %v", err)

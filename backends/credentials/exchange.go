@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"container/list"
 	"context"
 	"net/url"
 	"sync"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 )
-
-// maxUsers bounds the principals whose tokens for one backend are kept.
-const maxUsers = 4096
 
 const grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 
@@ -21,21 +17,17 @@ type exchanger struct {
 	pool     *Pool
 	cfg      config.TokenExchange
 	endpoint *endpoint
-
-	mu     sync.Mutex
-	users  map[string]*list.Element // guarded by mu, by the principal's key
-	recent list.List                // guarded by mu; of *userTokens, the latest first
+	users    users[*userTokens]
 }
 
 func newExchanger(p *Pool, t config.TokenExchange) *exchanger {
 	e := &endpoint{pool: p, url: t.TokenURL, id: t.ClientID, secret: secretOf(t.Secret, t.ClientSecret), file: t.ClientSecretFile}
-	return &exchanger{pool: p, cfg: t, endpoint: e, users: map[string]*list.Element{}}
+	return &exchanger{pool: p, cfg: t, endpoint: e}
 }
 
 // userTokens is the source of one principal's token.
 type userTokens struct {
 	tokens
-	key string
 
 	subject sync.Mutex
 	brought string    // guarded by subject: the newest token of the principal's client
@@ -48,25 +40,17 @@ func (x *exchanger) of(u *User) (Source, error) {
 	if u == nil || u.Key == "" {
 		return nil, errNeedsIssuer
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	at := x.users[u.Key]
-	if at == nil {
+	s, err := x.users.of(u.Key, func() (*userTokens, error) {
 		if u.Token == "" {
 			return nil, errNeedsIssuer
 		}
-		s := &userTokens{key: u.Key}
+		s := &userTokens{}
 		s.pool, s.fetch = x.pool, func(ctx context.Context) (token, error) { return x.exchange(ctx, s) }
-		at = x.recent.PushFront(s)
-		x.users[u.Key] = at
-		if x.recent.Len() > maxUsers {
-			last := x.recent.Back()
-			delete(x.users, last.Value.(*userTokens).key)
-			x.recent.Remove(last)
-		}
+		return s, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	x.recent.MoveToFront(at)
-	s := at.Value.(*userTokens)
 	s.bring(u)
 	return s, nil
 }

@@ -2,41 +2,131 @@ package credentials
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
+// LoginNeeded is a login that would give a principal the credential that is missing.
+type LoginNeeded struct {
+	Backend string
+	User    *User
+	// Scopes are wanted beside those that are asked for anyway.
+	Scopes []string
+}
+
+// NeededLogin is the login that an error says is needed; nil for any other error.
+func NeededLogin(err error) *LoginNeeded {
+	var reason *Error
+	if errors.As(err, &reason) {
+		return reason.Login
+	}
+	return nil
+}
+
 // granted is the source of the tokens of a login: of this proxy itself with a backend, or of one
-// principal.
+// principal. The store has them; another process may change it, as vmcp login and logout do.
 type granted struct {
 	tokens
 	store              *Store
 	backend, principal string
-	needs              func() error // why there is no token without a grant
+	needs              func(scopes []string) *Error // why there is no token, or none with these scopes
 
 	mu      sync.Mutex
-	refused string // guarded by mu: the access token that the backend refused last
+	refused string    // guarded by mu: the access token that the backend refused last
+	looked  time.Time // guarded by mu: when the store was last looked at
 }
 
-func newGranted(p *Pool, store *Store, backend, principal string, needs func() error) *granted {
+func newGranted(p *Pool, store *Store, backend, principal string, needs func(scopes []string) *Error) *granted {
 	s := &granted{store: store, backend: backend, principal: principal, needs: needs}
 	s.tokens.pool, s.tokens.fetch = p, s.renew
 	return s
 }
 
 // needsLogin says what to do where this proxy is to log in.
-func needsLogin(backend string) func() error {
-	return func() error { return refused("needs login: vmcp login %s", backend) }
+func needsLogin(backend string) func([]string) *Error {
+	return func(scopes []string) *Error {
+		if len(scopes) == 0 {
+			return refused("needs login: vmcp login %s", backend)
+		}
+		return refused(`needs a login with more scopes: vmcp login %s --scope "%s"`, backend, strings.Join(scopes, " "))
+	}
+}
+
+// userLogins are the logins of principals with a backend.
+type userLogins struct {
+	pool    *Pool
+	store   *Store
+	backend string
+	users   users[*granted]
+}
+
+var errNobody = refused("every principal logs in for itself here, and this caller is nobody: incomingAuth says how callers are told apart")
+
+func (l *userLogins) of(u *User) (Source, error) {
+	if u == nil || u.Key == "" {
+		return nil, errNobody
+	}
+	return l.users.of(u.Key, func() (*granted, error) {
+		who := &User{Key: u.Key, Issuer: u.Issuer, Subject: u.Subject}
+		return newGranted(l.pool, l.store, l.backend, u.Key, func(scopes []string) *Error {
+			e := refused("%s needs a login of its own", who.Subject)
+			e.Login = &LoginNeeded{Backend: l.backend, User: who, Scopes: scopes}
+			return e
+		}), nil
+	})
+}
+
+// Get implements Source.
+func (s *granted) Get(ctx context.Context) (Credential, error) {
+	now := s.pool.o.Now()
+	s.mu.Lock()
+	due := now.Sub(s.looked) >= lookEvery
+	if due {
+		s.looked = now
+	}
+	s.mu.Unlock()
+	if due {
+		s.follow(s.current())
+	}
+	return s.tokens.Get(ctx)
+}
+
+// current is the token that is used now; "" for none.
+func (s *granted) current() string {
+	s.tokens.mu.Lock()
+	defer s.tokens.mu.Unlock()
+	return s.tokens.now.value
+}
+
+// follow forgets a token that is in use if the store has another one, or none any more. It
+// reports whether there is another one.
+func (s *granted) follow(value string) bool {
+	if value == "" || s.store == nil {
+		return false
+	}
+	g, err := s.store.Find(s.backend, s.principal)
+	if err != nil || g != nil && g.Access == value {
+		return false // a store that cannot be read now takes nothing away
+	}
+	s.tokens.Refused(bearer(value))
+	return g != nil
 }
 
 // Refused implements Source.
 func (s *granted) Refused(c Credential) bool {
-	s.tokens.mu.Lock()
-	value := s.tokens.now.value
-	s.tokens.mu.Unlock()
-	if bearer(value) == c {
+	if value := s.current(); bearer(value) == c {
 		s.mu.Lock()
 		s.refused = value
 		s.mu.Unlock()
@@ -44,19 +134,76 @@ func (s *granted) Refused(c Credential) bool {
 	return s.tokens.Refused(c)
 }
 
+// Insufficient is told that a backend answered 403 to a credential. If it did so for want of
+// scopes (RFC 6750, section 3.1) and its source is a login, it reports whether there is another
+// credential by now, or which login is needed.
+func Insufficient(s Source, c Credential, resp *http.Response) (another bool, err error) {
+	login, ok := s.(*granted)
+	if !ok || resp.StatusCode != http.StatusForbidden {
+		return false, nil
+	}
+	challenges, err := oauthex.ParseWWWAuthenticate(resp.Header["Www-Authenticate"])
+	if err != nil {
+		return false, nil
+	}
+	for _, ch := range challenges {
+		if ch.Scheme == "bearer" && ch.Params["error"] == "insufficient_scope" {
+			if value := login.current(); bearer(value) != c || login.follow(value) {
+				return true, nil
+			}
+			return false, login.needs(scopesIn(ch.Params["scope"]))
+		}
+	}
+	return false, nil
+}
+
+// scopeName is a scope that may stand in a message, and in a command that somebody types.
+var scopeName = regexp.MustCompile(`^[A-Za-z0-9._:/+@=~-]{1,200}$`)
+
+// maxScopes bounds the scopes that a backend may want at once.
+const maxScopes = 50
+
+func scopesIn(text string) []string {
+	scopes := slices.DeleteFunc(strings.Fields(text), func(s string) bool { return !scopeName.MatchString(s) })
+	return scopes[:min(len(scopes), maxScopes)]
+}
+
 // renew takes the token of the store, and a new one from the authorization server where that
 // has ended or was refused. What is new is on disk before it is used: a refresh token that was
-// rotated is the only one that is good.
+// rotated is the only one that is good. No other process renews it meanwhile.
 func (s *granted) renew(ctx context.Context) (token, error) {
 	if s.store == nil {
 		return token{}, unavailable("no tokenStore is configured")
 	}
+	if t, g, err := s.stored(); g == nil {
+		return t, err
+	}
+	unlock, err := files.Lock(s.store.path + ".renew-" + s.id())
+	if err != nil {
+		return token{}, unavailable("%w", err)
+	}
+	defer unlock()
+	t, g, err := s.stored() // another process may have been first
+	if g == nil {
+		return t, err
+	}
+	return s.refresh(ctx, g)
+}
+
+// id names the record in the names of files.
+func (s *granted) id() string {
+	sum := sha256.Sum256(record{Backend: s.backend, Principal: s.principal}.bound())
+	return hex.EncodeToString(sum[:6])
+}
+
+// stored is the token of the store if that can be used, else the grant that has to be renewed.
+func (s *granted) stored() (token, *Grant, error) {
 	g, err := s.store.Find(s.backend, s.principal)
 	switch {
 	case err != nil:
-		return token{}, unavailable("%w", err)
+		return token{}, nil, unavailable("%w", err)
 	case g == nil:
-		return token{}, s.needs()
+		return token{}, nil, s.needs(nil)
 	}
 	s.mu.Lock()
 	bad := s.refused
@@ -66,24 +213,30 @@ func (s *granted) renew(ctx context.Context) (token, error) {
 	switch {
 	case g.Access == bad:
 	case g.Expires.IsZero():
-		return lasting(g.Access, now, time.Time{}), nil
+		return lasting(g.Access, now, time.Time{}), nil, nil
 	case now.Before(g.Renew), g.Refresh == "" && now.Before(g.Expires):
-		return token{g.Access, g.Renew, g.Expires}, nil
+		return token{g.Access, g.Renew, g.Expires}, nil, nil
 	}
 	if g.Refresh == "" {
-		return token{}, s.needs()
+		return token{}, nil, s.needs(nil)
 	}
+	return token{}, g, nil
+}
+
+// refresh gets a new token for a grant, and stores it.
+func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
 	e := &endpoint{pool: s.pool, url: g.TokenURL, id: g.ClientID, secret: g.ClientSecret}
 	params := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
 	if g.Resource != "" {
 		params.Set("resource", g.Resource)
 	}
 	t, err := e.ask(ctx, nil, params)
+	var is *Error
+	if errors.As(err, &is) && is.Refused {
+		s.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
+		return token{}, s.needs(nil)
+	}
 	if err != nil {
-		if is, ok := err.(*Error); ok && is.Refused {
-			s.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
-			return token{}, s.needs()
-		}
 		return token{}, err
 	}
 	next := *g

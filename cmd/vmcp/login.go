@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,18 +23,25 @@ const loginTime = 10 * time.Minute
 
 func (a *app) login() *cobra.Command {
 	var noBrowser bool
+	var scopes []string
+	var port uint16
 	c := &cobra.Command{
 		Use:   "login NAME",
 		Short: "log in at a backend for this proxy",
 		Long: `Login gets the tokens for a backend of type oauth in outgoingAuth. It opens the page of the
 backend's authorization server in a browser, takes the answer at a port of this machine, and keeps
-the tokens in tokenStore. A running server uses them within seconds, and renews them.`,
-		Example: "  vmcp login linear\n  vmcp login linear --no-browser",
+the tokens in tokenStore. A running server uses them within seconds, and renews them.
+
+Where a call needs more scopes than the login has, its error says with which --scope to log in
+again; what was granted before is asked for, too.`,
+		Example: "  vmcp login linear\n  vmcp login linear --no-browser\n  vmcp login linear --scope \"issues:write\"",
 		Args:    cobra.ExactArgs(1),
 	}
 	file := c.Flags().String("config", defaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL of the page, and open nothing")
+	c.Flags().StringArrayVar(&scopes, "scope", nil, "ask for these scopes, too; several with spaces between them, or the flag again")
+	c.Flags().Uint16Var(&port, "port", 0, "take the answer at this port of 127.0.0.1, where the authorization server knows only one; any free one by default")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		b, store, err := a.loginAt(*file, args[0])
 		if err != nil {
@@ -41,12 +49,16 @@ the tokens in tokenStore. A running server uses them within seconds, and renews 
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), loginTime)
 		defer cancel()
-		back, err := listenForCode()
+		more, err := wantedScopes(store, b.Name, scopes)
+		if err != nil {
+			return err
+		}
+		back, err := listenForCode(port)
 		if err != nil {
 			return err
 		}
 		defer back.close()
-		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.url, Ask: func(ctx context.Context, page string) (url.Values, error) {
+		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.url, Scopes: more, Ask: func(ctx context.Context, page string) (url.Values, error) {
 			fmt.Fprintln(a.out, page)
 			if noBrowser || !openBrowser(page) {
 				a.say("open the page above in a browser on this machine")
@@ -63,6 +75,22 @@ the tokens in tokenStore. A running server uses them within seconds, and renews 
 		return nil
 	}
 	return c
+}
+
+// wantedScopes are the scopes of flags, and with them those that the login before was given.
+func wantedScopes(store *credentials.Store, backend string, flags []string) ([]string, error) {
+	more := strings.Fields(strings.Join(flags, " "))
+	if len(more) == 0 {
+		return nil, nil
+	}
+	before, err := store.Find(backend, "")
+	if err != nil {
+		return nil, err
+	}
+	if before != nil {
+		more = append(slices.Clone(before.Scopes), more...)
+	}
+	return more, nil
 }
 
 func (a *app) logout() *cobra.Command {
@@ -122,8 +150,8 @@ type callback struct {
 	came   chan url.Values
 }
 
-func listenForCode() (*callback, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func listenForCode(port uint16) (*callback, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return nil, err
 	}

@@ -1,33 +1,9 @@
 package files
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"time"
-)
+import "time"
 
-// Lock takes an exclusive lock between processes by making a file that must not be there; one
-// that a process left behind counts for ten seconds.
-func Lock(path string) (unlock func(), err error) {
-	const stale, patience = 10 * time.Second, 15 * time.Second
-	for begin := time.Now(); ; {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err == nil {
-			f.Close()
-			return func() { os.Remove(path) }, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > stale {
-			os.Remove(path)
-			continue
-		}
-		if time.Since(begin) > patience {
-			return nil, fmt.Errorf("%s: held by another process", path)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-}
+const (
+	// lockPatience is how long Lock waits for another process, and lockPoll how often it asks.
+	lockPatience = 40 * time.Second
+	lockPoll     = 10 * time.Millisecond
+)

@@ -10,6 +10,11 @@
 // 2026-07-28 of 0.2.0-alpha.12. The fixture server sits behind the proxy over stdio,
 // http (with sessions) and stateless (2026-07-28 only). Clients of every revision are
 // the suites themselves. There is no list of expected failures.
+//
+//	go run ./test/conformance -clients
+//
+// runs the suite of clients as far as it is about authorization, with the SDK's client and with
+// vmcp as the client, and fails when vmcp does not pass what the SDK's client passes.
 package main
 
 import (
@@ -46,6 +51,7 @@ type harness struct {
 	suites   []suite
 	backends []backend
 	scenario string // "": all
+	clients  bool   // the suite of clients instead
 
 	out     io.Writer
 	verbose io.Writer // what the suite prints and the logs of proxy and fixture server
@@ -69,7 +75,11 @@ func run(ctx context.Context, args []string, out io.Writer) (bool, error) {
 	if err := h.prepare(ctx); err != nil {
 		return false, err
 	}
-	ok, err := h.runAll(ctx)
+	all := h.runAll
+	if h.clients {
+		all = h.runClients
+	}
+	ok, err := all(ctx)
 	if err != nil || !ok {
 		fmt.Fprintln(out, "logs of proxy and fixture server, results of every check:", work)
 		return ok, err
@@ -82,6 +92,7 @@ func (h *harness) parse(args []string) error {
 	suiteName := flags.String("suite", "", "run one suite: "+strings.Join(names(suites), ", "))
 	backendName := flags.String("backend", "", "put one backend behind the proxy: "+strings.Join(names(backends), ", ")+"; direct for none")
 	flags.StringVar(&h.scenario, "scenario", "", "run one scenario, in every suite that has it")
+	flags.BoolVar(&h.clients, "clients", false, "run the suite of clients, with vmcp as the client")
 	verbose := flags.Bool("v", false, "print what the suite, the proxy and the fixture server print")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -128,7 +139,7 @@ func (h *harness) prepare(ctx context.Context) (err error) {
 	if h.fixture, err = rig.Fixture(ctx); err != nil {
 		return err
 	}
-	if len(h.backends) > 0 {
+	if h.clients || len(h.backends) > 0 {
 		h.vmcp, err = rig.Build(ctx, h.work)
 	}
 	return err

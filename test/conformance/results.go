@@ -131,8 +131,8 @@ func (h *harness) runSuite(ctx context.Context, s suite, cell, addr string) (res
 	return r, nil
 }
 
-// The suite names a scenario's folder server-NAME-TIMESTAMP.
-var resultDir = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[-\d]+Z$`)
+// The suite names a scenario's folder server-NAME-TIMESTAMP, or that of a client NAME-TIMESTAMP.
+var resultDir = regexp.MustCompile(`^(?:server-)?(.+)-\d{4}-\d\d-\d\dT[-\d]+Z$`)
 
 func readResults(dir string) (result, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))

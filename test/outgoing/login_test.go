@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
 // provider is an authorization server with metadata, registration, PKCE and refresh tokens that
@@ -175,9 +177,9 @@ func loggingIn(t *testing.T, g *guarded) (*config.Config, *credentials.Store) {
 	return cfg, store
 }
 
-func logIn(t *testing.T, cfg *config.Config, store *credentials.Store) {
+func logIn(t *testing.T, cfg *config.Config, store *credentials.Store, scopes ...string) {
 	t.Helper()
-	grant, err := credentials.LogIn(t.Context(), credentials.Consent{Backend: cfg.Backends[0], Redirect: "http://127.0.0.1:1/callback", Ask: browse})
+	grant, err := credentials.LogIn(t.Context(), credentials.Consent{Backend: cfg.Backends[0], Redirect: "http://127.0.0.1:1/callback", Ask: browse, Scopes: scopes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,5 +304,127 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 		if g, err := open(next, old).Find(find[0], find[1]); err == nil {
 			t.Errorf("after %v: %+v", change, g)
 		}
+	}
+}
+
+// A running server follows the store: a logout ends the use of a token that is still good, and
+// the next login is used without being asked for.
+func TestTheServerFollowsTheStore(t *testing.T) {
+	p := newProvider(t)
+	g := loginServer(t, p)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	v := serve(t, cfg)
+	first, err := who(t, v.client(t, legacy, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logIn(t, cfg, store) // as somebody else, perhaps
+	eventually(t, "the new login", func() bool {
+		got, err := who(t, v.client(t, legacy, ""))
+		return err == nil && got != first && p.good(got)
+	})
+	if _, err := store.Remove("b", "", false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the logout", func() bool {
+		_, err := who(t, v.client(t, legacy, ""))
+		return err != nil && strings.Contains(err.Error(), "needs login: vmcp login b")
+	})
+}
+
+// scoped is a backend whose tool needs a scope that it does not name before.
+func scoped(t *testing.T, p *provider, challenge string) *guarded {
+	g := loginServer(t, p)
+	g.deny = func(w http.ResponseWriter, authorization, rpc string) bool {
+		p.mu.Lock()
+		scopes := strings.Fields(p.access[strings.TrimPrefix(authorization, "Bearer ")])
+		p.mu.Unlock()
+		if rpc != "tools/call" || slices.Contains(scopes, "notes:write") {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	return g
+}
+
+// A call that needs more scopes than the login has says which command gives them. It is made
+// once; after the login it is made once more, with a token that has the old scopes, too.
+func TestACallThatNeedsMoreScopes(t *testing.T) {
+	p := newProvider(t)
+	g := scoped(t, p, `Bearer error="insufficient_scope", scope="notes:write $(reboot)"`)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	v := serve(t, cfg)
+	c := v.client(t, legacy, "")
+	_, err := who(t, c)
+	if err == nil || !strings.Contains(err.Error(), `backend b: needs a login with more scopes: vmcp login b --scope "notes:write"`) || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(g.seen("tools/call")); n != 1 {
+		t.Errorf("the call was made %d times", n)
+	}
+	logIn(t, cfg, store, "notes", "notes:write")
+	got, err := who(t, c)
+	if err != nil || !p.good(got) {
+		t.Fatalf("after the login: %q, %v", got, err)
+	}
+	if n := len(g.seen("tools/call")); n > 3 {
+		t.Errorf("the two calls were made %d times", n)
+	}
+	if b := v.Status().Backends[0]; b.State != "ready" {
+		t.Errorf("%+v", b)
+	}
+}
+
+// A 403 that is not about scopes is passed on, and no more scopes are asked for.
+func TestA403WithoutScopes(t *testing.T) {
+	p := newProvider(t)
+	g := scoped(t, p, `Bearer error="invalid_request", Basic realm="x"`)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	_, err := who(t, serve(t, cfg).client(t, legacy, ""))
+	if err == nil || !strings.Contains(err.Error(), "HTTP 403 Forbidden") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(g.seen("tools/call")); n != 1 {
+		t.Errorf("the call was made %d times", n)
+	}
+}
+
+// Two processes that share a store renew a login once, however many calls wait for it in both:
+// a refresh token that is good once is not used twice.
+func TestTwoProcessesRenewOnce(t *testing.T) {
+	p := newProvider(t)
+	g := loginServer(t, p)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	one, other := serve(t, cfg), serve(t, cfg)
+	var clients []*raw.Client
+	for _, v := range []*vmcp{one, other} {
+		c := v.client(t, legacy, "")
+		if _, err := who(t, c); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	p.mu.Lock()
+	p.access = map[string]string{} // all access tokens end
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			if got, err := who(t, clients[i%2]); err != nil || !p.good(got) {
+				t.Errorf("after the token's end: %q, %v", got, err)
+			}
+		})
+	}
+	all.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refreshes != 1 || p.reused != 0 {
+		t.Errorf("%d refreshes, %d of them with a used token", p.refreshes, p.reused)
 	}
 }

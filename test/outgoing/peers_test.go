@@ -168,6 +168,7 @@ type guarded struct {
 	refuse  http.HandlerFunc            // instead of a bare 401
 	open    map[string]http.HandlerFunc // paths that need no credential
 	good    func(authorization string) bool
+	deny    func(w http.ResponseWriter, authorization, rpc string) bool // answers a request with a good credential; nil: none
 
 	mu  sync.Mutex
 	all []seen // guarded by mu
@@ -213,6 +214,9 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if g.good != nil && !g.good(s.authorization) {
 		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if g.deny != nil && g.deny(w, s.authorization, s.rpc) {
 		return
 	}
 	if g.handler != nil {

@@ -17,10 +17,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
-// FixtureServer is the version of the SDK's conformance server.
-const FixtureServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server@v1.8.0"
+// FixtureServer and fixtureClient are the versions of the SDK's conformance server and client.
+const (
+	FixtureServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server@v1.8.0"
+	fixtureClient = "github.com/modelcontextprotocol/go-sdk/conformance/everything-client@v1.8.0"
+)
 
 //go:embed package.json package-lock.json
 var manifest embed.FS
@@ -75,12 +79,19 @@ func (p *Packages) Path(name string) string {
 func (p *Packages) Dir() string { return p.dir }
 
 // Fixture returns the path of the SDK's conformance server, building it the first time.
-func Fixture(ctx context.Context) (string, error) {
-	version := filepath.Base(FixtureServer)
+func Fixture(ctx context.Context) (string, error) { return installed(ctx, FixtureServer) }
+
+// FixtureClient returns the path of the SDK's conformance client, building it the first time.
+func FixtureClient(ctx context.Context) (string, error) { return installed(ctx, fixtureClient) }
+
+// installed returns the path of a Go program, installed.
+func installed(ctx context.Context, program string) (string, error) {
+	version := filepath.Base(program)
 	dir, err := cached(version, func(dir string) error {
-		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS="}, "go", "install", FixtureServer)
+		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS="}, "go", "install", program)
 	})
-	return filepath.Join(dir, "everything-server"), err
+	name, _, _ := strings.Cut(version, "@")
+	return filepath.Join(dir, name), err
 }
 
 // cached returns a folder of the cache, filled by fill when it does not exist yet.

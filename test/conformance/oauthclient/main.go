@@ -4,8 +4,8 @@
 //
 //	VMCP_BINARY=vmcp conformance client --command oauthclient --suite auth
 //
-// Where the backend wants more scopes for a call, vmcp says which command gives them. The
-// client runs that command, and makes the call once more.
+// Where a call needs another login, or one with more scopes, vmcp says which command that is. The
+// client runs it, and makes the call once more.
 package main
 
 import (
@@ -160,11 +160,11 @@ func (c *client) use(ctx context.Context, addr string) error {
 	}
 	defer s.Close()
 	list, err := s.ListTools(ctx, nil)
+	if err == nil && len(list.Tools) == 0 {
+		list, err = c.listAgain(ctx, s, addr)
+	}
 	if err != nil {
 		return err
-	}
-	if len(list.Tools) == 0 {
-		return errors.New("no tools are listed")
 	}
 	for _, tool := range list.Tools {
 		if err := c.call(ctx, s, tool.Name); err != nil {
@@ -174,23 +174,51 @@ func (c *client) use(ctx context.Context, addr string) error {
 	return nil
 }
 
-// wanted is the command of an error that says which scopes are needed.
-var wanted = regexp.MustCompile(`vmcp login suite --scope "([^"]+)"`)
+// listAgain lists the tools after the login that the backend needs before it has any.
+func (c *client) listAgain(ctx context.Context, s *mcp.ClientSession, addr string) (list *mcp.ListToolsResult, err error) {
+	resp, err := http.Get("http://" + addr + "/readyz")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.loginFor(ctx, errors.New(string(text))); err != nil {
+		return nil, err
+	}
+	err = rig.Poll(ctx, "tools", func() (bool, error) {
+		list, err = s.ListTools(ctx, nil)
+		return err == nil && len(list.Tools) > 0, err
+	})
+	return list, err
+}
 
-// call calls a tool, and once more after a login with the scopes that the call needs.
+// call calls a tool, and once more after the login that the call needs.
 func (c *client) call(ctx context.Context, s *mcp.ClientSession, name string) error {
 	err := callOnce(ctx, s, name)
-	if err == nil {
-		return nil
+	if err != nil {
+		if err = c.loginFor(ctx, err); err == nil {
+			err = callOnce(ctx, s, name)
+		}
 	}
-	scopes := wanted.FindStringSubmatch(strings.ReplaceAll(err.Error(), `\"`, `"`))
-	if scopes == nil {
+	return err
+}
+
+// wanted is the command of an error that says which login is needed.
+var wanted = regexp.MustCompile(`vmcp login suite(?: --scope "([^"]+)")?`)
+
+// loginFor makes the login that an error says is needed. It returns any other error.
+func (c *client) loginFor(ctx context.Context, err error) error {
+	command := wanted.FindStringSubmatch(strings.ReplaceAll(err.Error(), `\"`, `"`))
+	switch {
+	case command == nil:
 		return err
+	case command[1] == "":
+		return c.login(ctx)
 	}
-	if err := c.login(ctx, "--scope", scopes[1]); err != nil {
-		return err
-	}
-	return callOnce(ctx, s, name)
+	return c.login(ctx, "--scope", command[1])
 }
 
 func callOnce(ctx context.Context, s *mcp.ClientSession, name string) error {

@@ -1,5 +1,5 @@
 // Fetch installs what the suites under test/ get from the network: the npm packages of
-// their lock files and the SDK's conformance server. What is there already is left alone.
+// their lock files and the SDK's conformance server and client. What is there already is left alone.
 package main
 
 import (
@@ -31,6 +31,9 @@ func fetch(ctx context.Context) error {
 		if _, err := rig.InstallFrom(ctx, os.DirFS(dir)); err != nil {
 			return err
 		}
+	}
+	if _, err := rig.FixtureClient(ctx); err != nil {
+		return err
 	}
 	_, err := rig.Fixture(ctx)
 	return err
