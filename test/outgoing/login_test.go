@@ -209,7 +209,7 @@ func TestALogin(t *testing.T) {
 	if f := p.forms[0]; f.Get("resource") != g.URL+"/mcp" || f.Get("client_id") != "registered-client" || p.registers != 1 {
 		t.Errorf("the code was exchanged with %v, %d registrations", f, p.registers)
 	}
-	if scope := p.access[strings.TrimPrefix(first, "Bearer ")]; scope != "notes offline_access" {
+	if scope := p.access[strings.TrimPrefix(first, "Bearer ")]; scope != "notes offline_access" && scope != "offline_access notes" {
 		t.Errorf("scope %q", scope)
 	}
 	p.access = map[string]string{} // all access tokens end
