@@ -83,7 +83,8 @@ type hostile struct {
 func (h *hostile) Open(context.Context, Limits) (Channel, error) {
 	p := newPeer()
 	go func() {
-		if p.next() != nil && p.next() != nil { // the program, and the run of branch 1
+		program, run := p.next(), p.next() // of branch 1
+		if program != nil && run != nil {
 			h.worker(p)
 		}
 	}()

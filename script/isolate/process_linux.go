@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -179,12 +180,16 @@ func (p *process) Receive(most int64) ([]byte, error) {
 	return nil, errors.New(p.why())
 }
 
+// noAddresses finds what the Go runtime says when the kernel gives it no more addresses; the last
+// one is that of a program with the race detector.
+var noAddresses = regexp.MustCompile("out of memory|cannot allocate memory|failed to create new OS thread|too many address space collisions")
+
 // why says how the process has ended.
 func (p *process) why() string {
 	words := p.words.String()
 	var exit *exec.ExitError
 	switch {
-	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate memory") || strings.Contains(words, "failed to create new OS thread"):
+	case noAddresses.MatchString(words):
 		return fmt.Sprintf("it ran out of its address space of %d MiB", p.space>>20)
 	case p.ended == nil:
 		return "it ended before its run did"

@@ -12,7 +12,7 @@ const workerName = "vmcp-script-worker"
 // ready is the first frame of a worker: behind it is what keeps it in.
 const ready = "vmcp worker 1"
 
-// serveRuns computes runs over the frames, until they end.
+// serveRuns computes runs over the frames, and returns why there are no more.
 func serveRuns(c script.Channel) error {
 	return script.ServeRuns(c, script.WorkerOptions{
 		Builtins: legacy.With(script.Options{Builtins: builtins.All()}).Builtins,

@@ -58,10 +58,7 @@ func serve() error {
 		return err
 	}
 	debug.SetMemoryLimit(memory)
-	if err := serveRuns(channel); err != nil {
-		return err
-	}
-	return nil
+	return serveRuns(channel)
 }
 
 // workerPipes are standard input and output, as a script.Channel.
