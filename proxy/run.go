@@ -70,11 +70,13 @@ func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response
 	case errors.As(err, &suspended):
 		return h.suspend(suspended)
 	case errors.As(err, &noRoom):
+		h.p.metrics.Runs.Refused(h.tool.Name)
 		return nil, admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)
 	case isBusy(err):
+		h.p.metrics.Runs.Refused(h.tool.Name)
 		return nil, err
 	case errors.Is(err, script.ErrOtherRun):
-		return nil, errState
+		return nil, edited(h.tool.Name)
 	case err != nil:
 		return h.failed(ctx, err)
 	}

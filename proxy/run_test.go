@@ -60,11 +60,16 @@ def run(params):
 
 func startAsking(t *testing.T) (*chargeServer, string) {
 	bank := &chargeServer{charged: map[string]int{}}
-	_, url := start(t, &config.Config{
-		Backends:      []config.Backend{{Name: "bank", URL: sdkBackend(t, bank.server(), false)}},
-		ScriptedTools: []config.ScriptedTool{{Name: "asking", Description: "asks four times", Script: askingScript}},
-	})
+	_, url := start(t, bank.asking(sdkBackend(t, bank.server(), false), askingScript))
 	return bank, url
+}
+
+// asking is a configuration with a script that asks.
+func (*chargeServer) asking(url, source string) *config.Config {
+	return &config.Config{
+		Backends:      []config.Backend{{Name: "bank", URL: url}},
+		ScriptedTools: []config.ScriptedTool{{Name: "asking", Description: "asks four times", Script: source}},
+	}
 }
 
 // TestQuestionsForEveryClient asks in sequence and in parallel, with effects between.
@@ -189,6 +194,67 @@ func TestStateIsRefused(t *testing.T) {
 	}
 	if after := bank.each(); after != before {
 		t.Errorf("charged %s, then %s", before, after)
+	}
+}
+
+// TestStateOfAnEditedScript: who has asked is told why the run cannot go on. A state that is
+// not theirs says nothing of it.
+func TestStateOfAnEditedScript(t *testing.T) {
+	bank := &chargeServer{charged: map[string]int{}}
+	backend := sdkBackend(t, bank.server(), false)
+	p, url := start(t, bank.asking(backend, askingScript))
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+	before := bank.each()
+	if err := p.Apply(bank.asking(backend, askingScript+"# edited\n")); err != nil {
+		t.Fatal(err)
+	}
+	for more, want := range map[string]string{
+		in.answers(): "the script was edited after it had asked",
+		strings.Replace(in.answers(), `,"requestState"`, `,"arguments":{"x":1},"requestState"`, 1): "was changed, used before, has expired",
+	} {
+		if result, failure := modernCall(t, url, "asking", more); !strings.Contains(string(failure), want) {
+			t.Errorf("result %s error %s, want %s", result, failure, want)
+		}
+	}
+	if after := bank.each(); after != before {
+		t.Errorf("charged %s, then %s", before, after)
+	}
+	if err := p.Apply(bank.asking(backend, askingScript)); err != nil {
+		t.Fatal(err)
+	}
+	if result, _ := modernCall(t, url, "asking", in.answers()); len(asks(t, result).InputRequests) != 1 {
+		t.Errorf("with the script of before: %s", result)
+	}
+}
+
+// TestRefusedRunsAreCounted: a call that finds no room, not even to wait, is refused as busy.
+func TestRefusedRunsAreCounted(t *testing.T) {
+	waits, release := make(chan struct{}), make(chan struct{})
+	slow := mcp.NewServer(&mcp.Implementation{Name: "slow", Version: "1"}, nil)
+	mcp.AddTool(slow, &mcp.Tool{Name: "wait"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		close(waits)
+		<-release
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	_, url := start(t, &config.Config{
+		Backends:       []config.Backend{{Name: "slow", URL: sdkBackend(t, slow, false)}},
+		Limits:         config.Limits{Runs: 1},
+		MaxRequestBody: 40 << 20,
+		ScriptedTools:  []config.ScriptedTool{{Name: "waits", Description: "d", Script: "def run(params):\n    call_tool(\"wait\")\n"}},
+	})
+	var first sync.WaitGroup
+	first.Go(func() { modernCall(t, url, "waits", "") })
+	<-waits
+	_, failure := modernCall(t, url, "waits", `,"arguments":{"x":"`+strings.Repeat("x", 33<<20)+`"}`)
+	close(release)
+	first.Wait()
+	if !strings.Contains(string(failure), `"code":-32000`) || !strings.Contains(string(failure), "waits was not started: ") {
+		t.Errorf("the second call: %.300s, want -32000 with the reason", failure)
+	}
+	_, page := (&raw{t: t, url: strings.TrimSuffix(url, "/mcp") + "/metrics"}).do("GET", "")
+	if want := `vmcp_script_runs_refused_total{tool="waits"} 1`; !strings.Contains(page, want+"\n") {
+		t.Errorf("/metrics lacks %s", want)
 	}
 }
 

@@ -150,8 +150,14 @@ func (t *parkedTable) open(sealed string, binding []byte) (string, bool) {
 }
 
 // errState refuses a requestState, whatever is wrong with it: which it is, is not the
-// sender's business.
+// business of a sender who has not proven to be the one that it was given to.
 var errState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to somebody else")
+
+// edited refuses a requestState of a run that cannot go on, because it would be another one now.
+// Whoever brings it has asked before: it is told why.
+func edited(tool string) error {
+	return wire.Errorf(wire.InvalidParams, "requestState is not valid any more: the script was edited after it had asked, or a library or the parameters of %s were; call it again without requestState", tool)
+}
 
 // take finds what waits behind a request's state. A live call waits no longer: its
 // state is good for one request. A journal stays until it expires: whoever brings its

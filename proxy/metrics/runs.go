@@ -14,7 +14,7 @@ import (
 type Runs struct {
 	runs, steps, effects, limits, answers *prometheus.CounterVec
 	seconds, effectSeconds, memory        *prometheus.HistogramVec
-	suspensions                           *prometheus.CounterVec
+	suspensions, refusals                 *prometheus.CounterVec
 	running                               prometheus.Gauge
 }
 
@@ -49,9 +49,12 @@ func newRuns(r *prometheus.Registry) *Runs {
 		suspensions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_suspensions_total", Help: "Times that a run ended with questions, to go on with the answers of the next request.",
 		}, []string{"tool"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_script_runs_refused_total", Help: "Calls of scripted tools that were refused as busy: there was no room, and nothing had been done yet.",
+		}, []string{"tool"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
 	}
-	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.running)
+	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.running)
 	return m
 }
 
@@ -66,6 +69,9 @@ func (m *Runs) Steps(tool string, n uint64) { m.steps.WithLabelValues(tool).Add(
 
 // Suspended counts that a run ended with questions.
 func (m *Runs) Suspended(tool string) { m.suspensions.WithLabelValues(tool).Inc() }
+
+// Refused counts a call that found no room for its run.
+func (m *Runs) Refused(tool string) { m.refusals.WithLabelValues(tool).Inc() }
 
 // Over counts a run that is over.
 func (m *Runs) Over(tool string, o outcome.Outcome) { m.runs.WithLabelValues(tool, o.String()).Inc() }
