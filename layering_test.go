@@ -21,7 +21,7 @@ const module = "github.com/vmcp-dev/vmcp/"
 var mayImport = map[string][]string{
 	"internal/diag":             {},
 	"internal/clip":             {},
-	"config":                    {"internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
+	"config":                    {"internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
 	"script":                    {"internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/diag", "internal/files", "internal/limits", "internal/schema", "internal/spell"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"script/internal/rewrite":   {"script/internal/meter"},
 	"script/internal/value":     {"internal/clip", "internal/limits", "script/internal/meter"},
 	"script/internal/tree":      {},
-	"migrate":                   {"internal/diag", "internal/spell"},
+	"migrate":                   {"internal/schema", "internal/diag", "internal/spell"},
 	"migrate/legacy":            {"script", "builtins", "internal/format"},
 	"migrate/verify":            {"migrate", "migrate/legacy", "script", "builtins", "internal/schema"}, // runs what migrate wrote
 	"internal/files":            {},

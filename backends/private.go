@@ -273,19 +273,29 @@ func (l *pool) wantsStream(p *private) bool {
 	return p.wantsStream()
 }
 
-// listenFor notes that the client of a session has, or no longer has, a stream open for what
-// belongs to no call, and opens the backend's stream for it.
-func (b *Backend) listenFor(session string, on bool) {
+// unlisten notes that the client of a session has no stream open any more for what belongs to
+// no call.
+func (l *pool) unlisten(session string) {
+	if p := l.find(session); p != nil {
+		l.mu.Lock()
+		p.listening = false
+		l.mu.Unlock()
+	}
+}
+
+// listenFor notes that the client of a session has a stream open for what belongs to no call,
+// and opens the backend's stream for it.
+func (b *Backend) listenFor(session string) {
 	p := b.pool.find(session)
 	if p == nil {
 		return
 	}
 	l := &b.pool
 	l.mu.Lock()
-	p.listening = on
+	p.listening = true
 	c := p.open()
 	l.mu.Unlock()
-	if on && c != nil {
+	if c != nil {
 		b.spawn(func() {
 			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
 			defer cancel()

@@ -205,10 +205,17 @@ func (s *Set) Notify(session, method string, params json.RawMessage) {
 	}
 }
 
-// Listen notes whether a session's client has a stream open for what belongs to no call.
-func (s *Set) Listen(session string, on bool) {
+// Listen notes that a session's client has a stream open for what belongs to no call.
+func (s *Set) Listen(session string) {
 	for _, b := range s.All() {
-		b.listenFor(session, on)
+		b.listenFor(session)
+	}
+}
+
+// Unlisten notes that it has none any more.
+func (s *Set) Unlisten(session string) {
+	for _, b := range s.All() {
+		b.pool.unlisten(session)
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
 )
-
-// levels are those of MCP, least severe first.
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // logMessage is log(message, level="info", **fields).
 func logMessage(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -23,8 +21,8 @@ func logMessage(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	if err := starlark.UnpackArgs(fn.Name(), args, known, "message", &message, "level?", &n.Level); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(levels, n.Level) {
-		return nil, fmt.Errorf("log: level %q: want one of %s", n.Level, strings.Join(levels, ", "))
+	if wire.Severity(n.Level) < 0 {
+		return nil, fmt.Errorf("log: level %q: want one of %s", n.Level, strings.Join(wire.LogLevels, ", "))
 	}
 	var err error
 	if n.Message, err = text(t, message); err != nil {

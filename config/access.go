@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
 // TLS is the endpoint's certificate. The files are read anew when they change.
@@ -137,18 +136,7 @@ func (v *validator) access(c *Config) {
 // IsLoopback reports whether only this machine reaches an address to listen on, host:port.
 // An empty one is the default, which is such.
 func IsLoopback(addr string) bool {
-	if addr == "" {
-		return true
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
+	return addr == "" || origin.IsLoopback(addr)
 }
 
 func orDefault(s, fallback string) string {

@@ -2,11 +2,12 @@ package config
 
 import (
 	"cmp"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
 // OutgoingAuth says with which credentials the requests to backends are made. The token of a
@@ -380,14 +381,9 @@ func (v *validator) tokenURL(at, text string) {
 		v.report(at, "want the token endpoint of the authorization server, such as https://idp.example.com/token")
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
 		v.report(at, "want a URL such as https://idp.example.com/token")
-	case u.Scheme == "http" && !isLocal(u.Hostname()):
+	case u.Scheme == "http" && !origin.IsLoopback(u.Hostname()):
 		v.warn(at, "without TLS, whoever is on the way reads the client's secret and the tokens; want https")
 	}
-}
-
-func isLocal(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // resource checks the URL of what a token is for (RFC 8707, section 2).

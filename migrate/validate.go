@@ -1,15 +1,13 @@
 package migrate
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
+	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
@@ -74,26 +72,9 @@ func (d *decoder) checkParameters(w *workflow) {
 
 // checkSchema reports a schema that is none.
 func (d *decoder) checkSchema(v *value) {
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft7)
-	c.UseLoader(noReferences{})
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(v.json()))
-	if err == nil {
-		err = c.AddResource("schema.json", doc)
+	for _, flaw := range schema.Flaws(v.json(), schema.Draft7) {
+		d.wrong(v.pos, strings.Join(append([]string{v.path}, flaw.At...), "."), "%s", flaw.Message)
 	}
-	if err == nil {
-		_, err = c.Compile("schema.json")
-	}
-	if err != nil {
-		d.wrong(v.pos, v.path, "not a JSON Schema: %s", strings.Join(strings.Fields(err.Error()), " "))
-	}
-}
-
-// noReferences refuses schemas that are elsewhere.
-type noReferences struct{}
-
-func (noReferences) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s: want a schema without references to others", url)
 }
 
 // toolName is what the legacy engine took for the name of a tool.

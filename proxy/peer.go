@@ -38,7 +38,10 @@ func (s *peer) Notified(method string, params json.RawMessage) {
 }
 
 // Listens has the backends' sessions listen while the client does.
-func (s *peer) Listens(on bool) { s.p.backends.Listen(s.session.ID, on) }
+func (s *peer) Listens() { s.p.backends.Listen(s.session.ID) }
+
+// StoppedListening lets them stop.
+func (s *peer) StoppedListening() { s.p.backends.Unlisten(s.session.ID) }
 
 // Ended lets everything go that was the session's own.
 func (s *peer) Ended() {

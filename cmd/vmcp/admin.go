@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
 // listenAdmin opens the port for operators. Other machines reach it only with a token.
@@ -15,7 +16,7 @@ func listenAdmin(cfg *config.Admin) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
-	if cfg.TokenFile == "" && !loopback(host) {
+	if cfg.TokenFile == "" && !origin.IsLoopback(host) {
 		return nil, &hintError{
 			usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and the port asks for no token: whoever connects sees what the backends are", cfg.Listen)),
 			"listen on 127.0.0.1, or name a file with a token in admin.tokenFile",

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -177,15 +176,6 @@ func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 		usageError(fmt.Sprintf("listen %s: other machines reach this address, and there is no incomingAuth: whoever connects can call every tool", addr)),
 		"configure incomingAuth, ask for a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
 	}
-}
-
-// loopback reports whether only this machine reaches the host.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return ip != nil && ip.IsLoopback()
 }
 
 // serveHTTP serves until the context ends, and then until the running calls are done.

@@ -85,7 +85,7 @@ func CheckOrigin(text string) error {
 // request comes from, "" when it names none.
 func (p *Policy) Check(r *http.Request) (origin string, err error) {
 	loopback := OnLoopback(r)
-	known := loopback && isLoopback(r.Host) || p.hasHost(r.Host)
+	known := loopback && IsLoopback(r.Host) || p.hasHost(r.Host)
 	if !known && loopback {
 		return "", fmt.Errorf("host %q is not allowed on a loopback address; hosts in the configuration, or --hosts, allows it", r.Host)
 	}
@@ -115,7 +115,7 @@ func (p *Policy) allows(text, hostHeader string, known, loopback bool) bool {
 	if slices.Contains(p.origins, "*") || slices.Contains(p.origins, normal(text)) {
 		return true
 	}
-	return known && strings.EqualFold(u.Host, hostHeader) || loopback && isLoopback(u.Host)
+	return known && strings.EqualFold(u.Host, hostHeader) || loopback && IsLoopback(u.Host)
 }
 
 func (p *Policy) hasHost(text string) bool {
@@ -164,17 +164,18 @@ func OnLoopback(r *http.Request) bool {
 	if tcp, ok := local.(*net.TCPAddr); ok {
 		return tcp.IP.IsLoopback()
 	}
-	return local != nil && (local.Network() == "pipe" || isLoopback(local.String()))
+	return local != nil && (local.Network() == "pipe" || IsLoopback(local.String()))
 }
 
 // IsLocal reports whether somebody on this machine asks for a loopback name. What a reverse
 // proxy on this machine passes on is not local, if the proxy says so.
 func IsLocal(r *http.Request) bool {
-	return OnLoopback(r) && isLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
+	return OnLoopback(r) && IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
 }
 
-// isLoopback reports whether a host, with or without a port, is a loopback name or address.
-func isLoopback(text string) bool {
+// IsLoopback reports whether a host, with or without a port, is a loopback name or address:
+// one that only this machine reaches.
+func IsLoopback(text string) bool {
 	h := parseHost(text)
 	if h.name == "localhost" {
 		return true

@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // Protocol revisions.
 const (
 	Rev2024 = "2024-11-05"
@@ -110,12 +112,8 @@ const (
 	HeaderLastEvent   = "Last-Event-Id"
 )
 
-// Severity orders the log levels of RFC 5424 as MCP names them; it is -1 for what is none.
-func Severity(level string) int {
-	for i, l := range [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
-		if l == level {
-			return i
-		}
-	}
-	return -1
-}
+// LogLevels are those of RFC 5424 as MCP names them, least severe first.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Severity orders the log levels; it is -1 for what is none.
+func Severity(level string) int { return slices.Index(LogLevels, level) }

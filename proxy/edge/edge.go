@@ -39,8 +39,10 @@ type Peer interface {
 	Initialize() json.RawMessage
 	// Notified takes a notification of the client that is not about the session itself.
 	Notified(method string, params json.RawMessage)
-	// Listens is told whether the client can get what belongs to no request, when that changes.
-	Listens(on bool)
+	// Listens is told when the client can get what belongs to no request, StoppedListening when
+	// it cannot any more.
+	Listens()
+	StoppedListening()
 	// Ended is told last.
 	Ended()
 }

@@ -27,7 +27,8 @@ func (empty) Serve(context.Context, Request) (*backends.Response, error) {
 func (empty) Open(*Session) Peer               { return empty{} }
 func (empty) Initialize() json.RawMessage      { return json.RawMessage(`{}`) }
 func (empty) Notified(string, json.RawMessage) {}
-func (empty) Listens(bool)                     {}
+func (empty) Listens()                         {}
+func (empty) StoppedListening()                {}
 func (empty) Ended()                           {}
 
 // started is a Server until the test ends.

@@ -213,10 +213,12 @@ func (v *Server) serveStream(w http.ResponseWriter, r *http.Request, s *Session,
 // sessions then have, too; the returned function ends that.
 func listenFor(s *Session) (done func()) {
 	over := s.listen()
-	s.Peer.Listens(true)
+	s.Peer.Listens()
 	return func() {
 		over()
-		s.Peer.Listens(s.Listening())
+		if !s.Listening() {
+			s.Peer.StoppedListening()
+		}
 	}
 }
 
