@@ -32,11 +32,6 @@ func (u *argUses) note(key string) {
 	u.keys[key] = true
 }
 
-// reads reports whether policies read arg_NAME or arg_NAME_present.
-func (u *argUses) reads(name string) bool {
-	return u.all || u.record || u.keys["arg_"+name] || u.keys["arg_"+name+presence]
-}
-
 const presence = "_present"
 
 // values are the members of the context that stand for arguments; nil when no policy reads

@@ -23,6 +23,7 @@ package policy
 import (
 	"encoding/json"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -100,6 +101,11 @@ type Decision struct {
 	Open bool
 }
 
+// Equal reports whether two decisions say the same.
+func (d Decision) Equal(o Decision) bool {
+	return d.Outcome == o.Outcome && d.Open == o.Open && d.Reason == o.Reason && slices.Equal(d.Policies, o.Policies) && slices.Equal(d.Scopes, o.Scopes)
+}
+
 // A Set is the policies of one configuration. It does not change, and is safe for concurrent use.
 type Set struct {
 	policies []*compiled
@@ -134,7 +140,6 @@ type compiled struct {
 type group struct {
 	all     ordered
 	forbids ordered
-	probes  ordered
 	stepUps []*compiled
 	args    argUses // of all together
 }
@@ -209,6 +214,10 @@ func (s *Set) Decide(p *Principal, e *Entry, arguments json.RawMessage) Decision
 	}
 	return d
 }
+
+// ReadsArguments reports whether decisions about entries of a kind can depend on arguments. If
+// not, Decide comes to what Possible does.
+func (s *Set) ReadsArguments(k Kind) bool { return !s.byKind[k].args.none() }
 
 // ask asks once. The outcome is Allow or Deny.
 func (s *Set) ask(g *group, p *Principal, e *Entry, context cedar.Record) Decision {

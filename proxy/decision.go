@@ -1,5 +1,18 @@
 package proxy
 
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/access"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+)
+
 // A decision is what was decided about somebody's passage of the door, before anything was
 // done. Where nothing decides, it is the zero decision. The audit writes it down.
 type decision struct {
@@ -22,4 +35,93 @@ var verdictNames = [...]string{"", "allow", "deny", "quota"}
 func (v verdict) String() string { return verdictNames[v] }
 
 // Anonymous is the subject of who comes in without authentication.
-const Anonymous = "anonymous"
+const Anonymous = access.Anonymous
+
+// whoIn is who makes a request of ctx, as the policies in force know it; nil while there are none.
+// A run that was suspended goes on for who made its last request.
+func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
+	rules := p.rules.Load()
+	if rules == nil {
+		return nil
+	}
+	if x.script != nil && x.live != nil {
+		return rules.Who(x.live.principal.Load())
+	}
+	return rules.Who(edge.PrincipalOf(ctx))
+}
+
+// find finds what is there for who makes the request. What is there and not for them is noted
+// for the audit, and looked for on as if it were not.
+func (x *exchange) find(c *catalog.Catalog, r catalog.Ref) *catalog.Entry {
+	e := x.who.View(c).Find(r)
+	if e == nil && x.who != nil {
+		x.unseen = c.Find(r)
+	}
+	return e
+}
+
+// decide asks the policies in force about the call. missing is why nothing was found to call.
+func (v *visit) decide(missing error) error {
+	x := v.x
+	switch {
+	case x.who == nil:
+		return missing
+	case missing != nil && x.unseen == nil:
+		return missing
+	case missing != nil:
+		v.entry = x.unseen
+		v.judged(x.unseen.Kind, policy.Decision{Outcome: policy.Invisible})
+		return missing
+	case x.script != nil && x.who.ScriptsAreOwners():
+		x.decision = decision{allowed, "scripts: owner"}
+		return nil
+	}
+	e := v.entry
+	if x.task != nil {
+		e = x.task
+	}
+	d := v.ask(e)
+	v.judged(e.Kind, d)
+	return v.p.denial(x, d)
+}
+
+// ask asks about an entry, with the arguments where there are any that the entry gets.
+func (v *visit) ask(e *catalog.Entry) policy.Decision {
+	x, c := v.x, v.p.catalogOf(v.x.client)
+	switch x.method {
+	case wire.ToolsCall, wire.PromptsGet:
+		return x.who.Decide(c, e, x.get(memberArguments))
+	case wire.ResourcesRead, wire.Subscribe:
+		return x.who.Decide(c, e, nil)
+	}
+	return x.who.View(c).Decision(e) // a completion, or a task whose call was decided
+}
+
+// judged notes a decision for the audit and the metrics.
+func (v *visit) judged(kind policy.Kind, d policy.Decision) {
+	v.x.decision = decision{denied, strings.Join(d.Policies, ",")}
+	if d.Outcome == policy.Allow {
+		v.x.decision.verdict = allowed
+	}
+	v.p.metrics.Decided(kind, d.Outcome)
+}
+
+// errDenied refuses what a policy denies. It says nothing of the arguments that it was denied for.
+var errDenied = &edge.Refusal{Err: wire.Errorf(wire.Denied, "call denied by authorization policy"), Status: http.StatusForbidden}
+
+// denial is the error that a decision comes to; nil if it allows. A script gets one to catch.
+func (p *Proxy) denial(x *exchange, d policy.Decision) error {
+	switch {
+	case d.Outcome == policy.Allow:
+		return nil
+	case x.script != nil && d.Outcome == policy.StepUp:
+		return &builtins.ToolError{Kind: builtins.Denied, Msg: errDenied.Error() + ": the caller's token needs the scopes " + strings.Join(d.Scopes, " ")}
+	case x.script != nil:
+		return &builtins.ToolError{Kind: builtins.Denied, Msg: errDenied.Error()}
+	case d.Outcome == policy.StepUp:
+		return p.edge.StepUp(d.Scopes)
+	case d.Outcome == policy.Invisible && x.task != nil:
+		return unknownTask(x)
+	}
+	return errDenied
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -93,6 +94,7 @@ func (p *Proxy) call(ctx context.Context, x *exchange, c callable) (*backends.Re
 	err := x.invalid
 	if err == nil {
 		v.entry, err = c.find(p, ctx, x)
+		err = v.decide(err)
 	}
 	if err == nil {
 		err = v.limit()
@@ -152,7 +154,7 @@ func (v *visit) limit() error {
 	seconds := max(1, int64(math.Ceil(over.RetryAfter.Seconds())))
 	err := wire.Errorf(wire.TooMany, "too many calls: %s lets %d be made in %s; try again in %d s", over.Limit, over.Calls, over.Period, seconds)
 	err.Data = new(jsonscan.Object).Raw(wire.DataRetryAfter, strconv.AppendInt(nil, seconds, 10)).JSON()
-	return err
+	return &edge.Refusal{Err: err, Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {strconv.FormatInt(seconds, 10)}}}
 }
 
 func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
@@ -164,7 +166,10 @@ func (v visit) leaveAtEnd(ctx context.Context, resp *backends.Response) {
 // has to be.
 func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	o, took := v.x.outcome, time.Since(v.began)
-	if err != nil || o == outcome.NotYet {
+	switch {
+	case v.x.decision.verdict == denied:
+		o = outcome.Denied
+	case err != nil || o == outcome.NotYet:
 		o = outcome.In(ctx, err)
 	}
 	v.end(o, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
@@ -37,6 +38,9 @@ type exchange struct {
 	options  builtins.CallOptions // of that call
 	called   *catalog.Entry       // what it calls
 	outcome  outcome.Outcome      // set where the bytes of the result do not tell it
+	who      *access.Who          // who asks, to the policies; nil: none decide
+	unseen   *catalog.Entry       // what was asked for and is not there for them
+	task     *catalog.Entry       // the tool that the task belongs to which is asked about
 	decision decision             // of whether it may be done
 	audit    passage              // what the audit knows of it
 

@@ -48,6 +48,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 
 func (h *host) call(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	x := h.inner(name, args, o)
+	x.who = h.p.whoIn(ctx, x)
 	resp, err := h.p.call(trace.Below(ctx, o.Key), x, callOfScript)
 	if err != nil {
 		return nil, toolError(err)
@@ -67,7 +68,7 @@ func (h *host) call(ctx context.Context, name string, args json.RawMessage, o bu
 // callOfScript is how a script calls a tool.
 var callOfScript = callable{
 	find: func(_ *Proxy, ctx context.Context, x *exchange) (*catalog.Entry, error) {
-		e, err := x.script.find(ctx, jsonscan.Text(x.get(memberName)))
+		e, err := x.script.find(ctx, x, jsonscan.Text(x.get(memberName)))
 		x.called = e
 		return e, err
 	},
@@ -99,20 +100,20 @@ func (h *host) read(ctx context.Context, resp *backends.Response) (json.RawMessa
 
 // find finds a tool in the catalog that the run began with, or in a newer one when the
 // backend that has it was not up then.
-func (h *host) find(ctx context.Context, name string) (*catalog.Entry, error) {
+func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Entry, error) {
 	r := catalog.AnyTool(name)
 	if e := h.catalog.Find(r); e != nil {
 		return e, nil
 	}
 	if be, _ := h.catalog.MayHave(r); be == nil {
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.catalog.UnknownTool(name)}
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
 	}
-	e, err := h.p.await(ctx, r)
+	e, err := h.p.await(ctx, r, (*catalog.Catalog).Find)
 	switch {
 	case err != nil:
 		return nil, toolError(err)
 	case e == nil:
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: h.catalog.UnknownTool(name)}
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
 	}
 	return e, nil
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -38,6 +40,8 @@ type liveCall struct {
 	lines   string        // the run that lines of the audit name
 	wake    chan struct{} // a question was asked
 
+	principal atomic.Pointer[auth.Principal] // who made the last request
+
 	mu        sync.Mutex
 	out       edge.FrameWriter // where frames go now; nil while parked
 	held      [][]byte         // frames that came meanwhile
@@ -57,6 +61,7 @@ type question struct {
 // startLive runs call on its own goroutine with a context that outlives the request.
 func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) *liveCall {
 	l := &liveCall{p: p, body: x.body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: x.out, questions: map[string]*question{}, lines: x.audit.run}
+	l.principal.Store(edge.PrincipalOf(ctx))
 	x.live, x.out = l, l
 	if x.body != nil {
 		x.body.Keep()
@@ -234,6 +239,7 @@ func inputRequired(requests json.RawMessage, state string) json.RawMessage {
 // for what comes of it.
 func (l *liveCall) follow(ctx context.Context, x *exchange) (*backends.Response, error) {
 	x.audit.run = l.lines
+	l.principal.Store(edge.PrincipalOf(ctx))
 	l.resume(x, x.get(memberResponses))
 	return l.wait(ctx, x)
 }

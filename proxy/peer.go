@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"sync/atomic"
 
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
@@ -12,23 +15,29 @@ import (
 type peer struct {
 	p         *Proxy
 	session   *edge.Session
-	outOfCall *exchange               // for what backends send while no call of the session runs
-	overlay   atomic.Pointer[overlay] // what only this session is offered; nil for nothing
-	tasks     bool                    // the client was told that there are tasks
+	outOfCall *exchange                      // for what backends send while no call of the session runs
+	overlay   atomic.Pointer[overlay]        // what only this session is offered; nil for nothing
+	tasks     bool                           // the client was told that there are tasks
+	principal atomic.Pointer[auth.Principal] // who made the last request; nil is anonymous
 	followed  subscriptions.Followed
 }
 
 // Open begins to keep something of a session.
-func (p *Proxy) Open(s *edge.Session) edge.Peer {
-	return &peer{p: p, session: s, outOfCall: &exchange{p: p, client: s.Client, out: s}}
+func (p *Proxy) Open(ctx context.Context, s *edge.Session) edge.Peer {
+	made := &peer{p: p, session: s, outOfCall: &exchange{p: p, client: s.Client, out: s}}
+	made.principal.Store(edge.PrincipalOf(ctx))
+	return made
 }
+
+// who is the client, as the policies in force know it.
+func (s *peer) who() *access.Who { return s.p.rules.Load().Who(s.principal.Load()) }
 
 // peerOf is what the proxy keeps of a session.
 func peerOf(s *edge.Session) *peer { return s.Peer.(*peer) }
 
 // Initialize introduces the endpoint to the client.
 func (s *peer) Initialize() (result json.RawMessage) {
-	result, s.tasks = s.p.catalog.Load().InitializeResult(s.session.Client.Revision)
+	result, s.tasks = s.who().View(s.p.catalog.Load()).InitializeResult(s.session.Client.Revision)
 	return result
 }
 

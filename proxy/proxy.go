@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
@@ -58,6 +58,7 @@ type Proxy struct {
 	tracer    trace.Tracer // nil: no spans
 	backends  *backends.Set
 	outward   atomic.Pointer[outwardRules]
+	rules     atomic.Pointer[access.Rules] // nil: no policy decides
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
 	metrics   *metrics.Metrics
@@ -170,13 +171,18 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if len(problems) > 0 {
 		return problems
 	}
-	if cfg.IncomingAuth.Authz.Enabled() {
-		return errors.New("incomingAuth.authz: policies can be written and tested, and are not enforced yet: refused, since nothing would be denied")
+	rules, problems := access.Compile(cfg, p.log)
+	mistakes, warnings := problems.Split()
+	if len(mistakes) > 0 {
+		return mistakes
 	}
-	if err := p.adopt(cfg, scripts); err != nil {
+	if err := p.adopt(cfg, scripts, rules); err != nil {
 		return err
 	}
 	warnComposites(p.log, cfg)
+	for _, w := range warnings {
+		p.log.Warn("policy", "warning", w)
+	}
 	p.rebuild()
 	p.record.Applied(cfg)
 	return nil
@@ -184,7 +190,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 
 // adopt makes cfg the configuration, unless its backends are refused. No catalog is
 // built meanwhile: it would be of two configurations.
-func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts) error {
+func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *access.Rules) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	err := p.edge.Apply(cfg, func() error {
@@ -199,11 +205,15 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts) error {
 			return err
 		}
 		p.record.Use(lines)
+		if rules != nil {
+			p.rules.Store(rules)
+		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	p.rules.Store(rules) // not before: without policies, those decide who comes in
 	p.config, p.scripts = cfg, scripts
 	p.outward.Store(outwardRulesOf(cfg))
 	p.settled = make(chan struct{})

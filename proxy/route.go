@@ -55,6 +55,9 @@ func (p *Proxy) Serve(ctx context.Context, r edge.Request) (*backends.Response, 
 // serve takes a request of a client through the door. Its errors are for the client.
 func (p *Proxy) serve(ctx context.Context, x *exchange) (*backends.Response, error) {
 	m, ok := methods[x.method]
+	if x.who = p.whoIn(ctx, x); x.who != nil && x.client.Session != nil {
+		peerOf(x.client.Session).principal.Store(edge.PrincipalOf(ctx))
+	}
 	var resp *backends.Response
 	var err error
 	if ok && m.find != nil && wire.MethodOf(x.method).Exists(x.client.Modern()) {
@@ -89,6 +92,9 @@ func (p *Proxy) serveOther(ctx context.Context, x *exchange, m method) (resp *ba
 // hidden is an error for a client without the secrets of the configuration, which a
 // backend may have put into its own error.
 func (p *Proxy) hidden(err error) error {
+	if ours := edge.RefusalOf(err); ours != nil {
+		return ours
+	}
 	clean := *wire.AsError(err)
 	clean.Message, clean.Data, clean.Raw = p.secrets.Text(clean.Message), p.secrets.JSON(clean.Data), p.secrets.JSON(clean.Raw)
 	return &clean
@@ -102,8 +108,8 @@ func (p *Proxy) ping(context.Context, *exchange) (*backends.Response, error) {
 	return answer([]byte("{}"))
 }
 
-func (p *Proxy) discover(context.Context, *exchange) (*backends.Response, error) {
-	return answer(p.catalog.Load().DiscoverResult())
+func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, error) {
+	return answer(x.who.View(p.catalog.Load()).DiscoverResult())
 }
 
 // list serves one page of one of the lists.
@@ -114,7 +120,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 	if cursor != nil && cursor[0] != '"' && cursor[0] != 'n' {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor: want a string")
 	}
-	page, ok := c.Page(x.method, jsonscan.Text(cursor), x.client.Modern())
+	page, ok := x.who.View(c).Page(x.method, jsonscan.Text(cursor), x.client.Modern())
 	if !ok {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid (any more): list again from the start", cursor)
 	}
@@ -240,9 +246,14 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 // taskOf finds the backend that runs a client's task.
 func (p *Proxy) taskOf(_ context.Context, x *exchange) (*catalog.Entry, error) {
 	id := jsonscan.GetString(x.params, "taskId")
-	be := p.tasks.owner(id, x.client)
-	if be == nil {
-		return nil, wire.Errorf(wire.InvalidParams, "unknown task: %s", id)
+	o, ok := p.tasks.owner(id, x.client)
+	if !ok {
+		return nil, unknownTask(x)
 	}
-	return &catalog.Entry{Name: id, Original: id, Backend: be}, nil
+	x.task = o.tool
+	return &catalog.Entry{Name: id, Original: id, Backend: o.tool.Backend}, nil
+}
+
+func unknownTask(x *exchange) error {
+	return wire.Errorf(wire.InvalidParams, "unknown task: %s", jsonscan.GetString(x.params, "taskId"))
 }

@@ -59,8 +59,9 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 
 // run makes a tool result of what the program returned.
 func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
-	if h.x.trace != "" {
+	if h.x.trace != "" && h.x.who.SeesTraces() {
 		ctx = trace.Start(ctx)
+		h.x.traceAll = h.x.traceAll || h.x.who != nil // an admin
 	}
 	res, err := h.execute(ctx, raw)
 	h.x.ended(outcome.OfRun(ctx, res, err))

@@ -27,11 +27,11 @@ import (
 // backend's time for a call and the time of ctx at most. It returns nil when nobody can
 // have it, and an *backends.Error of kind Unavailable when a backend may have it that is
 // not up.
-func (p *Proxy) await(ctx context.Context, r catalog.Ref) (*catalog.Entry, error) {
+func (p *Proxy) await(ctx context.Context, r catalog.Ref, find func(*catalog.Catalog, catalog.Ref) *catalog.Entry) (*catalog.Entry, error) {
 	var late *time.Timer
 	for {
 		c := p.catalog.Load()
-		if e := c.Find(r); e != nil {
+		if e := find(c, r); e != nil {
 			return e, nil
 		}
 		be, state := c.MayHave(r)
@@ -60,24 +60,24 @@ func (p *Proxy) await(ctx context.Context, r catalog.Ref) (*catalog.Entry, error
 // entryFor finds an entry for a client's request: in what is known, in what backends show to
 // its session by now, and at last by waiting. A backend that may have it and is not up is an error.
 func (p *Proxy) entryFor(ctx context.Context, x *exchange, r catalog.Ref) (*catalog.Entry, error) {
-	if e := p.catalogOf(x.client).Find(r); e != nil {
+	if e := x.find(p.catalogOf(x.client), r); e != nil {
 		return e, nil
 	}
 	if x.client.Session != nil {
-		if e := p.currentCatalog(ctx, x.client).Find(r); e != nil {
+		if e := x.find(p.currentCatalog(ctx, x.client), r); e != nil {
 			return e, nil
 		}
 	}
-	return p.await(ctx, r)
+	return p.await(ctx, r, x.find)
 }
 
 // clientTool finds a tool for a client.
 func (p *Proxy) clientTool(ctx context.Context, x *exchange, name string) (*catalog.Entry, error) {
 	c, r := p.catalogOf(x.client), catalog.Tool(name)
-	if e := c.Find(r); e != nil {
+	if e := x.find(c, r); e != nil {
 		return e, nil
 	}
-	if err := c.Ambiguous(name); err != nil {
+	if err := x.who.View(c).Ambiguous(name); err != nil {
 		return nil, err
 	}
 	e, err := p.entryFor(ctx, x, r)

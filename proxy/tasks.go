@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -40,7 +39,7 @@ type taskTable struct {
 }
 
 type taskOwner struct {
-	backend            *backends.Backend
+	tool               *catalog.Entry // whose call it is
 	principal, session string
 }
 
@@ -54,12 +53,12 @@ func (p *Proxy) noteTask(x *exchange, e *catalog.Entry, result json.RawMessage) 
 		id = jsonscan.GetString(jsonscan.Get(result, "task"), "taskId")
 	}
 	if id != "" && len(id) <= taskIDBytes {
-		p.tasks.add(id, ownerOf(x.client, e.Backend))
+		p.tasks.add(id, ownerOf(x.client, e))
 	}
 }
 
-func ownerOf(c *edge.Client, be *backends.Backend) taskOwner {
-	o := taskOwner{backend: be, principal: c.Principal}
+func ownerOf(c *edge.Client, tool *catalog.Entry) taskOwner {
+	o := taskOwner{tool: tool, principal: c.Principal}
 	if c.Session != nil {
 		o.session = c.Session.ID
 	}
@@ -82,13 +81,13 @@ func (t *taskTable) add(id string, o taskOwner) {
 	}
 }
 
-// owner finds the backend of a client's own task; another client's does not exist.
-func (t *taskTable) owner(id string, c *edge.Client) *backends.Backend {
+// owner finds a client's own task; another client's does not exist.
+func (t *taskTable) owner(id string, c *edge.Client) (o taskOwner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, ok := t.byID[id]
+	o, ok = t.byID[id]
 	if !ok || o.principal != c.Principal || c.Session != nil && o.session != c.Session.ID {
-		return nil
+		return taskOwner{}, false
 	}
-	return o.backend
+	return o, true
 }

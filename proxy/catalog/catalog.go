@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/yosida95/uritemplate/v3"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/policy"
 )
 
 // A Catalog is everything a client can name at one moment. It is immutable: a change of
@@ -53,6 +55,12 @@ type Catalog struct {
 	ready        map[*backends.Backend]bool
 	absent       []*absent     // backends that are not up, in the order in which they claim names
 	newer        chan struct{} // closed when there is a newer catalog
+	parts        []instructionsOf
+	changes      map[*backends.Backend][3]uint64 // what said is the sum of
+
+	entries    []*Entry // of all lists, by their index
+	everything *View
+	views      views
 }
 
 // Replaced is closed when there is a newer catalog.
@@ -88,12 +96,17 @@ type Entry struct {
 	legacy     json.RawMessage   // Definition as clients before 2026-07-28 can read it
 	modern     json.RawMessage   // Definition as clients of 2026-07-28 can read it
 	Hidden     bool              // callable from scripts only
+	Kind       policy.Kind       // what policies take it for
+	contested  bool              // another backend claims the name, too
+	index      int               // in the entries of the catalog, for those that a list has
 	headers    []headerParam     // x-mcp-header declarations of a tool
 	match      *uritemplate.Template
 	literal    string // what a template begins with, before its first variable
 
 	contractOnce sync.Once
 	schemas      contract
+	inPolicies   atomic.Pointer[inPolicies]
+	digest       atomic.Pointer[Print] // of the definition
 }
 
 // Origin names where e comes from.
@@ -146,6 +159,7 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		shadowed:       map[string]*Entry{},
 		several:        len(cfg.Backends) > 1,
 		ready:          map[*backends.Backend]bool{},
+		changes:        map[*backends.Backend][3]uint64{},
 		newer:          make(chan struct{}),
 		ServerInfo:     introduction,
 	}}
@@ -166,14 +180,16 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		offers[be.Name()] = offer
 		b.addExtensions(be.Name(), offer)
 		b.addTasks(offer)
-		b.c.said[0] += offer.ToolsChanges
-		b.c.said[1] += offer.PromptsChanges
-		b.c.said[2] += offer.ResourcesChanges
+		changes := [...]uint64{offer.ToolsChanges, offer.PromptsChanges, offer.ResourcesChanges}
+		for i, n := range changes {
+			b.c.said[i] += n
+		}
+		b.c.changes[be] = changes
 		b.addTools(be, offer)
 		b.addPrompts(be, offer)
 		b.addResources(be, offer)
 	}
-	b.finish(pageStyle{serverInfo: introduction}, offers)
+	b.finish(pageStyle{serverInfo: introduction, private: cfg.IncomingAuth.Authz.Enabled()}, offers)
 	if private == nil {
 		b.lint(scripts)
 	}
@@ -330,11 +346,12 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 		b.tools = append(b.tools, e)
 		b.addApp(e)
 	case owner.Script != nil && e.Hidden: // the script stands in for it
-		b.c.shadowed[e.Name] = e
+		b.c.shadowed[e.Name], e.contested = e, true
 	case owner.Script != nil:
-		b.c.shadowed[e.Name] = e
+		b.c.shadowed[e.Name], e.contested = e, true
 		b.mistake(backend, e.Original, "name %q belongs to a scripted tool: rename one of the two; until then clients and scripts that call %[1]q get the script, and scripts reach this tool as %q", e.Name, origin)
 	default:
+		e.contested, owner.contested = true, true
 		b.problem(backend, e.Original, "name %q refused: it belongs to %s; scripts reach this tool as %q", e.Name, owner.Origin(), origin)
 	}
 }
@@ -376,8 +393,9 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 			b.problem(be.Name(), item.Name, "prompt dropped: %v", err)
 			continue
 		}
-		e := &Entry{Original: item.Name, Backend: be, Name: exposedName(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
+		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: exposedName(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
 		if owner := b.c.promptByName[e.Name]; owner != nil {
+			owner.contested = true
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())
 			continue
 		}
@@ -411,7 +429,15 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 	c.resources = b.list("resources", definition.Resource, sortedEntries(c.resourceByURI, rank), resources)
 	c.templates = b.list("resourceTemplates", definition.Template, sortedEntries(c.templateByText, rank), templates)
 	c.routes = byLiteral(c.templates.entries)
-	c.instructions = b.composeInstructions(offers)
+	c.parts = b.composeInstructions(offers)
+	c.instructions = joinInstructions(c.parts)
+	for _, l := range c.lists() {
+		for _, e := range l.entries {
+			e.index = len(c.entries)
+			c.entries = append(c.entries, e)
+		}
+	}
+	c.everything = &View{c: c}
 	b.checkShadowed()
 }
 

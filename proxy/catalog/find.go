@@ -79,9 +79,15 @@ func (c *Catalog) anyTool(name string) *Entry {
 }
 
 // Ambiguous says why a page's name for a tool is not enough; nil when it is no such name.
-func (c *Catalog) Ambiguous(name string) error {
-	apps := c.apps[name]
-	if len(apps) < 2 || c.toolByName[name] != nil {
+func (v *View) Ambiguous(name string) error {
+	apps := v.c.apps[name]
+	if len(apps) < 2 {
+		return nil
+	}
+	if e := v.c.toolByName[name]; e != nil && v.Shows(e) {
+		return nil
+	}
+	if apps = v.shown(apps); len(apps) < 2 {
 		return nil
 	}
 	var names []string
@@ -92,9 +98,13 @@ func (c *Catalog) Ambiguous(name string) error {
 }
 
 // UnknownTool says that there is no such tool, and which one may be meant.
-func (c *Catalog) UnknownTool(name string) string {
+func (v *View) UnknownTool(name string) string {
 	msg := fmt.Sprintf("no tool %q", name)
-	best := spell.Nearest(name, slices.Collect(maps.Keys(c.toolByName)))
+	names := slices.Collect(maps.Keys(v.c.toolByName))
+	if !v.Whole() {
+		names = slices.DeleteFunc(names, func(name string) bool { return !v.Shows(v.c.toolByName[name]) })
+	}
+	best := spell.Nearest(name, names)
 	if best != "" {
 		msg += fmt.Sprintf("; did you mean %q?", best)
 	}

@@ -13,9 +13,20 @@ import (
 // into every conversation.
 const maxInstructions = 16 << 10
 
-// composeInstructions joins the instructions of the backends under their names. Those
+// instructionsOf is what clients are given of one backend's instructions.
+type instructionsOf struct{ backend, text string }
+
+func joinInstructions(parts []instructionsOf) string {
+	var texts []string
+	for _, p := range parts {
+		texts = append(texts, p.text)
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// composeInstructions puts the instructions of the backends under their names. Those
 // that leave no room for the others are cut.
-func (b *builder) composeInstructions(offers map[string]*backends.Offer) string {
+func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts []instructionsOf) {
 	var names, texts []string
 	room := maxInstructions
 	for _, be := range b.cfg.Backends {
@@ -32,7 +43,6 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) string 
 		b.reportHidden(be.Name, "instructions", o.Instructions)
 	}
 	share := fairShare(texts, room)
-	var parts []string
 	for i, text := range texts {
 		if len(text) > share {
 			b.problem(names[i], "instructions", "cut to %d of %d bytes: those of all backends together have %d", share, len(text), maxInstructions)
@@ -41,9 +51,9 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) string 
 		if len(b.cfg.Backends) > 1 {
 			text = "# " + names[i] + "\n" + text
 		}
-		parts = append(parts, text)
+		parts = append(parts, instructionsOf{names[i], text})
 	}
-	return strings.Join(parts, "\n\n")
+	return parts
 }
 
 // fairShare is how many bytes each text may have so that all of them fit into room: what

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -17,31 +18,37 @@ const ourCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged"
 
 // InitializeResult introduces the endpoint to a client of a revision with sessions; tasks
 // says whether it is told that there are tasks.
-func (c *Catalog) InitializeResult(revision string) (result []byte, tasks bool) {
-	capabilities := json.RawMessage(ourCapabilities)
+func (v *View) InitializeResult(revision string) (result []byte, tasks bool) {
+	c, capabilities := v.c, json.RawMessage(ourCapabilities)
 	if kinds := c.tasksFor(revision); kinds != nil {
 		capabilities, tasks = jsonscan.Set(capabilities, "tasks", kinds), true
 	}
 	out := new(jsonscan.Object).Text("protocolVersion", revision).Raw("capabilities", capabilities).Raw("serverInfo", c.ServerInfo)
-	return c.withInstructions(out).JSON(), tasks
+	return v.withInstructions(out).JSON(), tasks
 }
 
 // DiscoverResult introduces the endpoint to a client of 2026-07-28.
-func (c *Catalog) DiscoverResult() []byte {
+func (v *View) DiscoverResult() []byte {
+	c := v.c
 	versions, _ := json.Marshal(wire.Supported)
 	capabilities := json.RawMessage(ourCapabilities)
 	if c.extensions != nil {
 		capabilities = jsonscan.Set(capabilities, "extensions", c.extensions)
 	}
 	out := new(jsonscan.Object).Raw("supportedVersions", versions).Raw("capabilities", capabilities)
-	return pageStyle{serverInfo: c.ServerInfo}.close(c.withInstructions(out)).JSON()
+	return pageStyle{serverInfo: c.ServerInfo, private: !v.Whole()}.close(v.withInstructions(out)).JSON()
 }
 
-func (c *Catalog) withInstructions(result *jsonscan.Object) *jsonscan.Object {
-	if c.instructions == "" {
+// withInstructions adds the instructions of the backends of which v shows anything.
+func (v *View) withInstructions(result *jsonscan.Object) *jsonscan.Object {
+	text := v.c.instructions
+	if !v.Whole() {
+		text = joinInstructions(slices.DeleteFunc(slices.Clone(v.c.parts), func(p instructionsOf) bool { return !v.usesOf(p.backend) }))
+	}
+	if text == "" {
 		return result
 	}
-	return result.Text("instructions", c.instructions)
+	return result.Text("instructions", text)
 }
 
 // addExtensions collects the protocol extensions of the backends: their messages pass

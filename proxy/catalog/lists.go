@@ -24,6 +24,50 @@ type list struct {
 	once   sync.Once
 	legacy [][]byte
 	modern [][]byte
+
+	// Of a list that a view shows a part of: what its cursors belong to, and where pages are
+	// kept that are made when they are asked for.
+	class string
+	kept  *keptPages
+}
+
+// listKind is one of the lists.
+type listKind int
+
+const (
+	listTools listKind = iota
+	listPrompts
+	listResources
+	listTemplates
+	kindsOfLists
+)
+
+func (c *Catalog) lists() [kindsOfLists]*list {
+	return [...]*list{c.tools, c.prompts, c.resources, c.templates}
+}
+
+// listOf is the list that a method of MCP asks for.
+func listOf(method string) listKind {
+	switch method {
+	case wire.ToolsList:
+		return listTools
+	case wire.PromptsList:
+		return listPrompts
+	case wire.ResourcesList:
+		return listResources
+	}
+	return listTemplates
+}
+
+// listsOf are the lists that a notification is about.
+func listsOf(changed string) []listKind {
+	switch changed {
+	case wire.ToolsChanged:
+		return []listKind{listTools}
+	case wire.PromptsChanged:
+		return []listKind{listPrompts}
+	}
+	return []listKind{listResources, listTemplates}
 }
 
 // pageStyle is what 2026-07-28 wants around the entries of a page.
@@ -50,11 +94,14 @@ func newList(kind string, entries []*Entry, style pageStyle) *list {
 
 // page returns the result for a cursor; ok is false when there is no such page.
 func (l *list) page(cursor string, modern bool) (result []byte, ok bool) {
-	l.once.Do(l.prepare)
 	n, ok := l.find(cursor)
 	if !ok {
 		return nil, false
 	}
+	if l.kept != nil {
+		return l.kept.page(l, n, modern), true
+	}
+	l.once.Do(l.prepare)
 	if modern {
 		return l.modern[n], true
 	}
@@ -68,7 +115,7 @@ func (l *list) find(cursor string) (int, bool) {
 		return 0, true
 	}
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	name, has := strings.CutPrefix(string(text), l.kind+":")
+	name, has := strings.CutPrefix(string(text), l.kind+l.class+":")
 	if err != nil || !has {
 		return 0, false
 	}
@@ -81,24 +128,31 @@ func (l *list) find(cursor string) (int, bool) {
 }
 
 func (l *list) prepare() {
-	for from := 0; from == 0 || from < len(l.entries); from += pageSize {
-		to := min(from+pageSize, len(l.entries))
-		l.legacy = append(l.legacy, l.pageOf(from, to, func(e *Entry) []byte { return e.legacy }).JSON())
-		l.modern = append(l.modern, l.style.close(l.pageOf(from, to, func(e *Entry) []byte { return e.modern })).JSON())
+	for n := 0; n == 0 || n*pageSize < len(l.entries); n++ {
+		l.legacy = append(l.legacy, l.pageOf(n, false))
+		l.modern = append(l.modern, l.pageOf(n, true))
 	}
 }
 
-// pageOf is a page with one form of each definition, and no end.
-func (l *list) pageOf(from, to int, form func(*Entry) []byte) *jsonscan.Object {
-	definitions := make([][]byte, 0, to-from)
-	for _, e := range l.entries[from:to] {
-		definitions = append(definitions, form(e))
+// pageOf makes a page.
+func (l *list) pageOf(n int, modern bool) []byte {
+	to := min((n+1)*pageSize, len(l.entries))
+	definitions := make([][]byte, 0, pageSize)
+	for _, e := range l.entries[n*pageSize : to] {
+		form := e.legacy
+		if modern {
+			form = e.modern
+		}
+		definitions = append(definitions, form)
 	}
 	page := new(jsonscan.Object).Raw(l.kind, jsonscan.Array(definitions...))
 	if to < len(l.entries) {
-		page.Text("nextCursor", base64.RawURLEncoding.EncodeToString([]byte(l.kind+":"+l.entries[to-1].Name)))
+		page.Text("nextCursor", base64.RawURLEncoding.EncodeToString([]byte(l.kind+l.class+":"+l.entries[to-1].Name)))
 	}
-	return page
+	if modern {
+		page = l.style.close(page)
+	}
+	return page.JSON()
 }
 
 // close ends a result for 2026-07-28: result type, caching hints, server info.
@@ -109,20 +163,6 @@ func (s pageStyle) close(result *jsonscan.Object) *jsonscan.Object {
 	}
 	meta := new(jsonscan.Object).Raw(wire.MetaServerInfo, s.serverInfo).JSON()
 	return result.Text("resultType", "complete").Int("ttlMs", s.ttl.Milliseconds()).Text("cacheScope", scope).Raw("_meta", meta)
-}
-
-// Page is one page of the list that a method of MCP asks for; ok is false when its cursor
-// names none.
-func (c *Catalog) Page(method, cursor string, modern bool) (result []byte, ok bool) {
-	switch method {
-	case wire.ToolsList:
-		return c.tools.page(cursor, modern)
-	case wire.PromptsList:
-		return c.prompts.page(cursor, modern)
-	case wire.ResourcesList:
-		return c.resources.page(cursor, modern)
-	}
-	return c.templates.page(cursor, modern)
 }
 
 // Changed lists the notifications that clients get when c follows old: for what reads

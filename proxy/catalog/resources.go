@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/policy"
 )
 
 // Which backend a URI belongs to: the one that lists it; else, of the templates that
@@ -31,7 +32,7 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 	}
 	entryOf := func(item backends.Item, member string) *Entry {
 		over := rule.Overrides[item.Name]
-		e := &Entry{Name: b.c.ExposedURI(be.Name(), item.Name), Original: item.Name, Backend: be, Definition: overrideText(item.Raw, over.Name, over.Description)}
+		e := &Entry{Kind: policy.Resource, Name: b.c.ExposedURI(be.Name(), item.Name), Original: item.Name, Backend: be, Definition: overrideText(item.Raw, over.Name, over.Description)}
 		if e.Name != e.Original {
 			e.Definition = jsonscan.Set(e.Definition, member, jsonscan.Quote(e.Name))
 		}
@@ -64,6 +65,7 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 // addResource gives a URI to the first backend that offers it: URIs are never rewritten.
 func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
 	if owner := owners[e.Name]; owner != nil {
+		owner.contested = true
 		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s", owner.Backend.Name())
 		return
 	}
@@ -99,7 +101,7 @@ func (c *Catalog) resource(uri string) *Entry {
 	}
 	for _, t := range c.routes {
 		if strings.HasPrefix(uri, t.literal) && t.match.Match(uri) != nil {
-			return &Entry{Name: uri, Original: c.ownURI(t.Backend.Name(), uri), Backend: t.Backend}
+			return &Entry{Kind: policy.Resource, Name: uri, Original: c.ownURI(t.Backend.Name(), uri), Backend: t.Backend}
 		}
 	}
 	return nil

@@ -88,12 +88,27 @@ func authenticator(cfg *config.Config, old *access, log *slog.Logger) (*auth.Aut
 }
 
 // Verify says whether a token lets its bearer in; it is for a client without a port, who
-// brings it in the environment. Without authentication none is needed.
+// brings it in the environment. Without authentication none is needed. Requests on stdio come
+// from the principal that was let in last.
 func (v *Server) Verify(ctx context.Context, token string) error {
 	a := v.access.Load().auth
+	var who *auth.Principal
+	var err error
 	if a.Open() {
-		return nil
+		who = a.Unasked()
+	} else {
+		who, err = a.Verify(ctx, token)
 	}
-	_, err := a.Verify(ctx, token)
+	if err == nil {
+		v.pipe.Store(who)
+	}
 	return err
+}
+
+// onPipe is the context of a request on stdio.
+func (v *Server) onPipe(ctx context.Context) context.Context {
+	if who := v.pipe.Load(); who != nil {
+		return context.WithValue(ctx, principalKey{}, who)
+	}
+	return ctx
 }

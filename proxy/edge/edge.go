@@ -30,7 +30,7 @@ type Handler interface {
 	// Serve answers every other request. The errors that it returns are for the client.
 	Serve(ctx context.Context, r Request) (*backends.Response, error)
 	// Open is told of a new session before anybody can find it, and returns who is told the rest.
-	Open(s *Session) Peer
+	Open(ctx context.Context, s *Session) Peer
 }
 
 // A Peer is what a Handler keeps of a session.
@@ -87,8 +87,9 @@ type Server struct {
 	work      sync.WaitGroup  // the sweep
 	life      context.Context // ends with Close
 	end       context.CancelFunc
-	stopping  atomic.Bool     // Stopping was called
-	listening context.Context // ends with Drain
+	pipe      atomic.Pointer[auth.Principal] // who Verify let in, for stdio
+	stopping  atomic.Bool                    // Stopping was called
+	listening context.Context                // ends with Drain
 	drain     context.CancelFunc
 }
 

@@ -24,12 +24,12 @@ func (empty) Serve(context.Context, Request) (*backends.Response, error) {
 	return &backends.Response{Result: json.RawMessage(`{}`)}, nil
 }
 
-func (empty) Open(*Session) Peer               { return empty{} }
-func (empty) Initialize() json.RawMessage      { return json.RawMessage(`{}`) }
-func (empty) Notified(string, json.RawMessage) {}
-func (empty) Listens()                         {}
-func (empty) StoppedListening()                {}
-func (empty) Ended()                           {}
+func (empty) Open(context.Context, *Session) Peer { return empty{} }
+func (empty) Initialize() json.RawMessage         { return json.RawMessage(`{}`) }
+func (empty) Notified(string, json.RawMessage)    {}
+func (empty) Listens()                            {}
+func (empty) StoppedListening()                   {}
+func (empty) Ended()                              {}
 
 // started is a Server until the test ends.
 func started(t *testing.T) *Server {

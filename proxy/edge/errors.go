@@ -3,6 +3,8 @@ package edge
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -13,8 +15,49 @@ import (
 // client's session.
 var ErrCancelled = wire.Errorf(wire.RequestCancelled, "request cancelled")
 
-// ClientError is a backend's failure as the client sees it.
+// A Refusal is an error that we answer with, never a backend: it has an HTTP status of its own
+// for clients of every revision. In a batch, on a stream and on stdio it is the JSON-RPC error.
+type Refusal struct {
+	Err    *wire.Error
+	Status int
+	Header http.Header // to set; nil for none
+}
+
+func (r *Refusal) Error() string { return r.Err.Message }
+
+// Unwrap returns the JSON-RPC error.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// RefusalOf is the refusal that err is; nil if it is none.
+func RefusalOf(err error) *Refusal {
+	var r *Refusal
+	errors.As(err, &r)
+	return r
+}
+
+// write sets what a refusal wants of the answer's header.
+func (r *Refusal) write(h http.Header) {
+	for name, values := range r.Header {
+		h[name] = values
+	}
+}
+
+// StepUp is the refusal of what a token with further scopes may do: a challenge names all that
+// are needed, so that the client can ask for them at once.
+func (v *Server) StepUp(scopes []string) *Refusal {
+	a, h := v.access.Load().auth, http.Header{}
+	refusal := a.StepUp(scopes)
+	refusal.SetHeader(h, a.MetadataURL())
+	err := wire.Errorf(wire.Denied, "%s", refusal.Error())
+	err.Data = new(jsonscan.Object).Text("error", refusal.Code).Text("scope", strings.Join(refusal.Scopes, " ")).JSON()
+	return &Refusal{Err: err, Status: refusal.Status, Header: h}
+}
+
+// ClientError is a backend's failure as the client sees it, and a Refusal as it is.
 func ClientError(err error) error {
+	if r := RefusalOf(err); r != nil {
+		return r
+	}
 	var rpc *wire.Error
 	if errors.As(err, &rpc) {
 		return rpc

@@ -241,8 +241,11 @@ func finalFrame(id json.RawMessage, resp *backends.Response, err error, max int6
 func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err error) {
 	switch {
 	case err != nil:
-		if wait := retryAfter(err); wait != "" {
-			h.w.Header().Set("Retry-After", wait)
+		if wire.AsError(err).Code == wire.Busy {
+			h.w.Header().Set("Retry-After", busyRetry)
+		}
+		if r := RefusalOf(err); r != nil {
+			r.write(h.w.Header())
 		}
 		refuse(h.w, h.status(err), id, err)
 	case resp.Body != nil:
@@ -281,28 +284,16 @@ func (h *httpReply) streamJSON(id json.RawMessage, resp *backends.Response) {
 	}
 }
 
-// retryAfter is in how many seconds a request that was refused may come again; "" for others.
-func retryAfter(err error) string {
-	switch e := wire.AsError(err); e.Code {
-	case wire.Busy:
-		return busyRetry
-	case wire.TooMany:
-		return string(jsonscan.Get(e.Data, wire.DataRetryAfter))
-	}
-	return ""
-}
-
 // status is the HTTP status of a JSON-RPC error. Before 2026-07-28 errors of the
 // protocol's upper half travel with 200, but for those that are about access.
 func (h *httpReply) status(err error) int {
-	code := wire.AsError(err).Code
-	switch {
-	case code == wire.Denied, code == wire.TooMany:
-		return code
-	case h.session != nil:
+	if r := RefusalOf(err); r != nil {
+		return r.Status
+	}
+	if h.session != nil {
 		return http.StatusOK
 	}
-	switch code {
+	switch wire.AsError(err).Code {
 	case wire.Busy:
 		return http.StatusServiceUnavailable
 	case wire.MethodNotFound:

@@ -72,11 +72,11 @@ func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.
 // initialize opens a session, which keep puts where it is found again.
 func (v *Server) initialize(ctx context.Context, m *wire.Message, principal string, keep func(*Session) error) (s *Session, err error) {
 	who := &Client{Principal: principal, Revision: jsonscan.GetString(m.Params, "protocolVersion"), Info: jsonscan.Get(m.Params, "clientInfo")}
-	err = v.handler.Admit(ctx, Request{Client: who, Method: m.Method, Params: m.Params}, func(context.Context) error {
+	err = v.handler.Admit(ctx, Request{Client: who, Method: m.Method, Params: m.Params}, func(ctx context.Context) error {
 		if err := checkIntroduction(jsonscan.Get(m.Params, "capabilities"), jsonscan.Get(m.Params, "clientInfo")); err != nil {
 			return err
 		}
-		s = v.newSession(m.Params, principal)
+		s = v.newSession(ctx, m.Params, principal)
 		return keep(s)
 	})
 	return s, err
@@ -96,7 +96,7 @@ func checkIntroduction(capabilities, info json.RawMessage) error {
 
 // newSession opens a session as the client's initialize asks for. An unknown revision
 // gets our newest one with sessions, as the lifecycle rules want.
-func (v *Server) newSession(params json.RawMessage, principal string) *Session {
+func (v *Server) newSession(ctx context.Context, params json.RawMessage, principal string) *Session {
 	revision := jsonscan.GetString(params, "protocolVersion")
 	if !wire.IsSupported(revision) || wire.IsModern(revision) {
 		revision = wire.Legacy[0]
@@ -108,7 +108,7 @@ func (v *Server) newSession(params json.RawMessage, principal string) *Session {
 		Info:         clone(jsonscan.Get(params, "clientInfo")),
 	})
 	s.budget = &budget{session: s, all: &v.replays}
-	s.Peer = v.handler.Open(s)
+	s.Peer = v.handler.Open(ctx, s)
 	return s
 }
 

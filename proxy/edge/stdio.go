@@ -182,6 +182,7 @@ func (e *stdioEdge) noteQuiet() {
 }
 
 func (e *stdioEdge) take(ctx context.Context, line []byte) {
+	ctx = e.server.onPipe(ctx)
 	m, err := wire.Parse(line)
 	switch {
 	case err != nil:

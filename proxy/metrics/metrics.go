@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
@@ -26,6 +27,8 @@ type Metrics struct {
 	unknown *Method
 	refused *prometheus.CounterVec
 	overdue *prometheus.CounterVec
+
+	decisions [policy.Resource + 1][policy.Allow + 1]prometheus.Counter
 }
 
 // A Method counts the requests of clients and the calls of one method.
@@ -111,6 +114,7 @@ func New(state func() State) *Metrics {
 	m.methods[http.MethodGet], m.methods[http.MethodDelete] = of(http.MethodGet), of(http.MethodDelete)
 	m.unknown = of("other")
 	m.Runs = newRuns(registry)
+	m.countDecisions(registry)
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_access_refused_total", Help: "Requests refused by authentication, by HTTP status.",
 	}, []string{"status"})
@@ -122,6 +126,22 @@ func New(state func() State) *Metrics {
 	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m
 }
+
+// countDecisions makes the counters of what policies decide.
+func (m *Metrics) countDecisions(registry *prometheus.Registry) {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_authz_decisions_total", Help: "Calls that policies decided about, by action and decision (allow, deny, step-up, invisible).",
+	}, []string{"action", "decision"})
+	registry.MustRegister(vec)
+	for kind := range m.decisions {
+		for o := range m.decisions[kind] {
+			m.decisions[kind][o] = vec.WithLabelValues(policy.Kind(kind).Action(), policy.Outcome(o).String())
+		}
+	}
+}
+
+// Decided counts a decision of policies.
+func (m *Metrics) Decided(kind policy.Kind, o policy.Outcome) { m.decisions[kind][o].Inc() }
 
 // Of is what is counted of a method; those that nobody knows are one.
 func (m *Metrics) Of(method string) *Method {

@@ -1,0 +1,346 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/policy"
+)
+
+// What somebody sees of a catalog.
+//
+// Policies decide by entry and principal. Without arguments the decision is the same for all
+// principals of a class (policy.Principal.Class), so that a class has one View of a catalog: which
+// entries it sees, and the pages of its lists. A catalog keeps the views of the maxViews classes
+// that were used last. What is decided is decided when it is first asked for, once.
+//
+// An entry that a view does not show is not there: Find, lists, suggestions and instructions say
+// what they would say of a name that nobody has.
+
+// maxViews bounds the views that a catalog keeps.
+const maxViews = 256
+
+// A View is a catalog as the principals of one class see it. It is safe for concurrent use.
+type View struct {
+	c     *Catalog
+	set   *policy.Set       // nil: everything is seen
+	who   *policy.Principal // one of the class
+	class string            // in cursors
+	used  uint64            // when it was asked for last; guarded by c.views.mu
+	lists [kindsOfLists]viewedList
+	// decided holds the decisions about c.entries, by their index; nil where none was asked for.
+	decided []atomic.Pointer[policy.Decision]
+
+	mu       sync.Mutex
+	distinct []*policy.Decision // guarded by mu: most entries share one
+}
+
+// viewedList is one list as a view shows it, made when it is first asked for.
+type viewedList struct {
+	once  sync.Once
+	list  *list
+	whole bool // it shows everything
+
+	printed sync.Once
+	print   Print
+}
+
+// views are those of one catalog under one set of policies.
+type views struct {
+	mu    sync.Mutex
+	set   *policy.Set // guarded by mu, like all below
+	all   map[[sha256.Size]byte]*View
+	clock uint64 // of View.used
+	pages keptPages
+}
+
+// forgetOne makes room for a view. mu is held.
+func (t *views) forgetOne() {
+	var oldest *View
+	for _, v := range t.all {
+		if oldest == nil || v.used < oldest.used {
+			oldest = v
+		}
+	}
+	delete(t.all, oldest.who.Class())
+}
+
+// Everything is the view of those about whom no policy decides.
+func (c *Catalog) Everything() *View { return c.everything }
+
+// View is what principals of the class of who see of c under set.
+func (c *Catalog) View(set *policy.Set, who *policy.Principal) *View {
+	class := who.Class()
+	t := &c.views
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.set != set {
+		t.set, t.all = set, map[[sha256.Size]byte]*View{}
+	}
+	v := t.all[class]
+	if v == nil {
+		if len(t.all) == maxViews {
+			t.forgetOne()
+		}
+		v = &View{c: c, set: set, who: who, class: classText(class), decided: make([]atomic.Pointer[policy.Decision], len(c.entries))}
+		t.all[class] = v
+	}
+	t.clock++
+	v.used = t.clock
+	return v
+}
+
+// Catalog is what v is a view of.
+func (v *View) Catalog() *Catalog { return v.c }
+
+// Whole reports whether no policy hides anything from v.
+func (v *View) Whole() bool { return v.set == nil }
+
+// Decision is what policies say about an entry while its arguments are not known: it is seen if
+// that is anything but invisible.
+func (v *View) Decision(e *Entry) policy.Decision {
+	i := e.index
+	if i >= len(v.c.entries) || v.c.entries[i] != e {
+		return v.set.Possible(v.who, e.InPolicies(v.set)) // one that no list has
+	}
+	if d := v.decided[i].Load(); d != nil {
+		return *d
+	}
+	d := v.intern(v.set.Possible(v.who, e.InPolicies(v.set)))
+	v.decided[i].Store(d)
+	return *d
+}
+
+// maxDistinct bounds how many decisions are compared.
+const maxDistinct = 32
+
+// intern is d, once for all entries that are decided so.
+func (v *View) intern(d policy.Decision) *policy.Decision {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, known := range v.distinct {
+		if known.Equal(d) {
+			return known
+		}
+	}
+	if len(v.distinct) < maxDistinct {
+		v.distinct = append(v.distinct, &d)
+	}
+	return &d
+}
+
+// Shows reports whether an entry is there for v.
+func (v *View) Shows(e *Entry) bool {
+	return v.set == nil || v.Decision(e).Outcome != policy.Invisible
+}
+
+// May reports whether what r names may be used as things are, with some arguments.
+func (v *View) May(r Ref) bool {
+	e := v.Find(r)
+	return e != nil && (v.set == nil || v.Decision(e).Outcome == policy.Allow)
+}
+
+// Find finds what is asked for; nil when it is not there for v.
+func (v *View) Find(r Ref) *Entry {
+	if v.set == nil {
+		return v.c.Find(r)
+	}
+	if r.kind == kindTool {
+		return v.tool(r.name)
+	}
+	if e := v.c.Find(r); e != nil && v.Shows(e) {
+		return e
+	}
+	return nil
+}
+
+func (v *View) tool(name string) *Entry {
+	if e := v.c.toolByName[name]; e != nil && !e.Hidden && v.Shows(e) {
+		return e
+	}
+	if apps := v.shown(v.c.apps[name]); len(apps) == 1 {
+		return apps[0]
+	}
+	return nil
+}
+
+func (v *View) shown(entries []*Entry) (shown []*Entry) {
+	for _, e := range entries {
+		if v.Shows(e) {
+			shown = append(shown, e)
+		}
+	}
+	return shown
+}
+
+// list is one of the lists as v shows it, and whether it shows all of it.
+func (v *View) list(k listKind) (l *list, whole bool) {
+	all := v.c.lists()[k]
+	if v.set == nil {
+		return all, true
+	}
+	seen := &v.lists[k]
+	seen.once.Do(func() {
+		shown := v.shown(all.entries)
+		if len(shown) == len(all.entries) {
+			seen.list, seen.whole = all, true
+			return
+		}
+		seen.list = newList(all.kind, shown, all.style)
+		seen.list.class, seen.list.kept = v.class, &v.c.views.pages
+	})
+	return seen.list, seen.whole
+}
+
+// Page is one page of the list that a method of MCP asks for; ok is false when its cursor
+// names none of this view's.
+func (v *View) Page(method, cursor string, modern bool) (result []byte, ok bool) {
+	l, _ := v.list(listOf(method))
+	return l.page(cursor, modern)
+}
+
+// A Print is equal for views in which a list reads the same.
+type Print [sha256.Size]byte
+
+// Print is that of the list that a notification is about.
+func (v *View) Print(changed string) Print {
+	h := sha256.New()
+	for _, k := range listsOf(changed) {
+		p := v.printOf(k)
+		h.Write(p[:])
+	}
+	return Print(h.Sum(nil))
+}
+
+func (v *View) printOf(k listKind) Print {
+	seen := &v.lists[k]
+	seen.printed.Do(func() {
+		h := sha256.New()
+		l, _ := v.list(k)
+		var last *Entry
+		for _, e := range l.entries {
+			digest := e.print()
+			h.Write(digest[:])
+			if e.Backend != nil && (last == nil || last.Backend != e.Backend) {
+				h.Write(jsonscan.Quote(e.Backend.Name()))
+				h.Write(v.c.changesOf(e.Backend, k))
+			}
+			last = e
+		}
+		seen.print = Print(h.Sum(nil))
+	})
+	return seen.print
+}
+
+// usesOf reports whether v shows anything of a backend.
+func (v *View) usesOf(backend string) bool {
+	for k := range kindsOfLists {
+		for _, e := range v.c.lists()[k].entries {
+			if e.backendName() == backend && v.Shows(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// classText is what cursors say of a class: enough that none of another view is taken for one of this.
+func classText(class [sha256.Size]byte) string { return "@" + hex.EncodeToString(class[:8]) }
+
+// maxKept bounds the pages that a catalog keeps for views which show a part of their list, in
+// bytes. Others are made anew when they are asked for.
+const maxKept = 32 << 20
+
+// keptPages are the pages that are kept of such lists, the newest.
+type keptPages struct {
+	mu    sync.Mutex
+	pages map[pageKey][]byte // guarded by mu, like all below
+	order []pageKey          // oldest first
+	size  int
+}
+
+type pageKey struct {
+	list   *list
+	n      int
+	modern bool
+}
+
+func (k *keptPages) page(l *list, n int, modern bool) []byte {
+	key := pageKey{l, n, modern}
+	k.mu.Lock()
+	page := k.pages[key]
+	k.mu.Unlock()
+	if page == nil {
+		page = l.pageOf(n, modern)
+		k.keep(key, page)
+	}
+	return page
+}
+
+func (k *keptPages) keep(key pageKey, page []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pages[key] != nil || len(page) > maxKept {
+		return
+	}
+	for k.size+len(page) > maxKept {
+		k.size -= len(k.pages[k.order[0]])
+		delete(k.pages, k.order[0])
+		k.order = k.order[1:]
+	}
+	if k.pages == nil {
+		k.pages = map[pageKey][]byte{}
+	}
+	k.pages[key] = page
+	k.order = append(k.order, key)
+	k.size += len(page)
+}
+
+// inPolicies is an entry as one set of policies knows it.
+type inPolicies struct {
+	set   *policy.Set
+	entry *policy.Entry
+}
+
+// InPolicies is e as policies know it.
+func (e *Entry) InPolicies(set *policy.Set) *policy.Entry {
+	if known := e.inPolicies.Load(); known != nil && known.set == set {
+		return known.entry
+	}
+	of := policy.Of{Kind: e.Kind, Name: e.Name, Backend: config.ScriptsOrigin, Original: e.Original, Contested: e.contested}
+	if e.Backend != nil {
+		of.Backend = e.Backend.Name()
+	}
+	if e.Kind == policy.Tool {
+		of.Hints = policy.HintsOf(jsonscan.Get(e.Definition, "annotations"))
+	}
+	made := &inPolicies{set, set.Entry(of)}
+	e.inPolicies.Store(made)
+	return made.entry
+}
+
+// print is over the definition of an entry, and of a script over its program.
+func (e *Entry) print() Print {
+	if known := e.digest.Load(); known != nil {
+		return *known
+	}
+	h := sha256.New()
+	h.Write(e.Definition)
+	if e.Script != nil {
+		h.Write([]byte(e.Script.Program.Hash()))
+	}
+	made := Print(h.Sum(nil))
+	e.digest.Store(&made)
+	return made
+}
+
+// changesOf is how often a backend has announced changes of a list, as text.
+func (c *Catalog) changesOf(be *backends.Backend, k listKind) []byte {
+	return strconv.AppendUint([]byte{' '}, c.changes[be][min(k, listResources)], 10)
+}
