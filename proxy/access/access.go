@@ -117,13 +117,13 @@ const maxKnown = 5000
 // key is a principal as its credential was verified: one pointer lives as long as the verdict on
 // a token. Those who bring no token have nothing but a name, and are made for each request.
 type key struct {
-	principal *auth.Principal
-	name      string
+	principal       *auth.Principal
+	issuer, subject string
 }
 
 func keyOf(p *auth.Principal) key {
 	if p != nil && len(p.Claims)+len(p.Groups)+len(p.Scopes)+len(p.Client) == 0 {
-		return key{name: p.Key()}
+		return key{issuer: p.Issuer, subject: p.Subject}
 	}
 	return key{principal: p}
 }

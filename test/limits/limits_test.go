@@ -61,6 +61,8 @@ var table = []row{
 	{"an answer that can be fetched again", "{size backends.keptAnswer} are held back", "it streams", "–", "TestResultArrivesByteForByte"},
 	{"a backend's log messages to nobody", "{number backends.messageBurst}, then {number backends.messageRate} a second, {size proxy.maxSaid} each", "left out and counted", "–", "TestLimiter"},
 	{"a backend's stderr in the log", "{number backends.stderrBurst} lines of {size child.maxLogLine}, then {number backends.stderrRate} a second", "left out and counted", "–", "TestLimiter"},
+	{"what classes of principals see of a catalog", "{number catalog.maxViews} classes, {size catalog.maxKept} of pages", "the one unused longest is decided anew", "–", "TestViewsAreBounded"},
+	{"principals as policies know them", "two generations of {number access.maxKnown}", "the older ones are made anew", "–", "TestKnownPrincipalsAreBounded"},
 	{"what tokens of clients were found to be", "{number auth.maxVerdicts} tokens, by their hashes; {time auth.verdictLife}", "the one unused longest is looked at anew", "–", "TestVerdictsAreBounded"},
 	{"tokens for principals, to one backend", "{number credentials.maxUsers} principals", "the one unused longest is exchanged anew", "–", "TestUsersAreBounded"},
 	{"an answer of a token endpoint", "{size credentials.maxIssued}", "the call fails, as unavailable", "–", "TestTokenEndpointsThatMisbehave"},
@@ -76,7 +78,7 @@ var table = []row{
 // others are constants that look like bounds of what a peer makes us hold, and are none.
 var others = map[string]string{
 	"edge.maxPadding": "of an answer that streams", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
-	"catalog.maxName": "of names", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "backends.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
+	"catalog.maxName": "of names", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "backends.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
 	"backends.maxResumes": "of attempts", "backends.maxRedirects": "of attempts", "backends.maxErrorBody": "read and dropped",
 	"backends.maxPages": "of a catalog", "backends.maxItems": "of a catalog", "child.maxKept": "of stderr, for one message",
 	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding",
