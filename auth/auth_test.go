@@ -2,14 +2,10 @@ package auth_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -121,119 +117,24 @@ func TestGoodTokens(t *testing.T) {
 	}
 }
 
-// Every bad token has its exact status and challenge, and nothing of it comes back.
+// Every bad token has its exact status and challenge, and nothing of it comes back. The same
+// table is held against the endpoint in test/access.
 func TestBadTokens(t *testing.T) {
 	issuer := authtest.NewIssuer(t)
 	a, _ := newAuth(t, oidc(issuer))
-	good := issuer.Token(t, audience, nil)
-	key := issuer.Key()
-	now := time.Now().Unix()
-	foreign, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stranger := key
-	stranger.Key = foreign
-	claim := func(changes map[string]any) string { return issuer.Token(t, audience, changes) }
-	header := func(name jose.HeaderKey, v any) string {
-		return authtest.Sign(t, key, issuer.Claims(audience, nil), map[jose.HeaderKey]any{name: v})
-	}
-	raw := func(head, payload string) string {
-		enc := base64.RawURLEncoding
-		return enc.EncodeToString([]byte(head)) + "." + enc.EncodeToString([]byte(payload)) + "."
-	}
-	payload, _ := json.Marshal(issuer.Claims(audience, nil))
-	public, _ := x509.MarshalPKIXPublicKey(key.Public().Key)
-	hmac := jose.JSONWebKey{Key: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), KeyID: key.KeyID, Algorithm: "HS256"}
-	parts := strings.Split(good, ".")
-	other := strings.Split(claim(map[string]any{"sub": "root"}), ".")
-
-	const (
-		none      = `401 Bearer scope="mcp:tools", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
-		malformed = "the token is malformed"
-		algorithm = "the signature algorithm is not accepted"
-		claims    = "a claim is missing or of the wrong type"
-		audienceX = "the token is for another audience"
-		issuerX   = "the issuer is not accepted"
-		kind      = "this is not an access token"
-		headerX   = "the token's header has members that are not accepted"
-		signature = "the signature does not fit"
-		unknown   = "the token is unknown"
-		keyX      = "the signing key is unknown"
-	)
-	for _, tt := range []struct {
-		name string
-		r    *http.Request
-		want string // a description of a 401 invalid_token, or all of it
-	}{
-		{"no header", request(), none},
-		{"another scheme", request("Basic YTpi"), none},
-		{"two headers", request("Bearer "+good, "Bearer "+good), `400 Bearer error="invalid_request", error_description="more than one Authorization header", ` + metadata},
-		{"in the query", httptest.NewRequest(http.MethodPost, "/mcp?access_token="+good, nil), `400 Bearer error="invalid_request", error_description="a token in the query string is not accepted: use the Authorization header", ` + metadata},
-		{"in the query, escaped", httptest.NewRequest(http.MethodPost, "/mcp?acc%65ss_token=x", nil), `400 Bearer error="invalid_request", error_description="a token in the query string is not accepted: use the Authorization header", ` + metadata},
-		{"empty", request("Bearer "), malformed},
-		{"no space", request("Bearer"), malformed},
-		{"a text", request("Bearer hello"), unknown},
-		{"with a space", request("Bearer a b"), malformed},
-		{"not ASCII", request("Bearer é"), malformed},
-		{"1 MB", request("Bearer " + strings.Repeat("a", 1<<20)), malformed},
-		{"dots", request("Bearer ey.."), malformed},
-		{"none", request("Bearer " + raw(`{"alg":"none"}`, string(payload)) + "x"), algorithm},
-		{"None", request("Bearer " + raw(`{"alg":"None"}`, string(payload)) + "x"), algorithm},
-		{"nOnE", request("Bearer " + raw(`{"alg":"nOnE"}`, string(payload))), algorithm},
-		{"no algorithm", request("Bearer " + raw(`{}`, string(payload)) + "x"), algorithm},
-		{"HS256 with the public key", request("Bearer " + authtest.Sign(t, hmac, issuer.Claims(audience, nil), nil)), algorithm},
-		{"no signature", request("Bearer " + parts[0] + "." + parts[1] + "."), signature},
-		{"signature of other claims", request("Bearer " + parts[0] + "." + other[1] + "." + parts[2]), signature},
-		{"a changed signature", request("Bearer " + good[:len(good)-8] + "AAAAAAAA"), signature},
-		{"a foreign key with our kid", request("Bearer " + authtest.Sign(t, stranger, issuer.Claims(audience, nil), nil)), signature},
-		{"kid as a path", request("Bearer " + authtest.Sign(t, withID(stranger, "../../dev/null"), issuer.Claims(audience, nil), nil)), keyX},
-		{"jku", request("Bearer " + header("jku", issuer.URL+"/keys")), headerX},
-		{"x5u", request("Bearer " + header("x5u", issuer.URL)), headerX},
-		{"jwk", request("Bearer " + raw(`{"alg":"RS256","jwk":{"kty":"RSA"}}`, string(payload)) + "x"), headerX},
-		{"x5c", request("Bearer " + raw(`{"alg":"RS256","x5c":[]}`, string(payload)) + "x"), headerX},
-		{"crit", request("Bearer " + raw(`{"alg":"RS256","crit":["exp"],"exp":1}`, string(payload)) + "x"), headerX},
-		{"another type", request("Bearer " + raw(`{"alg":"RS256","typ":"logout+jwt"}`, string(payload)) + "x"), kind},
-		{"expired", request("Bearer " + claim(map[string]any{"exp": now - 60})), "the token has expired"},
-		{"not yet", request("Bearer " + claim(map[string]any{"nbf": now + 60})), "the token is not valid yet"},
-		{"no exp", request("Bearer " + claim(map[string]any{"exp": nil})), claims},
-		{"exp as a text", request("Bearer " + claim(map[string]any{"exp": fmt.Sprint(now + 60)})), claims},
-		{"nbf as a text", request("Bearer " + claim(map[string]any{"nbf": "now"})), claims},
-		{"exp beyond all time", request("Bearer " + claim(map[string]any{"exp": json.Number("1e300")})), claims},
-		{"no sub", request("Bearer " + claim(map[string]any{"sub": nil})), claims},
-		{"sub as a number", request("Bearer " + claim(map[string]any{"sub": 7})), claims},
-		{"empty sub", request("Bearer " + claim(map[string]any{"sub": ""})), claims},
-		{"another issuer", request("Bearer " + claim(map[string]any{"iss": "https://evil.example"})), issuerX},
-		{"an issuer with a slash more", request("Bearer " + claim(map[string]any{"iss": issuer.URL + "/"})), issuerX},
-		{"no issuer", request("Bearer " + claim(map[string]any{"iss": nil})), issuerX},
-		{"another audience", request("Bearer " + claim(map[string]any{"aud": "https://other.example"})), audienceX},
-		{"a longer audience", request("Bearer " + claim(map[string]any{"aud": audience + "/x"})), audienceX},
-		{"no audience", request("Bearer " + claim(map[string]any{"aud": nil})), audienceX},
-		{"audience of numbers", request("Bearer " + claim(map[string]any{"aud": []any{audience, 7}})), audienceX},
-		{"an ID token by nonce", request("Bearer " + authtest.Sign(t, key, issuer.Claims(audience, map[string]any{"nonce": "n"}), map[jose.HeaderKey]any{"typ": "JWT"})), kind},
-		{"an ID token by at_hash", request("Bearer " + authtest.Sign(t, key, issuer.Claims(audience, map[string]any{"at_hash": "n"}), map[jose.HeaderKey]any{"typ": "JWT"})), kind},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			want := tt.want
-			switch {
-			case strings.HasPrefix(want, "401"), strings.HasPrefix(want, "400"):
-			default:
-				want = `401 Bearer error="invalid_token", error_description="` + want + `", scope="mcp:tools", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
-			}
-			p, err := a.Authenticate(tt.r)
-			if got := told(a, err); got != want || p != nil {
-				t.Errorf("got  %s, %v\nwant %s", got, p, want)
+	for _, bad := range issuer.BadRequests(t, audience, `scope="mcp:tools", `+metadata) {
+		t.Run(bad.Name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodPost, "/mcp"+bad.Query, nil)
+			r.Header["Authorization"] = bad.Authorization
+			p, err := a.Authenticate(r)
+			if got := told(a, err); got != bad.Want || p != nil {
+				t.Errorf("got  %s, %v\nwant %s", got, p, bad.Want)
 			}
 		})
 	}
-	if _, err := a.Authenticate(request("Bearer " + good)); err != nil {
+	if _, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil))); err != nil {
 		t.Errorf("the good token: %v", err)
 	}
-}
-
-func withID(k jose.JSONWebKey, id string) jose.JSONWebKey {
-	k.KeyID = id
-	return k
 }
 
 func TestAnIDTokenForThisClientIsRefused(t *testing.T) {
@@ -253,7 +154,7 @@ func TestUnknownKeysAreNoAmplifier(t *testing.T) {
 	a, clock := newAuth(t, oidc(issuer))
 	var g sync.WaitGroup
 	for n := range 200 {
-		token := authtest.Sign(t, withID(issuer.Key(), fmt.Sprint("invented", n)), issuer.Claims(audience, nil), nil)
+		token := authtest.Sign(t, authtest.WithID(issuer.Key(), fmt.Sprint("invented", n)), issuer.Claims(audience, nil), nil)
 		g.Go(func() { _, _ = a.Authenticate(request("Bearer " + token)) })
 	}
 	g.Wait()
@@ -306,7 +207,7 @@ func TestTheIssuerIsDown(t *testing.T) {
 	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
 		t.Errorf("a known key while down: %v", told(a, err))
 	}
-	unknown := authtest.Sign(t, withID(issuer.Key(), "new"), issuer.Claims(audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}), nil)
+	unknown := authtest.Sign(t, authtest.WithID(issuer.Key(), "new"), issuer.Claims(audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}), nil)
 	_, err = a.Authenticate(request("Bearer " + unknown))
 	if got := told(a, err); got != "503 retry 5" {
 		t.Errorf("an unknown key while down: got %s", got)

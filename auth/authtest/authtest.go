@@ -34,8 +34,21 @@ type Issuer struct {
 
 // NewIssuer starts an issuer with one RSA key, which ends with the test.
 func NewIssuer(t testing.TB) *Issuer {
+	t.Helper()
+	i, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(i.Server.Close)
+	return i
+}
+
+// Start starts an issuer with one RSA key; it is for programs that are no tests.
+func Start() (*Issuer, error) {
 	i := &Issuer{opaque: map[string]map[string]any{}}
-	i.Rotate(t, false)
+	if err := i.rotate(false); err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) {
 		i.answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
@@ -52,8 +65,7 @@ func NewIssuer(t testing.TB) *Issuer {
 	})
 	mux.HandleFunc("/introspect", i.introspect)
 	i.Server = httptest.NewServer(mux)
-	t.Cleanup(i.Server.Close)
-	return i
+	return i, nil
 }
 
 func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
@@ -96,11 +108,17 @@ func (i *Issuer) SetDown(down bool) {
 // Rotate makes a new signing key; withdraw takes the old ones out of the set.
 func (i *Issuer) Rotate(t testing.TB, withdraw bool) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
+	if err := i.rotate(withdraw); err != nil {
 		t.Fatal(err)
 	}
-	i.add(key, jose.RS256, withdraw)
+}
+
+func (i *Issuer) rotate(withdraw bool) error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err == nil {
+		i.add(key, jose.RS256, withdraw)
+	}
+	return err
 }
 
 // UseECDSA makes a new signing key for ES256.
@@ -183,25 +201,30 @@ func (i *Issuer) Token(t testing.TB, audience string, changes map[string]any) st
 // Sign makes a JWT of claims; header changes members of the protected header.
 func Sign(t testing.TB, key jose.JSONWebKey, claims any, header map[jose.HeaderKey]any) string {
 	t.Helper()
+	token, err := Signed(key, claims, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// Signed is Sign for programs that are no tests.
+func Signed(key jose.JSONWebKey, claims any, header map[jose.HeaderKey]any) (string, error) {
 	o := (&jose.SignerOptions{}).WithType("at+jwt")
 	for name, v := range header {
 		o = o.WithHeader(name, v)
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, o)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	signed, err := signer.Sign(payload)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	return signed.CompactSerialize()
 }

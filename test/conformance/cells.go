@@ -36,6 +36,8 @@ type backend struct {
 	stdio bool
 	// stateless makes the fixture server speak 2026-07-28 over HTTP, else older revisions with sessions.
 	stateless bool
+	access    access // what the proxy asks its callers for; nil for nothing
+	like      string // the backend that is the same but for access; "" for itself
 }
 
 func (b backend) label() string { return b.name }
@@ -44,6 +46,8 @@ var backends = []backend{
 	{name: "stdio", stdio: true},
 	{name: "http"},
 	{name: "stateless", stateless: true},
+	{name: "token", like: "http", access: staticToken},
+	{name: "jwt", like: "stateless", stateless: true, access: signedToken},
 }
 
 // runDirect runs a suite against the fixture server itself.
@@ -67,14 +71,30 @@ func (h *harness) runProxied(ctx context.Context, b backend) (map[string]result,
 		defer p.Stop()
 		entry = fmt.Sprintf("  - name: fixture\n    url: http://%s/mcp\n", addr)
 	}
+	var env []string // of the suites
+	if b.access != nil {
+		asked, token, err := b.access(h)
+		if err != nil {
+			return nil, err
+		}
+		entry += asked
+		if env, err = h.withToken(token); err != nil {
+			return nil, err
+		}
+	}
 	p, addr, err := h.startProxy(ctx, b.name, entry)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Stop()
+	if b.access != nil {
+		if err := refusesStrangers(ctx, addr); err != nil {
+			return nil, err
+		}
+	}
 	results := map[string]result{}
 	for _, s := range h.suites {
-		if results[s.name], err = h.runSuite(ctx, s, b.name, addr); err != nil {
+		if results[s.name], err = h.runSuite(ctx, s, b.name, addr, env...); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +119,7 @@ func (h *harness) startFixture(ctx context.Context, name string, stateless bool)
 	return p, addr, p.AwaitHTTP(ctx, "http://"+addr+"/mcp")
 }
 
-// startProxy serves one backend: with a single one its names are not prefixed.
+// startProxy serves one backend, which entry describes: with a single one its names are not prefixed.
 func (h *harness) startProxy(ctx context.Context, name, entry string) (*rig.Process, string, error) {
 	config := filepath.Join(h.work, name+".yaml")
 	if err := os.WriteFile(config, []byte("name: conformance\nbackends:\n"+entry), 0o644); err != nil {

@@ -8,7 +8,9 @@
 //
 // The suites are 0.1.16 (the stable release), and the requirements 2025-11-25 and
 // 2026-07-28 of 0.2.0-alpha.12. The fixture server sits behind the proxy over stdio,
-// http (with sessions) and stateless (2026-07-28 only). Clients of every revision are
+// http (with sessions) and stateless (2026-07-28 only); once more with sessions behind a
+// proxy that asks for a static token (token), and stateless behind one that asks for a JWT
+// (jwt). Clients of every revision are
 // the suites themselves. There is no list of expected failures.
 //
 //	go run ./test/conformance -clients

@@ -95,8 +95,9 @@ func (s scenario) find(id string) check {
 	return check{ID: id, Status: notReached}
 }
 
-// runSuite runs a suite against an address and reads its results.
-func (h *harness) runSuite(ctx context.Context, s suite, cell, addr string) (result, error) {
+// runSuite runs a suite against an address, with env added to its environment, and reads its
+// results.
+func (h *harness) runSuite(ctx context.Context, s suite, cell, addr string, env ...string) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteDeadline)
 	defer cancel()
 	dir := filepath.Join(h.work, "results-"+cell+"-"+s.name)
@@ -108,6 +109,7 @@ func (h *harness) runSuite(ctx context.Context, s suite, cell, addr string) (res
 	}
 	var printed bytes.Buffer
 	cmd := exec.CommandContext(ctx, h.pkgs.Node(), args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout = io.MultiWriter(&printed, h.verbose)
 	cmd.Stderr = cmd.Stdout
 	cmd.WaitDelay = time.Second
