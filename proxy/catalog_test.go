@@ -95,7 +95,7 @@ func TestNaming(t *testing.T) {
 				t.Fatalf("problems: %+v, want %q", problems, tt.problems)
 			}
 			for i, want := range tt.problems {
-				if got := problems[i].Backend + " " + problems[i].Entry + " " + problems[i].Reason; got != want {
+				if got := problems[i].Backend + " " + problems[i].Entry + " " + problems[i].Text(); got != want {
 					t.Errorf("problem: %s\n   want: %s", got, want)
 				}
 			}
@@ -157,7 +157,7 @@ func TestScriptNamesAreSafe(t *testing.T) {
 	if got := text(t, r, err); got != `{"by":"script"}` {
 		t.Errorf("deploy is answered by %s", got)
 	}
-	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Reason, `name "deploy" belongs to a scripted tool`) {
+	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Text(), `name "deploy" belongs to a scripted tool`) {
 		t.Errorf("problems: %+v", pr)
 	}
 }
@@ -251,7 +251,7 @@ func TestPromptAndResourceRules(t *testing.T) {
 			t.Error("a resource that is filtered out was read")
 		}
 	}
-	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Backend != "b" || pr[0].Reason != "this URI is served by a" {
+	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Backend != "b" || pr[0].Text() != "this URI is served by a" {
 		t.Errorf("problems: %+v", pr)
 	}
 }
@@ -296,7 +296,7 @@ func TestUnusableDefinitionsAreDropped(t *testing.T) {
 	}
 	var dropped []string
 	for _, pr := range p.Status().Problems {
-		dropped = append(dropped, pr.Entry+": "+pr.Reason)
+		dropped = append(dropped, pr.Entry+": "+pr.Text())
 	}
 	want := []string{
 		"schemaless: definition dropped: inputSchema: want an object",

@@ -57,7 +57,7 @@ func read(t *testing.T, s *mcp.ClientSession, uri string) string {
 
 func reasons(p *proxy.Proxy) (all []string) {
 	for _, pr := range p.Status().Problems {
-		all = append(all, strings.Join(strings.Fields(strings.Join([]string{pr.Severity, pr.Backend, pr.Entry, pr.Reason}, " ")), " "))
+		all = append(all, strings.Join(strings.Fields(strings.Join([]string{strings.TrimPrefix(pr.Severity.String(), "warning"), pr.Backend, pr.Entry, pr.Text()}, " ")), " "))
 	}
 	return all
 }

@@ -165,7 +165,7 @@ compositeTools:
 	}
 	p, _ := start(t, cfg)
 	problems := p.Status().Problems
-	if len(problems) != 1 || problems[0].Reason != `steps[1].step.tool: no tool "b.nowhere"; did you mean "b.somewhere"?` {
+	if len(problems) != 1 || problems[0].Text() != `steps[1].step.tool: no tool "b.nowhere"; did you mean "b.somewhere"?` {
 		t.Errorf("problems: %+v", problems)
 	}
 }

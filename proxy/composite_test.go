@@ -94,7 +94,7 @@ func TestScriptsLookNoSaferThanTheirTools(t *testing.T) {
 			t.Errorf("%s: readOnly, destructive, openWorld are %v, want %v", name, got, want)
 		}
 	}
-	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Reason, "set trustAnnotations") {
+	if pr := p.Status().Problems; len(pr) != 1 || !strings.Contains(pr[0].Text(), "set trustAnnotations") {
 		t.Errorf("problems: %+v", pr)
 	}
 }

@@ -33,9 +33,9 @@ func TestLibrariesAreCheckedAgainstTheTools(t *testing.T) {
 	})
 	var got []string
 	for _, pr := range p.Status().Problems {
-		got = append(got, pr.Entry+" "+strings.ReplaceAll(pr.Reason, filepath.ToSlash(dir)+"/", ""))
-		if pr.Detail == nil || pr.Detail.EndColumn == 0 {
-			t.Errorf("no detail: %+v", pr)
+		got = append(got, pr.Entry+" "+strings.ReplaceAll(pr.Text(), filepath.ToSlash(dir)+"/", ""))
+		if pr.EndColumn == 0 {
+			t.Errorf("no end: %+v", pr)
 		}
 	}
 	want := strings.Join([]string{
@@ -59,7 +59,7 @@ func TestWhatCompilesIsServed(t *testing.T) {
 		t.Errorf("Check:\n got %s\nwant %s", got, want)
 	}
 	p, _ := start(t, cfg)
-	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Entry != "a" || pr[0].Reason != want {
+	if pr := p.Status().Problems; len(pr) != 1 || pr[0].Entry != "a" || pr[0].Text() != want {
 		t.Errorf("problems: %+v", pr)
 	}
 	if tools := p.Status().Tools; len(tools) != 1 {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy/access"
@@ -268,18 +269,18 @@ func (p *Proxy) Settled(ctx context.Context) error {
 
 // logProblems says what is new in the list of problems.
 func (p *Proxy) logProblems(old, now *catalog.Catalog) {
-	type identity struct{ backend, entry, reason string }
+	type identity struct{ backend, entry, text string }
 	known := map[identity]bool{}
 	for _, pr := range old.Problems {
-		known[identity{pr.Backend, pr.Entry, pr.Reason}] = true
+		known[identity{pr.Backend, pr.Entry, pr.Text()}] = true
 	}
 	for _, pr := range now.Problems {
-		if !known[identity{pr.Backend, pr.Entry, pr.Reason}] {
-			level := slog.LevelWarn
-			if pr.Severity == catalog.SeverityError {
-				level = slog.LevelError
+		if !known[identity{pr.Backend, pr.Entry, pr.Text()}] {
+			level := slog.LevelError
+			if pr.Severity == diag.Warning || pr.File != "" { // a script with a mistake is served
+				level = slog.LevelWarn
 			}
-			p.log.Log(p.life, level, pr.Reason, "backend", pr.Backend, "entry", pr.Entry)
+			p.log.Log(p.life, level, pr.Text(), "backend", pr.Backend, "entry", pr.Entry)
 		}
 	}
 }

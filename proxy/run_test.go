@@ -321,7 +321,7 @@ func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
 	})
 	var got []string
 	for _, pr := range p.Status().Problems {
-		got = append(got, pr.Entry+" "+pr.Reason)
+		got = append(got, pr.Entry+" "+pr.Text())
 	}
 	all := strings.Join(got, "\n")
 	for _, want := range []string{`typo typo.star:2:15: `, `did you mean "echo"?`, `typo typo.star:3:`, `text`} {

@@ -8,17 +8,18 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 )
 
 // Status is what the proxy is made of at one moment.
 type Status struct {
-	Ready    bool              `json:"ready"` // every backend is
-	Sessions int               `json:"sessions"`
-	Backends []BackendStatus   `json:"backends"`
-	Tools    []ToolStatus      `json:"tools,omitempty"`
-	Problems []catalog.Problem `json:"problems,omitempty"`
+	Ready    bool            `json:"ready"` // every backend is
+	Sessions int             `json:"sessions"`
+	Backends []BackendStatus `json:"backends"`
+	Tools    []ToolStatus    `json:"tools,omitempty"`
+	Problems diag.Problems   `json:"problems,omitempty"`
 }
 
 // BackendStatus is the state of one backend.

@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/visible"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -108,10 +109,10 @@ func (a *app) tellTroubles(s proxy.Status) {
 	a.tellStates(s)
 	for _, p := range s.Problems {
 		where := strings.TrimPrefix(p.Backend+": "+p.Entry+": ", ": ")
-		if p.Severity != "" {
-			where += p.Severity + ": "
+		if p.Severity != diag.Warning && p.File == "" {
+			where += p.Severity.String() + ": "
 		}
-		a.say("%s", where+p.Reason)
+		a.say("%s", where+p.Text())
 	}
 }
 

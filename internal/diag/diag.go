@@ -17,9 +17,9 @@ import (
 
 // Pos is a place in a file; lines and columns count from 1, columns in characters.
 type Pos struct {
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 }
 
 // String is file:line:column, as far as it is known.
@@ -60,8 +60,21 @@ type Problem struct {
 	// Hint says what was probably meant; "" when there is no telling.
 	Hint string `json:"hint,omitempty"`
 	// Path names a field of the configuration or of a workflow, such as scriptedTools[2].script.
-	Path    string    `json:"path,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Backend and Entry name what of the catalog it is about: the entry of a backend that clients
+	// do not get as it is offered, or a scripted tool.
+	Backend string    `json:"backend,omitempty"`
+	Entry   string    `json:"entry,omitempty"`
 	Related []Related `json:"related,omitempty"`
+}
+
+// Text is what a line says that names backend and entry by itself: Error for what is in a file,
+// else the message.
+func (p Problem) Text() string {
+	if p.File != "" {
+		return p.Error()
+	}
+	return oneLine(p.Message)
 }
 
 // Related is another place that belongs to a problem.

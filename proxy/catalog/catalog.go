@@ -49,7 +49,7 @@ type Catalog struct {
 	instructions string
 	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
 	tasks        json.RawMessage // the capability of 2025-11-25, of all backends together; nil for none
-	Problems     []Problem       // entries that clients do not get as they are offered, mistakes in scripts
+	Problems     diag.Problems   // entries that clients do not get as they are offered, mistakes in scripts
 	said         [3]uint64       // how often backends announced changed tools, prompts, resources
 	scripts      string          // identifies the programs of all scripts
 	ready        map[*backends.Backend]bool
@@ -116,21 +116,6 @@ func (e *Entry) Origin() string {
 	}
 	return e.Backend.Name() + "." + e.Original
 }
-
-// Problem is an entry that clients do not get as its backend offers it, and why, or a
-// mistake in a script.
-type Problem struct {
-	// Severity is SeverityError for a mistake in the configuration, else empty.
-	Severity string `json:"severity,omitempty"`
-	Backend  string `json:"backend,omitempty"`
-	Entry    string `json:"entry"`
-	Reason   string `json:"reason"`
-	// Detail is what was found in the text of a script, with its place; Reason says it in one line.
-	Detail *diag.Problem `json:"detail,omitempty"`
-}
-
-// SeverityError is the severity of a problem that somebody has to mend.
-const SeverityError = "error"
 
 // builder collects one catalog.
 type builder struct {
@@ -230,13 +215,13 @@ func (b *builder) byPriority(all []*backends.Backend) []*backends.Backend {
 }
 
 func (b *builder) problem(backend, entry, format string, args ...any) {
-	b.c.Problems = append(b.c.Problems, Problem{Backend: backend, Entry: entry, Reason: fmt.Sprintf(format, args...)})
+	b.c.Problems = append(b.c.Problems, diag.Problem{Severity: diag.Warning, Backend: backend, Entry: entry, Message: fmt.Sprintf(format, args...)})
 }
 
 // mistake is a problem that only a change of the configuration ends.
 func (b *builder) mistake(backend, entry, format string, args ...any) {
 	b.problem(backend, entry, format, args...)
-	b.c.Problems[len(b.c.Problems)-1].Severity = SeverityError
+	b.c.Problems[len(b.c.Problems)-1].Severity = diag.Error
 }
 
 // prefix is what the strategy puts before the names of a backend.

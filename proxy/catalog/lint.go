@@ -58,7 +58,8 @@ func (b *builder) lint(scripts *Scripts) {
 
 func (b *builder) reportText(t *scriptText, problems diag.Problems) {
 	for _, p := range problems {
-		b.c.Problems = append(b.c.Problems, Problem{Entry: t.entry, Reason: p.Error(), Detail: &p})
+		p.Entry = t.entry
+		b.c.Problems = append(b.c.Problems, p)
 	}
 }
 
