@@ -21,7 +21,8 @@ const module = "github.com/vmcp-dev/vmcp/"
 var mayImport = map[string][]string{
 	"internal/diag":             {},
 	"internal/clip":             {},
-	"config":                    {"internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
+	"config/internal/document":  {"internal/diag", "internal/limits", "internal/spell"},
+	"config":                    {"config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
 	"script":                    {"internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/diag", "internal/files", "internal/limits", "internal/schema", "internal/spell"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
@@ -199,7 +200,7 @@ func (v *validator) oidc(o *OIDC) {
 	v.issuerURL(path+".introspectionUrl", o.IntrospectionURL, o.InsecureAllowHTTP)
 	v.issuerURL(path+".resource", o.Resource, true)
 	for i, alg := range o.Algorithms {
-		at := indexPath(path+".algorithms", i)
+		at := document.IndexPath(path+".algorithms", i)
 		switch {
 		case strings.EqualFold(alg, "none"):
 			v.report(at, "none is no signature: anybody could write such a token")
@@ -248,7 +249,7 @@ func (v *validator) issuerURL(path, text string, insecure bool) {
 func (v *validator) scopes(path string, scopes []string) {
 	for i, s := range scopes {
 		if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-			v.report(indexPath(path, i), "want one scope without spaces and quotes, have %q", s)
+			v.report(document.IndexPath(path, i), "want one scope without spaces and quotes, have %q", s)
 		}
 	}
 }

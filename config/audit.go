@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
@@ -71,7 +72,7 @@ func (v *validator) audit(a *Audit) {
 			if slices.Contains(AuditTypes, t) {
 				continue
 			}
-			at := indexPath("audit."+list.field, i)
+			at := document.IndexPath("audit."+list.field, i)
 			if near := spell.Nearest(t, AuditTypes); near != "" {
 				v.report(at, "there are no events of type %q; did you mean %q?", t, near)
 			} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -107,11 +108,11 @@ func (c *Config) PolicyTexts() ([]PolicyText, diag.Problems) {
 	var texts []PolicyText
 	var problems diag.Problems
 	for i, text := range c.IncomingAuth.Authz.Policies {
-		path := indexPath("incomingAuth.authz.policies", i)
+		path := document.IndexPath("incomingAuth.authz.policies", i)
 		texts = append(texts, PolicyText{Text: text, Origin: c.Origin(path), Path: path})
 	}
 	for i, pattern := range c.IncomingAuth.Authz.PolicyFiles {
-		path := indexPath("incomingAuth.authz.policyFiles", i)
+		path := document.IndexPath("incomingAuth.authz.policyFiles", i)
 		refuse := func(format string, args ...any) {
 			problems = append(problems, diag.Problem{Pos: c.Place(path), Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
 		}
@@ -165,22 +166,22 @@ func (v *validator) authz(c *Config) {
 	}
 	for i, text := range a.Policies {
 		if strings.TrimSpace(text) == "" {
-			v.report(indexPath(path+".policies", i), `want a policy such as permit(principal, action, resource);`)
+			v.report(document.IndexPath(path+".policies", i), `want a policy such as permit(principal, action, resource);`)
 		}
 	}
 	for i := range a.PolicyFiles {
-		v.policyFile(indexPath(path+".policyFiles", i), &a.PolicyFiles[i])
+		v.policyFile(document.IndexPath(path+".policyFiles", i), &a.PolicyFiles[i])
 	}
 	names := map[string]int{}
 	for i := range a.Allow {
-		v.allow(c, indexPath(path+".allow", i), &a.Allow[i], names, i)
+		v.allow(c, document.IndexPath(path+".allow", i), &a.Allow[i], names, i)
 	}
 	if !a.Enabled() {
 		return
 	}
 	for i, b := range c.Backends {
 		if b.Name == ScriptsOrigin {
-			v.report(indexPath("backends", i)+".name", "%q is what policies call the tools of scripts; want another name", b.Name)
+			v.report(document.IndexPath("backends", i)+".name", "%q is what policies call the tools of scripts; want another name", b.Name)
 		}
 	}
 }
@@ -221,7 +222,7 @@ func (v *validator) allow(c *Config, path string, r *AllowRule, names map[string
 		example  string
 	}{{"tools", r.Tools, "files.read"}, {"prompts", r.Prompts, "files.*"}, {"resources", r.Resources, "files.note://*"}} {
 		for k, pattern := range list.patterns {
-			v.pattern(c, indexPath(path+"."+list.field, k), pattern, list.example)
+			v.pattern(c, document.IndexPath(path+"."+list.field, k), pattern, list.example)
 		}
 	}
 	for _, list := range []struct {
@@ -230,7 +231,7 @@ func (v *validator) allow(c *Config, path string, r *AllowRule, names map[string
 	}{{"groups", r.Groups}, {"subjects", r.Subjects}, {"clients", r.Clients}} {
 		for k, value := range list.values {
 			if value == "" {
-				v.report(indexPath(path+"."+list.field, k), "want a name, not an empty text")
+				v.report(document.IndexPath(path+"."+list.field, k), "want a name, not an empty text")
 			}
 		}
 		if list.values != nil && len(list.values) == 0 {

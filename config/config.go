@@ -14,8 +14,7 @@
 package config
 
 import (
-	"encoding/json"
-
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
@@ -296,29 +295,7 @@ type Library struct {
 
 // CompositeTool is one workflow in ToolHive's legacy format. Package migrate reads
 // it; here it is only named and kept.
-type CompositeTool struct {
-	// Name is what clients call.
-	Name string
-	// Raw is the whole definition as JSON, its keys in the order of the file.
-	Raw Raw
-	// Pos is where the definition begins.
-	Pos diag.Pos
-}
-
-// MarshalJSON writes the definition as it was read.
-func (c CompositeTool) MarshalJSON() ([]byte, error) { return c.Raw.MarshalJSON() }
-
-// UnmarshalJSON keeps the definition; there is no Pos.
-func (c *CompositeTool) UnmarshalJSON(b []byte) error {
-	var named struct {
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(b, &named); err != nil {
-		return err
-	}
-	c.Name = named.Name
-	return c.Raw.UnmarshalJSON(b)
-}
+type CompositeTool = document.Definition
 
 // Limits bound the runs of scripts: each one, where a tool's own limits override the general
 // ones, and all together.

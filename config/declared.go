@@ -1,11 +1,7 @@
 package config
 
 import (
-	"bytes"
-	"reflect"
-
-	"go.yaml.in/yaml/v3"
-
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -14,21 +10,18 @@ import (
 // and the general limits complete them. Problems stand at pos; their paths name the
 // declared fields.
 func (c *Config) Declared(pos diag.Pos, fields []byte) (*ScriptedTool, error) {
-	d := newDecoder(pos.File)
-	var doc yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(fields)).Decode(&doc); err != nil {
+	d, t := document.New(pos.File, strict), &ScriptedTool{}
+	if err := d.DecodePart(fields, declaredAt, t); err != nil {
 		return nil, diag.Problems{{Pos: pos, Code: DeclarationCode, Message: "not JSON: " + err.Error()}}
 	}
-	t := &ScriptedTool{}
-	d.value(doc.Content[0], declaredAt, 0, reflect.ValueOf(t).Elem())
-	v := &validator{decoder: d}
+	v := &validator{Document: d}
 	v.ownName(map[string]string{}, declaredAt, t.Name)
 	v.scripted(t, declaredAt)
-	for i := range d.problems {
-		d.problems[i].Pos, d.problems[i].Code = pos, DeclarationCode
+	for i := range d.Problems {
+		d.Problems[i].Pos, d.Problems[i].Code = pos, DeclarationCode
 	}
-	if len(d.problems) > 0 {
-		return nil, d.problems
+	if len(d.Problems) > 0 {
+		return nil, d.Problems
 	}
 	t.complete(c.Limits.Run)
 	return t, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
@@ -55,11 +56,11 @@ func (t *ScriptedTool) complete(general limits.Run) {
 
 // setDefaults fills the zero fields of v, a struct, from their default tags.
 func setDefaults(v reflect.Value) {
-	for _, f := range fieldsOf(v.Type()) {
-		field := v.FieldByIndex(f.index)
-		if f.fallback != "" && field.IsZero() {
-			if err := limits.SetText(field, f.fallback); err != nil {
-				panic(fmt.Sprintf("config: default of %s: %v", f.name, err))
+	for _, f := range document.Fields(v.Type()) {
+		field := v.FieldByIndex(f.Index)
+		if f.Default != "" && field.IsZero() {
+			if err := limits.SetText(field, f.Default); err != nil {
+				panic(fmt.Sprintf("config: default of %s: %v", f.Name, err))
 			}
 		}
 		defaultsWithin(field)

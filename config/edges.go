@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
@@ -21,17 +22,17 @@ const maxBody = 64 << 20
 func (v *validator) edges(c *Config) {
 	for i, h := range c.Hosts {
 		if err := origin.CheckHost(h); err != nil {
-			v.report(indexPath("hosts", i), "%v", err)
+			v.report(document.IndexPath("hosts", i), "%v", err)
 		}
 	}
 	for i, o := range c.Origins {
 		if err := origin.CheckOrigin(o); err != nil {
-			v.report(indexPath("origins", i), "%v", err)
+			v.report(document.IndexPath("origins", i), "%v", err)
 		}
 	}
 	for i, n := range c.TrustedProxies {
 		if _, err := ParseNetwork(n); err != nil {
-			v.report(indexPath("trustedProxies", i), "%v", err)
+			v.report(document.IndexPath("trustedProxies", i), "%v", err)
 		}
 	}
 	for _, n := range []struct {

@@ -1,6 +1,9 @@
 package config
 
-import "github.com/vmcp-dev/vmcp/internal/diag"
+import (
+	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
 
 // code is the code of problems with a configuration.
 const code = "config"
@@ -12,7 +15,7 @@ func (c *Config) Partial() bool { return c.partial }
 // Place is where the file says what stands at path, such as scriptedTools[2].script, or
 // what holds it; no place for a configuration that comes from no file.
 func (c *Config) Place(path string) diag.Pos {
-	return placeOf(c.places, c.places[""].File, path)
+	return document.PlaceIn(c.places, c.places[""].File, path)
 }
 
 // Origin says where the text at path stands: a block scalar that begins with | stands in

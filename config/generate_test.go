@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 )
 
 // TestGenerated keeps the schema and the reference page equal to the structs and
@@ -141,9 +143,9 @@ func (g *generator) read(t *testing.T, pkgName, pattern string) {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // about is the comment of a field, without the Go name that it begins with.
-func (g *generator) about(t reflect.Type, f field) string {
-	goName := t.FieldByIndex(f.index).Name
-	for _, i := range f.index[:len(f.index)-1] {
+func (g *generator) about(t reflect.Type, f document.Field) string {
+	goName := t.FieldByIndex(f.Index).Name
+	for _, i := range f.Index[:len(f.Index)-1] {
 		t = t.Field(i).Type
 	}
 	return predicate(goName, g.fields[t.Name()][goName])
@@ -176,18 +178,18 @@ func (g *generator) schema() []byte {
 
 func (g *generator) structure(t reflect.Type) object {
 	properties, required := object{}, []string{}
-	for _, f := range fieldsOf(t) {
-		p := g.value(t.FieldByIndex(f.index).Type)
+	for _, f := range document.Fields(t) {
+		p := g.value(t.FieldByIndex(f.Index).Type)
 		p["description"] = g.about(t, f)
-		if f.enum != nil {
-			p["enum"] = f.enum
+		if f.Enum != nil {
+			p["enum"] = f.Enum
 		}
-		if f.fallback != "" {
-			p["default"] = defaultOf(t.FieldByIndex(f.index).Type, f)
+		if f.Default != "" {
+			p["default"] = defaultOf(t.FieldByIndex(f.Index).Type, f)
 		}
-		properties[f.name] = p
-		if f.required {
-			required = append(required, f.name)
+		properties[f.Name] = p
+		if f.Required {
+			required = append(required, f.Name)
 		}
 	}
 	o := object{"type": "object", "properties": properties, "additionalProperties": false}
@@ -197,11 +199,11 @@ func (g *generator) structure(t reflect.Type) object {
 	return o
 }
 
-func defaultOf(t reflect.Type, f field) any {
+func defaultOf(t reflect.Type, f document.Field) any {
 	if t.Kind() == reflect.String || wordFor(t) != "number" {
-		return f.fallback
+		return f.Default
 	}
-	return json.Number(f.fallback)
+	return json.Number(f.Default)
 }
 
 func (g *generator) value(t reflect.Type) object {
@@ -247,12 +249,12 @@ func (g *generator) section(b *bytes.Buffer, title string, t reflect.Type, seen 
 	}
 	seen[t] = true
 	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| Field | Type | Default | |\n|---|---|---|---|\n", title, predicate(t.Name(), g.types[t.Name()]))
-	for _, f := range fieldsOf(t) {
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.name, g.typeCell(t, f), defaultCell(f), strings.ReplaceAll(g.about(t, f), "|", `\|`))
+	for _, f := range document.Fields(t) {
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.Name, g.typeCell(t, f), defaultCell(f), strings.ReplaceAll(g.about(t, f), "|", `\|`))
 	}
-	for _, f := range fieldsOf(t) {
-		if inner := structOf(t.FieldByIndex(f.index).Type); inner != nil {
-			g.section(b, sectionTitle(title, f.name, t.FieldByIndex(f.index).Type), inner, seen)
+	for _, f := range document.Fields(t) {
+		if inner := structOf(t.FieldByIndex(f.Index).Type); inner != nil {
+			g.section(b, sectionTitle(title, f.Name, t.FieldByIndex(f.Index).Type), inner, seen)
 		}
 	}
 }
@@ -283,19 +285,19 @@ func structOf(t reflect.Type) reflect.Type {
 	return nil
 }
 
-func (g *generator) typeCell(t reflect.Type, f field) string {
-	if f.enum != nil {
-		return "`" + strings.Join(f.enum, "`, `") + "`"
+func (g *generator) typeCell(t reflect.Type, f document.Field) string {
+	if f.Enum != nil {
+		return "`" + strings.Join(f.Enum, "`, `") + "`"
 	}
-	return wordFor(t.FieldByIndex(f.index).Type)
+	return wordFor(t.FieldByIndex(f.Index).Type)
 }
 
-func defaultCell(f field) string {
+func defaultCell(f document.Field) string {
 	switch {
-	case f.required:
+	case f.Required:
 		return "required"
-	case f.fallback != "":
-		return "`" + f.fallback + "`"
+	case f.Default != "":
+		return "`" + f.Default + "`"
 	}
 	return ""
 }

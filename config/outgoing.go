@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
@@ -183,21 +184,6 @@ func (t *TokenExchange) SubjectToken() string {
 	}
 }
 
-// refusedValues are values of ToolHive's configuration that are known and not supported, by
-// field; each with the reason.
-var refusedValues = map[string]map[string]string{
-	"type": {
-		"upstream_inject":          "upstream_inject is not supported: it needs an authorization server inside of the proxy, which this one has not",
-		"aws_sts":                  "aws_sts is not supported: requests are not signed for AWS here",
-		"obo":                      "obo is not supported; token_exchange is the standard form of it (RFC 8693)",
-		"xaa":                      "xaa is not supported yet; token_exchange is",
-		"external_auth_config_ref": "external_auth_config_ref is not supported: it names a Kubernetes resource; write the strategy here",
-	},
-	"source": {
-		"discovered": "discovered is not supported: it needs Kubernetes, whose resources it reads; write the strategies under outgoingAuth.backends",
-	},
-}
-
 // outgoing checks the strategies and hands them to the backends.
 func (v *validator) outgoing(c *Config) {
 	const at = "outgoingAuth"
@@ -205,22 +191,22 @@ func (v *validator) outgoing(c *Config) {
 	v.strategy(at+".default", &c.OutgoingAuth.Default)
 	for _, name := range keys(c.OutgoingAuth.Backends) {
 		s := c.OutgoingAuth.Backends[name]
-		v.strategy(keyPath(at+".backends", name), &s)
+		v.strategy(document.KeyPath(at+".backends", name), &s)
 		c.OutgoingAuth.Backends[name] = s
 	}
 	for i := range c.Backends {
-		v.outgoingOf(c, &c.Backends[i], indexPath("backends", i))
+		v.outgoingOf(c, &c.Backends[i], document.IndexPath("backends", i))
 	}
 	v.tokenStore(c)
 	for i, name := range c.PassthroughHeaders {
-		v.passthrough(indexPath("passthroughHeaders", i), name)
+		v.passthrough(document.IndexPath("passthroughHeaders", i), name)
 	}
 }
 
 // outgoingOf checks what the strategies mean for one backend.
 func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 	s, own := c.OutgoingAuth.Backends[b.Name]
-	path := keyPath("outgoingAuth.backends", b.Name)
+	path := document.KeyPath("outgoingAuth.backends", b.Name)
 	if !own {
 		s, path = c.OutgoingAuth.Default, "outgoingAuth.default"
 	}
@@ -243,7 +229,7 @@ func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 	for name := range b.Headers {
 		for _, header := range keys(injected) {
 			if strings.EqualFold(name, header) {
-				v.report(keyPath(at+".headers", name), "%s sets this header, too; remove one of them", injected[header])
+				v.report(document.KeyPath(at+".headers", name), "%s sets this header, too; remove one of them", injected[header])
 			}
 		}
 	}
@@ -260,7 +246,7 @@ func (v *validator) strategy(at string, s *OutgoingStrategy) {
 		v.report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, Unauthenticated))
 	}
 	switch {
-	case v.broken[at+".type"]:
+	case v.Broken(at + ".type"):
 	case s.Type == InjectHeader:
 		v.injection(at+".headerInjection", &s.HeaderInjection)
 	case s.Type == UseClientCredentials:
@@ -306,7 +292,7 @@ func (v *validator) exchange(at string, t *TokenExchange) {
 		UseClientCredentials: {"clientCredentials", d.ClientCredentials},
 	})
 	switch {
-	case v.broken[path+".type"]:
+	case v.Broken(path + ".type"):
 	case d.Type == InjectHeader:
 		v.injection(path+".headerInjection", &d.HeaderInjection)
 	case d.Type == UseClientCredentials:
@@ -337,7 +323,7 @@ func (v *validator) tokenStore(c *Config) {
 	if t.File == "" && t.KeyEnv == "" {
 		for _, name := range keys(c.OutgoingAuth.Backends) {
 			if c.OutgoingAuth.Backends[name].Type == Login {
-				v.report(keyPath("outgoingAuth.backends", name)+".type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
+				v.report(document.KeyPath("outgoingAuth.backends", name)+".type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
 			}
 		}
 		if c.OutgoingAuth.Default.Type == Login {

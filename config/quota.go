@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config/internal/document"
+)
 
 // RateLimiting bounds how often tools are called. Only calls of clients count, each once, and
 // one that may not be made for any of its limits counts for none.
@@ -41,7 +45,7 @@ func (v *validator) rateLimiting(r *RateLimiting) {
 	v.bucket(at+".perUser", &r.PerUser)
 	names := map[string]int{}
 	for i := range r.Tools {
-		t, at := &r.Tools[i], indexPath(at+".tools", i)
+		t, at := &r.Tools[i], document.IndexPath(at+".tools", i)
 		if t.Name == "" || strings.Contains(t.Name, "*") && !strings.Contains(t.Name, ".") {
 			v.report(at+".name", "want the name of a tool, or a backend and a pattern such as github.*; have %q", t.Name)
 		} else if first, twice := names[t.Name]; twice {

@@ -3,15 +3,15 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 )
 
 // schema checks a JSON Schema of a tool: draft 2020-12, an object at the root, no
 // references out of the document.
 func (v *validator) schema(path string, raw Raw) {
-	if raw.IsZero() || v.brokenBelow(path) {
+	if raw.IsZero() || v.BrokenBelow(path) {
 		return
 	}
 	var root map[string]any
@@ -42,19 +42,10 @@ func haveType(t any) string {
 	return fmt.Sprintf(", have %v", t)
 }
 
-func (v *validator) brokenBelow(path string) bool {
-	for p := range v.broken {
-		if strings.HasPrefix(p, path) {
-			return true
-		}
-	}
-	return false
-}
-
 // member is the path of a member or, for a list, an entry.
 func (v *validator) member(path, token string) string {
 	if entry := path + "[" + token + "]"; v.set(entry) {
 		return entry
 	}
-	return keyPath(path, token)
+	return document.KeyPath(path, token)
 }

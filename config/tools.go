@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
@@ -11,12 +12,12 @@ import (
 func (v *validator) tools(c *Config) {
 	owner := map[string]string{}
 	for i := range c.ScriptedTools {
-		at := indexPath("scriptedTools", i)
+		at := document.IndexPath("scriptedTools", i)
 		v.ownName(owner, at, c.ScriptedTools[i].Name)
 		v.scripted(&c.ScriptedTools[i], at)
 	}
 	for i := range c.CompositeTools {
-		v.ownName(owner, indexPath("compositeTools", i), c.CompositeTools[i].Name)
+		v.ownName(owner, document.IndexPath("compositeTools", i), c.CompositeTools[i].Name)
 	}
 }
 
@@ -79,7 +80,7 @@ func (v *validator) scriptFile(path, name string) string {
 func (v *validator) libraries(libs []Library) {
 	first := map[string]int{}
 	for i := range libs {
-		l, at := &libs[i], indexPath("libraries", i)
+		l, at := &libs[i], document.IndexPath("libraries", i)
 		switch inline, folder := v.set(at+".source"), v.set(at+".path"); {
 		case inline == folder:
 			v.report(at, "want either path, a folder, or name and source")

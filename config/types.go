@@ -1,9 +1,9 @@
 package config
 
 import (
-	"encoding/json"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
@@ -17,23 +17,4 @@ func ParseDuration(text string) (time.Duration, error) { return limits.ParseDura
 type Bytes = limits.Bytes
 
 // Raw is free-form JSON, such as a JSON Schema, kept as bytes.
-type Raw struct {
-	JSON json.RawMessage `json:"-"`
-}
-
-// MarshalJSON returns the bytes as they are.
-func (r Raw) MarshalJSON() ([]byte, error) {
-	if len(r.JSON) == 0 {
-		return []byte("null"), nil
-	}
-	return r.JSON, nil
-}
-
-// UnmarshalJSON keeps a copy of b.
-func (r *Raw) UnmarshalJSON(b []byte) error {
-	r.JSON = append(r.JSON[:0], b...)
-	return nil
-}
-
-// IsZero reports whether there is no value.
-func (r Raw) IsZero() bool { return len(r.JSON) == 0 }
+type Raw = document.Raw

@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 var (
@@ -25,7 +27,7 @@ var (
 // validator checks what a type cannot say: how fields go together and what exists.
 // It makes relative paths absolute and expands variables on the way.
 type validator struct {
-	*decoder
+	*document.Document
 	env func(string) (string, bool)
 	dir string
 
@@ -33,42 +35,16 @@ type validator struct {
 	warnings diag.Problems
 }
 
-// report notes a problem of the value at path, at its place or that of what holds
-// it. A value that has a problem gets no second one.
-func (v *validator) report(path, format string, args ...any) {
-	for p := path; p != ""; p = parentPath(p) {
-		if v.broken[p] {
-			return
-		}
-	}
-	p := v.place(path)
-	v.broken[path] = true
-	v.problem(p.Line, p.Column, format, args...)
-	v.problems[len(v.problems)-1].Path = path
-}
+// report notes a problem of the value at path.
+func (v *validator) report(path, format string, args ...any) { v.Report(path, format, args...) }
 
 // warn notes what may not be meant.
 func (v *validator) warn(path, format string, args ...any) {
-	v.warnings = append(v.warnings, diag.Problem{Pos: v.place(path), Code: code, Path: path, Message: fmt.Sprintf(format, args...), Severity: diag.Warning})
-}
-
-// place is where the value at path stands, or what holds it.
-func (v *validator) place(path string) diag.Pos { return placeOf(v.at, v.file, path) }
-
-func placeOf(at map[string]diag.Pos, file, path string) diag.Pos {
-	for path != "" && at[path] == (diag.Pos{}) {
-		path = parentPath(path)
-	}
-	p := at[path]
-	return diag.Pos{File: file, Line: p.Line, Column: p.Column}
-}
-
-func parentPath(path string) string {
-	return path[:max(strings.LastIndexByte(path, '.'), strings.LastIndexByte(path, '['), 0)]
+	v.warnings = append(v.warnings, diag.Problem{Pos: v.Place(path), Code: code, Path: path, Message: fmt.Sprintf(format, args...), Severity: diag.Warning})
 }
 
 // set reports whether the file says anything at path.
-func (v *validator) set(path string) bool { return v.at[path] != (diag.Pos{}) }
+func (v *validator) set(path string) bool { return v.Has(path) }
 
 func (v *validator) config(c *Config) {
 	v.listen("listen", c.Listen)
@@ -102,7 +78,7 @@ func (v *validator) listen(path, addr string) {
 func (v *validator) backends(c *Config) {
 	names := map[string]int{}
 	for i := range c.Backends {
-		b, at := &c.Backends[i], indexPath("backends", i)
+		b, at := &c.Backends[i], document.IndexPath("backends", i)
 		if !backendName.MatchString(b.Name) {
 			v.report(at+".name", "want up to 63 letters, digits, - and _, beginning with a letter or digit; have %q", b.Name)
 		} else if first, ok := names[b.Name]; ok {
@@ -148,7 +124,7 @@ func (v *validator) child(b *Backend, at string) {
 		b.Cwd = v.folder(at+".cwd", b.Cwd)
 	}
 	for _, name := range keys(b.Env) {
-		path := keyPath(at+".env", name)
+		path := document.KeyPath(at+".env", name)
 		if !envName.MatchString(name) {
 			v.report(path, "want a name of letters, digits and _")
 		}
@@ -173,7 +149,7 @@ func (v *validator) remote(b *Backend, at string) {
 	v.backendTLS(b, at+".tls")
 	seen := map[string]string{}
 	for _, name := range keys(b.Headers) {
-		path := keyPath(at+".headers", name)
+		path := document.KeyPath(at+".headers", name)
 		lower := strings.ToLower(name)
 		switch first, twice := seen[lower]; {
 		case !headerName.MatchString(name):
@@ -261,17 +237,17 @@ func (v *validator) aggregation(c *Config) {
 func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, at string) (workload string, filter []string)) {
 	first := map[string]int{}
 	for i := range all {
-		at := indexPath(list, i)
+		at := document.IndexPath(list, i)
 		workload, filter := of(&all[i], at)
 		v.workload(c, at+".workload", workload)
 		if n, twice := first[workload]; twice {
-			v.report(at+".workload", "%q has rules in %s already", workload, indexPath(list, n))
+			v.report(at+".workload", "%q has rules in %s already", workload, document.IndexPath(list, n))
 		} else {
 			first[workload] = i
 		}
 		for i, glob := range filter {
 			if _, err := path.Match(glob, ""); err != nil || glob == "" {
-				v.report(indexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
+				v.report(document.IndexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
 			}
 		}
 	}
@@ -281,7 +257,7 @@ func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, a
 func renames[O any](v *validator, at string, overrides map[string]O, nameOf func(O) string) {
 	owner := map[string]string{}
 	for _, own := range keys(overrides) {
-		name, opath := nameOf(overrides[own]), keyPath(at+".overrides", own)
+		name, opath := nameOf(overrides[own]), document.KeyPath(at+".overrides", own)
 		if !v.set(opath + ".name") {
 			continue
 		}
@@ -298,16 +274,16 @@ func renames[O any](v *validator, at string, overrides map[string]O, nameOf func
 // knownOnce checks a list of backends.
 func (v *validator) knownOnce(c *Config, at string, names []string) {
 	for i, name := range names {
-		v.workload(c, indexPath(at, i), name)
+		v.workload(c, document.IndexPath(at, i), name)
 		if first := slices.Index(names, name); first < i {
-			v.report(indexPath(at, i), "%q is listed twice", name)
+			v.report(document.IndexPath(at, i), "%q is listed twice", name)
 		}
 	}
 }
 
 func (v *validator) workloads(c *Config, at string, names []string) {
 	for _, name := range names {
-		v.workload(c, keyPath(at, name), name)
+		v.workload(c, document.KeyPath(at, name), name)
 	}
 }
 
@@ -319,10 +295,10 @@ func (v *validator) workload(c *Config, at, name string) {
 			known = append(known, b.Name)
 		}
 	}
-	if slices.Contains(known, name) || v.broken["backends"] {
+	if slices.Contains(known, name) || v.Broken("backends") {
 		return
 	}
-	hint := didYouMean(name, known)
+	hint := spell.Hint(name, known)
 	if hint == "" && len(known) > 0 {
 		hint = "; known: " + strings.Join(known, ", ")
 	}
@@ -351,7 +327,7 @@ func (v *validator) folder(path, name string) string {
 
 func (v *validator) folders(at string, names []string) {
 	for i := range names {
-		names[i] = v.folder(indexPath(at, i), names[i])
+		names[i] = v.folder(document.IndexPath(at, i), names[i])
 	}
 }
 

@@ -52,11 +52,7 @@ func (c *compiler) lintEntity(uid cedar.EntityUID, warn func(string, ...any)) {
 		if slices.Contains(all, id) {
 			return
 		}
-		hint := ""
-		if near := spell.Nearest(id, all); near != "" {
-			hint = fmt.Sprintf("; did you mean %q?", near)
-		}
-		warn("there is no action %q%s", id, hint)
+		warn("there is no action %q%s", id, spell.Hint(id, all))
 	case "Tool":
 		c.lintExposed(Tool, id, warn)
 	case "Prompt":

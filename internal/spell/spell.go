@@ -29,6 +29,15 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
+// Hint is `; did you mean "x"?` with the candidate nearest to name, or "".
+func Hint(name string, candidates []string) string {
+	best := Nearest(name, candidates)
+	if best == "" {
+		return ""
+	}
+	return `; did you mean "` + best + `"?`
+}
+
 // Sorted returns the candidates, those first that were more probably meant by name.
 func Sorted(name string, candidates []string) []string {
 	name = strings.ToLower(name[:min(len(name), longest)])

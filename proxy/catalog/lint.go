@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -69,10 +68,6 @@ func (b *builder) lintComposite(s *ScriptedTool, tools toolSchemas) {
 		if _, ok := tools[t.Name]; ok {
 			continue
 		}
-		hint := ""
-		if meant := spell.Nearest(t.Name, slices.Sorted(maps.Keys(tools))); meant != "" {
-			hint = fmt.Sprintf("; did you mean %q?", meant)
-		}
-		b.problem("", s.Name, "%s: no tool %q%s", t.Path, t.Name, hint)
+		b.problem("", s.Name, "%s: no tool %q%s", t.Path, t.Name, spell.Hint(t.Name, slices.Sorted(maps.Keys(tools))))
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package document
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 
 // json turns a node into JSON: keys stay in order, and a number that is written as
 // JSON would write it keeps its digits, whatever its size.
-func (d *decoder) json(n *yaml.Node, path string, depth int) json.RawMessage {
+func (d *Document) json(n *yaml.Node, path string, depth int) json.RawMessage {
 	var b bytes.Buffer
 	d.writeJSON(&b, n, path, depth)
 	return b.Bytes()
 }
 
-func (d *decoder) writeJSON(b *bytes.Buffer, n *yaml.Node, path string, depth int) {
+func (d *Document) writeJSON(b *bytes.Buffer, n *yaml.Node, path string, depth int) {
 	n, ok := d.enter(n, path, depth)
 	if !ok {
 		b.WriteString("null")
@@ -37,7 +37,7 @@ func (d *decoder) writeJSON(b *bytes.Buffer, n *yaml.Node, path string, depth in
 		b.WriteByte('[')
 		for i, item := range n.Content {
 			comma(b, i)
-			d.writeJSON(b, item, indexPath(path, i), depth+1)
+			d.writeJSON(b, item, IndexPath(path, i), depth+1)
 		}
 		b.WriteByte(']')
 	default:
@@ -51,7 +51,7 @@ func comma(b *bytes.Buffer, i int) {
 	}
 }
 
-func (d *decoder) writeScalar(b *bytes.Buffer, n *yaml.Node, path string) {
+func (d *Document) writeScalar(b *bytes.Buffer, n *yaml.Node, path string) {
 	switch n.ShortTag() {
 	case "!!null":
 		b.WriteString("null")
@@ -71,7 +71,7 @@ func (d *decoder) writeScalar(b *bytes.Buffer, n *yaml.Node, path string) {
 
 // writeNumber writes the number's own digits where JSON allows them: 0x1F, 1_000
 // and .5 are YAML only.
-func (d *decoder) writeNumber(b *bytes.Buffer, n *yaml.Node, path string) {
+func (d *Document) writeNumber(b *bytes.Buffer, n *yaml.Node, path string) {
 	if json.Valid([]byte(n.Value)) {
 		b.WriteString(n.Value)
 		return

@@ -1,11 +1,9 @@
-package config
+package document
 
 import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
 // entry is one key and value of a mapping.
@@ -18,7 +16,7 @@ type entry struct {
 
 // entries lists a mapping's keys in order, merge keys resolved: what a mapping says
 // itself wins over what it merges, and of several merged mappings the first wins.
-func (d *decoder) entries(n *yaml.Node, path string, depth int) []entry {
+func (d *Document) entries(n *yaml.Node, path string, depth int) []entry {
 	if n.Kind != yaml.MappingNode {
 		d.wrong(n, path, "want a mapping, have %s", describe(n))
 		return nil
@@ -36,7 +34,7 @@ func (d *decoder) entries(n *yaml.Node, path string, depth int) []entry {
 		if !ok {
 			continue
 		}
-		e := entry{key, k, v, keyPath(path, key)}
+		e := entry{key, k, v, KeyPath(path, key)}
 		if before := first[key]; before != nil {
 			d.wrong(k, e.path, "given twice, first in line %d", before.Line)
 			continue
@@ -51,7 +49,7 @@ func (d *decoder) entries(n *yaml.Node, path string, depth int) []entry {
 }
 
 // key returns the text of a mapping's key.
-func (d *decoder) key(k *yaml.Node, path string) (string, bool) {
+func (d *Document) key(k *yaml.Node, path string) (string, bool) {
 	if k.Kind == yaml.AliasNode {
 		k = k.Alias
 	}
@@ -70,7 +68,7 @@ func describeKey(k *yaml.Node) string {
 }
 
 // merge adds what own does not have from m, a mapping, an alias of one or a list of them.
-func (d *decoder) merge(own []entry, have map[string]*yaml.Node, m *yaml.Node, path string, depth int) []entry {
+func (d *Document) merge(own []entry, have map[string]*yaml.Node, m *yaml.Node, path string, depth int) []entry {
 	m, ok := d.enter(m, path+".<<", depth+1)
 	if !ok {
 		return own
@@ -90,7 +88,7 @@ func (d *decoder) merge(own []entry, have map[string]*yaml.Node, m *yaml.Node, p
 	return own
 }
 
-func (d *decoder) mergedEntries(m *yaml.Node, path string, depth int) []entry {
+func (d *Document) mergedEntries(m *yaml.Node, path string, depth int) []entry {
 	if m.Kind != yaml.MappingNode {
 		d.wrong(m, path, "<< wants a mapping to merge, has %s", describe(m))
 		return nil
@@ -105,13 +103,4 @@ func orList(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// didYouMean is `; did you mean "x"?` with the candidate nearest to word, or "".
-func didYouMean(word string, candidates []string) string {
-	best := spell.Nearest(word, candidates)
-	if best == "" {
-		return ""
-	}
-	return `; did you mean "` + best + `"?`
 }

@@ -1,4 +1,4 @@
-package config
+package document
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 )
 
 // note remembers where a text stands that is written as a literal block scalar.
-func (d *decoder) note(n *yaml.Node, path string) {
+func (d *Document) note(n *yaml.Node, path string) {
 	if n.Style&yaml.LiteralStyle == 0 {
 		return
 	}
@@ -19,7 +19,7 @@ func (d *decoder) note(n *yaml.Node, path string) {
 	text := strings.Split(n.Value, "\n")
 	for line := n.Line + 1; line <= n.Line+3; line++ {
 		if indent, ok := d.standsAt(line, text); ok {
-			d.origins[path] = diag.Origin{Pos: diag.Pos{File: d.file, Line: line, Column: indent + 1}, Exact: true}
+			d.Origins[path] = diag.Origin{Pos: diag.Pos{File: d.File, Line: line, Column: indent + 1}, Exact: true}
 			return
 		}
 	}
@@ -27,7 +27,7 @@ func (d *decoder) note(n *yaml.Node, path string) {
 
 // standsAt reports whether a text stands in the file from a line on, and how far its lines
 // are indented.
-func (d *decoder) standsAt(line int, text []string) (indent int, ok bool) {
+func (d *Document) standsAt(line int, text []string) (indent int, ok bool) {
 	for i, want := range text {
 		if want == "" {
 			if strings.Trim(d.line(line+i), " ") != "" && i+1 < len(text) {
@@ -45,7 +45,7 @@ func (d *decoder) standsAt(line int, text []string) (indent int, ok bool) {
 }
 
 // line is a line of the file by its number, or "" behind the last one.
-func (d *decoder) line(n int) string {
+func (d *Document) line(n int) string {
 	if n > len(d.lines) {
 		return ""
 	}
