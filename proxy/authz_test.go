@@ -160,7 +160,9 @@ func (o *office) session(who string) *visitor {
 	if resp.StatusCode != 200 {
 		o.t.Fatalf("initialize of %s: %s %s", who, resp.Status, body)
 	}
-	return &visitor{o, who, resp.Header.Get("Mcp-Session-Id")}
+	id := resp.Header.Get("Mcp-Session-Id")
+	ask(o.t, "POST", o.url, o.token[who], `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id)
+	return &visitor{o, who, id}
 }
 
 func (o *office) stateless(who string) *visitor { return &visitor{o: o, who: who} }

@@ -50,6 +50,23 @@ func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 	return rules.Who(edge.PrincipalOf(ctx))
 }
 
+// decided makes known that policies may have changed: who sees something else now is told, and who
+// may not read what they follow is told of it no more.
+func (p *Proxy) decided(before *access.Rules) {
+	if before == nil && p.rules.Load() == nil {
+		return
+	}
+	for _, l := range wire.Lists {
+		p.subscriptions.ListChanged("", l.Changed)
+	}
+	p.spawn(p.subscriptions.Recheck)
+}
+
+// viewOfSession is what a session sees of its present catalog.
+func (p *Proxy) viewOfSession(s *edge.Session) *catalog.View {
+	return peerOf(s).who().View(p.catalogOfSession(s))
+}
+
 // find finds what is there for who makes the request. What is there and not for them is noted
 // for the audit, and looked for on as if it were not.
 func (x *exchange) find(c *catalog.Catalog, r catalog.Ref) *catalog.Entry {

@@ -110,7 +110,7 @@ func New(o Options) *Proxy {
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
-		Started: p.started, Life: p.life, Spawn: p.spawn,
+		View: p.viewOfSession, Started: p.started, Life: p.life, Spawn: p.spawn,
 	})
 	p.backends = backends.NewSet(backends.Options{
 		Log:        o.Log,
@@ -177,6 +177,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if len(mistakes) > 0 {
 		return mistakes
 	}
+	before := p.rules.Load()
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		return err
 	}
@@ -185,6 +186,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.log.Warn("policy", "warning", w)
 	}
 	p.rebuild()
+	p.decided(before)
 	p.record.Applied(cfg)
 	return nil
 }

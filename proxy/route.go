@@ -236,7 +236,9 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 	if jsonscan.Get(filter, "resourceSubscriptions") != nil {
 		p.awaitStart(ctx)
 	}
-	if err := p.subscriptions.Listen(ctx, x.id, x.out, filter); err != nil {
+	principal := edge.PrincipalOf(ctx)
+	view := func() *catalog.View { return p.rules.Load().Who(principal).View(p.catalog.Load()) }
+	if err := p.subscriptions.Listen(ctx, x.id, x.out, filter, view); err != nil {
 		return nil, err
 	}
 	meta := new(jsonscan.Object).Raw(wire.MetaSubscriptionID, x.id).JSON()

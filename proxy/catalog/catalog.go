@@ -56,7 +56,6 @@ type Catalog struct {
 	absent       []*absent     // backends that are not up, in the order in which they claim names
 	newer        chan struct{} // closed when there is a newer catalog
 	parts        []instructionsOf
-	changes      map[*backends.Backend][3]uint64 // what said is the sum of
 
 	entries    []*Entry // of all lists, by their index
 	everything *View
@@ -144,7 +143,6 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		shadowed:       map[string]*Entry{},
 		several:        len(cfg.Backends) > 1,
 		ready:          map[*backends.Backend]bool{},
-		changes:        map[*backends.Backend][3]uint64{},
 		newer:          make(chan struct{}),
 		ServerInfo:     introduction,
 	}}
@@ -165,11 +163,9 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		offers[be.Name()] = offer
 		b.addExtensions(be.Name(), offer)
 		b.addTasks(offer)
-		changes := [...]uint64{offer.ToolsChanges, offer.PromptsChanges, offer.ResourcesChanges}
-		for i, n := range changes {
-			b.c.said[i] += n
-		}
-		b.c.changes[be] = changes
+		b.c.said[0] += offer.ToolsChanges
+		b.c.said[1] += offer.PromptsChanges
+		b.c.said[2] += offer.ResourcesChanges
 		b.addTools(be, offer)
 		b.addPrompts(be, offer)
 		b.addResources(be, offer)

@@ -3,11 +3,9 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
-	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/policy"
@@ -140,10 +138,13 @@ func (v *View) Shows(e *Entry) bool {
 	return v.set == nil || v.Decision(e).Outcome != policy.Invisible
 }
 
-// May reports whether what r names may be used as things are, with some arguments.
-func (v *View) May(r Ref) bool {
-	e := v.Find(r)
-	return e != nil && (v.set == nil || v.Decision(e).Outcome == policy.Allow)
+// Denies reports whether what r names is there, and may not be used as things are.
+func (v *View) Denies(r Ref) bool {
+	if v.set == nil {
+		return false
+	}
+	e := v.c.Find(r)
+	return e != nil && v.Decision(e).Outcome != policy.Allow
 }
 
 // Find finds what is asked for; nil when it is not there for v.
@@ -223,15 +224,9 @@ func (v *View) printOf(k listKind) Print {
 	seen.printed.Do(func() {
 		h := sha256.New()
 		l, _ := v.list(k)
-		var last *Entry
 		for _, e := range l.entries {
 			digest := e.print()
 			h.Write(digest[:])
-			if e.Backend != nil && (last == nil || last.Backend != e.Backend) {
-				h.Write(jsonscan.Quote(e.Backend.Name()))
-				h.Write(v.c.changesOf(e.Backend, k))
-			}
-			last = e
 		}
 		seen.print = Print(h.Sum(nil))
 	})
@@ -338,9 +333,4 @@ func (e *Entry) print() Print {
 	made := Print(h.Sum(nil))
 	e.digest.Store(&made)
 	return made
-}
-
-// changesOf is how often a backend has announced changes of a list, as text.
-func (c *Catalog) changesOf(be *backends.Backend, k listKind) []byte {
-	return strconv.AppendUint([]byte{' '}, c.changes[be][min(k, listResources)], 10)
 }

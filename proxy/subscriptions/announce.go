@@ -98,12 +98,17 @@ func (t *Set) awaitQuiet() {
 	}
 }
 
-// broadcast sends a list_changed to every session and to the listeners that want it.
+// broadcast sends a list_changed to every session, and to the listeners that want it, for whom
+// the list reads differently.
 func (t *Set) broadcast(method string) {
 	frame := wire.Notification(method, nil)
-	t.o.Server.EachSession(func(s *edge.Session) { s.Send(frame) })
+	t.o.Server.EachSession(func(s *edge.Session) {
+		if t.o.Followed(s).told.news(t.o.View(s), method) {
+			s.Send(frame)
+		}
+	})
 	t.listeners.each(func(l *listener) {
-		if l.want[method] {
+		if l.want[method] && l.told.news(l.view(), method) {
 			l.send(method, nil)
 		}
 	})

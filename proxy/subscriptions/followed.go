@@ -1,6 +1,8 @@
 package subscriptions
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -12,6 +14,14 @@ type Followed struct {
 	over     bool                    // guarded by mu, like all below
 	uris     map[string]subscription // of resources
 	uriBytes int                     // of uris
+	told     told
+}
+
+// all are the URIs of what the session follows.
+func (f *Followed) all() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.uris))
 }
 
 // subscription is how a session follows a resource.

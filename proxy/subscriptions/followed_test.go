@@ -16,7 +16,7 @@ func TestListenersAreBounded(t *testing.T) {
 		s.listeners.add(&listener{})
 	}
 	var rpc *wire.Error
-	if err := s.Listen(t.Context(), []byte("1"), nil, nil); !errors.As(err, &rpc) || rpc.Code != wire.Busy {
+	if err := s.Listen(t.Context(), []byte("1"), nil, nil, nil); !errors.As(err, &rpc) || rpc.Code != wire.Busy {
 		t.Errorf("one more: %v", err)
 	}
 }

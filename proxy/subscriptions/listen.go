@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
@@ -16,7 +17,9 @@ type listener struct {
 	id   json.RawMessage // of the request: every message carries it
 	out  edge.FrameWriter
 	want map[string]bool // list_changed methods
-	uris []string
+	uris []string        // guarded by listeners.mu
+	view func() *catalog.View
+	told told
 }
 
 // send passes a notification on under the subscription's id.
@@ -52,10 +55,12 @@ func (t *listeners) add(l *listener) {
 	t.all[l] = struct{}{}
 }
 
-func (t *listeners) remove(l *listener) {
+// remove ends l and returns what it follows.
+func (t *listeners) remove(l *listener) (uris []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, l)
+	return l.uris
 }
 
 func (t *listeners) each(f func(*listener)) {
@@ -68,11 +73,13 @@ func (t *listeners) each(f func(*listener)) {
 
 // Listen tells a stateless client on out what it asked for in the filter of the request id, until
 // ctx ends: the client leaves, or no stream goes on. The error is that of too many.
-func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWriter, filter json.RawMessage) error {
+// view is what the client sees of the present catalog.
+func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWriter, filter json.RawMessage, view func() *catalog.View) error {
 	if t.listeners.full() {
 		return errListeners
 	}
-	l := &listener{id: slices.Clone(id), out: out, want: map[string]bool{}}
+	l := &listener{id: slices.Clone(id), out: out, want: map[string]bool{}, view: view}
+	l.told.begin(view())
 	var honoured jsonscan.Object
 	for _, list := range wire.Lists {
 		if string(jsonscan.Get(filter, list.Filter)) == "true" {
@@ -80,7 +87,7 @@ func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWrit
 			honoured.Bool(list.Filter, true)
 		}
 	}
-	l.uris = t.subscribeAll(ctx, jsonscan.Get(filter, "resourceSubscriptions"))
+	l.uris = t.subscribeAll(ctx, view(), jsonscan.Get(filter, "resourceSubscriptions"))
 	if len(l.uris) > 0 {
 		uris, _ := json.Marshal(l.uris)
 		honoured.Raw("resourceSubscriptions", uris)
@@ -88,21 +95,20 @@ func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWrit
 	l.send(wire.Acknowledged, new(jsonscan.Object).Raw("notifications", honoured.JSON()).JSON())
 	t.listeners.add(l)
 	<-ctx.Done()
-	t.listeners.remove(l)
-	t.leave(l.uris)
+	t.leave(t.listeners.remove(l))
 	return nil
 }
 
-// subscribeAll subscribes to the resources that exist, as many as a client can follow, and
+// subscribeAll subscribes to the resources that exist and may be read, as many as a client can follow, and
 // returns them.
-func (t *Set) subscribeAll(ctx context.Context, uris json.RawMessage) (honoured []string) {
+func (t *Set) subscribeAll(ctx context.Context, v *catalog.View, uris json.RawMessage) (honoured []string) {
 	size := 0
-	jsonscan.Elements(uris, func(v []byte) bool {
-		uri := jsonscan.Text(v)
+	jsonscan.Elements(uris, func(text []byte) bool {
+		uri := jsonscan.Text(text)
 		if size += len(uri); len(honoured) >= maxFollowed || size > maxFollowedBytes {
 			return false
 		}
-		if uri != "" && !slices.Contains(honoured, uri) && t.add(ctx, uri, nil) == nil {
+		if uri != "" && !slices.Contains(honoured, uri) && !v.Denies(catalog.Resource(uri)) && t.add(ctx, uri, nil) == nil {
 			honoured = append(honoured, uri)
 		}
 		return true

@@ -21,6 +21,8 @@ type Options struct {
 	Server *edge.Server
 	// Catalog is the present catalog of a session, with nil that of everybody.
 	Catalog func(*edge.Session) *catalog.Catalog
+	// View is what a session sees of its present catalog.
+	View func(*edge.Session) *catalog.View
 	// Followed is where what a session follows is kept.
 	Followed func(*edge.Session) *Followed
 	// Started is closed when changes of lists may be told.
@@ -170,7 +172,7 @@ func (t *Set) ResourceUpdated(be *backends.Backend, of, uri string, params json.
 	}
 	frame := wire.Notification(wire.ResUpdated, params)
 	t.o.Server.EachSession(func(s *edge.Session) {
-		if t.o.Followed(s).follows(uri, of != "") && (of == "" || of == s.ID) {
+		if t.o.Followed(s).follows(uri, of != "") && (of == "" || of == s.ID) && !t.o.View(s).Denies(catalog.Resource(uri)) {
 			s.Send(frame)
 		}
 	})
@@ -178,7 +180,7 @@ func (t *Set) ResourceUpdated(be *backends.Backend, of, uri string, params json.
 		return
 	}
 	t.listeners.each(func(l *listener) {
-		if slices.Contains(l.uris, uri) {
+		if slices.Contains(l.uris, uri) && !l.view().Denies(catalog.Resource(uri)) {
 			l.send(wire.ResUpdated, params)
 		}
 	})
