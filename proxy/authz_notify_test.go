@@ -171,7 +171,9 @@ allow:
 	}
 
 	mcp.AddTool(s, &mcp.Tool{Name: "hidden", Description: "other"}, noop)
-	comesTrue(t, func() bool { return alice[0].count("tools/list_changed") == 1 && alice[1].count("tools/list_changed") == 1 })
+	comesTrue(t, func() bool {
+		return alice[0].count("tools/list_changed") == 1 && alice[1].count("tools/list_changed") == 1
+	})
 	mark()
 	count("a hidden tool changes", "tools/list_changed", 1, 0)
 	mcp.AddTool(s, &mcp.Tool{Name: "read", Description: "other"}, noop)
@@ -181,7 +183,9 @@ allow:
 
 	updated("test://a")
 	updated("test://b")
-	comesTrue(t, func() bool { return alice[0].count("resources/updated test://b") == 1 && alice[1].count("resources/updated test://b") == 1 })
+	comesTrue(t, func() bool {
+		return alice[0].count("resources/updated test://b") == 1 && alice[1].count("resources/updated test://b") == 1
+	})
 	mark()
 	count("a resource of everybody is updated", "resources/updated test://a", 1, 1)
 	count("a hidden resource is updated", "resources/updated test://b", 1, 0)
@@ -192,11 +196,15 @@ allow:
 	if err := o.apply(); err != nil {
 		t.Fatal(err)
 	}
-	comesTrue(t, func() bool { return bob[0].count("resources/list_changed") == 1 && bob[1].count("resources/list_changed") == 1 })
+	comesTrue(t, func() bool {
+		return bob[0].count("resources/list_changed") == 1 && bob[1].count("resources/list_changed") == 1
+	})
 	count("bob loses a resource", "resources/list_changed", 0, 1)
 	count("bob loses a resource", "tools/list_changed", 2, 1)
 	updated("test://a")
-	comesTrue(t, func() bool { return alice[0].count("resources/updated test://a") == 2 && alice[1].count("resources/updated test://a") == 2 })
+	comesTrue(t, func() bool {
+		return alice[0].count("resources/updated test://a") == 2 && alice[1].count("resources/updated test://a") == 2
+	})
 	mark()
 	count("a resource is updated that bob has lost", "resources/updated test://a", 2, 1)
 }
