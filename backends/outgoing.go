@@ -145,6 +145,25 @@ func isCredentialError(err error) bool {
 	return errors.As(err, &reason)
 }
 
+// BeginLogin asks a principal for a login that a call of it needs. base is where browsers reach
+// this endpoint, without a path.
+func (s *Set) BeginLogin(need *credentials.LoginNeeded, base string) (*credentials.PendingLogin, error) {
+	for _, b := range s.All() {
+		if b.name == need.Backend {
+			return s.credentials.Begin(b.cfg, *need, base)
+		}
+	}
+	return nil, errClosed
+}
+
+// PendingLogin is the login that a principal was asked for; nil when there is none of this id.
+func (s *Set) PendingLogin(id string, user *credentials.User) *credentials.PendingLogin {
+	return s.credentials.Pending(id, user)
+}
+
+// ServeLogin serves the pages of logins that principals are asked for.
+func (s *Set) ServeLogin(w http.ResponseWriter, r *http.Request) { s.credentials.ServeHTTP(w, r) }
+
 // passedHeader is what of the client's own headers goes on with a call. The headers of the
 // configuration and of the protocol take the place of its.
 func (c *call) passedHeader() http.Header {

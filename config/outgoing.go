@@ -20,6 +20,8 @@ type OutgoingAuth struct {
 	Default OutgoingStrategy `json:"default,omitempty"`
 	// Backends are strategies by the name of the backend.
 	Backends map[string]OutgoingStrategy `json:"backends,omitempty"`
+	// PublicURL is where browsers reach this endpoint, such as https://mcp.example.com: there are the pages of logins of principals (oauth.perUser). Without it: the origin of incomingAuth.oidc.resource, else the host that the client's request names.
+	PublicURL string `json:"publicUrl,omitempty"`
 }
 
 // OutgoingStrategy is how the requests to one backend are authenticated.
@@ -198,6 +200,7 @@ func (v *validator) outgoing(c *Config) {
 		v.outgoingOf(c, &c.Backends[i], document.IndexPath("backends", i))
 	}
 	v.tokenStore(c)
+	v.publicURL(at+".publicUrl", c.OutgoingAuth.PublicURL)
 	for i, name := range c.PassthroughHeaders {
 		v.passthrough(document.IndexPath("passthroughHeaders", i), name)
 	}
@@ -306,14 +309,37 @@ func (v *validator) login(at string, o *OutgoingOAuth) {
 		v.tokenSecret(at, o.ClientID, oneSecret{&o.ClientSecret, o.ClientSecretEnv, &o.ClientSecretFile, &o.Secret})
 	}
 	v.scopes(at+".scopes", o.Scopes)
-	if o.PerUser {
-		v.report(at+".perUser", "is not supported yet; remove it")
-	}
 	if text := o.ClientMetadataURL; text != "" {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" {
 			v.report(at+".clientMetadataUrl", "want an https URL with a path: where the client ID metadata document is")
 		}
 	}
+}
+
+// publicURL checks where browsers reach the endpoint.
+func (v *validator) publicURL(at, text string) {
+	if text == "" {
+		return
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
+		v.report(at, "want a URL without a path, such as https://mcp.example.com")
+	case u.Scheme == "http" && !isLocal(u.Hostname()):
+		v.warn(at, "without TLS, whoever is on the way can take the login over; want https")
+	}
+}
+
+// BrowsersAt is the URL, without a path, at which browsers reach the endpoint; "" where the
+// configuration does not say that.
+func (c *Config) BrowsersAt() string {
+	o := c.IncomingAuth.OIDC
+	for _, text := range []string{c.OutgoingAuth.PublicURL, o.Resource, o.Audience} {
+		if u, err := url.Parse(text); err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") {
+			return u.Scheme + "://" + u.Host
+		}
+	}
+	return ""
 }
 
 // tokenStore checks the store, and that there is one where logins are kept.

@@ -20,6 +20,7 @@ type outwardKey struct{}
 type outward struct {
 	user   *credentials.User // nil: nobody
 	header http.Header       // to pass on
+	base   string            // where the user's browser reaches the endpoint, without a path; "" on stdio
 }
 
 // outwardRules say what a configuration lets out.
@@ -27,10 +28,11 @@ type outwardRules struct {
 	headers []string // canonical names
 	tokens  bool     // a backend's credentials are exchanged for those of clients
 	names   bool     // a backend is told who calls
+	base    string   // where browsers reach the endpoint; "": at the host that they name
 }
 
 func outwardRulesOf(cfg *config.Config) *outwardRules {
-	o := &outwardRules{}
+	o := &outwardRules{base: cfg.BrowsersAt()}
 	for _, name := range cfg.PassthroughHeaders {
 		o.headers = append(o.headers, http.CanonicalHeaderKey(name))
 	}
@@ -70,7 +72,18 @@ func (p *Proxy) outwardContext(r *http.Request, who *auth.Principal) context.Con
 	if user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
 		p.rebuild() // with what was waiting for a first caller
 	}
-	return context.WithValue(ctx, outwardKey{}, &outward{user, header})
+	return context.WithValue(ctx, outwardKey{}, &outward{user, header, rules.baseOf(r)})
+}
+
+// baseOf is where the browser of who sends r reaches the endpoint.
+func (o *outwardRules) baseOf(r *http.Request) string {
+	switch {
+	case o.base != "" || !o.tokens || r.Host == "":
+		return o.base
+	case r.TLS != nil:
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // callerIn describes the client to a backend, for a request of ctx.

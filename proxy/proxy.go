@@ -107,7 +107,7 @@ func New(o Options) *Proxy {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
 	p.record = record.New(record.Options{Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
-	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
+	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
 		View: p.viewOfSession, Started: p.started, Life: p.life, Spawn: p.spawn,

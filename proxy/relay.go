@@ -22,6 +22,10 @@ const maxRounds = 10
 // relay passes a request on to the backend of e and its result back, which is made to fit the
 // revision of a client; a script gets it as it came. Errors are those of backends.
 func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	login, err := x.takeLogin()
+	if err != nil {
+		return nil, err
+	}
 	params := x.params
 	if member := wire.MethodOf(x.method).Member; member != "" && (e.Original != e.Name || x.script != nil) {
 		params = jsonscan.Set(params, member, jsonscan.Quote(e.Original))
@@ -35,7 +39,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	}
 	ctx, end := p.backendSpan(ctx, e)
 	req.Params = p.withTrace(ctx, req.Params)
-	resp, err := p.bridge(ctx, x, e, req)
+	resp, err := p.loggedIn(ctx, x, e, req, login)
 	end(outcome.In(ctx, err), err)
 	switch {
 	case err != nil:

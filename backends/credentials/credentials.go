@@ -97,6 +97,8 @@ type Pool struct {
 	client *http.Client // for token endpoints
 	ctx    context.Context
 	end    context.CancelFunc
+	logins logins       // of principals
+	pages  http.Handler // of logins
 
 	mu     sync.Mutex
 	closed bool                 // guarded by mu: nothing may be fetched any more
@@ -116,12 +118,15 @@ func NewPool(o Options) *Pool {
 	}
 	p := &Pool{o: o, client: issuerClient(), all: map[string]*Provider{}}
 	p.ctx, p.end = context.WithCancel(context.Background())
+	p.logins = logins{pool: p, all: map[string]*PendingLogin{}, returns: map[string]*attempt{}}
+	p.pages = p.logins.serveMux()
 	return p
 }
 
 // Close ends what is being fetched, and waits for it.
 func (p *Pool) Close() {
 	p.end()
+	p.logins.close()
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()

@@ -54,6 +54,8 @@ type Options struct {
 	// Page serves /, /metrics and /readyz; details says whether who asks may see more than
 	// whether the endpoint is ready.
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
+	// Login serves the pages on which people log in at backends. nil: there are none.
+	Login http.HandlerFunc
 	// Refused is told of every request whose credential was refused.
 	Refused func(*auth.Refusal)
 	// Turned is told of every request that was refused before it was read, and of one for a
@@ -70,6 +72,7 @@ type Server struct {
 	handler Handler
 	log     *slog.Logger
 	page    func(w http.ResponseWriter, r *http.Request, details bool)
+	login   http.HandlerFunc // nil: none
 	refused func(*auth.Refusal)
 	turned  func(*http.Request, int, string)
 	within  func(*http.Request, *auth.Principal) context.Context
@@ -95,7 +98,7 @@ type Server struct {
 
 // New makes a Server that lets everybody in; Apply gives it a configuration.
 func New(o Options) *Server {
-	v := &Server{handler: o.Handler, log: o.Log, page: o.Page, refused: o.Refused, turned: o.Turned, within: o.Within}
+	v := &Server{handler: o.Handler, log: o.Log, page: o.Page, login: o.Login, refused: o.Refused, turned: o.Turned, within: o.Within}
 	if v.turned == nil {
 		v.turned = func(*http.Request, int, string) {}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
@@ -18,6 +19,8 @@ import (
 // which says to everybody only whether the endpoint is ready. Details of /readyz, and
 // /metrics, are for operators: they are on a port of their own where admin.listen is set
 // (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal).
+//
+// Below /oauth/ are the pages on which people log in at backends (package credentials).
 //
 // Host and Origin are checked before anything else, for every path but the health checks
 // and a /readyz without details: those who ask for them, such as kubelets, know no name.
@@ -70,6 +73,8 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.access.Load().auth.ServeMetadata(w, r) // for everybody: it is made of the configuration alone
 	case isHealth(path):
 		serveHealth(w)
+	case strings.HasPrefix(path, "/oauth/") && v.login != nil:
+		v.serveLogin(w, r)
 	case isBareReady(r):
 		v.page(w, r, v.showsDetails(r))
 	case v.checkOrigin(w, r):
@@ -93,6 +98,19 @@ func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// serveLogin serves the pages on which people log in at backends. They are for browsers, without
+// a token; the pages themselves check that they are not used by another page.
+func (v *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
+	host := r.Clone(r.Context())
+	host.Header.Del("Origin")
+	if _, err := v.access.Load().policy.Check(host); err != nil {
+		v.turned(r, http.StatusForbidden, "Host is not accepted")
+		refuse(w, http.StatusForbidden, nil, wire.Invalid("%v", err))
+		return
+	}
+	v.login(w, r)
 }
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
