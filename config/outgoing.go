@@ -325,7 +325,7 @@ func (v *validator) publicURL(at, text string) {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
 		v.report(at, "want a URL without a path, such as https://mcp.example.com")
-	case u.Scheme == "http" && !isLocal(u.Hostname()):
+	case u.Scheme == "http" && !origin.IsLoopback(u.Hostname()):
 		v.warn(at, "without TLS, whoever is on the way can take the login over; want https")
 	}
 }
