@@ -8,17 +8,20 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
@@ -150,18 +153,43 @@ type bearer struct {
 	token string
 }
 
-// RoundTrip turns a refusal of who asks into ErrUnauthorized.
+// RoundTrip turns a refusal of who asks into ErrUnauthorized, and one of a request that was
+// read into the answer of that request.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.token != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
 	resp, err := b.base.RoundTrip(r)
-	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
 		resp.Body.Close()
 		return nil, ErrUnauthorized
+	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return answered(resp)
 	}
-	return resp, err
+	return resp, nil
+}
+
+// refusalSize is the most bytes that are read of a refusal.
+const refusalSize = 64 << 10
+
+// answered lets the SDK see the JSON-RPC error in a refusal: of such a status it would only
+// tell that the request was rejected. What holds no such error stays as it is.
+func answered(resp *http.Response) (*http.Response, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalSize))
+	if err != nil {
+		return nil, err
+	}
+	if m, err := wire.Parse(body); err == nil && m.Error != nil && m.ID != nil {
+		resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }
 
 // fetchStatus asks a running vmcp where its tools come from. Another server has
