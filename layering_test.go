@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"migrate":                   {"internal/schema", "internal/diag", "internal/spell"},
 	"migrate/legacy":            {"script", "builtins", "internal/format"},
 	"migrate/verify":            {"migrate", "migrate/legacy", "script", "builtins", "internal/schema"}, // runs what migrate wrote
+	"internal/certs":            {"config", "internal/files"},
 	"internal/files":            {},
 	"internal/limits":           {},
 	"internal/memlimit":         {},
@@ -53,7 +54,7 @@ var mayImport = map[string][]string{
 	"quota":                     {"config"},
 	"backends/credentials":      {"config", "internal/files", "internal/secret"},
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
-	"backends":                  {"internal/clip", "backends/credentials", "backends/internal/certs", "backends/internal/child", "backends/internal/deadline", "backends/internal/pace", "backends/internal/payload", "backends/internal/queue", "config", "internal/files", "internal/jsonscan", "internal/secret", "internal/wire", "backends/internal/listing", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/sharing"},
+	"backends":                  {"internal/clip", "backends/credentials", "internal/certs", "backends/internal/child", "backends/internal/deadline", "backends/internal/pace", "backends/internal/payload", "backends/internal/queue", "config", "internal/files", "internal/jsonscan", "internal/secret", "internal/wire", "backends/internal/listing", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/sharing"},
 	"builtins":                  {"internal/format", "script", "script/check", "internal/jsonscan", "internal/schema", "internal/wire"},
 	"proxy":                     {"internal/clip", "audit", "proxy/access", "backends/credentials", "proxy/catalog", "proxy/edge", "proxy/subscriptions", "proxy/adapt", "proxy/admission", "proxy/outcome", "proxy/metrics", "proxy/trace", "proxy/record", "auth", "policy", "quota", "config", "backends", "script", "builtins", "migrate/legacy", "internal/diag", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"proxy/edge":                {"auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
@@ -69,9 +70,8 @@ var mayImport = map[string][]string{
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},
-	"cmd":                       {"internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples"},
+	"cmd":                       {"internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples"},
 
-	"backends/internal/certs":    {"config", "internal/files"},
 	"backends/internal/child":    {"internal/secret"},
 	"backends/internal/deadline": {},
 	"backends/internal/encode":   {"internal/jsonscan", "internal/wire"},

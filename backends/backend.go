@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/backends/internal/certs"
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -159,7 +159,7 @@ func (b *Backend) configure() {
 		b.url, b.invalid = endpoint.Parse(b.cfg.URL)
 		b.http = endpoint.Transport()
 		if b.url != nil {
-			b.http.TLSClientConfig = certs.Config(b.cfg.TLS, b.url.Hostname(), b.log)
+			b.http.TLSClientConfig = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
 		}
 	}
 }

@@ -6,14 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/url"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -134,4 +141,116 @@ func (a *app) settle(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 		defer slow.Stop()
 	}
 	_ = p.Settled(ctx) // the status shows who is missing
+}
+
+// Which endpoint a client command speaks to when it is not told, and with what.
+
+// found is an endpoint, with what it takes to be let in.
+type found struct {
+	url       string
+	tokenFile string // "": what VMCP_TOKEN holds, or nothing
+	named     string // who named tokenFile
+	caFile    string // to trust beside the system's certificates
+	certFile  string // the endpoint's own certificate, where its configuration is here
+}
+
+// find is the endpoint that the flags name, or else the one of the configuration here, or else
+// the user's.
+func (t target) find() found {
+	f := found{url: t.url}
+	switch {
+	case t.url != "":
+	case exists(defaultFile):
+		f = foundIn(defaultFile)
+	default:
+		f = foundBy(discovery.UserFile(), defaultURL)
+	}
+	f.caFile = t.caFile
+	if t.tokenFile != "" {
+		f.tokenFile, f.named = t.tokenFile, "--token-file"
+	}
+	return f
+}
+
+func exists(name string) bool {
+	_, err := files.Read(name, config.MaxFile)
+	return err == nil
+}
+
+// foundBy is what a discovery file says, unless it is stale.
+func foundBy(file, otherwise string) found {
+	if file != "" {
+		if d, ok := discovery.Find(file); ok {
+			return found{url: d.URL, tokenFile: d.TokenFile, named: file}
+		}
+	}
+	return found{url: otherwise}
+}
+
+// foundIn is where a configuration is served. The rest of the file is not looked at: it may
+// need an environment that only the server has.
+func foundIn(file string) found {
+	var said struct {
+		Listen string `json:"listen"`
+		TLS    struct {
+			Cert string `json:"cert"`
+		} `json:"tls"`
+		Discovery struct {
+			File string `json:"file"`
+		} `json:"discovery"`
+	}
+	data, err := files.Read(file, config.MaxFile)
+	if err != nil || yaml.Unmarshal(data, &said) != nil {
+		return found{url: defaultURL}
+	}
+	beside := func(name string) string {
+		if name == "" || filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(filepath.Dir(file), name)
+	}
+	host, port, err := net.SplitHostPort(said.Listen)
+	if err != nil || port == "0" {
+		host, port = defaultHost, defaultPort
+	}
+	scheme := "http://"
+	if said.TLS.Cert != "" {
+		scheme = "https://"
+	}
+	f := foundBy(beside(said.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
+	f.certFile = beside(said.TLS.Cert)
+	return f
+}
+
+// token is what the endpoint is told who asks; "" for nothing. The environment goes before what
+// a file says that nobody named.
+func (f found) token() (string, error) {
+	token := environmentToken()
+	if f.tokenFile == "" || token != "" && f.named != "--token-file" {
+		return token, nil
+	}
+	token, err := config.ReadToken(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w", f.named, f.tokenFile, err)
+	}
+	return token, nil
+}
+
+// transport trusts what the endpoint shows as its certificate, if there is more to trust than
+// the system does.
+func (f found) transport() (http.RoundTripper, error) {
+	if f.caFile == "" && f.certFile == "" {
+		return http.DefaultTransport, nil
+	}
+	trust, setting, file := certs.Trusting, "--ca-file", f.caFile
+	if file == "" {
+		trust, setting, file = certs.Pinned, "tls.cert of "+defaultFile, f.certFile
+	}
+	secure, err := trust(setting, file)
+	if err != nil {
+		return nil, err
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = secure
+	return t, nil
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -56,7 +57,7 @@ type served struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 	listener net.Listener
-	tls      *tlsFiles     // nil: plain HTTP
+	tls      *certs.Server // nil: plain HTTP
 	admin    net.Listener  // for operators; nil without admin.listen
 	applied  chan struct{} // closed when the first configuration is
 	ended    chan struct{} // closed when the source is not followed any more
@@ -212,7 +213,7 @@ func (s *served) checkPort(cfg *config.Config) (secure func(), err error) {
 	if s.tls == nil || cfg.TLS.Cert == "" {
 		return secure, nil
 	}
-	return s.tls.follow(cfg.TLS)
+	return s.tls.Follow(cfg.TLS)
 }
 
 // warnTLS tells that the port goes on speaking what it spoke from the beginning.
@@ -240,7 +241,7 @@ func (s *served) open(cfg *config.Config) (err error) {
 		return err
 	}
 	s.listener = l
-	if s.tls, err = tlsFor(cfg.TLS, s.log); err != nil {
+	if s.tls, err = certs.NewServer(cfg.TLS, s.log); err != nil {
 		return err
 	}
 	if cfg.TLS.Cert == "" && !config.IsLoopback(cfg.Listen) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/origin"
@@ -183,15 +184,15 @@ func (a *app) serveHTTP(s *served) error {
 	l := s.listener
 	server := newServer(s.proxy.Handler(), s.log)
 	ended := make(chan error, 1)
-	go serveOn(server, l, s.tls.config(), ended)
+	go serveOn(server, l, s.tls.Config(), ended)
 	greeted := make(chan struct{})
 	scheme := "http://"
 	if s.tls != nil {
 		scheme = "https://"
 	}
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
-	forget, err := announce(s.discovery, discovery{
-		URL: scheme + reachable(host, port) + "/mcp", PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
+	forget, err := discovery.Announce(s.discovery, discovery.File{
+		URL: scheme + discovery.Reachable(host, port) + "/mcp", PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)
 	if err != nil {
 		_ = server.Close()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -105,7 +106,7 @@ func TestClientCertificates(t *testing.T) {
 	if err := p.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	secure, err := tlsFor(cfg.TLS, slog.New(slog.DiscardHandler))
+	secure, err := certs.NewServer(cfg.TLS, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,13 +115,13 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, ended := &http.Server{Handler: p.Handler()}, make(chan error, 1)
-	go serveOn(server, l, secure.config(), ended)
+	go serveOn(server, l, secure.Config(), ended)
 	defer func() { server.Close(); <-ended }()
 
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	ping := func(certs ...tls.Certificate) (status int, serial *big.Int, err error) {
-		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}, DisableKeepAlives: true}}
+	ping := func(own ...tls.Certificate) (status int, serial *big.Int, err error) {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own}, DisableKeepAlives: true}}
 		const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 		resp, err := c.Post("https://"+l.Addr().String()+"/mcp", "application/json", strings.NewReader(body))
 		if err != nil {
@@ -158,31 +159,6 @@ func TestClientCertificates(t *testing.T) {
 			t.Fatal("the new certificate is not served")
 		}
 		<-time.After(50 * time.Millisecond)
-	}
-}
-
-// Files of another name are served with the configuration that names them.
-func TestCertificatesOfAnotherName(t *testing.T) {
-	dir, ca := t.TempDir(), newAuthority(t)
-	cert, key := ca.issue(t, dir, "one", "")
-	f, err := tlsFor(config.TLS{Cert: cert, Key: key}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := f.current()
-	if _, err := f.follow(config.TLS{Cert: cert, Key: filepath.Join(dir, "nowhere")}); err == nil {
-		t.Error("a key that is not there is taken")
-	}
-	cert, key = ca.issue(t, dir, "two", "")
-	serve, err := f.follow(config.TLS{Cert: cert, Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.current() != before {
-		t.Error("serves before the configuration is applied")
-	}
-	if serve(); f.current() == before {
-		t.Error("the certificate of the configuration is not served")
 	}
 }
 

@@ -28,7 +28,7 @@ func TestAFileIsReadAgainAndABrokenOneIsNot(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		write([]byte("no certificate"))
-		c := &certificates{cfg: config.BackendTLS{CA: file}, log: slog.New(slog.DiscardHandler)}
+		c := &backend{cfg: config.BackendTLS{CA: file}, log: slog.New(slog.DiscardHandler)}
 		if _, _, err := c.current(); err == nil || !strings.Contains(err.Error(), file+": no certificates") {
 			t.Errorf("a file without a certificate: %v", err)
 		}
@@ -43,10 +43,10 @@ func TestAFileIsReadAgainAndABrokenOneIsNot(t *testing.T) {
 }
 
 func TestNothingConfiguredIsTheDefault(t *testing.T) {
-	if c := Config(config.BackendTLS{}, "host", nil); c != nil {
-		t.Errorf("Config = %v, want nil", c)
+	if c := ForBackend(config.BackendTLS{}, "host", nil); c != nil {
+		t.Errorf("ForBackend = %v, want nil", c)
 	}
-	if c := Config(config.BackendTLS{ServerName: "other"}, "host", nil); c.ServerName != "other" || c.InsecureSkipVerify {
-		t.Errorf("Config = %v, want the name other, verified by crypto/tls", c)
+	if c := ForBackend(config.BackendTLS{ServerName: "other"}, "host", nil); c.ServerName != "other" || c.InsecureSkipVerify {
+		t.Errorf("ForBackend = %v, want the name other, verified by crypto/tls", c)
 	}
 }

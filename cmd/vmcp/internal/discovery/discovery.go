@@ -1,4 +1,10 @@
-package main
+// Package discovery says where a running server is.
+//
+// With --discovery-file, or discovery.file of the configuration, serve writes where it is once
+// its port is open, and removes the file at its end. Programs that start an endpoint for
+// themselves, and vmcp call and vmcp tools, find it there. The file holds names of files and
+// never a token. Whoever serves last has the file.
+package discovery
 
 import (
 	"bytes"
@@ -18,15 +24,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Where a running server is.
-//
-// With --discovery-file, or discovery.file of the configuration, serve writes where it is once
-// its port is open, and takes the file away at its end. Programs that start an endpoint for
-// themselves, and vmcp call and vmcp tools, find it there. The file holds names of files and
-// never a token. Whoever serves last has the file.
-
-// discovery is what the file says.
-type discovery struct {
+// File is what the file says.
+type File struct {
 	URL       string    `json:"url"` // of the MCP endpoint
 	PID       int       `json:"pid"`
 	TokenFile string    `json:"tokenFile,omitempty"` // with the token that callers bring
@@ -37,16 +36,16 @@ type discovery struct {
 // maxDiscovery bounds a discovery file, in bytes.
 const maxDiscovery = 64 << 10
 
-// announce writes the discovery file, if one is wanted. The returned function takes it away,
+// Announce writes the discovery file, if one is wanted. The returned function removes it,
 // unless another server has written it since.
-func announce(path string, d discovery, log *slog.Logger) (remove func(), err error) {
+func Announce(path string, d File, log *slog.Logger) (remove func(), err error) {
 	if path == "" {
 		return func() {}, nil
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	switch before, err := readDiscovery(path); {
+	switch before, err := read(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("discovery file: %w; it is not overwritten", err)
@@ -71,9 +70,9 @@ func announce(path string, d discovery, log *slog.Logger) (remove func(), err er
 	}, nil
 }
 
-// readDiscovery reads a discovery file.
-func readDiscovery(path string) (discovery, error) {
-	var d discovery
+// read reads a discovery file.
+func read(path string) (File, error) {
+	var d File
 	data, err := files.Read(path, maxDiscovery)
 	if err != nil {
 		return d, err
@@ -84,10 +83,10 @@ func readDiscovery(path string) (discovery, error) {
 	return d, nil
 }
 
-// discovered is what a discovery file says of a server that runs. One that was left behind by
+// Find is what a discovery file says of a server that runs. One that was left behind by
 // a process that has died says nothing.
-func discovered(path string) (discovery, bool) {
-	d, err := readDiscovery(path)
+func Find(path string) (File, bool) {
+	d, err := read(path)
 	if err != nil || !running(d.PID) {
 		return d, false
 	}
@@ -103,8 +102,8 @@ func discovered(path string) (discovery, bool) {
 	return d, true
 }
 
-// userDiscovery is where vmcp call and vmcp tools look when nothing else says where a server is.
-func userDiscovery() string {
+// UserFile is where vmcp call and vmcp tools look when nothing else says where a server is.
+func UserFile() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return ""
@@ -122,8 +121,8 @@ func running(pid int) bool {
 	return err == nil || errors.Is(err, os.ErrPermission) || runtime.GOOS == "windows"
 }
 
-// reachable is an address that was opened as clients on this machine name it.
-func reachable(host, port string) string {
+// Reachable is an address that was opened as clients on this machine name it.
+func Reachable(host, port string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // served everywhere, so here
 	}

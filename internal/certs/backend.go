@@ -1,11 +1,8 @@
-// Package certs keeps the certificates that connections to a backend are made with: the files that
-// its configuration names, read again when they change.
 package certs
 
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,16 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-const (
-	// lookEvery is how often the files of a backend's certificates are looked at, at the most.
-	lookEvery = time.Second
-	// maxCertificates bounds each of them, in bytes.
-	maxCertificates = 4 << 20
-)
-
-// certificates are the files that a backend's TLS connections are made with. They are looked at
+// backend is the files that a backend's TLS connections are made with. They are looked at
 // when a connection is made. While a new version of them is broken, the one before goes on.
-type certificates struct {
+type backend struct {
 	cfg  config.BackendTLS
 	host string // that the backend's certificate has to be for
 	log  *slog.Logger
@@ -38,16 +28,16 @@ type certificates struct {
 	err    error            // guarded by mu: why the last version cannot be used
 }
 
-// Config is what connections to a backend are made with; nil where the configuration does
+// ForBackend is what connections to a backend are made with; nil where the configuration does
 // not say anything.
-func Config(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
+func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
 	if cfg == (config.BackendTLS{}) {
 		return nil
 	}
 	if cfg.ServerName != "" {
 		host = cfg.ServerName
 	}
-	c := &certificates{cfg: cfg, host: host, log: log}
+	c := &backend{cfg: cfg, host: host, log: log}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, GetClientCertificate: c.present}
 	if cfg.CA != "" {
 		// The pool of a tls.Config cannot be replaced: the same check is made below, against
@@ -59,7 +49,7 @@ func Config(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
 
 // verify checks the backend's certificate, as crypto/tls does by itself without a
 // VerifyConnection.
-func (c *certificates) verify(s tls.ConnectionState) error {
+func (c *backend) verify(s tls.ConnectionState) error {
 	roots, _, err := c.current()
 	if err != nil {
 		return err
@@ -75,7 +65,7 @@ func (c *certificates) verify(s tls.ConnectionState) error {
 }
 
 // present is the proxy's own certificate.
-func (c *certificates) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func (c *backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_, own, err := c.current()
 	if own == nil {
 		own = &tls.Certificate{} // none
@@ -84,7 +74,7 @@ func (c *certificates) present(*tls.CertificateRequestInfo) (*tls.Certificate, e
 }
 
 // current returns the newest version that can be used.
-func (c *certificates) current() (*x509.CertPool, *tls.Certificate, error) {
+func (c *backend) current() (*x509.CertPool, *tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.looked) >= lookEvery {
@@ -98,13 +88,8 @@ func (c *certificates) current() (*x509.CertPool, *tls.Certificate, error) {
 }
 
 // read reads the files if they have changed. mu is held.
-func (c *certificates) read() {
-	var stamps [3]files.Stamp // before the files are read: what changes meanwhile is read again
-	for i, name := range []string{c.cfg.CA, c.cfg.Cert, c.cfg.Key} {
-		if name != "" {
-			stamps[i] = files.StampOf(name)
-		}
-	}
+func (c *backend) read() {
+	stamps := stampsOf(c.cfg.CA, c.cfg.Cert, c.cfg.Key) // before the files are read: what changes meanwhile is read again
 	if c.loaded && slices.EqualFunc(stamps[:], c.stamps[:], files.Stamp.Same) {
 		return
 	}
@@ -122,28 +107,14 @@ func (c *certificates) read() {
 
 func load(cfg config.BackendTLS) (roots *x509.CertPool, own *tls.Certificate, err error) {
 	if cfg.CA != "" {
-		pem, err := files.Read(cfg.CA, maxCertificates)
-		if err != nil {
-			return nil, nil, fmt.Errorf("tls.ca: %s: %w", cfg.CA, err)
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
-			return nil, nil, fmt.Errorf("tls.ca: %s: no certificates", cfg.CA)
+		roots = x509.NewCertPool()
+		if _, err := addTo(roots, "tls.ca", cfg.CA); err != nil {
+			return nil, nil, err
 		}
 	}
 	if cfg.Cert == "" {
 		return roots, nil, nil
 	}
-	cert, err := files.Read(cfg.Cert, maxCertificates)
-	if err != nil {
-		return nil, nil, fmt.Errorf("tls.cert: %s: %w", cfg.Cert, err)
-	}
-	key, err := files.Read(cfg.Key, maxCertificates)
-	if err != nil {
-		return nil, nil, fmt.Errorf("tls.key: %s: %w", cfg.Key, err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("tls.cert and tls.key: %w", err)
-	}
-	return roots, &pair, nil
+	own, err = pair(cfg.Cert, cfg.Key)
+	return roots, own, err
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package certs
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 // What cannot be read where a certificate should be keeps no client waiting, and the
 // certificate before serves on.
 func TestOddCertificateFiles(t *testing.T) {
-	dir, ca := t.TempDir(), newAuthority(t)
-	cert, key := ca.issue(t, dir, "server", "")
+	dir := t.TempDir()
+	cert, key := issue(t, dir, "server")
 	for name, put := range map[string]func() error{
 		"pipe":   func() error { return syscall.Mkfifo(key, 0o600) },
 		"device": func() error { return os.Symlink("/dev/zero", key) },
@@ -28,9 +28,9 @@ func TestOddCertificateFiles(t *testing.T) {
 		"folder": func() error { return os.Mkdir(key, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ca.issue(t, dir, "server", "")
+			issue(t, dir, "server")
 			var log bytes.Buffer
-			f, err := tlsFor(config.TLS{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
+			f, err := NewServer(config.TLS{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,59 @@
+package discovery_test
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+)
+
+// TestAnnounce: what a server writes is found while it runs and gone after its end; a file that
+// another server has written since stays, and one that is no discovery file is not overwritten.
+func TestAnnounce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	log := slog.New(slog.DiscardHandler)
+	file := filepath.Join(t.TempDir(), "sub", "server.json")
+	here := discovery.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getpid()}
+	first, err := discovery.Announce(file, here, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, ok := discovery.Find(file); !ok || found.URL != here.URL {
+		t.Errorf("Find = %+v, %v", found, ok)
+	}
+	here.TokenFile = "token"
+	second, err := discovery.Announce(file, here, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first()
+	if found, ok := discovery.Find(file); !ok || found.TokenFile != "token" {
+		t.Errorf("after the end of the first server: %+v, %v", found, ok)
+	}
+	second()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the file stays: %v", err)
+	}
+	if err := os.WriteFile(file, []byte(`{"mine":true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := discovery.Announce(file, here, log); err == nil || !strings.Contains(err.Error(), "not a discovery file: want url and pid; it is not overwritten") {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for host, want := range map[string]string{"": "127.0.0.1:1", "0.0.0.0": "127.0.0.1:1", "::": "127.0.0.1:1", "::1": "[::1]:1", "host": "host:1"} {
+		if got := discovery.Reachable(host, "1"); got != want {
+			t.Errorf("Reachable(%q) = %s, want %s", host, got, want)
+		}
+	}
+}
