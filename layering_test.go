@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"proxy/metrics":             {"backends", "internal/wire", "policy", "proxy/edge", "proxy/outcome", "script"},
 	"proxy/trace":               {"internal/clip", "internal/secret", "script"},
 	"proxy/record":              {"audit", "auth", "config", "internal/clip", "internal/jsonscan", "internal/secret", "internal/wire", "proxy/edge", "proxy/outcome"},
-	"proxy/access":              {"auth", "config", "policy", "proxy/catalog", "internal/diag"},
+	"proxy/access":              {"auth", "builtins", "config", "policy", "proxy/catalog", "internal/diag"},
 	"proxy/admission":           {"config", "script", "internal/wire"},
 	"proxy/adapt":               {"backends", "internal/jsonscan", "internal/wire"},
 	"proxy/catalog":             {"internal/clip", "config", "policy", "backends", "script", "script/check", "builtins", "migrate", "migrate/legacy", "internal/definition", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell", "internal/visible", "internal/wire"},

@@ -51,6 +51,13 @@ retry(lambda: call_tool("flaky", {"failures": 2}))  # → 3
 r = retry(lambda: try_call_tool("down"), max_attempts=2, delay="100ms")
 r.error  # → "connection refused"
 `},
+	"caller": {`
+A dict; a token is not part of it. ` + "`groups`" + ` and ` + "`scopes`" + ` are lists, and ` + "`client`" + ` is the OAuth client that the
+token was given to. Without authentication the subject is ` + "`anonymous`" + ` and all else is empty. A run that was
+suspended goes on with what it was told.`, `
+caller()["subject"]  # → "anonymous"
+"ops" in caller()["groups"]  # → False
+`},
 	"parallel": {`
 Either a list of functions without parameters, or one function and the items to call it
 with. Calls of tools, questions and sleeping overlap; the functions themselves take turns,

@@ -56,6 +56,8 @@ var table = []check.Builtin{
 		"iterates over what a tool returns in pages, fetching each when it is needed", pages),
 	row("elicit", `elicit(message, schema={}, validate=True, timeout=None, when_unavailable="error")`,
 		"asks the user and returns struct(action, content)", elicit),
+	row("caller", "caller()",
+		"who the script runs for: subject, issuer, groups, scopes, client", caller),
 	row("log", `log(message, level="info", **fields)`,
 		"writes to the log of the server, of the client and of the run", logMessage),
 	row("progress", "progress(done, total=None, message=None)",

@@ -557,3 +557,24 @@ admins: {groups: [platform]}
 		}
 	}
 }
+
+// A script is told who called it, and so is one that it calls.
+func TestScriptsKnowTheirCaller(t *testing.T) {
+	o := openOffice(t, `allow: [{name: all, tools: ["*"]}]`, `
+scriptedTools:
+  - {name: inner, description: d, script: "def run(params):\n    return caller()\n"}
+  - {name: outer, description: d, script: "def run(params):\n    return {\"me\": caller(), \"inner\": call_tool(\"inner\")}\n"}
+`)
+	const carol = `{"subject":"carol","issuer":"vmcp:tokens","groups":["ops"],"scopes":["mcp:read"],"client":""}`
+	for _, v := range []*visitor{o.session("carol"), o.stateless("carol")} {
+		if got, want := string(jsonscan.Get(v.call("outer", "{}").result(), "structuredContent")), `{"me":`+carol+`,"inner":`+carol+`}`; got != want {
+			t.Errorf("caller() is %s\nwant %s", got, want)
+		}
+	}
+	_, url := start(t, &config.Config{ScriptedTools: []config.ScriptedTool{{Name: "who", Description: "d", Script: "def run(params):\n    return caller()\n"}}})
+	_, body := ask(t, "POST", url, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "who")
+	if got, want := string(jsonscan.GetPath([]byte(body), "result", "structuredContent")), `{"subject":"anonymous","issuer":"","groups":[],"scopes":[],"client":""}`; got != want {
+		t.Errorf("without authentication: %s\nwant %s", body, want)
+	}
+}

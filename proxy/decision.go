@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
@@ -37,17 +38,22 @@ func (v verdict) String() string { return verdictNames[v] }
 // Anonymous is the subject of who comes in without authentication.
 const Anonymous = access.Anonymous
 
+// principalIn is who makes a request of ctx; nil is anonymous. A call that waited for an answer goes
+// on for who made its last request.
+func (x *exchange) principalIn(ctx context.Context) *auth.Principal {
+	if x.live != nil {
+		return x.live.principal.Load()
+	}
+	return edge.PrincipalOf(ctx)
+}
+
 // whoIn is who makes a request of ctx, as the policies in force know it; nil while there are none.
-// A run that was suspended goes on for who made its last request.
 func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 	rules := p.rules.Load()
 	if rules == nil {
 		return nil
 	}
-	if x.script != nil && x.live != nil {
-		return rules.Who(x.live.principal.Load())
-	}
-	return rules.Who(edge.PrincipalOf(ctx))
+	return rules.Who(x.principalIn(ctx))
 }
 
 // decided makes known that policies may have changed: who sees something else now is told, and who

@@ -204,6 +204,15 @@ func kindForScripts(k backends.Kind) string {
 	return builtins.Unavailable
 }
 
+// Caller is who makes the request that the run is part of.
+func (h *host) Caller(ctx context.Context) (builtins.Caller, error) {
+	who := h.x.principalIn(ctx)
+	if who == nil {
+		return builtins.Caller{}, nil
+	}
+	return builtins.Caller{Subject: who.Subject, Issuer: who.Issuer, Groups: who.Groups, Scopes: who.Scopes, Client: who.Client}, nil
+}
+
 // Elicit asks the client's user: now, or by stopping the run until a later request
 // brings the answer.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {

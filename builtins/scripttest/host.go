@@ -31,6 +31,9 @@ type Host struct {
 	// Answer answers questions; nil: the client cannot be asked.
 	Answer func(ctx context.Context, q script.Question) (json.RawMessage, error)
 
+	// Who is who the scripts run for; anonymous without a subject.
+	Who builtins.Caller
+
 	mu      sync.Mutex
 	calls   []Call
 	notices []builtins.Notice
@@ -57,6 +60,9 @@ func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	script.NoteRead(ctx, int64(len(raw)))
 	return raw, err
 }
+
+// Caller is h.Who.
+func (h *Host) Caller(context.Context) (builtins.Caller, error) { return h.Who, nil }
 
 // Elicit lets h.Answer answer.
 func (h *Host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {

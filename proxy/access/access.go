@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/policy"
@@ -24,7 +25,7 @@ import (
 )
 
 // Anonymous is the subject of who comes in without authentication.
-const Anonymous = "anonymous"
+const Anonymous = builtins.Anonymous
 
 // Rules are the policies of one configuration. They do not change, and are safe for concurrent use.
 type Rules struct {

@@ -19,6 +19,7 @@ const (
 	methodElicit = "elicit"
 	methodNotify = "notify"
 	methodSchema = "schema"
+	methodCaller = "caller"
 )
 
 // kinds are the effects that builtins have, with what they say of them: a worker may not
@@ -29,6 +30,7 @@ var kinds = map[string][]script.Effect{
 	"retry":    {{Repeatable: true, Free: true}},
 	"sleep":    {{Repeatable: true, Free: true}, {Repeatable: true}},
 	"now":      {{Repeatable: true, Instant: true}},
+	"caller":   {{Repeatable: true, Instant: true}},
 	"log":      {{Repeatable: true, Instant: true}},
 	"progress": {{Repeatable: true, Instant: true}},
 	"workflow": {{Repeatable: true, Instant: true}},
@@ -40,6 +42,8 @@ type remoteHost struct{ run *script.Run }
 var (
 	_ builtins.Host  = remoteHost{}
 	_ legacy.Schemas = remoteHost{}
+
+	_ builtins.KnowsCaller = remoteHost{}
 )
 
 // callOptions are what a call has besides what its effect says.
@@ -72,6 +76,15 @@ func (h remoteHost) Notify(ctx context.Context, n builtins.Notice) {
 	if err == nil {
 		_, _ = h.run.AskHost(ctx, methodNotify, data, n.Fields) // there is no answer
 	}
+}
+
+// Caller asks who the run runs for.
+func (h remoteHost) Caller(ctx context.Context) (c builtins.Caller, err error) {
+	raw, err := h.ask(ctx, methodCaller, nil)
+	if err == nil {
+		err = json.Unmarshal(raw, &c)
+	}
+	return c, err
 }
 
 // InputSchema asks what a tool takes.
@@ -131,6 +144,13 @@ func (w *Workers) Ask(ctx context.Context, of any, q script.Asked) ([][]byte, er
 		return answerOf(raw), err
 	case q.Method == methodElicit && e.Kind == "elicit":
 		raw, err := host.Elicit(ctx, script.Question{Key: q.Key, Method: "elicitation/create", Params: e.Args})
+		return answerOf(raw), err
+	case q.Method == methodCaller && e.Kind == "caller":
+		c, err := builtins.CallerOf(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := json.Marshal(c)
 		return answerOf(raw), err
 	case q.Method == methodNotify && (e.Kind == "log" || e.Kind == "progress"):
 		return nil, notify(ctx, host, q)

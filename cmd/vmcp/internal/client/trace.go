@@ -100,7 +100,7 @@ func (n *node) number() int {
 }
 
 // instant are the kinds of steps that take no time to speak of.
-var instant = []string{"log", "progress", "now", "workflow"}
+var instant = []string{"log", "progress", "now", "caller", "workflow"}
 
 // label is the line of a step.
 func (n *node) label() string {
