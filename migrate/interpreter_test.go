@@ -20,6 +20,8 @@ type interpreter struct {
 	calls []string       // of the current level
 	// clean performs it as scripts in the clean style are to: see clean_reference_test.go.
 	clean bool
+	// functions replace some of the clean style's.
+	functions template.FuncMap
 	// beyond says that a failure was gone on after that is not the tool's.
 	beyond bool
 }
@@ -240,6 +242,10 @@ func (in *interpreter) arguments(s *flowStep, ctx map[string]any) (map[string]an
 func (in *interpreter) expand(v any, ctx map[string]any) (any, error) {
 	switch v := v.(type) {
 	case string:
+		if in.clean {
+			_, alone, err := renderClean(v, ctx, in.functions)
+			return alone, err
+		}
 		return in.render(v, ctx)
 	case []any:
 		out := make([]any, len(v))
@@ -306,7 +312,8 @@ func (in *interpreter) call(s *flowStep, args map[string]any) (out, content map[
 // render renders a template as the legacy engine did.
 func (in *interpreter) render(text string, ctx any) (string, error) {
 	if in.clean {
-		return renderClean(text, ctx)
+		out, _, err := renderClean(text, ctx, in.functions)
+		return out, err
 	}
 	t, err := template.New("expand").Funcs(template.FuncMap{
 		"json":  func(v any) (string, error) { b, err := json.Marshal(v); return string(b), err },

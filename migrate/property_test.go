@@ -2,7 +2,9 @@ package migrate_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -18,25 +20,46 @@ import (
 // migrated to, and step by step with the real text/template by the documented rules of the
 // legacy engine. Both call the same tools, level by level, and end with the same words.
 func TestRandomWorkflows(t *testing.T) {
-	workflows := 200
-	if testmode.Thorough() {
-		workflows = 5000
-	}
 	failed := 0
 	counts := map[string]int{}
-	for seed := range workflows {
+	for seed := range seeds(testmode.Count(200, 5000), 7962, 8416, 9918, 11260, 11544, 13282, 13836, 17934, 18517) {
 		m := &maker{Rand: rand.New(rand.NewPCG(uint64(seed), 7)), gentle: seed%2 == 0}
 		f := m.workflow()
 		want := newInterpreter(f)
 		ended := want.run()
 		if !checkWorkflow(t, f, ended) || !checkClean(t, f, want, ended, counts) {
 			t.Logf("seed %d: %s", seed, f.json())
-			if failed++; failed > 5 {
+			if failed++; failed > *mostFailures {
 				return
 			}
 		}
 	}
-	t.Logf("%d workflows in the exact style; in the clean style %v", workflows, counts)
+	t.Logf("in the clean style %v", counts)
+}
+
+var (
+	firstSeed    = flag.Int("first", 0, "first seed of the random workflows")
+	mostFailures = flag.Int("failures", 5, "how many random workflows may fail before the test gives up")
+	moreSeeds    = flag.Int("seeds", 0, "how many random workflows there are, instead of what the form of the tests says")
+)
+
+// seeds are those of so many random workflows and of some that have found mistakes, or the
+// ones that the command line names.
+func seeds(n int, more ...int) iter.Seq[int] {
+	if *moreSeeds > 0 {
+		n, more = *moreSeeds, nil
+	}
+	return func(yield func(int) bool) {
+		for i := range n + len(more) {
+			seed := *firstSeed + i
+			if i >= n {
+				seed = more[i-n]
+			}
+			if !yield(seed) {
+				return
+			}
+		}
+	}
 }
 
 // runRandom migrates a workflow and runs the script.

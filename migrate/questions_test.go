@@ -14,12 +14,9 @@ import (
 // TestRandomQuestions makes up chains of questions, loops and calls, and answers: where the
 // exact script completes, the clean one does, with the same calls and the same result.
 func TestRandomQuestions(t *testing.T) {
-	chains := 300
-	if testmode.Thorough() {
-		chains = 5000
-	}
-	completed, failed := 0, 0
-	for seed := range chains {
+	chains, completed, failed := 0, 0, 0
+	for seed := range seeds(testmode.Count(300, 5000)) {
+		chains++
 		m := &maker{Rand: rand.New(rand.NewPCG(uint64(seed), 11))}
 		c := m.questions(t)
 		_, want := runCase(t, c, migrate.Exact)

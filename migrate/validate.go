@@ -70,10 +70,11 @@ func (d *decoder) checkParameters(w *workflow) {
 	d.checkSchema(v)
 }
 
-// checkSchema reports a schema that is none.
+// checkSchema reports a schema that is none, at what is wrong in it.
 func (d *decoder) checkSchema(v *value) {
 	for _, flaw := range schema.Flaws(v.json(), schema.Draft7) {
-		d.wrong(v.pos, strings.Join(append([]string{v.path}, flaw.At...), "."), "%s", flaw.Message)
+		at := v.below(flaw.At)
+		d.wrong(at.pos, at.path, "%s", flaw.Message)
 	}
 }
 
@@ -207,7 +208,7 @@ func (d *decoder) checkGraph(w *workflow) {
 	ids := map[string]*step{}
 	for _, s := range w.steps {
 		if first := ids[s.id]; first != nil && s.id != "" {
-			d.wrong(s.at("id"), member(s.path, "id"), "%q is the id of another step already, in line %d", s.id, first.pos.Line)
+			d.wrong(s.at("id"), member(s.path, "id"), "%q is the id of another step already, of %s", s.id, first.path)
 			continue
 		}
 		ids[s.id] = s

@@ -54,6 +54,21 @@ func (v *value) list() []*value {
 	return l
 }
 
+// below is the value that a JSON pointer leads to, or the last one on the way.
+func (v *value) below(pointer []string) *value {
+	for _, token := range pointer {
+		next := v.mapping().get(token)
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(v.list()) {
+			next = v.list()[i]
+		}
+		if next == nil {
+			return v
+		}
+		v = next
+	}
+	return v
+}
+
 func (v *value) text() string {
 	if v == nil {
 		return ""

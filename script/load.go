@@ -25,13 +25,13 @@ type loader struct {
 
 // file compiles f; chain are the files that are being loaded, outermost first.
 func (l *loader) file(f File, chain []string) (*file, error) {
-	l.size += len(f.Source)
-	if limit := l.program.limits.Program; l.size > int(limit) {
-		return nil, reached("program", limit)
-	}
 	tree, err := Parse(f, l.program.limits)
 	if err != nil {
 		return nil, err
+	}
+	l.size += len(f.Source)
+	if limit := l.program.limits.Program; l.size > int(limit) {
+		return nil, reached("program", limit)
 	}
 	out := &file{name: f.Name, source: f, tree: tree, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 {

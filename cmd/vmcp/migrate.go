@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/migrate"
 )
@@ -60,6 +61,9 @@ same content is fine; one with another is not written over.`,
 	f.BoolVar(&m.fix, "fix", false, "migrate what a definition means where the legacy engine refused it")
 	f.StringVar(&m.cases, "verify", "", "run recorded cases (a file or a folder) against the scripts and show what differs")
 	c.RunE = func(c *cobra.Command, names []string) error {
+		if f.Changed("write") && m.dir == "" {
+			return usageError("--write: want a folder")
+		}
 		if err := m.check(f.Changed("output")); err != nil {
 			return err
 		}
@@ -157,7 +161,7 @@ func (m *migration) open(name string) ([]*workflowFile, error) {
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
-		data, err := os.ReadFile(name)
+		data, err := readWorkflows(name)
 		return []*workflowFile{{name: name, data: data}}, err
 	}
 	entries, err := os.ReadDir(name)
@@ -170,13 +174,30 @@ func (m *migration) open(name string) ([]*workflowFile, error) {
 			continue
 		}
 		path := filepath.Join(name, e.Name())
-		data, err := os.ReadFile(path)
+		data, err := files.Read(path, maxWorkflows)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		sources = append(sources, &workflowFile{name: path, data: data, inFolder: true})
 	}
 	return sources, nil
+}
+
+// maxWorkflows bounds the text of a file.
+const maxWorkflows = 64 << 20
+
+// readWorkflows reads what -f names itself, which need not be a regular file: a shell's <(command) is a pipe.
+func readWorkflows(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxWorkflows+1))
+	if err == nil && len(data) > maxWorkflows {
+		err = fmt.Errorf("%s: more than %d bytes", name, maxWorkflows)
+	}
+	return data, err
 }
 
 // unresolved reports references of servers to definitions that are in no file.

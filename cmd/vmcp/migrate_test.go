@@ -79,6 +79,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{[]string{"nobody"}, `vmcp.yaml: no workflow "nobody", there is greet, part`},
 		{[]string{"greet", "--all"}, "want names or --all, not both"},
 		{[]string{"greet", "--write", "x", "-o", "script"}, "want --write, which puts scripts and entries into files, or --output, which prints; not both"},
+		{[]string{"--all", "--write", ""}, "--write: want a folder"},
 		{[]string{"--style", "pretty"}, "--style: want exact or clean, have pretty"},
 		{[]string{"-f", "absent.yaml"}, "absent.yaml: no such file"},
 	} {
@@ -230,5 +231,71 @@ func TestMigrateVerifies(t *testing.T) {
 	stdout, _, err = migrateCommand(t, dir, "--verify", cases, "-f", "vmcp.yaml", "greet")
 	if err == nil || !strings.Contains(stdout, "differs  calls") {
 		t.Errorf("verify of another workflow: %v\n%s", err, stdout)
+	}
+}
+
+// TestMigrateWritesOverNothing refuses what is no regular file where a script would go, a
+// link to nothing too, and leaves it there.
+func TestMigrateWritesOverNothing(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a folder":                     func(path string) error { return os.Mkdir(path, 0o755) },
+		"a symbolic link to nothing":   func(path string) error { return os.Symlink("nowhere", path) },
+		"a symbolic link to no folder": func(path string) error { return os.Symlink("vmcp.yaml/x", path) },
+		"a device":                     func(path string) error { return os.Symlink(os.DevNull, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t)
+			greet := filepath.Join(dir, "greet.star")
+			if err := put(greet); err != nil {
+				t.Skip(err)
+			}
+			stdout, _, err := migrateCommand(t, dir, "--all", "--write", ".")
+			if err == nil || stdout != "" {
+				t.Errorf("wrote %q over it", stdout)
+			}
+			if _, err := os.Lstat(greet); err != nil {
+				t.Errorf("it is gone: %v", err)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, "part.star")); err == nil {
+				t.Error("the refused command wrote another script")
+			}
+		})
+	}
+}
+
+// TestMigrateTakesBackWhatItWrote leaves no file and no folder behind when one cannot be written.
+func TestMigrateTakesBackWhatItWrote(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("kept", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := &migration{dir: filepath.Join("kept", "new", "scripts")}
+	err := m.create([]*newFile{
+		{name: filepath.Join(m.dir, "a.star"), data: []byte("a")},
+		{name: filepath.Join("nowhere", "b.star"), data: []byte("b")},
+	})
+	if err == nil {
+		t.Error("no error")
+	}
+	if entries, err := os.ReadDir("kept"); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// TestMigrateGoesOnWhereItWasKilled finds whole files, or none, of the command that was killed.
+func TestMigrateGoesOnWhereItWasKilled(t *testing.T) {
+	dir := folder(t)
+	if _, _, err := migrateCommand(t, dir, "--all", "--write", "scripts"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "vmcp.migrated.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scripts", ".vmcp.1.tmp"), []byte("ha"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, err := migrateCommand(t, dir, "--all", "--write", "scripts")
+	if err != nil || !strings.Contains(stdout, "vmcp.migrated.yaml") {
+		t.Errorf("again: %q, %v", stdout, err)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
@@ -23,9 +25,10 @@ func (m *migration) printEntries(scripts []*migrate.Script) error {
 
 // newFile is a file that write makes.
 type newFile struct {
-	name    string
-	data    []byte
-	written bool
+	name  string
+	data  []byte
+	there bool // before, with the same content
+	made  bool // by this command
 }
 
 // write puts each script into a file, and next to each configuration one that uses them.
@@ -39,21 +42,45 @@ func (m *migration) write(sources []*workflowFile, scripts []*migrate.Script) er
 	if err := m.inTheWay(targets); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+	if err := m.create(targets); err != nil {
 		return err
-	}
-	for _, t := range targets {
-		if err := t.create(); err != nil {
-			for _, made := range targets {
-				made.remove()
-			}
-			return err
-		}
 	}
 	for _, t := range targets {
 		fmt.Fprintln(m.out, t.name)
 	}
 	return nil
+}
+
+// create makes the folder and the files, or nothing.
+func (m *migration) create(targets []*newFile) error {
+	folders := missingFolders(m.dir)
+	err := os.MkdirAll(m.dir, 0o755)
+	for _, t := range targets {
+		if err == nil {
+			err = t.create()
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	for _, t := range targets {
+		t.remove()
+	}
+	for _, dir := range folders {
+		_ = os.Remove(dir) // the error that led here is reported
+	}
+	return err
+}
+
+// missingFolders are those on the way to dir that do not exist, the innermost first.
+func missingFolders(dir string) (missing []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return missing
+		}
+		missing = append(missing, dir)
+		dir = filepath.Dir(dir)
+	}
 }
 
 // targets are the files to write: a script for each workflow, and the configurations.
@@ -107,46 +134,68 @@ func (m *migration) rewritten(src *workflowFile, scripts []*migrate.Script) *new
 	return &newFile{name: strings.TrimSuffix(src.name, ext) + ".migrated" + ext, data: config}
 }
 
-// inTheWay refuses files that are there with another content.
+// inTheWay refuses what is there with another content, or is no file at all.
 func (m *migration) inTheWay(targets []*newFile) error {
-	var names []string
+	var other, odd []string
 	for _, t := range targets {
-		data, err := os.ReadFile(t.name)
-		if err == nil && !bytes.Equal(data, t.data) {
-			names = append(names, t.name)
-		} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(t.name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		info, err := os.Stat(t.name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && !info.Mode().IsRegular():
+			odd = append(odd, t.name)
+			continue
+		case err != nil:
 			return err
+		case info.Size() == int64(len(t.data)):
+			data, err := files.Read(t.name, info.Size())
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			t.there = bytes.Equal(data, t.data)
+		}
+		if !t.there {
+			other = append(other, t.name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	return &hintError{
-		fmt.Errorf("%s: there already with another content, and not written over; nothing was written", strings.Join(names, ", ")),
-		"move it away, or compare it with what the command prints without --write; workflows of one file are migrated by one command",
-	}
-}
-
-// create writes a new file; one that is there already has the same content.
-func (t *newFile) create() error {
-	f, err := os.OpenFile(t.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	t.written = true
-	_, err = f.Write(t.data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", t.name, err)
+	switch {
+	case len(odd) > 0:
+		return fmt.Errorf("%s: there already, and no regular file; nothing was written", strings.Join(odd, ", "))
+	case len(other) > 0:
+		return &hintError{
+			fmt.Errorf("%s: there already with another content, and not written over; nothing was written", strings.Join(other, ", ")),
+			"move it away, or compare it with what the command prints without --write; workflows of one file are migrated by one command",
+		}
 	}
 	return nil
 }
 
+// create writes a new file, whole or not at all: a command that was killed can be repeated.
+func (t *newFile) create() error {
+	if t.there {
+		return nil
+	}
+	partial := filepath.Join(filepath.Dir(t.name), fmt.Sprintf(".vmcp.%d.tmp", os.Getpid()))
+	f, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(t.data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Link(partial, t.name) // which replaces nothing
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			err = os.Rename(partial, t.name) // where a file has one name only
+		}
+	}
+	t.made = err == nil
+	_ = os.Remove(partial)
+	return err
+}
+
 // remove takes back what was written.
 func (t *newFile) remove() {
-	if t.written {
-		_ = os.Remove(t.name) // the error that led here is told
+	if t.made {
+		_ = os.Remove(t.name) // the error that led here is reported
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/builtins"
@@ -59,6 +60,9 @@ func Check(cfg *config.Config) diag.Problems {
 // deprecated warns of every composite tool, and says how to leave the format.
 func deprecated(cfg *config.Config) (warnings diag.Problems) {
 	for i, c := range cfg.CompositeTools {
+		if c.Name == "" {
+			continue // the configuration's own problem
+		}
 		warnings = append(warnings, diag.Problem{
 			Pos: c.Pos, Path: fmt.Sprintf("compositeTools[%d]", i), Severity: diag.Warning, Code: "deprecated",
 			Message: fmt.Sprintf("the format is deprecated; vmcp migrate-composite %s -f %s makes a script of it", c.Name, c.Pos.File),
@@ -86,15 +90,35 @@ func Compile(cfg *config.Config) (*Scripts, diag.Problems) {
 	}
 	c.folders()
 	for i := range cfg.CompositeTools {
+		if cfg.CompositeTools[i].Raw.IsZero() {
+			continue // the configuration's own problem
+		}
 		t, err := compileComposite(cfg, &cfg.CompositeTools[i])
 		if err != nil {
-			c.refuse(script.File{}, diag.Problem{Pos: cfg.CompositeTools[i].Pos, Code: "composite"}, err)
+			c.refuse(script.File{}, diag.Problem{Pos: cfg.CompositeTools[i].Pos, Code: "composite"}, placed(cfg, i, err))
 			continue
 		}
 		c.set.tools = append(c.set.tools, t)
 	}
 	errs, _ := c.problems.Sorted().Split()
 	return c.set, errs
+}
+
+// placed says where in the configuration the problems of a composite tool are: package
+// migrate has read a copy of it, and knows only their paths.
+func placed(cfg *config.Config, i int, err error) error {
+	var problems diag.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	problems = slices.Clone(problems)
+	for j := range problems {
+		p := &problems[j]
+		if p.Path = strings.TrimSuffix(fmt.Sprintf("compositeTools[%d].%s", i, p.Path), "."); p.Pos.File == cfg.Place("").File {
+			p.Pos = cfg.Place(p.Path)
+		}
+	}
+	return problems
 }
 
 // add checks a text.
@@ -123,8 +147,18 @@ func (c *compiler) refuse(f script.File, at diag.Problem, err error) {
 		c.problems = append(c.problems, at)
 	}
 	for _, e := range list {
-		c.problems = append(c.problems, check.Problem(c.fileAt(f, e), at.Code, e))
+		if p := check.Problem(c.fileAt(f, e), at.Code, e); !c.known(p) {
+			c.problems = append(c.problems, p)
+		}
 	}
+}
+
+// known reports whether a problem is there already, though of another kind: what cannot be
+// parsed is found by the check of the text, and again when it is compiled.
+func (c *compiler) known(p diag.Problem) bool {
+	return slices.ContainsFunc(c.problems, func(other diag.Problem) bool {
+		return other.Pos == p.Pos && other.Message == p.Message
+	})
 }
 
 // fileAt is the file that an error of the engine stands in.

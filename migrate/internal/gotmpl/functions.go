@@ -117,7 +117,8 @@ func (c *call) compare() Expr {
 	return Expr{Code: c.args[0].in(Compare) + " " + op + " " + c.args[1].in(Compare), Kind: Bool, Rank: Compare}
 }
 
-// constant is a comparison of something missing with something that is not.
+// constant is a comparison of something missing with something that is not, unless that can
+// fail: what is not written is not evaluated.
 func (c *call) constant() (Expr, bool) {
 	if c.name != "eq" && c.name != "ne" || len(c.args) != 2 {
 		return Expr{}, false
@@ -126,7 +127,7 @@ func (c *call) constant() (Expr, bool) {
 	if a.Kind != Nil {
 		a, b = b, a
 	}
-	if a.Kind != Nil || b.Kind == Any || b.Maybe && b.Kind != Nil {
+	if a.Kind != Nil || b.Kind == Any || b.Maybe && b.Kind != Nil || strings.Contains(b.Code, "(") {
 		return Expr{}, false
 	}
 	if (b.Kind == Nil) == (c.name == "eq") {
