@@ -24,6 +24,8 @@ type interpreter struct {
 	functions template.FuncMap
 	// beyond says that a failure was gone on after that is not the tool's.
 	beyond bool
+	// fieldless says that a default stands in for a field of what has none.
+	fieldless bool
 }
 
 func newInterpreter(f *flow) *interpreter { return &interpreter{flow: f, steps: map[string]any{}} }
@@ -387,6 +389,7 @@ func (in *interpreter) property(name string, p flowProperty) (any, error) {
 	text, err := in.render(p.value, in.context(""))
 	if err != nil {
 		if p.fallback != nil {
+			in.fieldless = in.fieldless || strings.Contains(err.Error(), "can't evaluate field")
 			return p.fallback, nil
 		}
 		return nil, fmt.Errorf("failed to expand template for property %q: failed to expand value for key \"_value\": %w", name, err)

@@ -22,7 +22,7 @@ import (
 func TestRandomWorkflows(t *testing.T) {
 	failed := 0
 	counts := map[string]int{}
-	for seed := range seeds(testmode.Count(200, 5000), 7962, 8416, 9918, 11260, 11544, 13282, 13836, 17934, 18517) {
+	for seed := range seeds(testmode.Count(200, 5000), 7962, 8416, 9918, 11260, 11544, 13282, 13836, 17934, 18517, 30054, 33754) {
 		m := &maker{Rand: rand.New(rand.NewPCG(uint64(seed), 7)), gentle: seed%2 == 0}
 		f := m.workflow()
 		want := newInterpreter(f)
