@@ -72,7 +72,11 @@ func (d *decoder) checkParameters(w *workflow) {
 
 // checkSchema reports a schema that is none, at what is wrong in it.
 func (d *decoder) checkSchema(v *value) {
-	for _, flaw := range schema.Flaws(v.json(), schema.Draft7) {
+	flaws := schema.Flaws(v.json(), schema.Draft7)
+	for i, flaw := range flaws {
+		if i > 0 && slices.Equal(flaw.At, flaws[i-1].At) {
+			continue // what another alternative wants
+		}
 		at := v.below(flaw.At)
 		d.wrong(at.pos, at.path, "%s", flaw.Message)
 	}
