@@ -248,7 +248,8 @@ func (a *Authenticator) judge(ctx context.Context, hash [sha256.Size]byte, token
 		if err != nil {
 			return verdict{refusal: refusalOf(err)}
 		}
-		return verdict{principal: p, until: earlier(now.Add(verdictLife), p.Expires), keyID: key}
+		until := earlier(now.Add(verdictLife), a.jwt.keys.due())
+		return verdict{principal: p, until: earlier(until, p.Expires), keyID: key}
 	case a.introspect != nil:
 		p, life, err := a.introspect.ask(ctx, string(hash[:]), token)
 		if err != nil {

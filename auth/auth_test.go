@@ -187,6 +187,27 @@ func TestWithdrawnKeys(t *testing.T) {
 	}
 }
 
+// That a key was withdrawn is found out though only tokens come that are known.
+func TestWithdrawnKeyOfAKnownToken(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.JWKSRefresh = config.Duration(time.Minute)
+	a, clock := newAuth(t, cfg)
+	token := issuer.Token(t, audience, nil)
+	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+		t.Fatal(err)
+	}
+	issuer.Rotate(t, true)
+	clock.move(59 * time.Second)
+	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+		t.Errorf("before the keys are looked at again: %v", err)
+	}
+	clock.move(2 * time.Second)
+	if _, err := a.Authenticate(request("Bearer " + token)); err == nil {
+		t.Error("a token of a withdrawn key comes in after jwksRefresh")
+	}
+}
+
 // While the issuer is down nobody is told that their token is bad.
 func TestTheIssuerIsDown(t *testing.T) {
 	issuer := authtest.NewIssuer(t)

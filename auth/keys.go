@@ -89,6 +89,18 @@ func (s *keySet) look(id string) (keys []jose.JSONWebKey, fresh bool, err error)
 	return nil, justTried && s.fetching == nil, nil
 }
 
+// due is when the keys have to be looked at again, and with them what they have vouched for. While
+// the issuer is down that is as often as it is asked.
+func (s *keySet) due() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, soonest := s.fetched.Add(s.every), s.now().Add(unknownKeyEvery)
+	if due.Before(soonest) {
+		return soonest
+	}
+	return due
+}
+
 // all are the keys for a token that names none. mu is held.
 func (s *keySet) all() []jose.JSONWebKey {
 	keys := append([]jose.JSONWebKey(nil), s.unnamed...)

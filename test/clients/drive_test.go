@@ -59,10 +59,15 @@ func (c client) jobs(t *testing.T, s *server) []job {
 	http, stdio := s.through(t, c)
 	http.ID, http.Calls = s.name+" http", s.made(c)
 	stdio.ID, stdio.Calls = s.name+" stdio", s.made(c)
-	if c.bridge {
-		return []job{http}
-	}
 	jobs := []job{}
+	if s.tokenFile != "" {
+		guarded := s.guarded
+		guarded.ID, guarded.Calls = s.name+" http with a token", s.made(c)
+		jobs = append(jobs, guarded)
+	}
+	if c.bridge {
+		return append(jobs, http)
+	}
 	for i, p := range s.parts {
 		direct := p.job
 		direct.ID, direct.Calls = directly(s, i), []call{}

@@ -34,6 +34,8 @@ type server struct {
 	sharing string
 
 	url, sharedURL string // of running proxies before it
+	tokenFile      string // a proxy before it asks for the token in this file, too; "" for none
+	guarded        job    // that proxy, with the token
 	dir            string // where `vmcp serve` is started
 }
 
@@ -47,6 +49,7 @@ type part struct {
 type job struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
 	Command string            `json:"command,omitempty"`
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
@@ -169,7 +172,7 @@ func demo(t *testing.T) *server {
 	work := filepath.Join(dir, "workspace")
 	db := filepath.Join(world.dir, "direct.db")
 	return &server{
-		name: "demo", dir: t.TempDir(),
+		name: "demo", dir: t.TempDir(), tokenFile: filepath.Join(t.TempDir(), "token"),
 		parts: []part{
 			{"workspace_", job{Command: program("vmcp"), Args: []string{"demo-backend", "workspace", "--root", work, "--db", db, "--seed", filepath.Join(dir, "seed.sql")}}},
 			{"yamlfile_", job{Command: program("vmcp"), Args: []string{"demo-backend", "yamlfile", "--root", work}}},
@@ -235,9 +238,17 @@ func (s *server) serve(t *testing.T) {
 	if s.sharing != "" {
 		s.sharedURL = s.start(t, s.sharing)
 	}
+	if s.tokenFile != "" {
+		s.guarded.URL = s.start(t, s.config, "--token-file", s.tokenFile)
+		token, err := os.ReadFile(s.tokenFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.guarded.Headers = map[string]string{"Authorization": "Bearer " + strings.TrimSpace(string(token))}
+	}
 }
 
-func (s *server) start(t *testing.T, config string) (url string) {
+func (s *server) start(t *testing.T, config string, more ...string) (url string) {
 	t.Helper()
 	port, err := rig.Port()
 	if err != nil {
@@ -248,7 +259,7 @@ func (s *server) start(t *testing.T, config string) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program("vmcp"), append(serving(config), "--listen", addr)...)
+	cmd := exec.Command(program("vmcp"), append(append(serving(config), "--listen", addr), more...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	p, err := rig.StartCmd(cmd)
 	if err != nil {
@@ -266,7 +277,13 @@ func (s *server) start(t *testing.T, config string) (url string) {
 	if err := p.AwaitHTTP(deadline(t), "http://"+addr+"/healthz"); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitBackends(t, addr)
+	if len(more) > 0 { // who brings no token is told no more than this
+		if err := rig.AwaitReady(deadline(t), addr); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		s.awaitBackends(t, addr)
+	}
 	return "http://" + addr + "/mcp"
 }
 

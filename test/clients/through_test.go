@@ -43,8 +43,8 @@ func compare(t *testing.T, c client, s *server, answers map[string]map[string]an
 		return "no"
 	}
 	var same []string
-	for _, transport := range []string{"http", "stdio"} {
-		if transport == "stdio" && c.bridge {
+	for _, transport := range []string{"http", "http with a token", "stdio"} {
+		if transport == "stdio" && c.bridge || transport == "http with a token" && s.tokenFile == "" {
 			continue
 		}
 		got, ok := answers[c.key][s.name+" "+transport]
@@ -232,6 +232,9 @@ Each of these clients listed and called what a server offers, directly and throu
 compared: every tool with its description and schemas, prompts and resources where the client
 shows them, and the results of calls. In front of several servers (the demo, the
 configuration of the README) names have their prefix, and the scripted tools are there as well.
+
+Before the demo vmcp also runs with `+"`--token-file`"+`, where all of them send the token in a
+header.
 
 mcp-remote is a bridge to servers over HTTP, so there is no stdio to compare. A server may
 list tools for what its client can be asked, as server-everything does; the proxy lists them

@@ -332,9 +332,14 @@ func mark(t *testing.T, what string, err error) string {
 
 func newProxy(t *testing.T, backends ...config.Backend) *proxy.Proxy {
 	t.Helper()
+	return newProxyOf(t, &config.Config{Name: "matrix", Backends: backends})
+}
+
+func newProxyOf(t *testing.T, cfg *config.Config) *proxy.Proxy {
+	t.Helper()
 	p := proxy.New(proxy.Options{Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { p.Close() })
-	if err := p.Apply(&config.Config{Name: "matrix", Backends: backends}); err != nil {
+	if err := p.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -1,7 +1,7 @@
 // Lists and calls through one client, as a program that uses it does:
 //   node drive.mjs CLIENT < jobs
 // jobs is JSON, an array of
-//   {id, url} or {id, command, args, env}, each with calls: [{name, args}] and tools: bool
+//   {id, url, headers} or {id, command, args, env}, each with calls: [{name, args}] and tools: bool
 // Prints one line of JSON for each job: {id, tools, prompts, resources, results} or {id, error}.
 // tools are {name, description, inputSchema}, as far as the client shows them to its user.
 import { execFile } from "node:child_process";
@@ -40,7 +40,7 @@ async function sdkV1(job) {
   const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
   const client = new Client(info);
   await client.connect(
-    job.url ? new StreamableHTTPClientTransport(new URL(job.url)) : new StdioClientTransport({ ...command(job), stderr: "ignore" }),
+    job.url ? new StreamableHTTPClientTransport(new URL(job.url), { requestInit: { headers: job.headers } }) : new StdioClientTransport({ ...command(job), stderr: "ignore" }),
   );
   return sdk(client);
 }
@@ -50,14 +50,14 @@ const sdkV2 = (versionNegotiation) => async (job) => {
   const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
   const client = new Client(info, { versionNegotiation });
   await client.connect(
-    job.url ? new StreamableHTTPClientTransport(new URL(job.url)) : new StdioClientTransport({ ...command(job), stderr: "ignore" }),
+    job.url ? new StreamableHTTPClientTransport(new URL(job.url), { requestInit: { headers: job.headers } }) : new StdioClientTransport({ ...command(job), stderr: "ignore" }),
   );
   return sdk(client);
 };
 
 async function langchain(job) {
   const { MultiServerMCPClient } = await import("@langchain/mcp-adapters");
-  const server = job.url ? { transport: "http", url: job.url, automaticSSEFallback: false } : { transport: "stdio", ...command(job), stderr: "ignore" };
+  const server = job.url ? { transport: "http", url: job.url, headers: job.headers, automaticSSEFallback: false } : { transport: "stdio", ...command(job), stderr: "ignore" };
   const client = new MultiServerMCPClient({ throwOnLoadError: true, prefixToolNameWithServerName: false, mcpServers: { it: server } });
   const tools = await client.getTools();
   return {
@@ -73,7 +73,7 @@ async function aiSDK(job) {
   const Stdio = stdio.StdioMCPTransport ?? stdio.Experimental_StdioMCPTransport;
   const { asSchema } = await import("ai");
   const client = await createMCPClient({
-    transport: job.url ? { type: "http", url: job.url } : new Stdio({ ...command(job), stderr: "ignore" }),
+    transport: job.url ? { type: "http", url: job.url, headers: job.headers } : new Stdio({ ...command(job), stderr: "ignore" }),
   });
   const tools = await client.tools();
   return {
@@ -90,7 +90,7 @@ async function aiSDK(job) {
 async function openaiAgents(job) {
   const { MCPServerStdio, MCPServerStreamableHttp } = await import("@openai/agents");
   const server = job.url
-    ? new MCPServerStreamableHttp({ url: job.url, name: "it" })
+    ? new MCPServerStreamableHttp({ url: job.url, requestInit: { headers: job.headers }, name: "it" })
     : new MCPServerStdio({ ...command(job), name: "it" });
   await server.connect();
   return {
@@ -100,9 +100,12 @@ async function openaiAgents(job) {
   };
 }
 
+// headers are those of a job as options of a command.
+const headers = (job, is) => Object.entries(job.headers ?? {}).flatMap(([name, value]) => ["--header", name + is + value]);
+
 // mcpRemote is the bridge between a host that only starts servers and one over HTTP.
 const mcpRemote = (job) =>
-  sdkV1({ ...job, url: undefined, command: process.execPath, args: [bin("mcp-remote", "dist/proxy.js"), job.url, "--allow-http", "--transport", "http-only"] });
+  sdkV1({ ...job, url: undefined, command: process.execPath, args: [bin("mcp-remote", "dist/proxy.js"), job.url, "--allow-http", "--transport", "http-only", ...headers(job, ": ")] });
 
 // run runs a command of a client to its end and returns what it prints.
 const run = (args, env) =>
@@ -113,7 +116,7 @@ const run = (args, env) =>
 
 async function inspector(job) {
   const target = job.url
-    ? ["--transport", "http", "--server-url", job.url]
+    ? ["--transport", "http", "--server-url", job.url, ...headers(job, ": ")]
     : [...Object.entries(job.env ?? {}).flatMap(([k, v]) => ["-e", `${k}=${v}`]), "--", job.command, ...(job.args ?? [])];
   const cli = bin("@modelcontextprotocol/inspector", "clients/launcher/build/index.js");
   const ask = async (...args) =>
@@ -129,7 +132,7 @@ async function inspector(job) {
 async function mcporter(job) {
   const cli = bin("mcporter", "dist/cli.js");
   const target = job.url
-    ? ["--http-url", job.url, "--allow-http"]
+    ? ["--http-url", job.url, "--allow-http", ...headers(job, "=")]
     : ["--stdio", job.command, ...(job.args ?? []).flatMap((a) => ["--stdio-arg", a]), ...Object.entries(job.env ?? {}).flatMap(([k, v]) => ["--env", `${k}=${v}`])];
   return {
     async list() {
