@@ -233,7 +233,7 @@ compared: every tool with its description and schemas, prompts and resources whe
 shows them, and the results of calls. In front of several servers (the demo, the
 configuration of the README) names have their prefix, and the scripted tools are there as well.
 
-Before the demo vmcp also runs with `+"`--token-file`"+`, where all of them send the token in a
+Before the demo vmcp also runs with ` + "`--token-file`" + `, where all of them send the token in a
 header.
 
 mcp-remote is a bridge to servers over HTTP, so there is no stdio to compare. A server may
