@@ -72,15 +72,21 @@ func (x *exchange) caller() *backends.Caller {
 // Notify passes a backend's notification on to the client that caused it, and waits for it.
 func (x *exchange) Notify(method string, params json.RawMessage) {
 	if x.wanted(method, params) {
-		x.out.Send(wire.Notification(method, adapt.CleanMeta(params)))
+		x.out.Send(wire.Notification(method, x.clean(params)))
 	}
 }
 
 // Offer is Notify for what others would wait behind.
 func (x *exchange) Offer(method string, params json.RawMessage) {
 	if x.wanted(method, params) {
-		x.out.Offer(wire.Notification(method, adapt.CleanMeta(params)))
+		x.out.Offer(wire.Notification(method, x.clean(params)))
 	}
+}
+
+// clean is what a backend says beside its results, without reserved keys and without secrets: a
+// log message or the text of a progress may well be about the request that the backend got.
+func (x *exchange) clean(params json.RawMessage) json.RawMessage {
+	return x.p.secrets.JSON(adapt.CleanMeta(params))
 }
 
 func (x *exchange) wanted(method string, params json.RawMessage) bool {

@@ -14,12 +14,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/auth/authtest"
+	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -121,6 +125,36 @@ func strategies(t *testing.T, e *endpoint) map[string]config.OutgoingStrategy {
 		"a file":             {Type: "header_injection", HeaderInjection: config.HeaderInjection{HeaderName: "Authorization", HeaderValueFile: file, HeaderValuePrefix: "Bearer "}},
 		"client credentials": credentialsOf(e),
 		"token exchange":     exchanging("", authtest.NewIssuer(t), e).OutgoingAuth.Backends["b"],
+		"a login":            {Type: "oauth"},
+		"a login of alice":   {Type: "oauth", OAuth: config.OutgoingOAuth{PerUser: true}},
+	}
+}
+
+// stored are the secrets of logins: tokens, and what they are renewed with.
+var stored = []string{"st0red/access+t0ken==", "st0red/refresh+t0ken==", "st0red/client+s3cret=="}
+
+// storeLogins keeps a login of this proxy and one of alice, whose access tokens are good until an
+// end.
+func storeLogins(t *testing.T, cfg *config.Config, issuer *authtest.Issuer, e *endpoint, end time.Time) {
+	cfg.TokenStore = config.TokenStore{File: filepath.Join(t.TempDir(), "tokens.db"), KeyEnv: "K", Key: newKeyText()}
+	s, err := credentials.OpenStore(cfg.TokenStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := auth.New(cfg.IncomingAuth, auth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer known.Close()
+	alice, err := known.Verify(t.Context(), tokenOf(t, issuer, "alice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, principal := range []string{"", alice.Key()} {
+		g := &credentials.Grant{Issuer: e.URL, TokenURL: e.URL + "/token", ClientID: "vmcp", Access: stored[0], Refresh: stored[1], ClientSecret: stored[2], Renew: end, Expires: end}
+		if err := s.Put("b", principal, g); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -130,6 +164,9 @@ func TestNoCredentialInAnyOutput(t *testing.T) {
 	for name := range strategies(t, newEndpoint(t)) {
 		for how, echo := range echoes {
 			for _, method := range []string{"initialize", "tools/call"} {
+				if method == "initialize" && how != "401" && !testmode.Thorough() {
+					continue
+				}
 				t.Run(name+"/"+how+" to "+method, func(t *testing.T) {
 					t.Parallel()
 					e := newEndpoint(t)
@@ -139,6 +176,7 @@ func TestNoCredentialInAnyOutput(t *testing.T) {
 					issuer := authtest.NewIssuer(t)
 					cfg := exchanging(srv.URL, issuer, e)
 					cfg.OutgoingAuth.Backends["b"] = strategies(t, e)[name]
+					storeLogins(t, cfg, issuer, e, time.Now().Add(time.Hour))
 					out, inbound := everything(t, cfg, issuer)
 					b.mu.Lock()
 					defer b.mu.Unlock()
@@ -154,7 +192,7 @@ func TestNoCredentialInAnyOutput(t *testing.T) {
 }
 
 func TestNoSecretOfATokenEndpoint(t *testing.T) {
-	for _, name := range []string{"client credentials", "token exchange"} {
+	for _, name := range []string{"client credentials", "token exchange", "a login", "a login of alice"} {
 		for how, answer := range map[string]func(w http.ResponseWriter, said string){
 			"description": func(w http.ResponseWriter, said string) {
 				text, _ := json.Marshal(said)
@@ -178,19 +216,28 @@ func TestNoSecretOfATokenEndpoint(t *testing.T) {
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
+				secrets := []string{clientSecret}
+				if strings.HasPrefix(name, "a login") {
+					secrets = stored
+				}
 				e := newEndpoint(t)
 				e.answer = func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
-					answer(w, repeated("x "+clientSecret)+" "+repeated("x "+r.PostForm.Get("subject_token")))
+					said := ""
+					for _, secret := range append([]string{r.PostForm.Get("subject_token")}, secrets...) {
+						said += " " + repeated("x "+secret)
+					}
+					answer(w, said)
 				}
 				issuer := authtest.NewIssuer(t)
 				cfg := exchanging(newGuarded(t, false, nil).URL, issuer, e)
 				cfg.OutgoingAuth.Backends["b"] = strategies(t, e)[name]
+				storeLogins(t, cfg, issuer, e, time.Now().Add(-time.Hour))
 				out, inbound := everything(t, cfg, issuer)
 				if len(e.requests()) == 0 {
 					t.Fatal("the token endpoint was not asked")
 				}
-				check(t, out, []string{inbound, clientSecret})
+				check(t, out, append([]string{inbound}, secrets...))
 			})
 		}
 	}
@@ -224,6 +271,8 @@ func everything(t *testing.T, cfg *config.Config, issuer *authtest.Issuer) (out 
 		{Name: "fails", Description: "d", Script: "def run(params):\n    return call_tool('b.who')\n"},
 	}
 	cfg.Admin.Listen = "127.0.0.1:0"
+	audited := filepath.Join(t.TempDir(), "audit.jsonl")
+	cfg.Audit = config.Audit{Enabled: true, LogFile: audited, IncludeRequestData: true, IncludeResponseData: true, MaxDataSize: 1 << 20}
 	p := proxy.New(proxy.Options{
 		Log:    slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
@@ -265,6 +314,11 @@ func everything(t *testing.T, cfg *config.Config, issuer *authtest.Issuer) (out 
 		t.Fatal(err)
 	}
 	out["spans"], out["log"] = string(all), log.String()
+	lines, err := os.ReadFile(audited)
+	if err != nil || len(lines) == 0 {
+		t.Errorf("nothing was audited: %v", err)
+	}
+	out["audit"] = string(lines)
 	return out, inbound
 }
 

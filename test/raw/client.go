@@ -18,6 +18,8 @@ type Client struct {
 	Revision string // Modern, or a revision with initialize
 	// Capabilities is the object that it declares. Default: none.
 	Capabilities string
+	// Meta is added to the _meta of its requests on 2026-07-28, with a comma before each member.
+	Meta string
 	// Notified is called for every notification on an answer's stream, in order.
 	Notified func(m Message)
 	// Asked answers the requests of the server with a result.
@@ -103,7 +105,7 @@ func (c *Client) CallAs(ctx context.Context, id, method, params string) (json.Ra
 }
 
 func (c *Client) withMeta(params string) string {
-	meta := fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":%s,"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}`, Modern, c.capabilities())
+	meta := fmt.Sprintf(`{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":%s,"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}%s}`, Modern, c.capabilities(), c.Meta)
 	rest := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(params), "{"))
 	if rest == "}" || rest == "" {
 		return meta + "}"

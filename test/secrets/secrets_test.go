@@ -333,3 +333,45 @@ func TestNoSecretInWhatABackendLogs(t *testing.T) {
 		t.Errorf("the log:\n%s", log)
 	}
 }
+
+// What a backend says to a client beside its results holds no secret: log messages and the texts
+// of progress, during a call and out of it. The rest of it stays as it was.
+func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		for _, revision := range []string{"2025-11-25", raw.Modern} {
+			t.Run(fmt.Sprintf("modern=%v to %s", modern, revision), func(t *testing.T) {
+				r := &backendtest.Raw{Modern: modern, Tools: `{"name":"call","inputSchema":{"type":"object"}}`}
+				r.Handle = func(x *backendtest.Exchange) {
+					data, _ := json.Marshal(told(x.Request))
+					x.Event("", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"l","data":{"said":%s,"n":1.0}}}`, data))
+					if token := x.Param("_meta", "progressToken"); token != "" {
+						x.Event("", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`, token, data))
+					}
+					x.EventResult(`{"content":[],"resultType":"complete"}`)
+				}
+				e := serve(t, config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}})
+				c := &raw.Client{URL: e.url + "/mcp", Revision: revision}
+				heard := map[string]string{}
+				c.Notified = func(m raw.Message) { heard[m.Method] += string(m.Params) }
+				if err := c.Connect(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				params := `{"name":"call","arguments":{},"_meta":{"progressToken":"p"}}`
+				if revision == raw.Modern {
+					c.Meta, params = `,"progressToken":"p","io.modelcontextprotocol/logLevel":"debug"`, `{"name":"call","arguments":{}}`
+				}
+				if _, err := c.Call(t.Context(), "tools/call", params); err != nil {
+					t.Fatal(err)
+				}
+				for _, method := range []string{"notifications/message", "notifications/progress"} {
+					if text := heard[method]; len(found(text)) > 0 || !strings.Contains(text, marker) || !strings.Contains(text, "***") {
+						t.Errorf("%s with %q: %s", method, found(text), text)
+					}
+				}
+				if text := heard["notifications/message"]; !strings.Contains(text, `"level":"error"`) || !strings.Contains(text, `"n":1.0`) {
+					t.Errorf("the message was changed beside its secrets: %s", text)
+				}
+			})
+		}
+	}
+}
