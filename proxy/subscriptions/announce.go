@@ -57,18 +57,7 @@ func (t *Set) ListChanged(session, method string) { t.announcements.add(session,
 
 // Announce sends what is pending whenever nothing has changed for a moment, until Life ends.
 func (t *Set) Announce() {
-	for {
-		select {
-		case <-t.announcements.wake:
-		case <-t.o.Life.Done():
-			return
-		}
-		select {
-		case <-t.o.Started:
-		case <-t.o.Life.Done():
-			return
-		}
-		t.awaitQuiet()
+	for t.awaitChange() {
 		for a := range t.announcements.take() {
 			if a.session == "" {
 				t.broadcast(a.method)
@@ -77,6 +66,19 @@ func (t *Set) Announce() {
 			}
 		}
 	}
+}
+
+// awaitChange waits until something is to be told; false once Life has ended.
+func (t *Set) awaitChange() bool {
+	for _, c := range []<-chan struct{}{t.announcements.wake, t.o.Started} {
+		select {
+		case <-c:
+		case <-t.o.Life.Done():
+			return false
+		}
+	}
+	t.awaitQuiet()
+	return true
 }
 
 // awaitQuiet waits until nothing has been announced for announceQuiet.

@@ -219,13 +219,16 @@ func settle(t *testing.T, b *backend, within time.Duration) {
 	}
 }
 
+// Tests that wait for deadlines of half a minute do so side by side in both forms: each has a
+// process of its own.
+
 // TestUnreadAnswers: clients that call and do not read hold a bounded amount, and the
 // backend's calls only for a while.
 func TestUnreadAnswers(t *testing.T) {
-	testmode.Parallel(t)
+	t.Parallel()
 	for _, tool := range []string{"stream", "json"} {
 		t.Run(tool, func(t *testing.T) {
-			testmode.Parallel(t)
+			t.Parallel()
 			b := newBackend(t)
 			s := serve(t, b, "")
 			session, _ := s.session(t, "")
@@ -257,10 +260,10 @@ func rest(t *testing.T, d time.Duration) {
 
 // TestUnfinishedBodies: senders that announce much and stop hold little, and not for long.
 func TestUnfinishedBodies(t *testing.T) {
-	testmode.Parallel(t)
+	t.Parallel()
 	for name, head := range map[string]string{"announced": "Content-Length: 4194304\r\n\r\n{", "chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			testmode.Parallel(t)
+			t.Parallel()
 			s := serve(t, newBackend(t), "")
 			end := s.bystander(t)
 			var conns []net.Conn
@@ -407,6 +410,7 @@ func TestLogFlood(t *testing.T) {
 	b := newBackend(t)
 	s := serve(t, b, "")
 	end := s.bystander(t)
+	began := time.Now()
 	close(b.pushed)
 	rest(t, time.Duration(testmode.Count(300, 2000))*time.Millisecond)
 	s.report(t, 100<<20, end)
@@ -418,15 +422,16 @@ func TestLogFlood(t *testing.T) {
 		text, err = os.ReadFile(s.log)
 		return bytes.Contains(text, []byte("left out")), err
 	})
-	if err != nil || len(text) > 200_000 {
-		t.Errorf("the log has %d bytes, %v: %.500s", len(text), err, text)
+	// At most ten messages a second of a kilobyte each, on a machine however slow.
+	if most := 200_000 + int(time.Since(began).Seconds()*15_000); err != nil || len(text) > most {
+		t.Errorf("the log has %d bytes of at most %d, %v: %.500s", len(text), most, err, text)
 	}
 }
 
 // TestConnectionsOfSilence: connections on which nothing comes are closed.
 func TestConnectionsOfSilence(t *testing.T) {
 	testmode.NeedThorough(t)
-	testmode.Parallel(t)
+	t.Parallel()
 	s := serve(t, newBackend(t), "")
 	var open sync.WaitGroup
 	for range 100 {
