@@ -279,6 +279,8 @@ type ScriptedTool struct {
 	Annotations *Annotations `json:"annotations,omitempty"`
 	// TrustAnnotations lets Annotations look safer than the tools that the script can call.
 	TrustAnnotations bool `json:"trustAnnotations,omitempty"`
+	// Isolated runs the script in worker processes of its own, apart from everything that the server has open and in memory: for authors who are not trusted. Linux only. vmcp serve --isolate-scripts does it for all scripts.
+	Isolated bool `json:"isolated,omitempty"`
 	// Limits override the general limits for this tool. After Parse they say everything.
 	Limits *limits.Run `json:"limits,omitempty"`
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
@@ -34,6 +35,9 @@ func (v *validator) ownName(owner map[string]string, at, name string) {
 	owner[name] = at
 }
 
+// isolatedOn is the only system that has workers for isolated scripts; tests have another one.
+var isolatedOn = "linux"
+
 func (v *validator) scripted(t *ScriptedTool, at string) {
 	if strings.TrimSpace(t.Description) == "" {
 		v.report(at+".description", "want a sentence that tells the model what the tool does")
@@ -41,6 +45,9 @@ func (v *validator) scripted(t *ScriptedTool, at string) {
 	v.source(t, at)
 	v.schema(at+".parameters", t.Parameters)
 	v.schema(at+".output", t.Output)
+	if t.Isolated && isolatedOn != runtime.GOOS {
+		v.report(at+".isolated", "scripts are isolated on Linux only: what bounds a worker process is its kernel's; this is %s", runtime.GOOS)
+	}
 	if l := t.Limits; l != nil && l.Time != 0 && t.Timeout != 0 && l.Time != t.Timeout {
 		v.report(at+".timeout", "the same as limits.time, which says otherwise; keep one")
 	}

@@ -32,6 +32,9 @@ func (p *Proxy) state() metrics.State {
 		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.len(),
 		Dropped: p.dropped.Load(), Unwritten: p.record.Unwritten(),
 	}
+	if p.options.Workers != nil {
+		s.Workers = p.options.Workers.Running()
+	}
 	for _, b := range p.backends.All() {
 		s.Backends = append(s.Backends, metrics.Backend{
 			Name: b.Name(), Ready: stateOf(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Stats: b.Stats(),

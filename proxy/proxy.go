@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -33,6 +34,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 	"github.com/vmcp-dev/vmcp/quota"
+	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
 // Options are what a Proxy takes from its surroundings. The zero value works.
@@ -46,6 +48,10 @@ type Options struct {
 	Tracer trace.TracerProvider
 	// AuditOut is where the audit goes that has no file.
 	AuditOut io.Writer
+	// Workers compute the runs of isolated scripts; nil: a configuration that has some is refused.
+	Workers *isolate.Workers
+	// IsolateScripts isolates all scripts, whatever the configuration says of them.
+	IsolateScripts bool
 	// Charged is told what all scripts that run have been charged for memory, whenever that
 	// has changed by a step. It must not wait. May be nil.
 	Charged func(bytes int64)
@@ -176,6 +182,9 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	mistakes, warnings := problems.Split()
 	if len(mistakes) > 0 {
 		return mistakes
+	}
+	if (scripts.Isolated() || p.options.IsolateScripts) && p.options.Workers == nil {
+		return errors.New("scripts are to be isolated, and there are no worker processes here to run them in")
 	}
 	before := p.rules.Load()
 	if err := p.adopt(cfg, scripts, rules); err != nil {

@@ -110,7 +110,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	defer h.p.metrics.Runs.End()
 	res, err := h.tool.Program.Run(ctx, script.RunOptions{
 		Args: args, Host: h, Journal: h.journal, Limits: h.tool.Limits,
-		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed,
+		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
 	})
 	if err == nil {
 		if err = h.tool.CheckOutput(res); err != nil {
@@ -123,6 +123,14 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	h.done(stats, o, err)
 	h.logRun(stats, o, err)
 	return res, err
+}
+
+// isolation is where the run is computed apart from this process; nil: nowhere.
+func (h *host) isolation() script.Isolation {
+	if h.tool.Isolated || h.p.options.IsolateScripts {
+		return h.p.options.Workers
+	}
+	return nil
 }
 
 // suspend ends the request with the run's questions.

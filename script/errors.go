@@ -206,7 +206,9 @@ func runError(err error) *Error {
 			break
 		}
 	}
-	e.Backtrace = writeTrace(frames, suffix, e.Msg)
+	if e.Pos.IsValid() {
+		e.Backtrace = writeTrace(frames, suffix, e.Msg)
+	}
 	var limit *LimitError
 	if errors.As(err, &limit) && !limit.Pos.IsValid() {
 		limit.Pos = e.Pos

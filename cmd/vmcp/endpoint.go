@@ -22,6 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
 const (
@@ -115,9 +116,10 @@ func (a *app) openConfig(ctx context.Context, file string, o client.Options) (*e
 	}
 	cfg.IncomingAuth = config.IncomingAuth{} // whoever has the file and its secrets is in already
 	cfg.Audit = config.Audit{}               // it is the server's
-	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion()})
+	workers, closeWorkers := isolated()
+	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
 	inside := client.NewInside(p.Handler())
-	e := &endpoint{release: func() { inside.Close(); _ = p.Close() }} // what a backend says at its end is logged
+	e := &endpoint{release: func() { inside.Close(); _ = p.Close(); closeWorkers() }} // what a backend says at its end is logged
 	if err := p.Apply(cfg); err != nil {
 		e.Close()
 		return nil, err
@@ -253,4 +255,14 @@ func (f found) transport() (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = secure
 	return t, nil
+}
+
+// isolated are the workers for isolated scripts, where there can be some: elsewhere no
+// configuration has such scripts. A worker is started when the first run needs it.
+func isolated() (workers *isolate.Workers, done func()) {
+	workers, err := isolate.New()
+	if err != nil {
+		return nil, func() {}
+	}
+	return workers, workers.Close
 }

@@ -1,6 +1,13 @@
 // Command vmcp serves many MCP servers as one, with scripted tools over them.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+	"github.com/vmcp-dev/vmcp/script/isolate"
+)
+
+func main() {
+	isolate.ServeIfWorker() // a worker of isolated scripts is this program again
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

@@ -23,12 +23,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/script/isolate"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 var update = flag.Bool("update", false, "rewrite expectations and generated pages")
 
 func TestMain(m *testing.M) {
+	isolate.ServeIfWorker()
 	testscript.Main(tests{m}, map[string]func(){
 		"vmcp":      main,
 		"workspace": func() { beBackend("workspace") },

@@ -250,7 +250,9 @@ func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (poli
 		}
 		part.ScriptedTools, part.Scripts, part.CompositeTools = nil, nil, nil
 	}
-	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion()})
+	workers, closeWorkers := isolated()
+	defer closeWorkers()
+	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
 	defer p.Close()
 	if err := p.Apply(&part); err != nil {
 		return policy.Hints{}, err

@@ -23,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
 const (
@@ -37,6 +38,7 @@ type serveFlags struct {
 	config, listen, pprof string
 	tokenFile, discovery  string
 	insecure, stdio       bool
+	isolate               bool
 	hosts, origins        []string
 	delay, drain          *config.Duration // nil: as configured
 }
@@ -72,6 +74,7 @@ With --stdio it serves one client on standard input and output instead of a port
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
 	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, beside the configured ones")
 	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept web pages of these origins, such as https://app.example.com, beside the configured ones")
+	c.Flags().BoolVar(&f.isolate, "isolate-scripts", false, "run all scripts in worker processes of their own, for authors who are not trusted (Linux)")
 	c.Flags().StringVar(&f.pprof, "pprof", "", "serve profiles of the Go runtime on this address, such as 127.0.0.1:6060")
 	f.delay = durationFlag(c, "shutdown-delay", "serve on for this `time` after a signal, while /readyz answers 503 (default as configured, else 0s)")
 	f.drain = durationFlag(c, "drain-time", "give running calls this `time` to end once the port is closed (default as configured, else 10s)")
@@ -109,8 +112,10 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer flush()
+	workers, closeWorkers := isolated()
+	defer closeWorkers()
 	memory := memlimit.New()
-	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out})
+	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
 	defer s.close()
@@ -131,6 +136,11 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 
 // check looks at what flags hold that the configuration would be held to.
 func (f serveFlags) check() error {
+	if f.isolate {
+		if err := isolate.Available(); err != nil {
+			return usageError("--isolate-scripts: " + err.Error())
+		}
+	}
 	for _, h := range f.hosts {
 		if err := origin.CheckHost(h); err != nil {
 			return usageError("--hosts: " + err.Error())

@@ -37,6 +37,11 @@ type scriptText struct {
 	problems diag.Problems
 }
 
+// Isolated reports whether a script has to run in worker processes.
+func (s *Scripts) Isolated() bool {
+	return slices.ContainsFunc(s.tools, func(t *ScriptedTool) bool { return t.Isolated })
+}
+
 // check looks for mistakes once it is known which tools there are; nil: it is not.
 func (s *Scripts) check(t *scriptText, tools toolSchemas) diag.Problems {
 	if t.file.Source == nil {

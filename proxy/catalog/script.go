@@ -25,6 +25,7 @@ type ScriptedTool struct {
 	input      *schema.Schema // nil: anything, like output
 	output     *schema.Schema
 	trusted    bool           // its annotations may look safer than what it calls
+	Isolated   bool           // runs in worker processes
 	composite  bool           // it is written in the legacy format
 	calls      check.Calls    // the tools that it calls
 	steps      []migrate.Tool // where a composite names them
@@ -63,7 +64,7 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 }
 
 func compileScript(c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: c.Name, Limits: text.limits, trusted: c.TrustAnnotations}
+	t := &ScriptedTool{Name: c.Name, Limits: text.limits, trusted: c.TrustAnnotations, Isolated: c.Isolated}
 	scan := check.NewScan(builtins.Table())
 	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: t.Limits, Inspect: scan.File})
 	var err error

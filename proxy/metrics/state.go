@@ -16,6 +16,7 @@ type State struct {
 	Parked    int    // calls that wait for another request
 	Dropped   uint64 // notifications that such calls did not keep
 	Unwritten uint64 // lines of the audit
+	Workers   int    // processes of isolated scripts
 }
 
 // Backend is one of the backends.
@@ -33,6 +34,7 @@ var (
 	descListed   = prometheus.NewDesc("vmcp_tools_listed", "Tools that clients see.", nil, nil)
 	descProblems = prometheus.NewDesc("vmcp_catalog_problems", "Entries that were dropped or refused.", nil, nil)
 	descParked   = prometheus.NewDesc("vmcp_parked_calls", "Calls that wait for an answer in another request.", nil, nil)
+	descWorkers  = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with the one that is ready for the next run.", nil, nil)
 	descCalls    = prometheus.NewDesc("vmcp_backend_calls_total", "Calls to the backend.", []string{"backend"}, nil)
 	descFailures = prometheus.NewDesc("vmcp_backend_failures_total", "Calls that failed on the way, not by the backend's answer.", []string{"backend"}, nil)
 	descRedials  = prometheus.NewDesc("vmcp_backend_reconnects_total", "Times the backend was dialled again.", []string{"backend"}, nil)
@@ -93,4 +95,5 @@ func (state collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descListed, float64(s.Listed))
 	gauge(descProblems, float64(s.Problems))
 	gauge(descParked, float64(s.Parked))
+	gauge(descWorkers, float64(s.Workers))
 }

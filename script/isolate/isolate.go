@@ -49,11 +49,10 @@ var _ script.Isolation = (*Workers)(nil)
 
 // New makes Workers. The error says that this system has none.
 func New() (*Workers, error) {
-	s, err := newStarter()
-	if err != nil {
+	if err := Available(); err != nil {
 		return nil, err
 	}
-	return &Workers{starter: s}, nil
+	return &Workers{}, nil
 }
 
 // Open returns the channel to a fresh worker for runs with such limits.
@@ -85,9 +84,13 @@ func (w *Workers) take() (*process, error) {
 	if w.closed {
 		return nil, &script.WorkerError{Why: "the proxy is about to end"}
 	}
-	if p := w.spare; p != nil {
-		w.spare = nil
+	p := w.spare
+	w.spare = nil
+	if p != nil && !p.hasEnded() {
 		return p, nil
+	}
+	if p != nil {
+		p.Close() // somebody has ended it, such as the kernel for want of memory
 	}
 	if w.count >= MostWorkers {
 		return nil, &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}

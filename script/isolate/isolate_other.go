@@ -3,7 +3,8 @@
 package isolate
 
 import (
-	"errors"
+	"fmt"
+	"runtime"
 
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -14,13 +15,15 @@ func ServeIfWorker() {}
 type process struct{ script.Channel }
 
 func (*process) bound(int64) error { return nil }
+func (*process) hasEnded() bool    { return true }
 
 type starter struct{}
 
-func newStarter() (starter, error) {
-	return starter{}, errors.New("scripts can be isolated on Linux only: their worker processes are bounded by what its kernel has")
+// Available says why there can be no workers here; nil: there can.
+func Available() error {
+	return fmt.Errorf("scripts are isolated on Linux only: what bounds a worker process is its kernel's; this is %s", runtime.GOOS)
 }
 
-func (starter) start(func()) (*process, error) { return nil, errors.New("there are no workers here") }
+func (*starter) start(func()) (*process, error) { return nil, Available() }
 
-func (starter) close() {}
+func (*starter) close() {}

@@ -40,25 +40,37 @@ type process struct {
 }
 
 // starter starts processes on one thread: the kernel ends a child whose parent's thread
-// ends, and this one ends with the process.
+// ends, and this one ends with the process. It begins with the first of them, so that workers
+// that nobody needs cost nothing.
 type starter struct {
+	begun    sync.Once
 	requests chan func()
 	args     []string // nil: those of a worker; tests have others
 }
 
-func newStarter() (starter, error) {
+// Available says why there can be no workers here; nil: there can.
+func Available() error { return nil }
+
+func (s *starter) begin() {
 	closeOnExec()
-	s := starter{requests: make(chan func())}
-	go func() {
-		runtime.LockOSThread()
-		for f := range s.requests {
-			f()
-		}
-	}()
-	return s, nil
+	s.requests = make(chan func())
+	go s.serve()
 }
 
-func (s starter) close() { close(s.requests) }
+func (s *starter) serve() {
+	runtime.LockOSThread()
+	for f := range s.requests {
+		f()
+	}
+}
+
+// close ends the thread; nothing is started any more.
+func (s *starter) close() {
+	s.begun.Do(func() {})
+	if s.requests != nil {
+		close(s.requests)
+	}
+}
 
 // closeOnExec keeps what this process has inherited from its workers.
 func closeOnExec() {
@@ -75,7 +87,7 @@ func closeOnExec() {
 
 // start starts a worker and waits until it is ready. gone is called once, when it has ended
 // or could not be started.
-func (s starter) start(gone func()) (*process, error) {
+func (s *starter) start(gone func()) (*process, error) {
 	p, err := s.launch()
 	if err != nil {
 		gone()
@@ -96,13 +108,15 @@ func (s starter) start(gone func()) (*process, error) {
 }
 
 // launch starts the process.
-func (s starter) launch() (*process, error) {
-	if s.args == nil {
-		s.args = []string{workerName}
+func (s *starter) launch() (*process, error) {
+	s.begun.Do(s.begin)
+	args := s.args
+	if args == nil {
+		args = []string{workerName}
 	}
 	p := &process{gone: make(chan struct{}), closed: make(chan struct{})}
 	p.cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: s.args, Env: []string{}, Dir: "/", Stderr: &p.words,
+		Path: "/proc/self/exe", Args: args, Env: []string{}, Dir: "/", Stderr: &p.words,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	in, requests, err := os.Pipe()
@@ -135,7 +149,21 @@ func (p *process) wait(gone func()) {
 	close(p.gone)
 }
 
-func (p *process) kill() { _ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL) }
+// hasEnded reports whether the process is there no more.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) kill() {
+	if !p.hasEnded() { // else the number may be another one's
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	}
+}
 
 // bound gives the worker memory for a run that may be charged so much.
 func (p *process) bound(memory int64) error {

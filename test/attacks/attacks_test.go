@@ -244,6 +244,12 @@ type served struct {
 
 func serve(t *testing.T, limits string, env ...string) *served {
 	t.Helper()
+	return serveWith(t, limits, nil, env...)
+}
+
+// serveWith is serve with more flags.
+func serveWith(t *testing.T, limits string, flags []string, env ...string) *served {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}
@@ -258,7 +264,7 @@ func serve(t *testing.T, limits string, env ...string) *served {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	p, addr, err := rig.Serve(ctx, log, vmcp, config, env...)
+	p, addr, err := rig.ServeWith(ctx, log, vmcp, append([]string{"--config", config}, flags...), env...)
 	if err == nil {
 		err = rig.AwaitReady(ctx, addr)
 	}

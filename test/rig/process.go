@@ -247,13 +247,18 @@ func Poll(ctx context.Context, what string, ready func() (bool, error)) error {
 // whatever its backends do; env is added to its environment. It returns the address that it
 // listens on.
 func Serve(ctx context.Context, log io.Writer, binary, config string, env ...string) (*Process, string, error) {
+	return ServeWith(ctx, log, binary, []string{"--config", config}, env...)
+}
+
+// ServeWith is Serve with any flags, but for --listen.
+func ServeWith(ctx context.Context, log io.Writer, binary string, flags []string, env ...string) (*Process, string, error) {
 	noteSources()
 	port, err := Port()
 	if err != nil {
 		return nil, "", err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	cmd := exec.Command(binary, "serve", "--config", config, "--listen", addr)
+	cmd := exec.Command(binary, append([]string{"serve", "--listen", addr}, flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), env...)
 	p, err := StartCmd(cmd)

@@ -1,0 +1,22 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestIsolatedElsewhere: what has no workers refuses scripts that need them, and says where.
+func TestIsolatedElsewhere(t *testing.T) {
+	const text = `scriptedTools:
+  - name: one
+    description: Says one.
+    isolated: true
+    script: "def run(params): return 1"
+`
+	defer func(was string) { isolatedOn = was }(isolatedOn)
+	isolatedOn = "another system"
+	_, err := parse("vmcp.yaml", []byte(text), testEnv)
+	if want := "vmcp.yaml:4:15: error: scriptedTools[0].isolated: scripts are isolated on Linux only"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("parse = %v, want %s", err, want)
+	}
+}
