@@ -60,14 +60,19 @@ func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, er
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	p, err := w.take()
-	if err != nil {
+	if p := w.takeSpare(); p != nil {
+		w.makeSpare()
+		if p.bound(int64(l.Memory)) == nil {
+			return p, nil
+		}
+		p.Close() // somebody has ended it, such as the kernel for want of memory
+	}
+	if err := w.admit(); err != nil {
 		return nil, err
 	}
-	if p == nil {
-		if p, err = w.start(); err != nil {
-			return nil, err
-		}
+	p, err := w.start()
+	if err != nil {
+		return nil, err
 	}
 	w.makeSpare()
 	if err := p.bound(int64(l.Memory)); err != nil {
@@ -77,26 +82,27 @@ func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, er
 	return p, nil
 }
 
-// take returns the spare worker, or nil when a new one may be started.
-func (w *Workers) take() (*process, error) {
+// takeSpare returns the worker that is ready, or nil.
+func (w *Workers) takeSpare() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return nil, &script.WorkerError{Why: "the proxy is about to end"}
-	}
 	p := w.spare
 	w.spare = nil
-	if p != nil && !p.hasEnded() {
-		return p, nil
-	}
-	if p != nil {
-		p.Close() // somebody has ended it, such as the kernel for want of memory
-	}
-	if w.count >= MostWorkers {
-		return nil, &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}
+	return p
+}
+
+// admit counts a worker that is about to be started.
+func (w *Workers) admit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return &script.WorkerError{Why: "the proxy is about to end"}
+	case w.count >= MostWorkers:
+		return &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}
 	}
 	w.count++
-	return nil, nil
+	return nil
 }
 
 // start starts a worker, which is counted already.

@@ -15,7 +15,6 @@ func ServeIfWorker() {}
 type process struct{ script.Channel }
 
 func (*process) bound(int64) error { return nil }
-func (*process) hasEnded() bool    { return true }
 
 type starter struct{}
 

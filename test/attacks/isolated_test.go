@@ -134,6 +134,7 @@ func TestKilledWorkers(t *testing.T) {
 	s := isolatedServer(t)
 	before := s.idle(t)
 	ended := s.waiting(t, t.Context(), 1)
+	var killed []int
 	for _, c := range s.children(t) {
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.pid))
 		if err != nil || len(environment) > 0 {
@@ -142,6 +143,7 @@ func TestKilledWorkers(t *testing.T) {
 		if err := syscall.Kill(c.pid, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
+		killed = append(killed, c.pid)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("the run has no result: %v", err)
@@ -149,6 +151,12 @@ func TestKilledWorkers(t *testing.T) {
 	text, err := os.ReadFile(s.log)
 	if err != nil || !strings.Contains(string(text), "the worker process of this run failed: it was ended by signal 9 (killed)") {
 		t.Errorf("the log does not say what became of the run: %s, %v", text, err)
+	}
+	err = rig.Poll(t.Context(), "the end of the workers", func() (bool, error) {
+		return !slices.ContainsFunc(s.children(t), func(c child) bool { return slices.Contains(killed, c.pid) }), nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	s.short(t)
 	if after := s.idle(t); after != before {
