@@ -70,7 +70,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 // rules are what decides which connection calls run on; c is the main connection.
 func (b *Backend) rules(c *conn) sharing.Backend {
 	return sharing.Backend{
-		Mode: b.settings.Load().sessions, Stdio: b.transport == TransportStdio, SSE: b.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
+		Mode: b.settings.Load().Sessions, Stdio: b.transport == TransportStdio, SSE: b.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
 		Modern: c.modern, LegacyToo: c.legacyToo, KeepsState: c.keepsState(),
 	}
 }
@@ -275,7 +275,7 @@ func (p *sharedConn) set(c *conn) bool {
 // hasShared reports whether clients that cannot be asked have a connection beside c, the
 // main one.
 func (b *Backend) hasShared(c *conn) bool {
-	return !c.modern && b.transport != TransportStdio && b.settings.Load().sessions != "shared" && b.pool.maxConnections() > 0
+	return !c.modern && b.transport != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
 // sharedOr returns the connection that clients share on which nothing can be asked: the main

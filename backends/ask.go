@@ -25,15 +25,11 @@ func (c *call) ask(m wire.Message, by via) {
 		return
 	}
 	ctx, cancel := c.questionContext(by)
-	c.conn.mu.Lock()
-	if n := len(c.conn.asking); n >= c.conn.maxAsking() {
-		c.conn.mu.Unlock()
+	if most := c.conn.maxAsking(); !c.conn.asking.Add(m.ID, cancel, most) {
 		cancel()
-		c.conn.refuse(m, wire.InternalError, "%d requests to clients are unanswered", n)
+		c.conn.refuse(m, wire.InternalError, "%d requests to clients are unanswered", most)
 		return
 	}
-	c.conn.asking[string(m.ID)] = cancel
-	c.conn.mu.Unlock()
 	c.clock.Pause()
 	c.conn.b.spawn(func() { c.answer(ctx, cancel, sink, m) })
 }
@@ -70,7 +66,7 @@ func (c *call) questionContext(by via) (context.Context, context.CancelFunc) {
 func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink, m wire.Message) {
 	defer cancel()
 	result, err := sink.Request(ctx, m.Method, m.Params)
-	withdrawn := !c.conn.answered(m.ID)
+	withdrawn := !c.conn.asking.Answered(m.ID)
 	c.clock.Resume()
 	switch {
 	case withdrawn:
@@ -78,28 +74,6 @@ func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink,
 		c.conn.send(wire.Failure(m.ID, err))
 	default:
 		c.conn.send(wire.Result(m.ID, result))
-	}
-}
-
-// answered takes a request of the backend off the list; false when the backend has
-// withdrawn it.
-func (c *conn) answered(id json.RawMessage) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, open := c.asking[string(id)]
-	delete(c.asking, string(id))
-	close(c.answers)
-	c.answers = make(chan struct{})
-	return open
-}
-
-// withdraw cancels a request that the backend no longer wants answered.
-func (c *conn) withdraw(id json.RawMessage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cancel := c.asking[string(id)]; cancel != nil {
-		cancel()
-		delete(c.asking, string(id))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -25,8 +26,6 @@ const (
 	TransportHTTP  = "streamable-http"
 	TransportSSE   = "sse"
 )
-
-const defaultTimeout = 30 * time.Second
 
 // A backend's log messages that belong to no client, and the lines of its stderr, go
 // to our log: so many at once, and then so many a second.
@@ -55,10 +54,10 @@ type Backend struct {
 	arrived     chan struct{}                    // cap 1: there is a new one
 
 	maxMessage int64
-	settings   atomic.Pointer[settings] // replaced, never changed
-	successor  atomic.Pointer[Backend]  // who gets the calls once this one is replaced
+	settings   atomic.Pointer[settings.Settings] // replaced, never changed
+	successor  atomic.Pointer[Backend]           // who gets the calls once this one is replaced
 	stats      counters
-	outage     outage
+	outage     pace.Outage
 
 	ctx    context.Context
 	stop   context.CancelCauseFunc
@@ -119,10 +118,10 @@ type State struct {
 	Listening bool
 }
 
-func (s *Set) newBackend(cfg config.Backend, t tuning) *Backend {
+func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
 		maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
-	b.settings.Store(settingsFor(cfg, t, nil))
+	b.settings.Store(settings.For(cfg, t, nil))
 	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
 	b.configure()
 	b.shared.opening = make(chan struct{}, 1)
@@ -168,7 +167,7 @@ func (b *Backend) configure() {
 func (b *Backend) Name() string { return b.name }
 
 // Timeout is how long a call may take that makes no progress.
-func (b *Backend) Timeout() time.Duration { return b.settings.Load().timeout }
+func (b *Backend) Timeout() time.Duration { return b.settings.Load().Timeout }
 
 // Offer is what the backend offers now: never nil, empty while it is down, immutable.
 func (b *Backend) Offer() *Offer { return b.offer.Load() }
@@ -179,6 +178,8 @@ func (b *Backend) State() State {
 	defer b.mu.Unlock()
 	return b.state
 }
+
+func (b *Backend) isReady() bool { return b.State().Status == Ready }
 
 // Starting reports whether the first attempt to connect is still running: what the
 // backend offers is not known yet. One that was lost and is connecting again is not

@@ -47,7 +47,7 @@ func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
 	b = b.enter()
 	defer b.leave()
 	b.stats.calls.Add(1)
-	if err := b.settings.Load().breaker.Allow(); err != nil {
+	if err := b.settings.Load().Breaker.Allow(); err != nil {
 		return nil, b.count(&Error{Backend: b.name, Kind: Unavailable, Err: err})
 	}
 	resp, err := b.attempt(ctx, r)
@@ -86,7 +86,7 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 func (b *Backend) count(err error) error {
 	if err == nil || isAnswer(err) {
 		b.touch()
-		b.settings.Load().breaker.Succeeded()
+		b.settings.Load().Breaker.Succeeded()
 		return err
 	}
 	switch kindOf(err) {
@@ -105,6 +105,6 @@ func (b *Backend) count(err error) error {
 		b.suspect()
 	}
 	b.stats.failures.Add(1)
-	b.settings.Load().breaker.Failed()
+	b.settings.Load().Breaker.Failed()
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
+	"github.com/vmcp-dev/vmcp/backends/internal/questions"
 	"github.com/vmcp-dev/vmcp/backends/internal/queue"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -36,8 +37,8 @@ type conn struct {
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
 	modern      bool
-	legacyToo   bool // it is modern, and speaks a revision with sessions as well
-	peer        peerInfo
+	legacyToo   bool               // it is modern, and speaks a revision with sessions as well
+	peer        listing.Peer       // what the backend says of itself
 	declared    json.RawMessage    // the client capabilities declared at initialize
 	multiplexed bool               // all calls share one stream of frames
 	onDemand    bool               // it is a private session's, opened when that needs it
@@ -47,32 +48,23 @@ type conn struct {
 	reserved    *slot              // what it counts as in the pool; nil for a shared connection and over HTTP
 	credential  credentials.Source // with which its HTTP requests are made; nil: none
 	http        *http.Transport    // of a principal's connection; nil: the backend's
+	asking      *questions.Table   // the backend's requests that a client is answering
 	turn        chan struct{}      // held by the one call that may call back or log; of the main connection
 
 	mu            sync.Mutex
 	calls         map[int64]*call
-	leaving       chan struct{}                 // closed when the last call of a lost connection has ended
-	latest        *call                         // the newest call with a sink
-	turnOf        *Caller                       // who holds turn
-	idleCall      *call                         // stands for the client that c is for while none of its calls runs
-	keepsIdleCall bool                          // idleCall stays: the client has an out-of-call sink
-	asking        map[string]context.CancelFunc // the backend's requests that a client is answering
-	answers       chan struct{}                 // closed and replaced when one of them was answered
+	leaving       chan struct{} // closed when the last call of a lost connection has ended
+	latest        *call         // the newest call with a sink
+	turnOf        *Caller       // who holds turn
+	idleCall      *call         // stands for the client that c is for while none of its calls runs
+	keepsIdleCall bool          // idleCall stays: the client has an out-of-call sink
 
 	levelMu sync.Mutex // held while the level is being set
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
 }
 
-// peerInfo is what a backend says of itself.
-type peerInfo struct {
-	Revision     string
-	ServerInfo   json.RawMessage
-	Capabilities json.RawMessage
-	Instructions string
-}
-
 func (b *Backend) newConn(p purpose) *conn {
-	c := &conn{b: b, declared: p.capabilities, calls: map[int64]*call{}, asking: map[string]context.CancelFunc{}, answers: make(chan struct{})}
+	c := &conn{b: b, declared: p.capabilities, calls: map[int64]*call{}, asking: questions.New()}
 	if who := p.caller; who != nil {
 		c.onDemand, c.session = true, who.Session
 		c.private = who.Session != "" || who.Principal != "" || b.transport == TransportStdio
@@ -349,7 +341,7 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 	case wire.ResUpdated:
 		c.b.updated(c.session, m.Params)
 	case wire.Cancelled:
-		c.withdraw(jsonscan.Get(m.Params, "requestId"))
+		c.asking.Withdraw(jsonscan.Get(m.Params, "requestId"))
 	case wire.Acknowledged:
 		c.b.setListening(true)
 		c.b.changed(listing.All) // changes before this stream were not announced

@@ -2,7 +2,6 @@ package backends
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,65 +10,42 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 const (
-	// firstRetry is how long to wait before a stream is resumed when the backend has
-	// named no time.
-	firstRetry = 500 * time.Millisecond
-	minRetry   = 20 * time.Millisecond
-	maxRetry   = 30 * time.Second
 	// drainTime is how long an answered stream may take to end by itself.
 	drainTime = time.Second
 	// keptAnswer is the largest answer that is held back until it is whole, for the sake of
 	// fetching it again when it breaks off.
 	keptAnswer = 256 << 10
-	// maxResumes ends a call whose stream keeps breaking without a word.
-	maxResumes = 10
 )
 
 // eventReaders are kept for the streams of single calls, which may be large.
 var eventReaders = sync.Pool{New: func() any { return wire.NewEventReaderSize(nil, 0, 16<<10) }}
 
-// position is where in an event stream we are, to resume it.
-type position struct {
-	last  string // id of the last event
-	retry time.Duration
-}
-
-func (p *position) note(e wire.Event) {
-	if e.HasID {
-		p.last = e.ID
-	}
-	if e.Retry > 0 {
-		p.retry = min(max(e.Retry, minRetry), maxRetry)
-	}
-}
-
 // readEvents reads the call's stream until its answer. A legacy stream that ends before
 // it, and has named its position, is resumed (SEP-1699).
 func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, error) {
-	pos := position{retry: firstRetry}
+	pos := endpoint.Start
 	for quiet := 0; ; quiet++ {
-		before := pos.last
+		before := pos.Last
 		answer, err := h.scan(k, resp.Body, &pos)
 		if answer != nil || isFinal(err) {
 			return answer, err
 		}
-		if pos.last != before {
+		if pos.Last != before {
 			quiet = 0
 		}
-		if h.c.modern || pos.last == "" || quiet > maxResumes {
+		if h.c.modern || pos.Last == "" || quiet > endpoint.MaxResumes {
 			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
 		}
 		if p, ok := k.sink().(Poller); ok {
-			p.Polled(pos.retry)
+			p.Polled(pos.Retry)
 		}
-		if resp, err = h.resume(k.ctx, &pos); err != nil {
+		if resp, err = h.at.Resume(k.ctx, &pos); err != nil {
 			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
 		}
 	}
@@ -81,7 +57,7 @@ func isFinal(err error) bool {
 }
 
 // scan reads events until the answer or the end of the body.
-func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *position) (*Response, error) {
+func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *endpoint.Position) (*Response, error) {
 	events := eventReaders.Get().(*wire.EventReader)
 	events.Reset(body, int(h.c.b.maxMessage))
 	resp, err := h.scanEvents(k, &eventBody{h, k, events, body}, pos)
@@ -91,7 +67,7 @@ func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *position) (*Respo
 	return resp, err
 }
 
-func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Response, error) {
+func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Position) (*Response, error) {
 	held := payload.Grab(payload.Large)
 	for {
 		e, whole, err := body.events.NextPart(held.B[:0])
@@ -105,7 +81,7 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *position) (*Re
 			held.Release()
 			return nil, h.broken(body.body, err)
 		}
-		pos.note(e)
+		pos.Note(e)
 		m, ok := h.c.message(e)
 		switch {
 		case ok && m.Method != "":
@@ -134,7 +110,7 @@ func (h *httpTransport) broken(body io.Closer, err error) error {
 // largeEvent makes a stream of an answer that is larger than held, and reads anything
 // else whole. An answer that can be fetched again when it breaks off is read whole as
 // long as it is no larger than keptAnswer.
-func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *payload.Buffer, pos *position) (*Response, []byte, error) {
+func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *payload.Buffer, pos *endpoint.Position) (*Response, []byte, error) {
 	start, ok := wire.SkimResult(e.Data)
 	if ok {
 		from, to := jsonscan.Find(e.Data[:start], "id")
@@ -144,7 +120,7 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 		all, err := readRest(e.Data, body.events, h.c.b.maxMessage)
 		return nil, all, err
 	}
-	if pos.last == "" {
+	if pos.Last == "" {
 		return &Response{Body: payload.NewStream(k, k.clock, body, held, start, len(e.Data))}, nil, nil
 	}
 	more := payload.Grab(keptAnswer)
@@ -153,7 +129,7 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 	n += m
 	switch {
 	case err == nil:
-		pos.note(e)
+		pos.Note(e)
 		held.Release()
 		return &Response{Body: payload.NewStream(k, k.clock, body, more, start, n)}, nil, nil
 	case body.events.Ended():
@@ -225,38 +201,8 @@ func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 	}
 }
 
-// resume opens the stream again behind the last event.
-func (h *httpTransport) resume(ctx context.Context, pos *position) (*http.Response, error) {
-	for failures := 0; ; failures++ {
-		if err := pace.Sleep(ctx, pos.retry); err != nil {
-			return nil, err
-		}
-		resp, err := h.get(ctx, pos.last)
-		if err == nil || failures == maxResumes || ctx.Err() != nil {
-			return resp, err
-		}
-		var status *endpoint.StatusError
-		if errors.As(err, &status) && status.Code < 500 {
-			return nil, err
-		}
-	}
-}
-
-// get opens an event stream.
-func (h *httpTransport) get(ctx context.Context, last string) (*http.Response, error) {
-	resp, err := h.at.Get(ctx, last)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK || endpoint.MediaType(resp) != endpoint.Events {
-		h.c.b.failedBody(resp)
-		return nil, &endpoint.StatusError{Code: resp.StatusCode}
-	}
-	return resp, nil
-}
-
 // scanAll delivers a stream's messages until it ends.
-func (h *httpTransport) scanAll(body io.ReadCloser, pos *position) {
+func (h *httpTransport) scanAll(body io.ReadCloser, pos *endpoint.Position) {
 	defer body.Close()
 	events := wire.NewEventReader(body, int(h.c.b.maxMessage))
 	for {
@@ -264,7 +210,7 @@ func (h *httpTransport) scanAll(body io.ReadCloser, pos *position) {
 		if err != nil {
 			return
 		}
-		pos.note(e)
+		pos.Note(e)
 		if m, ok := h.c.message(e); ok && m.Method != "" {
 			h.c.receive(nil, m)
 		}

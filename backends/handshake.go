@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -187,27 +188,11 @@ func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern boo
 // adoptDiscovered takes a server/discover result; false when it does not offer the
 // modern revision.
 func (c *conn) adoptDiscovered(result []byte) bool {
-	var d struct{ SupportedVersions []string }
-	if json.Unmarshal(result, &d) != nil || !slices.Contains(d.SupportedVersions, wire.Rev2607) {
-		return false
+	peer, legacyToo, ok := listing.Discovered(result)
+	if ok {
+		c.peer, c.legacyToo = peer, legacyToo
 	}
-	c.peer = readPeerInfo(result)
-	c.peer.Revision = wire.Rev2607
-	c.legacyToo = slices.ContainsFunc(d.SupportedVersions, func(v string) bool { return slices.Contains(wire.Legacy, v) })
-	if info := jsonscan.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
-		c.peer.ServerInfo = append(json.RawMessage(nil), info...)
-	}
-	return true
-}
-
-func readPeerInfo(result []byte) peerInfo {
-	keep := func(key string) json.RawMessage { return append(json.RawMessage(nil), jsonscan.Get(result, key)...) }
-	return peerInfo{
-		Revision:     jsonscan.GetString(result, "protocolVersion"),
-		ServerInfo:   keep("serverInfo"),
-		Capabilities: keep("capabilities"),
-		Instructions: jsonscan.GetString(result, "instructions"),
-	}
+	return ok
 }
 
 // initialize is the handshake of the revisions before 2026-07-28.
@@ -217,7 +202,7 @@ func (c *conn) initialize(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.peer = readPeerInfo(result)
+	c.peer = listing.Initialized(result)
 	if !slices.Contains(wire.Legacy, c.peer.Revision) {
 		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
 	}

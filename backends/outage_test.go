@@ -1,4 +1,4 @@
-package backends
+package backends_test
 
 import (
 	"bytes"
@@ -8,18 +8,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 )
 
 // logged is a log that is written to and read at the same time.
 type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
+	mu      sync.Mutex
+	b       bytes.Buffer  // guarded by mu
+	written chan struct{} // cap 1
 }
 
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
 	return l.b.Write(p)
 }
 
@@ -32,29 +38,21 @@ func (l *logged) String() string {
 // TestBackendThatCannotStartIsLoggedOnce: what its process writes, and that it started,
 // is in the log once, however often it is tried; the number of attempts is there later.
 func TestBackendThatCannotStartIsLoggedOnce(t *testing.T) {
-	log := &logged{}
-	s := NewSet(Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	defer s.Close()
-	apply(t, s, backendtest.Stdio("b", "exits"))
-	b := s.All()[0]
-	for b.outage.attempts.Load() < 4 {
-		_, changed := b.watch()
+	log := &logged{written: make(chan struct{}, 1)}
+	late := time.After(30 * time.Second)
+	newSet(t, backends.Options{Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, backendtest.Stdio("b", "exits"))
+	for !strings.Contains(log.String(), `level=DEBUG msg="backend is still down" backend=b attempts=4`) {
 		select {
-		case <-changed:
-		case <-time.After(30 * time.Second):
-			t.Fatal("it is not tried again")
+		case <-log.written:
+		case <-late:
+			t.Fatalf("it is not tried again\n%s", log)
 		}
 	}
 	for text, want := range map[string]int{
-		`msg=stderr backend=b line="cannot find my config"`: 1, `msg="backend process started"`: 1, `msg="backend is down"`: 1, `msg="backend is still down"`: 0,
+		`level=INFO msg=stderr backend=b line="cannot find my config"`: 1, `level=INFO msg="backend process started"`: 1, `msg="backend is down"`: 1, `level=WARN msg="backend is still down"`: 0,
 	} {
 		if n := strings.Count(log.String(), text); n != want {
 			t.Errorf("%s: %d times, want %d\n%s", text, n, want, log)
 		}
-	}
-	b.outage.attempts.Store(9)
-	b.outage.failed(b, errClosed)
-	if !strings.Contains(log.String(), `msg="backend is still down" backend=b attempts=10`) {
-		t.Errorf("the tenth attempt is not logged:\n%s", log)
 	}
 }

@@ -211,13 +211,13 @@ func (b *Backend) startChild() (*stdioStream, error) {
 		return nil, err
 	}
 	b.stats.children.Add(1)
-	b.log.Log(b.ctx, b.outage.startLevel(b.State()), "backend process started", "pid", p.PID(), "command", b.cfg.Command)
+	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", p.PID(), "command", b.cfg.Command)
 	return &stdioStream{b: b, child: p, reader: bufio.NewReaderSize(p, 32<<10)}, nil
 }
 
 // logStderr takes a line of a process's standard error.
 func (b *Backend) logStderr(line string) {
-	if level := b.outage.level(b.State()); level < slog.LevelInfo || b.stderr.Allow() {
+	if level := b.outage.Level(b.isReady()); level < slog.LevelInfo || b.stderr.Allow() {
 		b.log.Log(b.ctx, level, "stderr", "line", line)
 	}
 }

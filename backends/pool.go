@@ -111,9 +111,6 @@ func (d *dial) over() bool {
 }
 
 const (
-	defaultMaxConnections = 64
-	// defaultMaxSessions is as many as there are client sessions.
-	defaultMaxSessions = 10_000
 	// transientIdle is how long a connection without state is kept unused.
 	transientIdle = 10 * time.Minute
 	// relief is how long after a search that found no idle client session there is none.
@@ -125,9 +122,9 @@ func (l *pool) init(b *Backend) {
 }
 
 // maxConnections is how many connections there may be beside the main one.
-func (l *pool) maxConnections() int { return l.b.settings.Load().maxConnections - 1 }
+func (l *pool) maxConnections() int { return l.b.settings.Load().MaxConnections - 1 }
 
-func (l *pool) maxSessions() int { return l.b.settings.Load().maxSessions }
+func (l *pool) maxSessions() int { return l.b.settings.Load().MaxSessions }
 
 func (l *pool) idle() config.SessionIdle { return *l.b.set.idle.Load() }
 

@@ -111,22 +111,8 @@ func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
 	ctx, cancel := context.WithTimeout(ctx, firstQuestions)
 	defer cancel()
 	c.request(ctx, wire.Ping, nil)
-	asked := false
-	for {
-		c.mu.Lock()
-		open, changed := len(c.asking), c.answers
-		c.mu.Unlock()
-		if open == 0 {
-			break
-		}
-		asked = true
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-	if asked {
+	asked, err := c.asking.Settled(ctx)
+	if asked && err == nil {
 		pace.Sleep(ctx, digestTime)
 		c.request(ctx, wire.Ping, nil)
 	}

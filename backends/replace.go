@@ -1,11 +1,10 @@
 package backends
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -27,61 +26,14 @@ import (
 // ready nor fails.
 const handOverTime = time.Minute
 
-// settings are what can be changed while a backend runs.
-type settings struct {
-	timeout        time.Duration
-	checkInterval  time.Duration
-	checkThreshold int
-	breaker        *pace.Breaker
-	circuit        *config.CircuitBreaker // what breaker was made from
-
-	sessions                    string // auto, shared or exclusive
-	maxConnections, maxSessions int
-}
-
-// settingsFor works out the settings of a configuration. A breaker that was configured
-// in the same way goes on as it is.
-func settingsFor(cfg config.Backend, t tuning, old *settings) *settings {
-	s := &settings{timeout: cfg.Timeout.Std(), checkInterval: t.failures.HealthCheckInterval.Std(), checkThreshold: t.failures.UnhealthyThreshold, circuit: t.failures.CircuitBreaker,
-		sessions: cfg.Sessions, maxConnections: cfg.MaxConnections, maxSessions: cfg.MaxSessions}
-	if s.timeout <= 0 {
-		s.timeout = t.timeout
-	}
-	if s.maxConnections <= 0 {
-		s.maxConnections = defaultMaxConnections
-	}
-	if s.maxSessions <= 0 {
-		s.maxSessions = defaultMaxSessions
-	}
-	if s.checkInterval <= 0 {
-		s.checkInterval = defaultCheckInterval
-	}
-	if s.checkThreshold <= 0 {
-		s.checkThreshold = defaultCheckThreshold
-	}
-	if old != nil && reflect.DeepEqual(old.circuit, s.circuit) {
-		s.breaker = old.breaker
-	} else {
-		s.breaker = pace.NewBreaker(s.circuit)
-	}
-	return s
-}
-
-// withoutSettings is a configuration but for its settings: another value there
-// takes another process or connection.
-func withoutSettings(cfg config.Backend) config.Backend {
-	cfg.Timeout, cfg.Sessions, cfg.MaxConnections, cfg.MaxSessions = 0, "", 0, 0
-	return cfg
-}
-
 // runs reports whether the backend can be brought to cfg by other settings.
 func (b *Backend) runs(cfg config.Backend) bool {
-	return reflect.DeepEqual(withoutSettings(b.cfg), withoutSettings(cfg))
+	return settings.SameBut(b.cfg, cfg)
 }
 
 // adjust applies settings in place.
-func (b *Backend) adjust(cfg config.Backend, t tuning) {
-	b.settings.Store(settingsFor(cfg, t, b.settings.Load()))
+func (b *Backend) adjust(cfg config.Backend, t settings.General) {
+	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
 	b.wakeLoop() // the time between health checks may be another
 }
 
@@ -97,18 +49,18 @@ func (s *Set) createOrUpdate(cfg config.Backend, old *Backend) *Backend {
 	next := s.next[cfg.Name]
 	switch {
 	case old == nil:
-		return s.newBackend(cfg, s.tuning)
+		return s.newBackend(cfg, s.general)
 	case next != nil && next.runs(cfg):
-		next.adjust(cfg, s.tuning)
-		old.adjust(cfg, s.tuning)
+		next.adjust(cfg, s.general)
+		old.adjust(cfg, s.general)
 		return old
 	case old.runs(cfg):
 		s.giveUp(cfg.Name)
-		old.adjust(cfg, s.tuning)
+		old.adjust(cfg, s.general)
 		return old
 	}
 	s.giveUp(cfg.Name)
-	next = s.newBackend(cfg, s.tuning)
+	next = s.newBackend(cfg, s.general)
 	if user := old.lister.Load(); user != nil && next.credentials.NeedsCaller() {
 		next.arrive(user)
 	}

@@ -38,7 +38,7 @@ func TestSettingsChangeInPlace(t *testing.T) {
 	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
 		t.Errorf("the call after it: %v, want the new breaker open", err)
 	}
-	if set := b.settings.Load(); set.checkInterval != time.Hour || set.checkThreshold != 7 {
+	if set := b.settings.Load(); set.CheckInterval != time.Hour || set.CheckThreshold != 7 {
 		t.Errorf("health checks: %+v", set)
 	}
 	applyAll(t, s, all) // nothing changed: an open breaker stays open
@@ -53,14 +53,14 @@ func TestRefusedConfigurationChangesNothing(t *testing.T) {
 	s := NewSet(Options{})
 	defer s.Close()
 	apply(t, s, cfg)
-	before, idle := s.tuning, *s.idle.Load()
+	before, idle := s.general, *s.idle.Load()
 	refused := &config.Config{Backends: []config.Backend{cfg, cfg}, SessionIdle: config.SessionIdle{Client: config.Duration(time.Second)}}
 	refused.Operational.Timeouts.Default = config.Duration(time.Second)
 	if err := s.Apply(refused); err == nil {
 		t.Fatal("two backends of one name were accepted")
 	}
-	if s.tuning != before || *s.idle.Load() != idle {
-		t.Errorf("after a refused configuration: %+v, %+v; want %+v, %+v", s.tuning, *s.idle.Load(), before, idle)
+	if s.general != before || *s.idle.Load() != idle {
+		t.Errorf("after a refused configuration: %+v, %+v; want %+v, %+v", s.general, *s.idle.Load(), before, idle)
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	defaultCheckInterval  = 30 * time.Second
-	defaultCheckThreshold = 3
 	// stableTime is how long a connection must have lived for the next loss to start
 	// with a short wait again.
 	stableTime   = 10 * time.Second
@@ -40,7 +38,8 @@ func (b *Backend) run() {
 			}
 		}
 		if err != nil {
-			b.outage.failed(b, err)
+			n, level := b.outage.Failed()
+			b.log.Log(context.WithoutCancel(b.ctx), level, "backend is still down", "attempts", n, "err", bare(err))
 		}
 		if b.State().Status == Connecting && err != nil {
 			b.goDown(err)
@@ -80,7 +79,7 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	b.main.Store(c)
-	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.via(), "tools", len(b.Offer().Tools), b.outage.end())
+	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.via(), "tools", len(b.Offer().Tools), b.outage.End())
 	b.touch()
 	b.setState(Ready, nil)
 	b.serve(c)
@@ -116,7 +115,7 @@ func (b *Backend) serve(c *conn) {
 	} else {
 		b.spawn(func() { b.restore(c) })
 	}
-	interval := b.settings.Load().checkInterval
+	interval := b.settings.Load().CheckInterval
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	failed := 0
@@ -125,7 +124,7 @@ func (b *Backend) serve(c *conn) {
 		case <-c.lost():
 			return
 		case <-b.wake:
-			if now := b.settings.Load().checkInterval; now != interval {
+			if now := b.settings.Load().CheckInterval; now != interval {
 				interval = now
 				tick.Reset(interval)
 			}
@@ -199,8 +198,8 @@ func (b *Backend) check(c *conn, failed int) int {
 	b.log.Info("health check", "err", bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	set := b.settings.Load()
-	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.checkThreshold)*set.checkInterval
-	if failed >= set.checkThreshold && !busy || isDialError(err) {
+	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
+	if failed >= set.CheckThreshold && !busy || isDialError(err) {
 		c.fail(err)
 	}
 	return failed

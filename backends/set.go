@@ -25,6 +25,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -67,12 +68,12 @@ type Set struct {
 
 	privateLists atomic.Int64 // bytes that private sessions hold of lists of their own
 
-	mu     sync.Mutex
-	tuning tuning              // guarded by mu: of the last Apply
-	all    []*Backend          // guarded by mu; replaced, never changed
-	next   map[string]*Backend // guarded by mu: successors of backends in all that are not ready yet, by name
-	closed bool                // guarded by mu
-	wg     sync.WaitGroup
+	mu      sync.Mutex
+	general settings.General    // guarded by mu: of the last Apply
+	all     []*Backend          // guarded by mu; replaced, never changed
+	next    map[string]*Backend // guarded by mu: successors of backends in all that are not ready yet, by name
+	closed  bool                // guarded by mu
+	wg      sync.WaitGroup
 }
 
 // NewSet returns an empty set.
@@ -91,16 +92,6 @@ func NewSet(o Options) *Set {
 	s.idle.Store(&defaultIdle)
 	s.wg.Go(s.announce)
 	return s
-}
-
-// tuning is what holds for all backends of a set.
-type tuning struct {
-	timeout  time.Duration
-	failures config.FailureHandling
-}
-
-func tuningOf(cfg *config.Config) tuning {
-	return tuning{cmp.Or(cfg.Operational.Timeouts.Default.Std(), defaultTimeout), cfg.Operational.FailureHandling}
 }
 
 // defaultIdle is how long unused sessions are kept where a configuration says nothing.
@@ -145,7 +136,7 @@ func (s *Set) Apply(cfg *config.Config) error {
 	if err := s.credentials.Keep(cfg.TokenStore); err != nil {
 		return err
 	}
-	s.tuning = tuningOf(cfg)
+	s.general = settings.GeneralOf(cfg)
 	idle := cmp.Or(cfg.SessionIdle, defaultIdle)
 	s.idle.Store(&idle)
 	old := map[string]*Backend{}

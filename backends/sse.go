@@ -70,7 +70,7 @@ func openSSE(ctx context.Context, c *conn, u *url.URL) (*sseStream, error) {
 	h := newHTTPTransport(c, u)
 	stop := context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })
 	defer stop()
-	resp, err := h.get(c.ctx, "")
+	resp, err := h.at.Get(c.ctx, "")
 	if err != nil {
 		return nil, err
 	}

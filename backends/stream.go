@@ -99,10 +99,10 @@ func (c *conn) slot() *slot {
 // readStream reads the stream until it is closed, and opens it again when it breaks.
 func (h *httpTransport) readStream(o *sessionStream) {
 	defer h.ended(o)
-	pos := position{retry: firstRetry}
+	pos := endpoint.Start
 	asked := false
 	for o.ctx.Err() == nil {
-		resp, err := h.get(o.ctx, pos.last)
+		resp, err := h.at.Get(o.ctx, pos.Last)
 		if err == nil || !asked {
 			h.c.b.noteStream(h.c, err)
 		}
@@ -120,7 +120,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 			return
 		}
 		h.c.b.suspect()
-		pace.Sleep(o.ctx, pace.Jittered(pos.retry))
+		pace.Sleep(o.ctx, pace.Jittered(pos.Retry))
 	}
 	if !asked {
 		close(o.asked)

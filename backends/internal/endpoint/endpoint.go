@@ -15,8 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // Types of content.
@@ -55,14 +53,15 @@ func httpOne() *http.Protocols {
 // Endpoint is where requests go, and with which headers.
 type Endpoint struct {
 	do     func(*http.Request) (*http.Response, error)
+	failed func(*http.Response)
 	url    atomic.Pointer[url.URL]
 	header atomic.Pointer[http.Header] // replaced, never changed
 }
 
 // New is the endpoint at u. do makes a request; headers go with each, beside those of the
-// protocol.
-func New(u *url.URL, headers http.Header, do func(*http.Request) (*http.Response, error)) *Endpoint {
-	e := &Endpoint{do: do}
+// protocol. failed takes the answers to Get that are no event streams, and closes them.
+func New(u *url.URL, headers http.Header, do func(*http.Request) (*http.Response, error), failed func(*http.Response)) *Endpoint {
+	e := &Endpoint{do: do, failed: failed}
 	e.url.Store(u)
 	header := headers.Clone()
 	header["Content-Type"] = []string{JSON}
@@ -129,18 +128,6 @@ func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) 
 	}).WithContext(ctx)
 	r.Body, _ = body()
 	return r
-}
-
-// Get asks for an event stream, behind the event with the id last if that is not "".
-func (e *Endpoint) Get(ctx context.Context, last string) (*http.Response, error) {
-	u := e.url.Load()
-	header := e.Header().Clone()
-	header.Set("Accept", Events)
-	header.Del("Content-Type")
-	if last != "" {
-		header.Set(wire.HeaderLastEvent, last)
-	}
-	return e.do((&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(ctx))
 }
 
 // Delete ends the session that the headers name.

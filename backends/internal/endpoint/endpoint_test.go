@@ -9,8 +9,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
+	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // at is the endpoint at a path of a server.
@@ -21,7 +23,7 @@ func at(t *testing.T, h http.Handler, path string) *endpoint.Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return endpoint.New(u, http.Header{"X-Key": {"secret"}}, http.DefaultTransport.RoundTrip)
+	return endpoint.New(u, http.Header{"X-Key": {"secret"}}, http.DefaultTransport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
 
 // TestRedirects: a frame is sent again, with all headers, to where its origin says and nowhere
@@ -71,7 +73,8 @@ func TestRedirects(t *testing.T) {
 
 func TestGetAndDelete(t *testing.T) {
 	var got []string
-	e := at(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	e := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		got = append(got, r.Method+" "+r.Header.Get("Accept")+" "+r.Header.Get("Last-Event-ID")+" "+r.Header.Get("X-Key"))
 	}), "/mcp")
 	for _, ask := range []func() (*http.Response, error){
@@ -99,5 +102,31 @@ func TestURLs(t *testing.T) {
 	u, _ := url.Parse("https://user:pass@host/path?token=t#f")
 	if got := endpoint.Shown(u); got != "https://host/path" {
 		t.Errorf("Shown = %s", got)
+	}
+}
+
+// TestResume: a stream is opened again behind its last event, after the time that the backend has
+// named; while the backend fails it is tried again, and given up when it is refused.
+func TestResume(t *testing.T) {
+	var asked []string
+	statuses := []int{503, 200, 404}
+	e := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("Last-Event-ID"))
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(statuses[len(asked)-1])
+	}), "/mcp")
+	pos := endpoint.Start
+	pos.Note(wire.Event{ID: "7", HasID: true, Retry: time.Nanosecond})
+	if pos.Note(wire.Event{}); pos.Last != "7" || pos.Retry != 20*time.Millisecond {
+		t.Errorf("the position is %+v", pos)
+	}
+	resp, err := e.Resume(t.Context(), &pos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint.Discard(resp.Body)
+	var status *endpoint.StatusError
+	if _, err = e.Resume(t.Context(), &pos); !errors.As(err, &status) || status.Code != 404 || strings.Join(asked, ",") != "7,7,7" {
+		t.Errorf("asked behind %q, at last %v", asked, err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package pace says when something may be done again: calls to a backend that keeps failing
-// (Breaker), attempts that went wrong (Backoff), lines in the log (Limiter).
+// (Breaker), attempts that went wrong (Backoff), lines in the log (Limiter, Outage).
 package pace
 
 import (

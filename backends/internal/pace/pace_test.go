@@ -1,6 +1,7 @@
 package pace_test
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,5 +49,28 @@ func TestBackoffGrowsToABoundAndBeginsAgain(t *testing.T) {
 	w.Reset()
 	if d := w.Next(); d > 150*time.Millisecond {
 		t.Errorf("waits %v after reset", d)
+	}
+}
+
+// TestOutage: what a process writes that cannot be started is logged once, and the number of
+// attempts from time to time.
+func TestOutage(t *testing.T) {
+	var o pace.Outage
+	if o.StartLevel(false) != slog.LevelInfo || o.Level(false) != slog.LevelInfo {
+		t.Error("the first start is not logged as any event")
+	}
+	if o.StartLevel(false) != slog.LevelDebug || o.Level(false) != slog.LevelDebug || o.Level(true) != slog.LevelInfo {
+		t.Error("the second start is logged as the first")
+	}
+	for want := 1; want <= 100; want++ {
+		if n, level := o.Failed(); n != want || (level == slog.LevelWarn) != (n == 10 || n == 100) {
+			t.Errorf("attempt %d of %d is logged at level %v", n, want, level)
+		}
+	}
+	if a := o.End(); a.Value.Int64() != 101 {
+		t.Errorf("End = %v, want 101 attempts", a)
+	}
+	if a := o.End(); a.Key != "" || o.StartLevel(false) != slog.LevelInfo {
+		t.Errorf("End of no outage = %v", a)
 	}
 }

@@ -1,0 +1,82 @@
+// Package settings holds what can be changed while a backend runs: what concerns the proxy alone,
+// and neither the process nor the connections.
+package settings
+
+import (
+	"cmp"
+	"reflect"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+const (
+	defaultTimeout        = 30 * time.Second
+	defaultCheckInterval  = 30 * time.Second
+	defaultCheckThreshold = 3
+	defaultMaxConnections = 64
+	// defaultMaxSessions is as many as there are client sessions.
+	defaultMaxSessions = 10_000
+)
+
+// Settings are those of one backend. They are never changed.
+type Settings struct {
+	Timeout        time.Duration
+	CheckInterval  time.Duration
+	CheckThreshold int
+	Breaker        *pace.Breaker
+	circuit        *config.CircuitBreaker // what Breaker was made from
+
+	Sessions                    string // auto, shared or exclusive
+	MaxConnections, MaxSessions int
+}
+
+// General is what holds for all backends.
+type General struct {
+	timeout  time.Duration
+	failures config.FailureHandling
+}
+
+// GeneralOf is what a configuration says of all backends.
+func GeneralOf(cfg *config.Config) General {
+	return General{cmp.Or(cfg.Operational.Timeouts.Default.Std(), defaultTimeout), cfg.Operational.FailureHandling}
+}
+
+// For works out the settings of a backend. A breaker that was configured in the same way in old,
+// which may be nil, goes on as it is.
+func For(cfg config.Backend, g General, old *Settings) *Settings {
+	s := &Settings{
+		Timeout:        orDefault(cfg.Timeout.Std(), g.timeout),
+		CheckInterval:  orDefault(g.failures.HealthCheckInterval.Std(), defaultCheckInterval),
+		CheckThreshold: orDefault(g.failures.UnhealthyThreshold, defaultCheckThreshold),
+		Sessions:       cfg.Sessions,
+		MaxConnections: orDefault(cfg.MaxConnections, defaultMaxConnections),
+		MaxSessions:    orDefault(cfg.MaxSessions, defaultMaxSessions),
+		circuit:        g.failures.CircuitBreaker,
+	}
+	if old != nil && reflect.DeepEqual(old.circuit, s.circuit) {
+		s.Breaker = old.Breaker
+	} else {
+		s.Breaker = pace.NewBreaker(s.circuit)
+	}
+	return s
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// SameBut reports whether two configurations of a backend differ in their settings at most:
+// anything else takes another process or connection.
+func SameBut(a, b config.Backend) bool {
+	return reflect.DeepEqual(without(a), without(b))
+}
+
+func without(cfg config.Backend) config.Backend {
+	cfg.Timeout, cfg.Sessions, cfg.MaxConnections, cfg.MaxSessions = 0, "", 0, 0
+	return cfg
+}
