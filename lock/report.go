@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/visible"
+)
+
+// Print writes a change as lines: what differs, and with texts the old and the new text. What
+// nobody would see of it is escaped.
+//
+//	~ shop.get_order: inputSchema.required: "card" must be given now (breaking)
+//	    - ["id"]
+//	    + ["id","card"]
+func (c *Change) Print(w io.Writer, withTexts bool) error {
+	var b strings.Builder
+	line := func(parts ...string) { b.WriteString(visible.Line(strings.Join(parts, "")) + "\n") }
+	name := c.Name.String()
+	switch {
+	case c.Added():
+		line("+ ", name)
+	case c.Removed():
+		line("- ", name, ": gone (", string(Breaking), ")")
+	}
+	if c.Old == nil || c.New == nil {
+		c.printTexts(line, withTexts, c.Old, c.New)
+	}
+	for _, d := range c.Details {
+		line("~ ", name, ": ", d.text())
+		c.printTexts(line, withTexts, d.Old, d.New)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (c *Change) printTexts(line func(...string), withTexts bool, old, now []byte) {
+	if !withTexts {
+		return
+	}
+	if old != nil {
+		line("    - ", string(old))
+	}
+	if now != nil {
+		line("    + ", string(now))
+	}
+}
+
+// text is what differs in one line.
+func (d *Detail) text() string {
+	text := d.Path
+	switch {
+	case d.Path == "":
+		text = "a member stands twice, or no longer"
+	case d.Note != "":
+		text += ": " + d.Note
+	case d.Old == nil:
+		text += " is new"
+	case d.New == nil:
+		text += " is gone"
+	default:
+		text += " changed"
+	}
+	if d.Class != Compatible {
+		text += " (" + string(d.Class) + ")"
+	}
+	return text
+}
+
+// known are the members of definitions that MCP defines. Others are a backend's own words.
+var known = []string{"title", "description", "inputSchema", "outputSchema", "annotations", "execution", "arguments", "mimeType", "size"}
+
+// Parts names the members of a definition in which it differs: description, inputSchema.
+func Parts(details []Detail) string {
+	var names []string
+	for _, d := range details {
+		name, _, _ := strings.Cut(d.Path, ".")
+		if !slices.Contains(known, name) {
+			name = "other members"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// MarshalJSON writes the change for machines.
+func (c Change) MarshalJSON() ([]byte, error) {
+	type detail struct {
+		Path  string          `json:"path"`
+		Class Class           `json:"class"`
+		Note  string          `json:"note,omitempty"`
+		Old   json.RawMessage `json:"old,omitempty"`
+		New   json.RawMessage `json:"new,omitempty"`
+	}
+	what := "changed"
+	switch {
+	case c.Added():
+		what = "added"
+	case c.Removed():
+		what = "removed"
+	}
+	details := []detail{}
+	for _, d := range c.Details {
+		details = append(details, detail{d.Path, d.Class, d.Note, d.Old, d.New})
+	}
+	return json.Marshal(struct {
+		Name    string          `json:"name"`
+		Backend string          `json:"backend"`
+		Kind    Kind            `json:"kind"`
+		Own     string          `json:"original,omitempty"`
+		Change  string          `json:"change"`
+		Class   Class           `json:"class"`
+		Details []detail        `json:"details"`
+		Old     json.RawMessage `json:"old,omitempty"`
+		New     json.RawMessage `json:"new,omitempty"`
+	}{c.Name.String(), c.Name.Backend, c.Name.Kind, c.Name.Own, what, c.Class(), details, c.Old, c.New})
+}
