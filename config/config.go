@@ -53,6 +53,8 @@ type Config struct {
 	PassthroughHeaders []string `json:"passthroughHeaders,omitempty"`
 	// Audit writes down what was done.
 	Audit Audit `json:"audit,omitempty"`
+	// Pins hold the backends to definitions that somebody has reviewed.
+	Pins Pins `json:"pins,omitempty"`
 	// RateLimiting bounds how often tools are called.
 	RateLimiting RateLimiting `json:"rateLimiting,omitempty"`
 	// Backends are the MCP servers behind the endpoint.

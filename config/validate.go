@@ -51,6 +51,7 @@ func (v *validator) config(c *Config) {
 	v.edges(c)
 	v.access(c)
 	v.audit(&c.Audit)
+	v.pins(&c.Pins)
 	v.rateLimiting(&c.RateLimiting)
 	v.backends(c)
 	v.outgoing(c)

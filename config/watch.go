@@ -66,6 +66,9 @@ func (w *watch) attempt() error {
 		return err
 	}
 	w.files, w.dirs = cfg.Files()
+	if cfg.Pins.Path != "" { // it may come later
+		w.files = append(w.files, cfg.Pins.Path)
+	}
 	w.globs = cfg.IncomingAuth.Authz.PolicyFiles
 	w.note() // apply reads the scripts
 	return w.apply(cfg)

@@ -37,10 +37,22 @@ func (p *Proxy) state() metrics.State {
 	}
 	for _, b := range p.backends.All() {
 		s.Backends = append(s.Backends, metrics.Backend{
-			Name: b.Name(), Ready: stateOf(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Stats: b.Stats(),
+			Name: b.Name(), Ready: stateOf(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Unpinned: c.Unpinned(b), Stats: b.Stats(),
 		})
 	}
 	return s
+}
+
+// reportPins counts and writes down what is not as it is pinned, once for each, and logs it where
+// the problems of the catalog do not.
+func (p *Proxy) reportPins(c *catalog.Catalog) {
+	for _, v := range p.pins.News(c) {
+		p.metrics.Unpinned(v.Name.Backend, string(v.Name.Kind))
+		p.record.Unpinned(&v)
+		if c != p.catalog.Load() {
+			p.log.Warn(v.Reason+", in the session of a client", "backend", v.Name.Backend, "entry", v.Entry())
+		}
+	}
 }
 
 // effect counts one effect of a run. What the journal answered is not done again.

@@ -117,6 +117,7 @@ func (p *Proxy) overlaid(o *overlay) *catalog.Catalog {
 	if c == nil {
 		c = catalog.Build(p.config, p.backends.All(), o.offers, p.scripts, p.introduction())
 		p.overlays.add(base, o, c)
+		p.reportPins(c)
 	}
 	p.building.Unlock()
 	return c

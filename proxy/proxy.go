@@ -78,6 +78,7 @@ type Proxy struct {
 
 	subscriptions *subscriptions.Set
 	overlays      overlays
+	pins          catalog.PinReport
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -244,6 +245,7 @@ func (p *Proxy) rebuild() {
 	p.catalog.Store(now)
 	old.Replace()
 	p.logProblems(old, now)
+	p.reportPins(now)
 	if p.young != nil && !now.Starting() && !replacing {
 		if !isClosed(p.settled) {
 			close(p.settled)

@@ -164,6 +164,9 @@ func (s *served) apply(cfg *config.Config) error {
 		cfg.Listen = s.flags.listen
 	}
 	cfg.IncomingAuth.TokenFile = s.tokenFile
+	if s.flags.locked {
+		cfg.Pins.Enforce()
+	}
 	if s.flags.stdio && cfg.Audit.Enabled && cfg.Audit.LogFile == "" {
 		return errors.New("audit.logFile: with --stdio the standard output is the client's: name a file")
 	}

@@ -38,7 +38,7 @@ type serveFlags struct {
 	config, listen, pprof string
 	tokenFile, discovery  string
 	insecure, stdio       bool
-	isolate               bool
+	isolate, locked       bool
 	hosts, origins        []string
 	delay, drain          *config.Duration // nil: as configured
 }
@@ -71,6 +71,7 @@ With --stdio it serves one client on standard input and output instead of a port
 	c.Flags().StringVar(&f.config, "config", "", "the configuration file (default vmcp.yaml, if it is there)")
 	c.Flags().StringVar(&f.listen, "listen", "", "the address to serve on, host:port, instead of the configured one")
 	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines reach, without authentication")
+	c.Flags().BoolVar(&f.locked, "locked", false, "withhold what is not as vmcp.lock has it (pins: onChange and onNew are block)")
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
 	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, beside the configured ones")
 	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept web pages of these origins, such as https://app.example.com, beside the configured ones")

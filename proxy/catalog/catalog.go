@@ -50,6 +50,9 @@ type Catalog struct {
 	extensions   json.RawMessage // that a backend speaks, from its capabilities; nil for none
 	tasks        json.RawMessage // the capability of 2025-11-25, of all backends together; nil for none
 	Problems     diag.Problems   // entries that clients do not get as they are offered, mistakes in scripts
+	Violations   []Violation     // of pins; each is a problem, too
+	withheld     map[string]bool // URIs of resources that no template shall lead to
+	private      bool            // made for a session
 	said         [3]uint64       // how often backends announced changed tools, prompts, resources
 	scripts      string          // identifies the programs of all scripts
 	ready        map[*backends.Backend]bool
@@ -142,6 +145,8 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		apps:           map[string][]*Entry{},
 		shadowed:       map[string]*Entry{},
 		several:        len(cfg.Backends) > 1,
+		withheld:       map[string]bool{},
+		private:        private != nil,
 		ready:          map[*backends.Backend]bool{},
 		newer:          make(chan struct{}),
 		ServerInfo:     introduction,
@@ -157,6 +162,7 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		if own := private[be]; own != nil {
 			offer = own
 		}
+		offer = b.hold(scripts.pins, be.Name(), offer)
 		b.c.ready[be] = state.Status == backends.Ready
 		b.complete = b.complete && b.c.ready[be]
 		b.noteAbsent(be, state)
@@ -320,6 +326,9 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 	origin := backend + "." + e.Original
 	if b.c.toolByOrigin[origin] == nil {
 		b.c.toolByOrigin[origin] = e
+	}
+	if e.Hidden || b.c.toolByName[e.Name] != nil { // in no list, and scripts may read it
+		b.reportHiddenIn(e)
 	}
 	switch owner := b.c.toolByName[e.Name]; {
 	case owner == nil:

@@ -13,16 +13,19 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// Scripts are what a configuration has of scripts.
+// Scripts are what a configuration has of scripts, and what it holds its backends to: the other
+// thing that is read from files before a catalog can be built.
 type Scripts struct {
 	tools []*ScriptedTool
 	texts []*scriptText
 	load  loadFunc
+	pins  *pins
 }
 
 // A scriptText is the text of a scripted tool or of a library.
@@ -84,8 +87,8 @@ type compiler struct {
 	problems diag.Problems
 }
 
-// Compile compiles every scripted tool of a configuration. The problems are those
-// for which it cannot be served; the texts have more.
+// Compile compiles every scripted tool of a configuration, and reads its pins. The problems are
+// those for which it cannot be served; the texts have more.
 func Compile(cfg *config.Config) (*Scripts, diag.Problems) {
 	load := legacy.With(script.Options{Load: libraries(cfg).Load}).Load
 	c := &compiler{cfg: cfg, set: &Scripts{load: load}}
@@ -105,6 +108,7 @@ func Compile(cfg *config.Config) (*Scripts, diag.Problems) {
 		}
 		c.set.tools = append(c.set.tools, t)
 	}
+	c.pins()
 	errs, _ := c.problems.Sorted().Split()
 	return c.set, errs
 }
@@ -174,6 +178,19 @@ func (c *compiler) fileAt(f script.File, e *script.Error) script.File {
 		}
 	}
 	return f
+}
+
+// pins reads what the backends are held to.
+func (c *compiler) pins() {
+	var err error
+	if c.set.pins, err = readPins(c.cfg); err == nil {
+		return
+	}
+	p, ok := errors.AsType[diag.Problem](err)
+	if !ok {
+		p = diag.Problem{Pos: c.cfg.Place("pins"), Path: "pins.file", Code: lock.Code, Message: err.Error()}
+	}
+	c.problems = append(c.problems, p)
 }
 
 // libraries checks every library, whether anything loads it or not.

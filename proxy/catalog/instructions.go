@@ -102,7 +102,12 @@ func (b *builder) reportHiddenIn(e *Entry) {
 	if e.Backend == nil || jsonscan.PlainText(e.Definition) {
 		return
 	}
+	b.reportHidden(e.Backend.Name(), e.Original, textsOf(e.Definition))
+}
+
+// textsOf are all texts of a definition.
+func textsOf(definition []byte) string {
 	var all strings.Builder
-	jsonscan.EachText(e.Definition, func(text string) { all.WriteString(text + " ") })
-	b.reportHidden(e.Backend.Name(), e.Original, all.String())
+	jsonscan.EachText(definition, func(text string) { all.WriteString(text + " ") })
+	return all.String()
 }

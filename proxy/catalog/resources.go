@@ -99,6 +99,9 @@ func (c *Catalog) resource(uri string) *Entry {
 	if e := c.resourceByURI[uri]; e != nil {
 		return e
 	}
+	if c.withheld[uri] {
+		return nil
+	}
 	for _, t := range c.routes {
 		if strings.HasPrefix(uri, t.literal) && t.match.Match(uri) != nil {
 			return &Entry{Kind: policy.Resource, Name: uri, Original: c.ownURI(t.Backend.Name(), uri), Backend: t.Backend}

@@ -27,6 +27,7 @@ type Metrics struct {
 	unknown *Method
 	refused *prometheus.CounterVec
 	overdue *prometheus.CounterVec
+	pins    *prometheus.CounterVec
 
 	decisions [policy.Resource + 1][policy.Allow + 1]prometheus.Counter
 }
@@ -121,7 +122,10 @@ func New(state func() State) *Metrics {
 	m.overdue = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_quota_refused_total", Help: "Calls of tools that a limit of rateLimiting refused, by limit and, for those under rateLimiting.tools, by tool.",
 	}, []string{"limit", "tool"})
-	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, collectors.NewGoCollector(),
+	m.pins = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vmcp_pin_violations_total", Help: "Definitions and instructions that were found not to be as they are pinned, by backend and kind.",
+	}, []string{"backend", "kind"})
+	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, m.pins, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(state))
 	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m
@@ -156,3 +160,6 @@ func (m *Metrics) Refused(status int) { m.refused.WithLabelValues(strconv.Itoa(s
 
 // Overdue counts a call that a limit of rateLimiting refused; tool is the one that the limit is for.
 func (m *Metrics) Overdue(limit, tool string) { m.overdue.WithLabelValues(limit, tool).Inc() }
+
+// Unpinned counts an entry of a backend, or its instructions, that was found not to be as it is pinned.
+func (m *Metrics) Unpinned(backend, kind string) { m.pins.WithLabelValues(backend, kind).Inc() }

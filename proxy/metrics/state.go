@@ -21,9 +21,10 @@ type State struct {
 
 // Backend is one of the backends.
 type Backend struct {
-	Name  string
-	Ready bool // clients see what it offers
-	Tools int
+	Name     string
+	Ready    bool // clients see what it offers
+	Tools    int
+	Unpinned int // entries that are not as they are pinned
 	backends.Stats
 }
 
@@ -32,6 +33,7 @@ var (
 	descTools    = prometheus.NewDesc("vmcp_backend_tools", "Tools the backend offers.", []string{"backend"}, nil)
 	descSessions = prometheus.NewDesc("vmcp_sessions", "Open client sessions.", nil, nil)
 	descListed   = prometheus.NewDesc("vmcp_tools_listed", "Tools that clients see.", nil, nil)
+	descUnpinned = prometheus.NewDesc("vmcp_pin_violations", "Entries of the backend, its instructions included, that are not as they are pinned.", []string{"backend"}, nil)
 	descProblems = prometheus.NewDesc("vmcp_catalog_problems", "Entries that were dropped or refused.", nil, nil)
 	descParked   = prometheus.NewDesc("vmcp_parked_calls", "Calls that wait for an answer in another request.", nil, nil)
 	descWorkers  = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with the one that is ready for the next run.", nil, nil)
@@ -72,6 +74,7 @@ func (state collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descUp, up, b.Name)
 		gauge(descTools, float64(b.Tools), b.Name)
+		gauge(descUnpinned, float64(b.Unpinned), b.Name)
 		counter(descCalls, b.Calls, b.Name)
 		counter(descFailures, b.Failures, b.Name)
 		counter(descRedials, b.Reconnects, b.Name)

@@ -23,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
@@ -199,4 +200,19 @@ func (r *Recorder) Applied(cfg *config.Config) {
 		Type: audit.ConfigApplied, Outcome: audit.Success, Source: audit.Source{Type: "local", Value: "configuration"},
 		Target: audit.Target{Type: "configuration", Name: cfg.Name}, Data: jsonscan.Set(nil, "backends", list),
 	})
+}
+
+// Unpinned writes the line of a definition, or of instructions, that are not as they are pinned.
+func (r *Recorder) Unpinned(v *catalog.Violation) {
+	if r.log.Load() == nil {
+		return
+	}
+	e := &audit.Event{Type: audit.PinViolation, Outcome: audit.Success, Source: audit.Source{Type: "local", Value: "backend"}}
+	if v.Withheld {
+		e.Outcome = audit.Denied
+	}
+	e.Target = audit.Target{Type: string(v.Name.Kind), Backend: v.Name.Backend, Original: clip.Bytes(r.o.Secrets.Text(v.Name.Own), MaxName)}
+	e.Extra.Reason = v.Reason
+	e.Data = new(jsonscan.Object).Text("pinned", v.Pinned).Text("offered", v.Offered).JSON()
+	r.write(e)
 }

@@ -35,6 +35,9 @@ type Meta struct {
 	TTL        time.Duration
 	HasTTL     bool
 	CacheScope string
+	// Incomplete says that there may be more than is listed: the list was cut off, or the last
+	// attempt to read it was refused.
+	Incomplete bool
 }
 
 // Bits are some of the lists that a backend announces changes of, a bit for each.
@@ -73,6 +76,16 @@ func (o *Offer) Outdated(age time.Duration) (bits Bits) {
 		}
 	}
 	return bits
+}
+
+// Incomplete names the lists that may have more than is known, by method.
+func (o *Offer) Incomplete() (methods []string) {
+	for _, l := range lists {
+		if _, meta := l.of(o); meta.Incomplete {
+			methods = append(methods, l.method)
+		}
+	}
+	return methods
 }
 
 // merge takes a page's caching hints: the shortest and most private of all pages holds.

@@ -49,6 +49,7 @@ func (r *Reader) Refresh(ctx context.Context, o *Offer, bits Bits) error {
 		case r.Lost(err):
 			return err
 		default:
+			meta.Incomplete = answer == nil || answer.Code != wire.MethodNotFound
 			r.Log.Warn("list not available", "method", l.method, "err", err)
 		}
 	}
@@ -81,6 +82,7 @@ func (r *Reader) list(ctx context.Context, l list) ([]Item, Meta, error) {
 		seen[string(cursor)] = true
 		params = fmt.Appendf(nil, `{"cursor":%s}`, cursor)
 	}
+	meta.Incomplete = true
 	r.Log.Warn("list cut off: it repeats its cursor or is too long", "method", l.method, "entries", len(items))
 	return items, meta, nil
 }

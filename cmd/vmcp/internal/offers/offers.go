@@ -1,0 +1,120 @@
+// Package offers asks the backends of a configuration what they offer, once, for a file of pins.
+package offers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/lock"
+)
+
+// Options say how backends are asked.
+type Options struct {
+	Log     *slog.Logger
+	Secrets *secret.Redactor // of the configuration; none of them may be in what is written
+	Client  json.RawMessage  // how they are told who asks
+	Limit   time.Duration    // for all of them
+}
+
+// Gather starts or dials all backends of a configuration and returns what they offer to all. One
+// that does not answer, or not completely, is an error, and all such errors are returned.
+func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, error) {
+	changed := make(chan struct{}, 1)
+	set := backends.NewSet(backends.Options{Log: o.Log, Secrets: o.Secrets, ClientInfo: o.Client, Changed: func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}})
+	defer set.Close()
+	if err := set.Apply(cfg); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Limit)
+	defer cancel()
+	if err := settle(ctx, set, changed); err != nil {
+		return nil, err
+	}
+	found := lock.New()
+	var problems []error
+	for _, be := range set.All() {
+		if err := take(found, be, o); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return found, nil
+}
+
+// settle waits until every backend has answered or failed, or has no more time to.
+func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) error {
+	for {
+		waiting := false
+		for _, be := range set.All() {
+			state, _ := be.Look()
+			waiting = waiting || state.Status == backends.Connecting
+		}
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil // take says who is missing
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// take adds what a backend offers.
+func take(f *lock.File, be *backends.Backend, o Options) error {
+	state, offer := be.Look()
+	switch {
+	case state.Status != backends.Ready && state.Err != nil:
+		return fmt.Errorf("backend %s: %s", be.Name(), strings.TrimPrefix(state.Err.Error(), "backend "+be.Name()+": "))
+	case state.Status != backends.Ready:
+		return fmt.Errorf("backend %s: no answer within %s", be.Name(), o.Limit)
+	case len(offer.Incomplete()) > 0:
+		return fmt.Errorf("backend %s: %s: the list is not complete", be.Name(), strings.Join(offer.Incomplete(), ", "))
+	}
+	f.Backends[be.Name()] = lock.Backend{Instructions: offer.Instructions, Revision: offer.Revision, Server: lock.Server(offer.ServerInfo)}
+	var problems []error
+	for _, list := range []struct {
+		kind  lock.Kind
+		items []backends.Item
+	}{{lock.Tool, offer.Tools}, {lock.Prompt, offer.Prompts}, {lock.Resource, offer.Resources}, {lock.Template, offer.Templates}} {
+		for _, item := range list.items {
+			if item.Name == "" {
+				continue // nobody can name it, and nobody is offered it
+			}
+			problems = append(problems, f.Add(lock.Name{Kind: list.kind, Backend: be.Name(), Own: item.Name}, item.Raw))
+		}
+	}
+	return errors.Join(append(problems, o.leak(f, be.Name()))...)
+}
+
+// leak reports a definition that repeats a secret of the configuration: the file is for Git.
+func (o Options) leak(f *lock.File, backend string) error {
+	for n, e := range f.Entries {
+		if text := string(e.Definition); n.Backend == backend && o.Secrets.Text(text) != text {
+			return fmt.Errorf("%s: its definition holds a secret of the configuration, which is not written down", n)
+		}
+	}
+	b := f.Backends[backend]
+	if text := b.Instructions + b.Server + b.Revision; o.Secrets.Text(text) != text {
+		return fmt.Errorf("backend %s: its instructions or its name hold a secret of the configuration, which is not written down", backend)
+	}
+	return nil
+}

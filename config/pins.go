@@ -1,0 +1,46 @@
+package config
+
+import (
+	"cmp"
+	"os"
+
+	"github.com/vmcp-dev/vmcp/lock"
+)
+
+// Pins hold the backends to definitions that somebody has reviewed: those of their tools, prompts, resources and templates, and their instructions.
+type Pins struct {
+	// File has the definitions; vmcp lock writes it. Relative to the configuration file. Without it: vmcp.lock, if it is there.
+	File string `json:"file,omitempty"`
+	// OnChange is what happens to an entry that differs from its pin. warn reports and serves it. block reports it, and it is unknown to clients and scripts until its pin is renewed.
+	OnChange string `json:"onChange,omitempty" enum:"off,warn,block" default:"warn"`
+	// OnNew is what happens to an entry without a pin, of a backend that has pins.
+	OnNew string `json:"onNew,omitempty" enum:"allow,block" default:"allow"`
+
+	// Path is where the file is, named or not; "" is nowhere.
+	Path string `json:"-"`
+	// Required says that it has to be there.
+	Required bool `json:"-"`
+}
+
+// pins finds the file. Whether it is there and right is looked at when it is read: the command
+// that writes the first one reads the same configuration.
+func (v *validator) pins(p *Pins) {
+	p.Required = p.File != "" || p.OnChange == "block" || p.OnNew == "block"
+	given := cmp.Or(p.File, lock.DefaultFile)
+	p.Path = v.absolute(given)
+	if p.File != "" {
+		p.File = p.Path
+	}
+	switch info, err := os.Stat(p.Path); {
+	case v.set("pins.file") && p.File == "":
+		v.report("pins.file", "want the name of a file, such as %s", lock.DefaultFile)
+	case err == nil && !info.Mode().IsRegular():
+		v.report("pins.file", "%q is no regular file", given)
+	}
+}
+
+// Enforce blocks what differs from its pin and what has none, whatever the configuration says.
+func (p *Pins) Enforce() { p.OnChange, p.OnNew, p.Required = "block", "block", true }
+
+// Wanted reports whether anything is held to the file.
+func (p *Pins) Wanted() bool { return p.Path != "" && (p.OnChange != "off" || p.OnNew == "block") }

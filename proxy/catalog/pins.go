@@ -1,0 +1,220 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/lock"
+)
+
+// What a backend offers is held to its pins before anything else is made of it: what is withheld
+// claims no name, stands behind no script and is in no list. There is one place for that, hold,
+// and every catalog is built through it: that of everybody, and those of sessions to which a
+// backend offers something of their own.
+
+// pins are what a configuration holds its backends to; nil holds them to nothing.
+type pins struct {
+	file            *lock.File
+	name            string // of the file, for messages
+	onChange, onNew string
+}
+
+// readPins reads the pins of a configuration.
+func readPins(cfg *config.Config) (*pins, error) {
+	c := cfg.Pins
+	if !c.Wanted() {
+		return nil, nil
+	}
+	f, err := lock.Read(c.Path)
+	switch {
+	case err == nil:
+		return &pins{f, diag.File(c.Path), c.OnChange, c.OnNew}, nil
+	case errors.Is(err, fs.ErrNotExist) && !c.Required:
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, diag.Problem{Pos: cfg.Place("pins"), Path: "pins.file", Code: lock.Code,
+			Message: fmt.Sprintf("there is no %s, and so nothing to hold the backends to", diag.File(c.Path)), Hint: "vmcp lock writes it"}
+	}
+	return nil, err
+}
+
+// Violation is an entry of a backend, or its instructions, that is not what is pinned.
+type Violation struct {
+	Name     lock.Name
+	New      bool   // it has no pin, and should have one
+	Withheld bool   // clients and scripts do not have it
+	Pinned   string // the SHA-256 of its pin; "" for none
+	Offered  string // that of what the backend offers; "" when it cannot be computed
+	Reason   string
+}
+
+// instructionsEntry names the instructions of a backend in a Problem.
+const instructionsEntry = "instructions"
+
+// Entry is the name of the entry in a Problem.
+func (v *Violation) Entry() string {
+	if v.Name.Kind == lock.Instructions {
+		return instructionsEntry
+	}
+	return v.Name.Own
+}
+
+// hold is what is left of an offer after what is withheld.
+func (b *builder) hold(p *pins, backend string, offer *backends.Offer) *backends.Offer {
+	if p == nil || !p.file.Has(backend) {
+		return offer
+	}
+	held := *offer
+	held.Tools = b.holdItems(p, backend, lock.Tool, offer.Tools)
+	held.Prompts = b.holdItems(p, backend, lock.Prompt, offer.Prompts)
+	held.Resources = b.holdItems(p, backend, lock.Resource, offer.Resources)
+	held.Templates = b.holdItems(p, backend, lock.Template, offer.Templates)
+	if v := p.instructions(backend, offer.Instructions); v != nil && b.violated(p, v) {
+		b.reportHidden(backend, instructionsEntry, offer.Instructions)
+		held.Instructions = ""
+	}
+	return &held
+}
+
+func (b *builder) holdItems(p *pins, backend string, kind lock.Kind, items []backends.Item) []backends.Item {
+	kept := items[:0:0]
+	for _, item := range items {
+		v := p.entry(lock.Name{Kind: kind, Backend: backend, Own: item.Name}, item.Raw)
+		if v == nil || !b.violated(p, v) {
+			kept = append(kept, item)
+			continue
+		}
+		b.reportHiddenText(backend, item.Name, item.Raw)
+		if kind == lock.Resource {
+			b.c.withheld[b.c.ExposedURI(backend, item.Name)] = true
+		}
+	}
+	return kept
+}
+
+// violated notes a violation and reports whether the entry is withheld.
+func (b *builder) violated(p *pins, v *Violation) (withheld bool) {
+	mode := p.onChange
+	if v.New {
+		mode = p.onNew
+	}
+	v.Withheld = mode == "block"
+	done := "served all the same"
+	if v.Withheld {
+		done = "withheld"
+	}
+	v.Reason += ": " + done
+	b.c.Violations = append(b.c.Violations, *v)
+	b.problem(v.Name.Backend, v.Entry(), "%s", v.Reason)
+	return v.Withheld
+}
+
+// entry holds a definition to its pin; nil when there is nothing to say.
+func (p *pins) entry(n lock.Name, raw []byte) *Violation {
+	pin, pinned := p.file.Entries[n]
+	if !pinned && p.onNew != "block" || pinned && p.onChange == "off" {
+		return nil
+	}
+	definition, err := lock.Definition(raw)
+	if pinned && err == nil && bytes.Equal(definition, pin.Definition) {
+		return nil
+	}
+	v := &Violation{Name: n, New: !pinned, Pinned: pin.SHA256}
+	if err == nil {
+		v.Offered = lock.Sum(definition)
+	}
+	switch {
+	case !pinned:
+		v.Reason = fmt.Sprintf("%s %s is not in %s", n.Kind, short(v.Offered), p.name)
+	case err != nil:
+		v.Reason = fmt.Sprintf("%s differs from %s, for it cannot be read: %v", n.Kind, p.name, err)
+	default:
+		changed := lock.Parts(lock.Differences(n.Kind, pin.Definition, definition))
+		v.Reason = fmt.Sprintf("%s %s differs from %s in %s", n.Kind, short(v.Offered), p.name, changed)
+	}
+	return v
+}
+
+// instructions holds the instructions of a backend to their pin.
+func (p *pins) instructions(backend, text string) *Violation {
+	pin, pinned := p.file.Backends[backend]
+	switch {
+	case pinned && (p.onChange == "off" || pin.Instructions == text):
+		return nil
+	case !pinned && (p.onNew != "block" || text == ""):
+		return nil
+	case text == "": // nobody can read what is not there
+		return nil
+	}
+	v := &Violation{Name: lock.Name{Kind: lock.Instructions, Backend: backend}, New: !pinned, Offered: lock.Sum([]byte(text))}
+	if pinned && pin.Instructions != "" {
+		v.Pinned = lock.Sum([]byte(pin.Instructions))
+	}
+	v.Reason = fmt.Sprintf("instructions %s differ from %s", short(v.Offered), p.name)
+	if v.New {
+		v.Reason = fmt.Sprintf("instructions %s are not in %s", short(v.Offered), p.name)
+	}
+	return v
+}
+
+// short is enough of a hash to tell one version from the next.
+func short(sum string) string { return "(sha256 " + sum[:min(len(sum), 12)] + ")" }
+
+// reportHiddenText reports hidden characters in a definition that no client sees.
+func (b *builder) reportHiddenText(backend, entry string, raw []byte) {
+	if !jsonscan.PlainText(raw) {
+		b.reportHidden(backend, entry, textsOf(raw))
+	}
+}
+
+// Unpinned counts the violations of a backend.
+func (c *Catalog) Unpinned(be *backends.Backend) (n int) {
+	for _, v := range c.Violations {
+		if v.Name.Backend == be.Name() {
+			n++
+		}
+	}
+	return n
+}
+
+// A PinReport remembers which violations were reported. Its zero value is ready.
+type PinReport struct {
+	mu      sync.Mutex
+	all     map[Violation]bool // in the catalog of everybody; guarded by mu
+	private map[Violation]bool // in those of sessions; guarded by mu
+}
+
+// maxPrivateReports bounds what is remembered of the catalogs of sessions.
+const maxPrivateReports = 4096
+
+// News are the violations of a catalog that were not reported yet. One that was gone from the
+// catalog of everybody is reported again.
+func (r *PinReport) News(c *Catalog) (news []Violation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := map[Violation]bool{}
+	for _, v := range c.Violations {
+		if !r.all[v] && !r.private[v] && !now[v] {
+			news = append(news, v)
+		}
+		now[v] = true
+	}
+	if !c.private {
+		r.all = now
+		return news
+	}
+	if r.private == nil || len(r.private)+len(news) > maxPrivateReports {
+		r.private = map[Violation]bool{}
+	}
+	for _, v := range news {
+		r.private[v] = true
+	}
+	return news
+}
