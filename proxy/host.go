@@ -103,6 +103,9 @@ func (h *host) read(ctx context.Context, resp *backends.Response) (json.RawMessa
 func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Entry, error) {
 	r := catalog.AnyTool(name)
 	if e := h.catalog.Find(r); e != nil {
+		if now := h.p.catalogOf(h.x.client); now != h.catalog && now.Withholds(catalog.AnyTool(e.Origin())) { // it has changed since
+			return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(now).UnknownTool(name)}
+		}
 		return e, nil
 	}
 	if be, _ := h.catalog.MayHave(r); be == nil {

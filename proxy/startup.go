@@ -64,7 +64,8 @@ func (p *Proxy) entryFor(ctx context.Context, x *exchange, r catalog.Ref) (*cata
 		return e, nil
 	}
 	if x.client.Session != nil {
-		if e := x.find(p.currentCatalog(ctx, x.client), r); e != nil {
+		c := p.currentCatalog(ctx, x.client)
+		if e := x.find(c, r); e != nil || c.Withholds(r) {
 			return e, nil
 		}
 	}

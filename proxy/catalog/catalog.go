@@ -51,7 +51,7 @@ type Catalog struct {
 	tasks        json.RawMessage // the capability of 2025-11-25, of all backends together; nil for none
 	Problems     diag.Problems   // entries that clients do not get as they are offered, mistakes in scripts
 	Violations   []Violation     // of pins; each is a problem, too
-	withheld     map[string]bool // URIs of resources that no template shall lead to
+	withheld     map[Ref]bool    // entries that are not as they are pinned
 	private      bool            // made for a session
 	said         [3]uint64       // how often backends announced changed tools, prompts, resources
 	scripts      string          // identifies the programs of all scripts
@@ -145,7 +145,7 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		apps:           map[string][]*Entry{},
 		shadowed:       map[string]*Entry{},
 		several:        len(cfg.Backends) > 1,
-		withheld:       map[string]bool{},
+		withheld:       map[Ref]bool{},
 		private:        private != nil,
 		ready:          map[*backends.Backend]bool{},
 		newer:          make(chan struct{}),

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -92,12 +93,33 @@ func (b *builder) holdItems(p *pins, backend string, kind lock.Kind, items []bac
 			continue
 		}
 		b.reportHiddenText(backend, item.Name, item.Raw)
-		if kind == lock.Resource {
-			b.c.withheld[b.c.ExposedURI(backend, item.Name)] = true
-		}
+		b.withhold(v.Name)
 	}
 	return kept
 }
+
+// withhold notes under which names an entry would have been found.
+func (b *builder) withhold(n lock.Name) {
+	switch n.Kind {
+	case lock.Tool:
+		text := b.toolText(n.Backend, b.rules[n.Backend], n.Own)
+		for _, name := range []string{exposedName(text), hashedName(text)} {
+			b.c.withheld[Tool(name)], b.c.withheld[AnyTool(name)] = true, true
+		}
+		b.c.withheld[AnyTool(n.Backend+"."+n.Own)] = true
+	case lock.Prompt:
+		over := b.promptRules[n.Backend].Overrides[n.Own]
+		b.c.withheld[Prompt(exposedName(b.prefix(n.Backend)+cmp.Or(over.Name, n.Own)))] = true
+	case lock.Resource:
+		b.c.withheld[Resource(b.c.ExposedURI(n.Backend, n.Own))] = true
+	case lock.Template:
+		b.c.withheld[Template(b.c.ExposedURI(n.Backend, n.Own))] = true
+	}
+}
+
+// Withholds reports whether what nobody finds by a name is there, and not as it is pinned. No
+// other catalog shall be asked for it.
+func (c *Catalog) Withholds(r Ref) bool { return c.withheld[r] }
 
 // violated notes a violation and reports whether the entry is withheld.
 func (b *builder) violated(p *pins, v *Violation) (withheld bool) {

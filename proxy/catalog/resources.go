@@ -99,8 +99,8 @@ func (c *Catalog) resource(uri string) *Entry {
 	if e := c.resourceByURI[uri]; e != nil {
 		return e
 	}
-	if c.withheld[uri] {
-		return nil
+	if c.withheld[Resource(uri)] {
+		return nil // not even by a template
 	}
 	for _, t := range c.routes {
 		if strings.HasPrefix(uri, t.literal) && t.match.Match(uri) != nil {

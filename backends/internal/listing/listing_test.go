@@ -57,6 +57,9 @@ func TestRefresh(t *testing.T) {
 	if m := o.ToolsMeta; m.TTL != time.Second || m.CacheScope != "private" || o.Outdated(time.Second) != 0 || o.Outdated(2*time.Second) != listing.Tools {
 		t.Errorf("hints %+v, outdated after 2 s: %b", m, o.Outdated(2*time.Second))
 	}
+	if lists := o.Incomplete(); len(lists) > 0 {
+		t.Errorf("incomplete: %q: a list that a server has no method for is no list", lists)
+	}
 	if !strings.Contains(log.String(), `msg="list not available" method=resources/list`) || strings.Contains(log.String(), "templates") {
 		t.Errorf("log:\n%s", &log)
 	}
@@ -74,6 +77,9 @@ func TestARepeatedCursorEndsTheList(t *testing.T) {
 	var o listing.Offer
 	if err := r.Refresh(t.Context(), &o, listing.Tools); err != nil || names(o.Tools) != "aa" || !strings.Contains(log.String(), "list cut off") {
 		t.Errorf("%v, tools %q, log:\n%s", err, names(o.Tools), &log)
+	}
+	if got := strings.Join(o.Incomplete(), " "); got != wire.ToolsList {
+		t.Errorf("incomplete: %s", got)
 	}
 }
 
