@@ -36,6 +36,9 @@ func (c *clean) lastOutput(levels [][]*step) star.Expr {
 	}
 	c.refs[nil] = append(c.refs[nil], s)
 	output, _ := c.stepField(s, []string{"steps", s.id, "output"})
+	if s.skips() && s.level+1 < len(c.w.levels()) {
+		output = c.answerWithoutSkipping(s)
+	}
 	var ran star.Expr
 	switch tried := star.Attr(star.Name(c.tried(s)), "ok"); {
 	case s.condition == nil && !c.isCaught(s):
@@ -125,6 +128,9 @@ func (c *clean) typed(p *property, e star.Expr, encoded bool) star.Expr {
 		if e.Kind == star.Bool && !e.Maybe {
 			return e
 		}
+		if when, ok := whenTrue(e); ok {
+			return when
+		}
 		words := star.Tuple(star.Str("true"), star.Str("t"), star.Str("1"))
 		return star.Op("in", star.Method(asText(e), "lower"), words).Is(star.Bool)
 	}
@@ -142,7 +148,7 @@ func (c *clean) withDefault(p *property, e star.Expr, encoded bool, fallback sta
 	case e.Kind == star.Nothing && !encoded:
 		return fallback
 	case e.Risky:
-	case fits && !e.Maybe:
+	case fits && (encoded || !e.Maybe): // null is one of these to the engine, and no reason for the default
 		return e
 	case fits && e.IsEntry() && !encoded:
 		return e.Or(fallback).Is(e.Kind)

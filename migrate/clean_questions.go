@@ -98,6 +98,16 @@ func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, 
 	return star.None(), len(names)
 }
 
+// answerWithoutSkipping is the answer where the workflow went on after it: one that skips the
+// remaining steps has returned.
+func (c *clean) answerWithoutSkipping(s *step) star.Expr {
+	part := func(name string) star.Entry {
+		e, _ := c.answerField(s, []string{"steps", s.id, "output", name}, false)
+		return star.Entry{Key: name, Value: e}
+	}
+	return withoutNone([]star.Entry{part("action"), part("content")})
+}
+
 // skippedRest is True when the answer skipped the remaining steps, else None.
 func (c *clean) skippedRest(s *step) star.Expr {
 	e := star.If(star.Not(c.goesOnAfter(s)), star.True(), star.None())

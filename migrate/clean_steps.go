@@ -188,10 +188,36 @@ func (c *clean) condition(s *step) star.Expr {
 		}
 		return star.Call("fail", star.Str(fmt.Sprintf("%s: the condition is %q, neither true nor false", s.id, e.Text)))
 	}
+	if when, ok := whenTrue(e); ok {
+		return when
+	}
 	if e.Truth() {
 		return e
 	}
 	return isTrue(e)
+}
+
+// whenTrue is when a value that is one of two words is the one for true.
+func whenTrue(e star.Expr) (star.Expr, bool) {
+	var when star.Expr
+	found := 0
+	for _, c := range e.Cases {
+		switch c.Text {
+		case "true", "True", "TRUE":
+			when = c.When
+		case "false", "False", "FALSE":
+		default:
+			return star.Expr{}, false
+		}
+		found++
+	}
+	if found != 2 || when.Node == nil {
+		return star.Expr{}, false
+	}
+	if when.Kind != star.Bool || when.Maybe {
+		when = star.Call("bool", when).Is(star.Bool)
+	}
+	return when, true
 }
 
 // isTrue compares with what a template prints for true.

@@ -238,10 +238,16 @@ func (g *Native) choose(cond, yes, no star.Expr) star.Expr {
 	switch {
 	case cond.Kind == star.Nothing:
 		return no
-	case cond.Kind == star.Text && star.Same(cond, yes):
+	case cond.Kind == star.Text && (star.Same(cond, yes) || star.Same(AsText(cond), yes)):
 		return star.Op("or", cond, no).Is(star.Text)
+	case star.Same(AsText(cond), yes):
+		return AsText(star.Op("or", cond, no))
 	}
-	return star.If(cond, yes, no).Is(star.Text)
+	e := star.If(cond, yes, no).Is(star.Text)
+	if yes.Literal && no.Literal && yes.Text != no.Text {
+		e.Cases = []star.Case{{Text: yes.Text, When: cond}, {Text: no.Text, When: star.Not(cond)}}
+	}
+	return e
 }
 
 func (g *Native) list(l *parse.ListNode, d at) star.Expr {

@@ -27,7 +27,11 @@ func (g *Native) function(name string, params []string, nodes []parse.Node, d at
 		g.bind("$", root, "root")
 	}
 	g.statements(nodes, d)
-	g.emit(star.Return(star.Method(star.Str(""), "join", star.Name(g.out))))
+	if text, ok := star.OnlyAppended(g.out, body); ok {
+		body = append(body[1:len(body)-1], star.Return(text))
+	} else {
+		g.emit(star.Return(star.Method(star.Str(""), "join", star.Name(g.out))))
+	}
 	g.Free(g.out)
 	g.forget(mark)
 	g.body, g.out = outerBody, outerOut

@@ -307,8 +307,13 @@ func Comprehension(body Expr, vars []string, over Expr, cond ...Expr) Expr {
 	return Expr{Node: c, Kind: List, Risky: true}
 }
 
-// Lambda is lambda: body.
+// Lambda is lambda: body; of fn() it is fn.
 func Lambda(body Expr) Expr {
+	if c, ok := body.Bare().Node.(*build.CallExpr); ok && len(c.List) == 0 {
+		if fn, ok := c.X.(*build.Ident); ok {
+			return Name(fn.Name)
+		}
+	}
 	return Expr{Node: &build.LambdaExpr{Function: build.Function{Body: []build.Expr{body.Bare().Node}}}}
 }
 
@@ -353,15 +358,44 @@ func targets(names []string) build.Expr {
 // Do is an expression as a statement.
 func Do(e Expr) Stmt { return e.Bare().Node }
 
+// OnlyAppended returns what the last statement appends to a list that the first one makes, when
+// no other statement names the list.
+func OnlyAppended(list string, body []Stmt) (value Expr, ok bool) {
+	uses := 0
+	for _, s := range body {
+		build.Walk(s, func(e build.Expr, _ []build.Expr) {
+			if id, ok := e.(*build.Ident); ok && id.Name == list {
+				uses++
+			}
+		})
+	}
+	call, isCall := body[len(body)-1].(*build.CallExpr)
+	if uses != 2 || !isCall || len(call.List) != 1 {
+		return Expr{}, false
+	}
+	method, isMethod := call.X.(*build.DotExpr)
+	if !isMethod || method.Name != "append" {
+		return Expr{}, false
+	}
+	id, isName := method.X.(*build.Ident)
+	return Expr{Node: call.List[0]}, isName && id.Name == list
+}
+
 // Return is return value.
 func Return(value Expr) Stmt { return &build.ReturnStmt{Result: value.Bare().Node} }
 
 // ReturnAll is return a, b.
 func ReturnAll(names ...string) Stmt { return &build.ReturnStmt{Result: targets(names)} }
 
-// When is if cond: yes else: no.
+// When is if cond: yes else: no; of bool(x) it asks x.
 func When(cond Expr, yes, no []Stmt) Stmt {
-	return &build.IfStmt{Cond: cond.Bare().Node, True: block(yes), False: no}
+	node := cond.Bare().Node
+	if c, ok := node.(*build.CallExpr); ok && len(c.List) == 1 {
+		if fn, ok := c.X.(*build.Ident); ok && fn.Name == "bool" {
+			node = c.List[0]
+		}
+	}
+	return &build.IfStmt{Cond: node, True: block(yes), False: no}
 }
 
 // Each is for vars in over: body.
