@@ -191,7 +191,7 @@ func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Con
 		}
 	}
 	if !e.Instant {
-		r.ledger.request.tenant.touched()
+		r.ledger.request.tenant.Touched()
 	}
 	failed := r.turns.perform(b, entry.Switch, func() outcome {
 		if err = b.enter(e); err == nil {

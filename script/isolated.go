@@ -420,9 +420,7 @@ func (far *farBranch) receive(ctx context.Context, r *Run) (*message, error) {
 			far.session.fail(&WorkerError{Why: "it did not stop when its run was over"})
 			return nil, ended(ctx)
 		case <-look:
-			if r.pool.contended.Load() {
-				r.pool.slots.release(r)
-			}
+			r.pool.Pause(&r.seat)
 		}
 	}
 }
@@ -442,7 +440,7 @@ func (r *Run) serve(b *branch, m *message) (*message, error) {
 		s.Granted.Steps += got.Steps
 		s.Granted.Memory += got.Memory
 		r.budget.SetState(s)
-		r.pool.share(b)
+		r.pool.Share(b.ctx, &r.seat)
 		return &message{kind: messageGranted, numbers: []int64{got.Steps, got.Memory}, parts: [][]byte{carry(err, codec)}}, nil
 	case messageLeft:
 		left := account{r}.Left()

@@ -198,8 +198,8 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 			if res, err := p.Run(t.Context(), RunOptions{Pool: pool}); err != nil || string(res.Structured) != "1" {
 				t.Errorf("the next run: %v", err)
 			}
-			if pool.charged != 0 || pool.active != 0 || pool.slots.free != 1 {
-				t.Errorf("the pool has %d bytes charged, %d runs, %d free slots; want 0, 0, 1", pool.charged, pool.active, pool.slots.free)
+			if use := pool.Use(); use.Charged != 0 || use.Active != 0 || use.Free != 1 {
+				t.Errorf("the pool has %+v; want 0 bytes, 0 runs, 1 free slot", use)
 			}
 		})
 	}

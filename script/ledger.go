@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/pool"
 )
 
 // What a client's request sets off is paid from one budget, however many runs it takes:
@@ -90,8 +91,7 @@ type request struct {
 	root    *ledger
 	effects int             // that are being performed; guarded by mu
 	workers int64           // what the workers of its runs weigh in the pool; guarded by mu
-	tenant  *tenant         // nil without a pool
-	reading int64           // bytes of answers that are under way; guarded by the mutex of reading
+	tenant  *pool.Tenant    // nil without a pool
 	waiting []chan struct{} // effects that wait until others have ended; guarded by mu
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/pool"
 	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
@@ -105,10 +106,8 @@ type Run struct {
 	session *session // computes the run; nil: it computes here
 	worker  *worker  // the run is one of a worker; nil: it is not
 
-	pool   *Pool
-	active bool      // a branch has the turn
-	slot   bool      // of the pool
-	since  time.Time // when others began to wait for it; zero for none
+	pool *Pool
+	seat pool.Seat
 }
 
 const branchKey = "vmcp.branch"
@@ -192,9 +191,9 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	})
 	defer r.close(caller)
 	if caller == nil {
-		o.Pool.join(r.ledger.request, end)
+		r.ledger.request.tenant = o.Pool.Join(end)
 	}
-	r.pool = r.ledger.request.pool()
+	r.pool = r.ledger.request.tenant.Pool()
 	r.turns.run = r
 	r.turns.journal = o.Journal
 	r.turns.busy = true
@@ -213,7 +212,7 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	r.free = limits.Parallel - 1
 	b := r.newBranch(ctx, "", nil)
 	r.turns.now = b
-	r.activate()
+	r.pool.Activate(&r.seat)
 	b.compute()
 	res, err := r.main(b, cmp.Or(o.entry, "run"), o.Args)
 	b.meter.Settle()
@@ -232,10 +231,10 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 // close gives back what was granted and not used, and tells the run that called this
 // one what was.
 func (r *Run) close(caller *branch) {
-	r.rest()
+	r.pool.Rest(&r.seat)
 	r.budget.Close()
 	if caller == nil {
-		r.ledger.request.tenant.leave()
+		r.ledger.request.tenant.Leave()
 		return
 	}
 	r.refund(caller)
@@ -259,7 +258,7 @@ func (r *Run) open(ctx context.Context, args json.RawMessage) error {
 	r.known = make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		r.known[e.Key] = e
-		r.ledger.request.tenant.touched()
+		r.ledger.request.tenant.Touched()
 		if e.Done && e.Switch {
 			r.turns.replay = append(r.turns.replay, e.Key)
 		}
@@ -435,7 +434,7 @@ func (r *Run) check() error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	r.pool.share(b)
+	r.pool.Share(b.ctx, &r.seat)
 	return nil
 }
 
@@ -445,13 +444,4 @@ func (r *Run) take(u Usage) error {
 		return err
 	}
 	return r.grow()
-}
-
-// grow sees to it that the pool has room for what the request was charged.
-func (r *Run) grow() error {
-	if r.pool == nil {
-		return nil
-	}
-	q := r.ledger.request
-	return q.tenant.grow(r.turns.now, q.charged())
 }

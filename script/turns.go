@@ -126,10 +126,10 @@ func (b *branch) nesting() (n int) {
 func (t *turns) pass() {
 	b := t.next()
 	if b == nil {
-		t.run.rest()
+		t.run.pool.Rest(&t.run.seat)
 		return
 	}
-	t.run.activate()
+	t.run.pool.Activate(&t.run.seat)
 	t.busy, t.now = true, b
 	if start := b.start; start != nil {
 		b.start = nil
@@ -219,7 +219,7 @@ func (t *turns) wait(b *branch) {
 func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 	if !others {
 		var o outcome
-		b.run.pool.keepingTurn(b, func() { o = f() })
+		b.run.pool.KeepingTurn(b.ctx, &b.run.seat, func() { o = f() })
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		return t.record(o)

@@ -1,4 +1,4 @@
-package script
+package pool
 
 import (
 	"context"
@@ -23,9 +23,10 @@ type reading struct {
 
 // reader is an effect that waits for room.
 type reader struct {
-	request *request
-	n       int64
-	ready   chan struct{}
+	tenant *Tenant
+	n      int64
+	most   int64 // that the tenant may have under way
+	ready  chan struct{}
 }
 
 // leastReading is what the process has room for at least.
@@ -34,9 +35,6 @@ const leastReading = 64 << 20
 // MostReading is what all runs together may have under way of answers, where they may be
 // charged total bytes.
 func MostReading(total int64) int64 { return max(total/8, leastReading) }
-
-// Small is the size of answers that are read without asking.
-const Small = 64 << 10
 
 func (r *reading) set(most int64) {
 	r.mu.Lock()
@@ -50,50 +48,44 @@ func (r *reading) set(most int64) {
 func (r *reading) admit() {
 	full := false
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *reader) bool {
-		if full = full || r.now > 0 && r.now+w.n > r.most; full || w.request.reading+w.n > w.request.mostReading() {
+		if full = full || r.now > 0 && r.now+w.n > r.most; full || w.tenant.reading+w.n > w.most {
 			return false
 		}
-		r.take(w.request, w.n)
+		r.take(w.tenant, w.n)
 		close(w.ready)
 		return true
 	})
 }
 
-func (r *reading) take(q *request, n int64) {
+func (r *reading) take(m *Tenant, n int64) {
 	r.now += n
-	q.reading += n
+	m.reading += n
 }
 
-// mostReading is how much of answers a request may have under way.
-func (q *request) mostReading() int64 { return int64(q.root.limits.Memory) / 4 }
-
-// Room waits until n bytes of an answer may be read by the effect that ctx belongs to,
-// and returns how many of them: fewer where its request may never have so many under way.
-// NoteRead says how many it were in the end.
-func Room(ctx context.Context, n int64) (int64, error) {
-	b := callerOf(ctx)
-	if b == nil {
-		return n, nil
-	}
-	q := b.run.ledger.request
-	n = min(n, q.mostReading())
-	if q.tenant == nil || n <= Small {
-		return n, nil
-	}
-	r := &q.tenant.pool.reading
+// Read waits until m may read n bytes of an answer, where it may have most bytes under way.
+func (m *Tenant) Read(ctx context.Context, n, most int64) error {
+	r := &m.pool.reading
 	r.mu.Lock()
-	w := &reader{request: q, n: n, ready: make(chan struct{})}
+	w := &reader{tenant: m, n: n, most: most, ready: make(chan struct{})}
 	r.waiting = append(r.waiting, w)
 	r.admit()
 	r.mu.Unlock()
 	select {
 	case <-w.ready:
-		b.room += n
-		return n, nil
+		return nil
 	case <-ctx.Done():
 		r.forget(w)
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
+}
+
+// HasRead gives back room for n bytes.
+func (m *Tenant) HasRead(n int64) {
+	r := &m.pool.reading
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.take(m, -n)
+	r.admit()
 }
 
 // forget takes w out of those who wait, or back what it got meanwhile.
@@ -104,21 +96,6 @@ func (r *reading) forget(w *reader) {
 		r.waiting = slices.Delete(r.waiting, i, i+1)
 		return
 	}
-	r.take(w.request, -w.n)
-	r.admit()
-}
-
-// keepRoom gives back all but n bytes of the room that b has.
-func (b *branch) keepRoom(n int64) {
-	back := b.room - n
-	if back <= 0 {
-		return
-	}
-	b.room -= back
-	q := b.run.ledger.request
-	r := &q.tenant.pool.reading
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.take(q, -back)
+	r.take(w.tenant, -w.n)
 	r.admit()
 }
