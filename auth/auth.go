@@ -160,9 +160,10 @@ func (a *Authenticator) fromCertificate(r *http.Request) (*Principal, error) {
 		}
 		err = fmt.Errorf("the client certificate of %s has expired", p.Subject)
 	}
-	refusal := a.challenged(errNoCredential)
-	refusal.Cause = err
-	return nil, refusal
+	if a.cfg.Type == "mtls" {
+		return nil, errNoCertificate.because(err)
+	}
+	return nil, a.challenged(errNoCredential).because(err)
 }
 
 // challenged is a refusal with the scopes that a token should have.
@@ -177,6 +178,9 @@ func (a *Authenticator) challenged(r *Refusal) *Refusal {
 
 // Verify says whom a bearer token stands for. The error is a *Refusal.
 func (a *Authenticator) Verify(ctx context.Context, token string) (*Principal, error) {
+	if token == "" && a.cfg.Type == "mtls" {
+		return nil, errNoCertificate
+	}
 	if token == "" {
 		return nil, a.challenged(errNoCredential)
 	}

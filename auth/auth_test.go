@@ -574,3 +574,22 @@ func TestCertificatesThatDoNotComeIn(t *testing.T) {
 	clock.move(2 * time.Hour)
 	refused(with("/agent"), "has expired")
 }
+
+// TestNoChallengeForATokenWhereOnlyCertificatesAreTaken, over HTTP and on standard input.
+func TestNoChallengeForATokenWhereOnlyCertificatesAreTaken(t *testing.T) {
+	a, _ := newAuth(t, config.IncomingAuth{Type: "mtls"})
+	_, overHTTP := a.Authenticate(httptest.NewRequest(http.MethodPost, "/mcp", nil))
+	_, onStdio := a.Verify(t.Context(), "")
+	for _, err := range []error{overHTTP, onStdio} {
+		refusal, ok := errors.AsType[*auth.Refusal](err)
+		if !ok || refusal.Status != 401 || !refusal.NoToken || refusal.Error() != "a client certificate is required" {
+			t.Errorf("got %+v", err)
+			continue
+		}
+		h := http.Header{}
+		refusal.SetHeader(h, "https://mcp.example.com/.well-known/oauth-protected-resource")
+		if len(h) != 0 {
+			t.Errorf("headers %v", h)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type Refusal struct {
 	Scopes []string
 	// RetryAfter says when to try again, for 503.
 	RetryAfter time.Duration
+	// NoToken says that no token would be better, so that there is no challenge for one.
+	NoToken bool
 	// Cause is for the log, never for the client.
 	Cause error
 }
@@ -46,6 +48,9 @@ func (r *Refusal) Unwrap() error { return r.Cause }
 func (r *Refusal) SetHeader(h http.Header, metadata string) {
 	if r.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((r.RetryAfter+time.Second-1)/time.Second)))
+	}
+	if r.NoToken {
+		return
 	}
 	switch r.Status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
@@ -77,22 +82,23 @@ func (r *Refusal) because(err error) *Refusal {
 
 // The descriptions that clients are given.
 var (
-	errNoCredential = &Refusal{Status: http.StatusUnauthorized}
-	errTwoHeaders   = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "more than one Authorization header"}
-	errInQuery      = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "a token in the query string is not accepted: use the Authorization header"}
-	errMalformed    = invalid("the token is malformed")
-	errUnknown      = invalid("the token is unknown")
-	errSignature    = invalid("the signature does not fit")
-	errAlgorithm    = invalid("the signature algorithm is not accepted")
-	errKey          = invalid("the signing key is unknown")
-	errHeader       = invalid("the token's header has members that are not accepted")
-	errKind         = invalid("this is not an access token")
-	errIssuer       = invalid("the issuer is not accepted")
-	errAudience     = invalid("the token is for another audience")
-	errExpired      = invalid("the token has expired")
-	errNotYet       = invalid("the token is not valid yet")
-	errClaims       = invalid("a claim is missing or of the wrong type")
-	errInactive     = invalid("the token is not active")
+	errNoCredential  = &Refusal{Status: http.StatusUnauthorized}
+	errNoCertificate = &Refusal{Status: http.StatusUnauthorized, NoToken: true, Description: "a client certificate is required"}
+	errTwoHeaders    = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "more than one Authorization header"}
+	errInQuery       = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "a token in the query string is not accepted: use the Authorization header"}
+	errMalformed     = invalid("the token is malformed")
+	errUnknown       = invalid("the token is unknown")
+	errSignature     = invalid("the signature does not fit")
+	errAlgorithm     = invalid("the signature algorithm is not accepted")
+	errKey           = invalid("the signing key is unknown")
+	errHeader        = invalid("the token's header has members that are not accepted")
+	errKind          = invalid("this is not an access token")
+	errIssuer        = invalid("the issuer is not accepted")
+	errAudience      = invalid("the token is for another audience")
+	errExpired       = invalid("the token has expired")
+	errNotYet        = invalid("the token is not valid yet")
+	errClaims        = invalid("a claim is missing or of the wrong type")
+	errInactive      = invalid("the token is not active")
 )
 
 // unavailable is the refusal while what has to vouch for a token cannot be asked. There is

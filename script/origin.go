@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 	"unicode"
+	"unicode/utf8"
 
 	"go.starlark.net/syntax"
 
@@ -31,6 +32,14 @@ func (f File) shown() string {
 func (f File) start() syntax.Position {
 	name := f.shown()
 	return f.move(syntax.MakePosition(&name, 1, 1))
+}
+
+// position is that of a byte of the source.
+func (f File) position(at int) syntax.Position {
+	name, before := f.shown(), f.Source[:at]
+	line := bytes.Count(before, []byte("\n"))
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return f.move(syntax.MakePosition(&name, int32(line+1), int32(column+1)))
 }
 
 // moved says how far positions have to be moved.

@@ -12,6 +12,7 @@
 package script
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 
@@ -119,6 +120,9 @@ func Parse(f File, l Limits) (*syntax.File, error) {
 			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), limit),
 			Pos: f.start(),
 		}}
+	}
+	if nul := bytes.IndexByte(f.Source, 0); nul >= 0 { // the scanner would take the text to end there
+		return nil, Errors{{Msg: "a NUL character: this is not the text of a script", Pos: f.position(nul)}}
 	}
 	tree, err := dialect.Parse(f.shown(), f.Source, 0)
 	if err == nil {

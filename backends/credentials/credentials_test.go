@@ -78,3 +78,33 @@ func TestStoredLoginsAreBounded(t *testing.T) {
 		t.Errorf("in the place of one that is there: %v", err)
 	}
 }
+
+// TestPendingLoginsAreBounded, of one principal and in all; who asks for the same one again finds it.
+func TestPendingLoginsAreBounded(t *testing.T) {
+	p := NewPool(Options{})
+	defer p.Close()
+	p.kept = &Store{}
+	begin := func(user string, i int) error {
+		_, err := p.Begin(config.Backend{Name: fmt.Sprint("b", i)}, LoginNeeded{User: &User{Key: user}}, "http://127.0.0.1")
+		return err
+	}
+	for i := range maxPendingOf {
+		if err := begin("ann", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := begin("ann", 0); err != nil {
+		t.Errorf("one that is there: %v", err)
+	}
+	if err := begin("ann", maxPendingOf); err != errManyLogins {
+		t.Errorf("one more of ann: %v", err)
+	}
+	for i := range maxPending - maxPendingOf {
+		if err := begin(fmt.Sprint("user", i), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := begin("bob", 0); err != errManyLogins || len(p.logins.all) != maxPending {
+		t.Errorf("one more of bob: %v; %d are open, want %d", err, len(p.logins.all), maxPending)
+	}
+}

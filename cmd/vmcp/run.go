@@ -33,6 +33,7 @@ type app struct {
 
 // run is the whole program but for the process around it.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	signal.Notify(earlyHangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
 	signals, watched := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -70,6 +71,10 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 	}
 	return exitUsage
 }
+
+// earlyHangups takes the hangups that come before serve follows its configuration, which is
+// read after them anyway. They end every other command.
+var earlyHangups = make(chan os.Signal, 1)
 
 // usageError is an argument that only a running command finds wrong.
 type usageError string
@@ -124,8 +129,13 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 
 		SuggestionsMinimumDistance: 2,
 
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.log.check() },
-		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if c.Name() != "serve" {
+				signal.Stop(earlyHangups)
+			}
+			return a.log.check()
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")

@@ -72,6 +72,13 @@ func (s *served) verify(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
+	var refusal *auth.Refusal
+	if errors.As(err, &refusal) && refusal.NoToken {
+		return &hintError{
+			fmt.Errorf("serve standard input: %w, and a client that starts this program has none", err),
+			"give it a configuration whose incomingAuth takes tokens or asks nobody, or let it use the endpoint over TLS",
+		}
+	}
 	return &hintError{
 		fmt.Errorf("serve standard input: VMCP_TOKEN: %w", err),
 		"set VMCP_TOKEN to a token of incomingAuth in the environment of the client's server entry",

@@ -50,3 +50,16 @@ func TestHostileSourcesAreReadInReasonableSpace(t *testing.T) {
 		})
 	}
 }
+
+// TestNULIsNoText: the scanner takes a text to end at its first NUL, so that what is behind it
+// would be served without a look.
+func TestNULIsNoText(t *testing.T) {
+	const want = "s.star:2:10: a NUL character: this is not the text of a script"
+	f := script.File{Name: "s.star", Source: []byte("def run(params):\n    é = \"\x00\"\n")}
+	if _, err := script.Compile(f, script.Options{}); err == nil || err.Error() != want {
+		t.Errorf("Compile: %v\nwant %s", err, want)
+	}
+	if got := check.File(f, check.Options{}); len(got) != 1 || !strings.Contains(got.Error(), "a NUL character") {
+		t.Errorf("check: %v", got)
+	}
+}

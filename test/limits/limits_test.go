@@ -35,10 +35,11 @@ var table = []row{
 		"never used ones end, then the one idle longest, for at least `sessionIdle.pressure` ({setting sessionIdle.pressure}); else 503 with Retry-After", "`clientSessions`", "TestSessionsAreBounded"},
 	{"a session of which only an initialize came", "{time edge.unusedTime}; {time edge.evictUnused} where there is no room", "ends", "–", "TestSessionsAreBounded"},
 	{"capabilities and client info", "{size edge.maxIntroduction} each", "-32602", "–", "TestIntroductionIsBounded"},
-	{"what a backend offers to one session only", "{size backends.maxPrivateList}, {size backends.maxPrivateLists} for all", "not shown, and logged", "–", "TestPrivateListsAreBounded"},
+	{"what a backend offers to one session only", "{size listing.maxOwn}, {size listing.maxAllOwn} for all", "not shown, and logged", "–", "TestPrivateListsAreBounded"},
+	{"a list of a backend", "{number listing.maxPages} pages, {number listing.maxItems} entries, {size listing.maxBytes}", "cut off, and logged", "–", "TestEndlessListsAreCutOff"},
 	{"catalogs with what sessions have of their own", "{number proxy.maxOverlays}, shared by sessions that have the same", "the oldest is made anew when it is asked for", "–", "TestOverlayCatalogsAreBounded"},
-	{"connections to one backend", "{number backends.defaultMaxConnections}; its `maxConnections`", "an idle stream closes, else the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestManyClientsTakeTurns"},
-	{"sessions with one backend", "{number backends.defaultMaxSessions}; its `maxSessions`", "the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestFullBackendEndsTheLongestUnusedClientOrRefuses"},
+	{"connections to one backend", "{number settings.defaultMaxConnections}; its `maxConnections`", "an idle stream closes, else the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestManyClientsTakeTurns"},
+	{"sessions with one backend", "{number settings.defaultMaxSessions}; its `maxSessions`", "the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestFullBackendEndsTheLongestUnusedClientOrRefuses"},
 	{"runs that wait to begin", "{number admission.maxWaiting}, {size admission.maxWaitingBytes} of arguments, {time admission.admitWithin}", "503 with -32000", "`limits`", "TestWaitingForAdmissionIsBounded"},
 	{"large answers that scripts read", "an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a request a quarter of `limits.memory`", "the call waits, reading nothing, as long as it may take", "–", "TestRoomForAnswers"},
 	{"resources that a client follows", "{number subscriptions.maxFollowed}, {size subscriptions.maxFollowedBytes} of URIs", "-32602; a `subscriptions/listen` honours the first ones", "–", "TestFollowedResourcesAreBounded"},
@@ -67,6 +68,7 @@ var table = []row{
 	{"tokens for principals, to one backend", "{number credentials.maxUsers} principals", "the one unused longest is exchanged anew", "–", "TestUsersAreBounded"},
 	{"an answer of a token endpoint", "{size credentials.maxIssued}", "the call fails, as unavailable", "–", "TestTokenEndpointsThatMisbehave"},
 	{"logins at backends in `tokenStore`", "{number credentials.maxGrants}, {size credentials.maxStore}", "no more are taken", "–", "TestStoredLoginsAreBounded"},
+	{"logins that principals were asked for", "{number credentials.maxPending}, {number credentials.maxPendingOf} of one; {time credentials.loginTime}", "the call fails, and says why", "–", "TestPendingLoginsAreBounded"},
 	{"fetched tokens that are hidden in what is written", "{number secret.maxAdded}, {size secret.maxAddedBytes} of patterns", "the oldest are not looked for any more", "–", "TestAddedSecretsAreBounded"},
 	{"principals whose calls are counted", "{number quota.maxPrincipals}", "the one who called least recently is forgotten, and has full buckets again", "–", "TestPrincipalsAreForgotten"},
 	{"lines of the audit that wait to be written", "{size audit.MaxQueued}", "dropped and counted; with `audit.mode: strict` the call is refused with 503", "–", "TestAReaderThatTakesNothing"},
@@ -78,9 +80,9 @@ var table = []row{
 // others are constants that look like bounds of what a peer makes us hold, and are none.
 var others = map[string]string{
 	"edge.maxPadding": "of an answer that streams", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
-	"catalog.maxName": "of names", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "backends.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
-	"backends.maxResumes": "of attempts", "backends.maxRedirects": "of attempts", "backends.maxErrorBody": "read and dropped",
-	"backends.maxPages": "of a catalog", "backends.maxItems": "of a catalog", "child.maxKept": "of stderr, for one message",
+	"catalog.maxName": "of names", "catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
+	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
+	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
 	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding",
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -140,5 +141,49 @@ func TestOwn(t *testing.T) {
 	own.Close()
 	if offer, _ := own.Look(base, 2); offer != base || all.Load() != 0 {
 		t.Errorf("closed: offer %p, want %p; %d bytes", offer, base, all.Load())
+	}
+}
+
+// TestEndlessListsAreCutOff: by their cursor, their pages, their entries and their bytes. What has
+// come is offered.
+func TestEndlessListsAreCutOff(t *testing.T) {
+	tool := func(i, size int) string {
+		return fmt.Sprintf(`{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", size))
+	}
+	for _, tt := range []struct {
+		name           string
+		perPage, size  int
+		same           bool // every page has the same cursor
+		pages, entries int
+	}{
+		{"the same cursor", 2, 10, true, 2, 4},
+		{"pages", 1, 10, false, 1000, 1000},
+		{"entries", 1000, 10, false, 100, 100_000},
+		{"bytes", 8, 1 << 20, false, 4, 32},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log strings.Builder
+			asked := 0
+			r := reader(&log, nil)
+			r.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+				var list []string
+				for range tt.perPage {
+					list = append(list, tool(asked, tt.size))
+				}
+				asked++
+				cursor := asked
+				if tt.same {
+					cursor = 1
+				}
+				return json.RawMessage(fmt.Sprintf(`{"tools":[%s],"nextCursor":"%d"}`, strings.Join(list, ","), cursor)), nil
+			}
+			var o listing.Offer
+			if err := r.Refresh(t.Context(), &o, listing.Tools); err != nil {
+				t.Fatal(err)
+			}
+			if asked != tt.pages || len(o.Tools) != tt.entries || !strings.Contains(log.String(), "list cut off") {
+				t.Errorf("%d pages were asked for, %d tools offered; want %d and %d; log: %s", asked, len(o.Tools), tt.pages, tt.entries, log.String())
+			}
+		})
 	}
 }

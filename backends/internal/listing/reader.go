@@ -11,10 +11,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A list may have this many pages and entries; a backend that sends more is cut off.
+// A list may have this many pages and entries, and its pages this many bytes; a backend that
+// sends more is cut off.
 const (
 	maxPages = 1000
 	maxItems = 100_000
+	maxBytes = 32 << 20
 )
 
 // Reader reads lists on one connection.
@@ -62,11 +64,13 @@ func (r *Reader) list(ctx context.Context, l list) ([]Item, Meta, error) {
 	var meta Meta
 	seen := map[string]bool{}
 	var params json.RawMessage
+	size := 0
 	for range maxPages {
 		result, err := r.Ask(ctx, l.method, params)
 		if err != nil {
 			return nil, meta, err
 		}
+		size += len(result)
 		meta.merge(result)
 		jsonscan.Elements(jsonscan.Get(result, l.member), func(v []byte) bool {
 			items = append(items, Item{Name: jsonscan.GetString(v, l.key), Raw: v[:len(v):len(v)]})
@@ -76,14 +80,14 @@ func (r *Reader) list(ctx context.Context, l list) ([]Item, Meta, error) {
 		if jsonscan.Text(cursor) == "" {
 			return items, meta, nil
 		}
-		if seen[string(cursor)] || len(items) >= maxItems {
+		if seen[string(cursor)] || len(items) >= maxItems || size >= maxBytes {
 			break
 		}
 		seen[string(cursor)] = true
 		params = fmt.Appendf(nil, `{"cursor":%s}`, cursor)
 	}
 	meta.Incomplete = true
-	r.Log.Warn("list cut off: it repeats its cursor or is too long", "method", l.method, "entries", len(items))
+	r.Log.Warn("list cut off: it repeats its cursor or is too long", "method", l.method, "entries", len(items), "bytes", size)
 	return items, meta, nil
 }
 
