@@ -28,6 +28,7 @@ var vmcp string
 
 func TestMain(m *testing.M) {
 	testmode.SideBySide(8)
+	http.DefaultTransport.(*http.Transport).MaxIdleConnsPerHost = 64
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
