@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		"vmcp":      main,
 		"workspace": func() { beBackend("workspace") },
 		"yamlfile":  func() { beBackend("yamlfile") },
+		"xdg-open":  browse,
 	})
 }
 
@@ -77,6 +78,7 @@ func TestCommands(t *testing.T) {
 			"exits":     exits,
 			"hold":      hold,
 			"listening": listening,
+			"logins":    loginServer,
 			"newline":   newLine,
 			"paste":     paste,
 			"waitexit":  waitExit,
