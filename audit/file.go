@@ -60,7 +60,7 @@ func (f *file) follow(anyway bool) error {
 				return nil
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil // it cannot be told
+			return nil // it cannot be found out
 		}
 	}
 	return f.open()

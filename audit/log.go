@@ -20,7 +20,7 @@ const (
 	flushEvery = 100 * time.Millisecond
 	// flushAt is how much is not waited for.
 	flushAt = 64 << 10
-	// complainEvery is how often the log of the process is told of the same trouble.
+	// complainEvery is how often the same trouble is logged.
 	complainEvery = 10 * time.Second
 	// closeTime is how long the end waits for a disk or a reader that takes nothing.
 	closeTime = 5 * time.Second
@@ -62,7 +62,7 @@ type Log struct {
 	mu      sync.Mutex
 	queued  []byte         // guarded by mu, like all below; whole lines
 	lines   int            // in queued
-	waiting []chan<- error // of those who are told when queued is on disk
+	waiting []chan<- error // of those who wait until queued is on disk
 	closed  bool
 	reopen  bool
 	timer   *time.Timer
@@ -128,7 +128,7 @@ func (l *Log) Commit(ctx context.Context, e *Event) error {
 // ErrClosed is why a line is not written any more.
 var ErrClosed = errors.New("the log is closed")
 
-// put queues a line. written is told when it is on disk; nil is nobody.
+// put queues a line. written gets the outcome when it is on disk; it may be nil.
 func (l *Log) put(line []byte, written chan<- error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

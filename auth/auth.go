@@ -1,7 +1,7 @@
 // Package auth says who a request comes from. It knows HTTP and credentials, and nothing of
 // MCP: bearer tokens of a file, JWTs of an issuer, tokens that only an authorization server
 // can read, and client certificates become a [Principal], or a [Refusal] that says what the
-// client is told.
+// client is answered.
 //
 //	a, err := auth.New(cfg.IncomingAuth, auth.Options{Log: log})
 //	defer a.Close()

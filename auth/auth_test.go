@@ -62,8 +62,8 @@ func request(headers ...string) *http.Request {
 	return r
 }
 
-// told is what a client of a refused request is told: the status and the challenge.
-func told(a *auth.Authenticator, err error) string {
+// answered is what the client of a refused request gets: the status and the challenge.
+func answered(a *auth.Authenticator, err error) string {
 	var refusal *auth.Refusal
 	if !errors.As(err, &refusal) {
 		return fmt.Sprint(err)
@@ -127,7 +127,7 @@ func TestBadTokens(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/mcp"+bad.Query, nil)
 			r.Header["Authorization"] = bad.Authorization
 			p, err := a.Authenticate(r)
-			if got := told(a, err); got != bad.Want || p != nil {
+			if got := answered(a, err); got != bad.Want || p != nil {
 				t.Errorf("got  %s, %v\nwant %s", got, p, bad.Want)
 			}
 		})
@@ -208,14 +208,14 @@ func TestWithdrawnKeyOfAKnownToken(t *testing.T) {
 	}
 }
 
-// While the issuer is down nobody is told that their token is bad.
+// While the issuer is down no client gets the answer that its token is bad.
 func TestTheIssuerIsDown(t *testing.T) {
 	issuer := authtest.NewIssuer(t)
 	issuer.SetDown(true)
 	a, clock := newAuth(t, oidc(issuer))
 	token := issuer.Token(t, audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()})
 	_, err := a.Authenticate(request("Bearer " + token))
-	if got := told(a, err); got != "503 retry 5" {
+	if got := answered(a, err); got != "503 retry 5" {
 		t.Errorf("down from the start: got %s", got)
 	}
 	issuer.SetDown(false)
@@ -226,11 +226,11 @@ func TestTheIssuerIsDown(t *testing.T) {
 	issuer.SetDown(true)
 	clock.move(30 * time.Minute) // the verdict is gone, the keys are past their refresh
 	if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
-		t.Errorf("a known key while down: %v", told(a, err))
+		t.Errorf("a known key while down: %v", answered(a, err))
 	}
 	unknown := authtest.Sign(t, authtest.WithID(issuer.Key(), "new"), issuer.Claims(audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}), nil)
 	_, err = a.Authenticate(request("Bearer " + unknown))
-	if got := told(a, err); got != "503 retry 5" {
+	if got := answered(a, err); got != "503 retry 5" {
 		t.Errorf("an unknown key while down: got %s", got)
 	}
 }
@@ -261,12 +261,12 @@ func TestIntrospection(t *testing.T) {
 	}
 	issuer.Revoke("good")
 	clock.move(61 * time.Second)
-	if _, err := a.Authenticate(request("Bearer good")); told(a, err)[:3] != "401" {
+	if _, err := a.Authenticate(request("Bearer good")); answered(a, err)[:3] != "401" {
 		t.Errorf("a revoked token: %v", err)
 	}
 	issuer.SetDown(true)
-	if _, err := a.Authenticate(request("Bearer other")); told(a, err) != "503 retry 5" {
-		t.Errorf("the issuer is down: %v", told(a, err))
+	if _, err := a.Authenticate(request("Bearer other")); answered(a, err) != "503 retry 5" {
+		t.Errorf("the issuer is down: %v", answered(a, err))
 	}
 }
 
@@ -277,7 +277,7 @@ func TestRequiredScopes(t *testing.T) {
 	a, _ := newAuth(t, cfg)
 	_, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil)))
 	want := `403 Bearer error="insufficient_scope", error_description="more scopes are needed", scope="mcp:tools mcp:admin", resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
-	if got := told(a, err); got != want {
+	if got := answered(a, err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -504,7 +504,7 @@ func TestPrivateAddressesAreNotAsked(t *testing.T) {
 	cfg.OIDC.JWKSAllowPrivateIP = false
 	a, _ := newAuth(t, cfg)
 	_, err := a.Authenticate(request("Bearer " + issuer.Token(t, audience, nil)))
-	if told(a, err) != "503 retry 5" || issuer.Fetches() != 0 || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "jwksAllowPrivateIp") {
+	if answered(a, err) != "503 retry 5" || issuer.Fetches() != 0 || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "jwksAllowPrivateIp") {
 		t.Errorf("got %v (%v), %d fetches", err, errors.Unwrap(err), issuer.Fetches())
 	}
 }

@@ -15,7 +15,7 @@ const (
 	InsufficientScope = "insufficient_scope"
 )
 
-// Refusal is why a request does not come in, and what its client is told.
+// Refusal is why a request does not come in, and what its client is answered.
 type Refusal struct {
 	// Status is the HTTP status: 400, 401, 403 or 503.
 	Status int

@@ -37,7 +37,7 @@ type tokenFile struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// ReadTokens reads a tokens file. The error tells every problem.
+// ReadTokens reads a tokens file. The error names every problem.
 func ReadTokens(path string) ([]Token, error) {
 	data, err := files.Read(path, maxTokenFile)
 	if _, named := errors.AsType[*fs.PathError](err); named {

@@ -19,7 +19,7 @@ var errNoCaller = errors.New("it is connected when the first principal calls who
 // arrivalWait is how long the first caller of a backend waits for its lists.
 const arrivalWait = 5 * time.Second
 
-// Arrive is told who calls, before anything is done for the call. It reports whether a backend
+// Arrive is called with who calls, before anything is done for the call. It reports whether a backend
 // waited for that; what it offers is there then, if it could be connected in time.
 func (s *Set) Arrive(ctx context.Context, user *credentials.User) bool {
 	var waited []*Backend

@@ -137,7 +137,7 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	return b
 }
 
-// leftOut tells that more of something came than is logged.
+// leftOut reports that more of something came than is logged.
 func (b *Backend) leftOut(what string) func(n int) {
 	return func(n int) { b.log.Warn("the backend writes too much: a part was left out", "what", what, "count", n) }
 }
@@ -194,7 +194,7 @@ func (b *Backend) Look() (State, *Offer) {
 	return b.state, b.offer.Load()
 }
 
-// setState changes the state and tells who waits for that. A backend that is down
+// setState changes the state and wakes who waits for that. A backend that is down
 // offers nothing.
 func (b *Backend) setState(s Status, err error) {
 	b.mu.Lock()

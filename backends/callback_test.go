@@ -214,7 +214,7 @@ func TestCallersWithoutASessionAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// slow is a client that takes its time with what it is told.
+// slow is a client that takes its time with notifications.
 type slow struct{ client }
 
 func (s *slow) Notify(method string, params json.RawMessage) {

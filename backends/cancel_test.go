@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// started is a Sink that tells when the backend has begun with the call.
+// started is a Sink that reports when the backend has begun with the call.
 type started chan struct{}
 
 func (s started) Notify(string, json.RawMessage) {

@@ -19,7 +19,7 @@ func TestChangedListIsFetchedAgain(t *testing.T) {
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			b, changes := ready(t, backends.Options{}, tt.config(t))
-			settled(t, b)
+			listening(t, b)
 			text(t, b, tool("grow", `{}`, nil))
 			waitFor(t, changes, "the new tool", func() bool {
 				return slices.ContainsFunc(b.Offer().Tools, func(i backends.Item) bool { return i.Name == "grown" })
@@ -28,9 +28,9 @@ func TestChangedListIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// settled waits until a modern backend has acknowledged its listen stream: changes
+// listening waits until a modern backend has acknowledged its listen stream: changes
 // before that are announced to nobody.
-func settled(t testing.TB, b *backends.Backend) {
+func listening(t testing.TB, b *backends.Backend) {
 	eventually(t, "the listen stream", func() bool { return b.State().Revision != wire.Rev2607 || b.State().Listening })
 }
 

@@ -24,7 +24,7 @@ type transport interface {
 	roundTrip(c *call) (*Response, error)
 	// send passes on a notification or an answer.
 	send(ctx context.Context, frame []byte) error
-	// cancel tells the backend that the caller gave up on a call that was sent.
+	// cancel notifies the backend that the caller gave up on a call that was sent.
 	cancel(c *call)
 	// close ends the transport and waits for its goroutines.
 	close()

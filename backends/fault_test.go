@@ -62,8 +62,8 @@ func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
 				t.Errorf("revision %s, want %s", got, tt.revision)
 			}
 			text(t, b, tool("pids", `{}`, nil))
-			if junk := b.Stats().Malformed; (junk > 0) != (tt.role == "junk") {
-				t.Errorf("%d pieces of junk", junk)
+			if malformed := b.Stats().Malformed; (malformed > 0) != (tt.role == "junk") {
+				t.Errorf("%d malformed messages", malformed)
 			}
 		})
 	}

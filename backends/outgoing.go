@@ -109,7 +109,7 @@ func (c *conn) httpConnections() *http.Transport {
 }
 
 // sourceFor is the source of credentials for the calls of caller where each principal has one;
-// else nil. It has one at hand: a principal that gets none is refused before the backend is
+// else nil. One can be had: a principal that gets none is refused before the backend is
 // contacted.
 func (b *Backend) sourceFor(ctx context.Context, caller *Caller) (credentials.Source, error) {
 	if !b.credentials.PerPrincipal() {
@@ -173,7 +173,7 @@ func (c *call) passedHeader() http.Header {
 	return c.caller.Header
 }
 
-// principal is who calls, where the configuration wants the backend to be told.
+// principal is who calls, where the configuration wants the backend to know.
 func (c *call) principal() *encode.Principal {
 	if !c.conn.b.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
 		return nil

@@ -55,9 +55,9 @@ type pool struct {
 	mu       sync.Mutex
 	all      map[sharing.Key]*private
 	used     int           // connections beside the main one
-	closing  int           // of those, how many are about to be given back
+	closing  int           // of those, how many are about to be released
 	waiting  int           // callers that wait for freed
-	freed    chan struct{} // closed and replaced when something was given back and somebody waits
+	freed    chan struct{} // closed and replaced when something was released and somebody waits
 	relieved time.Time     // when pressure last found no session to end
 }
 
@@ -188,7 +188,7 @@ func (l *pool) release(p *private) {
 	l.signal()
 }
 
-// signal wakes those who wait for something to be given back. mu is held.
+// signal wakes those who wait for something to be released. mu is held.
 func (l *pool) signal() {
 	if l.waiting > 0 {
 		close(l.freed)
@@ -198,7 +198,7 @@ func (l *pool) signal() {
 
 // A slot is one connection of those that there may be. Its fields are guarded by pool.mu.
 type slot struct {
-	closing bool // it is about to be given back
+	closing bool // it is about to be released
 	over    bool // it was
 }
 
@@ -220,7 +220,7 @@ func (l *pool) releaseSlot(s *slot) {
 	l.signal()
 }
 
-// announce notes that a slot is about to be given back. mu is held.
+// announce notes that a slot is about to be released. mu is held.
 func (l *pool) announce(s *slot) {
 	if s != nil && !s.over && !s.closing {
 		s.closing = true
@@ -259,7 +259,7 @@ func (l *pool) wait() <-chan struct{} {
 // errFull says that nothing can be taken from anybody.
 var errFull = errors.New("full")
 
-// await waits until something is given back: soon when that is sure to happen, else when a
+// await waits until something is released: soon when that is sure to happen, else when a
 // client session could be ended.
 func (l *pool) await(ctx context.Context, freed <-chan struct{}, soon bool, holders []string) error {
 	defer func() {

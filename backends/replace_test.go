@@ -104,7 +104,7 @@ func TestReplacedWithoutAGap(t *testing.T) {
 		old := s.All()[0]
 		apply(t, s, cfg)
 		for s.Replacing() {
-			time.Sleep(time.Millisecond) // nothing tells when the place was taken
+			time.Sleep(time.Millisecond) // nothing reports when the place was taken
 		}
 		if now := s.All()[0]; now == old || now.State().Status != Ready {
 			t.Fatalf("after another environment: replaced %v, %s", now != old, now.State().Status)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must happen.
 const patience = time.Minute
 
-// newSet returns a set that is closed with the test, and a channel that tells of changes.
+// newSet returns a set that is closed with the test, and a channel that reports changes.
 func newSet(t testing.TB, o backends.Options, cfgs ...config.Backend) (*backends.Set, <-chan struct{}) {
 	t.Helper()
 	return newSetFor(t, o, &config.Config{Backends: cfgs})

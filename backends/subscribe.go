@@ -62,7 +62,7 @@ func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error 
 
 // SubscribeFor asks for updates of a resource on the connection that is the own one of
 // caller's session, when it has one: what the session's calls change, only that
-// connection is told. own is false when the session shares a connection, and nothing was done.
+// connection is notified of. own is false when the session shares a connection, and nothing was done.
 func (b *Backend) SubscribeFor(ctx context.Context, caller *Caller, uri string) (own bool, err error) {
 	return b.setSubscribedFor(ctx, caller, uri, true)
 }
@@ -156,7 +156,7 @@ func (s *subscriptions) wake() {
 	}
 }
 
-// restore asks for the subscriptions again after a reconnect. Where there is a plain
+// restore asks for the subscriptions again after a reconnect. Where there is a shared
 // connection it has them, and is opened anew if it was lost as well.
 func (b *Backend) restore(main *conn) {
 	if !b.hasShared(main) {

@@ -93,7 +93,7 @@ func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
 		var out pieces
 		err = resp.Body.WriteWith(&out, func(n int64) ([]byte, error) {
 			if n != int64(len(want)) {
-				t.Errorf("told of %d bytes, want %d", n, len(want))
+				t.Errorf("at most %d bytes announced, want %d", n, len(want))
 			}
 			return []byte(behind), nil
 		})

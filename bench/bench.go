@@ -18,7 +18,7 @@ func newBench(o options, log io.Writer) *bench {
 	return &bench{options: o, log: log, report: newReport()}
 }
 
-// say tells how far the run is.
+// say reports how far the run is.
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
 
 func (b *bench) figure(part, name string, value float64, unit string, target float64) {

@@ -54,7 +54,7 @@ r.error  # → "connection refused"
 	"caller": {`
 A dict; a token is not part of it. ` + "`groups`" + ` and ` + "`scopes`" + ` are lists, and ` + "`client`" + ` is the OAuth client that the
 token was given to. Without authentication the subject is ` + "`anonymous`" + ` and all else is empty. A run that was
-suspended goes on with what it was told.`, `
+suspended goes on with the answer.`, `
 caller()["subject"]  # → "anonymous"
 "ops" in caller()["groups"]  # → False
 `},

@@ -39,7 +39,7 @@ func logMessage(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return starlark.None, notify(t, n)
 }
 
-// notify tells the host once, also when the run is resumed.
+// notify notifies the host once, also when the run is resumed.
 func notify(t *starlark.Thread, n Notice) error {
 	host, err := hostOf(t)
 	if err != nil {

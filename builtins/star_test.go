@@ -124,7 +124,7 @@ func world() *scripttest.Host {
 		},
 		"numbers": numbers,
 		"stuck":   scripttest.Returns(`{"items": [1], "nextCursor": "again"}`),
-		// flaky fails as often as it has been told to.
+		// flaky fails as often as its arguments say.
 		"flaky": func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
 			mu.Lock()
 			defer mu.Unlock()

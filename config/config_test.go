@@ -33,7 +33,7 @@ func parseFile(t *testing.T, path string) (*Config, error) {
 	return parse(path, data, testEnv)
 }
 
-// A bad file carries the problems that it shall be told, all of them and in order.
+// A bad file carries the problems that shall be reported, all of them and in order.
 func TestBad(t *testing.T) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	for _, path := range files {

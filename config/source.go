@@ -39,7 +39,7 @@ type File struct {
 	Load func(path string) (*Config, error)
 	// Reload asks for another reading though nothing changed. It may be nil.
 	Reload <-chan os.Signal
-	// Rejected is told why a later version was not applied, once per reason. It may be nil.
+	// Rejected is called with why a later version was not applied, once per reason. It may be nil.
 	Rejected func(error)
 }
 

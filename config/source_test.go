@@ -40,7 +40,7 @@ func watchFolder(t *testing.T, lay func(dir string), path string) *watched {
 
 func (w *watched) apply(c *Config) error {
 	files, folders := c.Files()
-	said := c.Name
+	state := c.Name
 	for _, dir := range folders {
 		found, _ := filepath.Glob(filepath.Join(dir, "*.star"))
 		files = append(files, found...)
@@ -53,9 +53,9 @@ func (w *watched) apply(c *Config) error {
 		if strings.Contains(string(text), "broken") {
 			return errors.New("a broken script")
 		}
-		said += " " + strings.TrimSpace(string(text))
+		state += " " + strings.TrimSpace(string(text))
 	}
-	w.applied <- said
+	w.applied <- state
 	return nil
 }
 
@@ -125,7 +125,7 @@ func TestFileIsFollowed(t *testing.T) {
 	w.do(os.Rename(filepath.Join(w.dir, "vmcp.yaml.new"), filepath.Join(w.dir, "vmcp.yaml")))
 	w.want("second two")
 
-	// What is broken is told once, and the next good version is applied.
+	// What is broken is reported once, and the next good version is applied.
 	w.write("vmcp.yaml", "name: [")
 	w.wantRejected("vmcp.yaml:1:")
 	w.write("vmcp.yaml", withScript)

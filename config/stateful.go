@@ -10,7 +10,7 @@ import (
 var stateful = regexp.MustCompile(`(?i)(^|[^a-z])(playwright|puppeteer|chrome-devtools|browser-use|browsermcp|selenium|sqlite|duckdb)([^a-z]|$)`)
 
 // hintStateful warns of a child process that clients will share though it is known to keep
-// state for one. Who says what sessions shall be is not told.
+// state for one. Where sessions is set there is no warning.
 func (v *validator) hintStateful(b *Backend, at string) {
 	if v.set(at + ".sessions") {
 		return

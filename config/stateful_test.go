@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// TestStatefulServersAreHinted: a well-known server that keeps state for one client is told of,
+// TestStatefulServersAreHinted: a well-known server that keeps state for one client is warned of,
 // unless the file says what its sessions shall be.
 func TestStatefulServersAreHinted(t *testing.T) {
 	for _, tt := range []struct {

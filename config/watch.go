@@ -17,7 +17,7 @@ const (
 	debounce = 100 * time.Millisecond
 	// maxDebounce bounds the wait for files to stay as they are.
 	maxDebounce = 500 * time.Millisecond
-	// lookAgain is for what no event tells: network file systems, and a file that was
+	// lookAgain is for what no event shows: network file systems, and a file that was
 	// missed because nobody knew of its folder yet.
 	lookAgain = 2 * time.Second
 )
@@ -144,7 +144,7 @@ func (w *watch) follow(ctx context.Context) {
 
 // look applies what the files have become once they stay as they are, if that is something else.
 func (w *watch) look(ctx context.Context) {
-	if w.settle(ctx) {
+	if w.stable(ctx) {
 		w.again(false)
 	}
 }
@@ -157,7 +157,7 @@ func (w *watch) changed() <-chan fsnotify.Event {
 	return w.events.Events
 }
 
-// missed tells of events that were too many to be kept.
+// missed reports events that were too many to be kept.
 func (w *watch) missed() <-chan error {
 	if w.events == nil {
 		return nil
@@ -165,8 +165,8 @@ func (w *watch) missed() <-chan error {
 	return w.events.Errors
 }
 
-// settle waits until the files stay as they are and reports whether they differ from what was read.
-func (w *watch) settle(ctx context.Context) bool {
+// stable waits until the files stay as they are and reports whether they differ from what was read.
+func (w *watch) stable(ctx context.Context) bool {
 	began, last := time.Now(), stamps(nil)
 	for now := w.stamps(); !now.same(last) && time.Since(began) < maxDebounce; now = w.stamps() {
 		last = now
@@ -177,7 +177,7 @@ func (w *watch) settle(ctx context.Context) bool {
 	return !w.stamps().same(w.read)
 }
 
-// pause waits for debounce, and swallows the events meanwhile: the stamps tell it all.
+// pause waits for debounce, and swallows the events meanwhile: the stamps show all of it.
 func (w *watch) pause(ctx context.Context) bool {
 	timer := time.NewTimer(debounce)
 	defer timer.Stop()

@@ -37,7 +37,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// migrateFile returns the scripts of a file and what was said about them.
+// migrateFile returns the scripts of a file and what was reported about them.
 func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -48,20 +48,20 @@ func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes st
 	if err != nil {
 		return "", err.Error() + "\n"
 	}
-	var sources, said []string
+	var sources, reported []string
 	for _, d := range defs {
 		s, err := migrate.Translate(d, o)
 		if err != nil {
-			said = append(said, err.Error()+"\n")
+			reported = append(reported, err.Error()+"\n")
 			continue
 		}
 		compiles(t, s)
 		sources = append(sources, s.Source)
 		for _, n := range s.Notes {
-			said = append(said, n.String()+"\n")
+			reported = append(reported, n.String()+"\n")
 		}
 	}
-	return strings.Join(sources, "\n"), strings.Join(said, "")
+	return strings.Join(sources, "\n"), strings.Join(reported, "")
 }
 
 // compiles checks that a script is one: that it compiles, passes the static checks and
@@ -94,7 +94,7 @@ func TestModule(t *testing.T) {
 	}
 	for _, name := range migrate.Module {
 		if !regexp.MustCompile("`" + name + "[`(]").Match(guide) {
-			t.Errorf("the guide does not tell of %s", name)
+			t.Errorf("the guide does not document %s", name)
 		}
 	}
 	source := fmt.Sprintf("load(%q, %s)\ndef run(params):\n    return [type(f) for f in [%s]]\n",

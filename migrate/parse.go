@@ -62,7 +62,7 @@ func Parse(filename string, data []byte) ([]*Definition, error) {
 }
 
 // ParseAt is Parse for one definition that is not in a file as it is: a configuration
-// has kept it as JSON. Everything in it is said to be at pos; paths still name the field.
+// has kept it as JSON. Everything in it is reported at pos; paths still name the field.
 func ParseAt(pos Pos, data []byte) (*Definition, error) {
 	docs, err := documents(pos.File, data)
 	if err != nil {

@@ -118,7 +118,7 @@ type Set struct {
 	kept     atomic.Int64 // how many were found
 
 	failed sync.Map // names of policies whose failure was reported
-	// OnFailure is told once per policy that its condition cannot be evaluated.
+	// OnFailure is called once per policy whose condition cannot be evaluated.
 	OnFailure func(policy, err string)
 }
 

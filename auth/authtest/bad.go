@@ -24,7 +24,7 @@ type BadRequest struct {
 	Want string
 }
 
-// Descriptions that a client is told.
+// Descriptions that a client gets.
 const (
 	malformed = "the token is malformed"
 	algorithm = "the signature algorithm is not accepted"
@@ -68,7 +68,7 @@ func invalid(description, challenge string) string {
 	return fmt.Sprintf(`401 Bearer error="invalid_token", error_description=%q, %s`, description, challenge)
 }
 
-// badToken is a token, and what a client is told of it.
+// badToken is a token, and what a client gets as an answer.
 type badToken struct{ name, token, why string }
 
 func (i *Issuer) malformed(t testing.TB, audience string) []badToken {

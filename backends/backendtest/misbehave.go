@@ -18,15 +18,15 @@ import (
 //
 //	exits    leaves at once, with a word on stderr
 //	mute     reads and never answers
-//	junk     writes junk around every answer
+//	junk     writes malformed lines around every answer
 //	dies     is killed when a tool is called
 //	shy      leaves when anything comes before initialize
 //	deaf     ignores everything that comes before initialize
 //	stubborn ignores SIGTERM and the end of its input, and has a child that does, too;
-//	         the tool "pids" tells both process ids
+//	         the tool "pids" returns both process ids
 //	flood    writes a line without end when a tool is called
-//	curious  asks for the roots as soon as it is greeted; the tool "pids" tells the answer
-//	late     tells of the end of an elicitation after a tool has answered
+//	curious  asks for the roots as soon as it is initialized; the tool "pids" returns the answer
+//	late     announces the end of an elicitation after a tool has answered
 //	crossed  answers every second call before the first, and logs a message ahead of each answer
 //	parrot   answers a call with the members that its argument "answer" spells
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only

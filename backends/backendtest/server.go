@@ -29,7 +29,7 @@ import (
 //	sample    asks for a sample and returns its text
 //	roots     asks for the roots and returns their uris
 //	wait      like progress, then ends when it is cancelled, or after ms milliseconds
-//	cancelled tells how many waits were cancelled
+//	cancelled returns how many waits were cancelled
 //	fail      returns a tool error
 //	grow      adds a tool named grown
 //

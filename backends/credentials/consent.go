@@ -142,7 +142,7 @@ func union(a, b []string) []string {
 	return all
 }
 
-// withoutBody is err without what a token endpoint said, which may repeat secrets.
+// withoutBody is err without what a token endpoint answered, which may repeat secrets.
 func withoutBody(err error) error {
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {

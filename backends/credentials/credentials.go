@@ -40,7 +40,7 @@ func (c Credential) Set(h http.Header) {
 type Source interface {
 	// Get returns the credential to use now. The error is an *Error, or the context's.
 	Get(ctx context.Context) (Credential, error)
-	// Refused is told that the backend answered 401 to a credential. It reports whether Get may
+	// Refused is called when the backend has answered 401 to a credential. It reports whether Get may
 	// return another one now.
 	Refused(Credential) bool
 }
@@ -85,7 +85,7 @@ func refused(format string, args ...any) *Error {
 // Options of a Pool. Zero values are fine.
 type Options struct {
 	Log *slog.Logger
-	// Secrets is told each credential before it is used. It may be nil.
+	// Secrets gets each credential before it is used. It may be nil.
 	Secrets *secret.Redactor
 	// Now is the clock; time.Now by default.
 	Now func() time.Time

@@ -141,7 +141,7 @@ func (e *endpoint) askAs(ctx context.Context, secret string, inBody bool, scopes
 // errorCode is what an error of a token endpoint may be called: nothing that it was sent.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// failure says why there is no token, without what the endpoint said beside its error's code: it
+// failure says why there is no token, without what the endpoint answered beside its error's code: it
 // may repeat what it was sent.
 func (e *endpoint) failure(ctx context.Context, err error) error {
 	e.pool.o.Log.Debug("no token", "endpoint", e.url, "err", err)

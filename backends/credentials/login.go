@@ -134,7 +134,7 @@ func (s *granted) Refused(c Credential) bool {
 	return s.tokens.Refused(c)
 }
 
-// Insufficient is told that a backend answered 403 to a credential. If it did so for want of
+// Insufficient is called when a backend has answered 403 to a credential. If it did so for want of
 // scopes (RFC 6750, section 3.1) and its source is a login, it reports whether there is another
 // credential by now, or which login is needed.
 func Insufficient(s Source, c Credential, resp *http.Response) (another bool, err error) {

@@ -153,7 +153,7 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 		err = a.printContent(name, result)
 	}
 	if err == nil && result.IsError {
-		return errTold
+		return errReported
 	}
 	return err
 }
@@ -169,7 +169,7 @@ func (a *app) tellTrace(r *client.Result) {
 	}
 }
 
-// callError says what the server said, and what may explain it.
+// callError says what the server answered, and what may explain it.
 func (a *app) callError(ctx context.Context, e *endpoint, name string, err error) error {
 	var refused *jsonrpc.Error
 	if !errors.As(err, &refused) {

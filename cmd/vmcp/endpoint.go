@@ -124,7 +124,7 @@ func (a *app) openConfig(ctx context.Context, file string, o client.Options) (*e
 		e.Close()
 		return nil, err
 	}
-	a.settle(ctx, p, settleTime)
+	a.awaitBackends(ctx, p, settleTime)
 	o.URL, o.Transport = client.InsideURL, inside.Transport()
 	o.Status = func(context.Context) (proxy.Status, error) { return p.Status(), nil }
 	if e.Endpoint, err = client.Dial(ctx, o); err != nil {
@@ -134,8 +134,8 @@ func (a *app) openConfig(ctx context.Context, file string, o client.Options) (*e
 	return e, nil
 }
 
-// settle waits until every backend is connected or down, but not for longer than limit.
-func (a *app) settle(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
+// awaitBackends waits until every backend is connected or down, but not for longer than limit.
+func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if isTerminal(a.err) {
@@ -145,7 +145,7 @@ func (a *app) settle(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	_ = p.Settled(ctx) // the status shows who is missing
 }
 
-// Which endpoint a client command speaks to when it is not told, and with what.
+// Which endpoint a client command speaks to when no flag says which, and with what.
 
 // found is an endpoint, with what it takes to be let in.
 type found struct {
@@ -192,7 +192,7 @@ func foundBy(file, otherwise string) found {
 // foundIn is where a configuration is served. The rest of the file is not looked at: it may
 // need an environment that only the server has.
 func foundIn(file string) found {
-	var said struct {
+	var declared struct {
 		Listen string `json:"listen"`
 		TLS    struct {
 			Cert string `json:"cert"`
@@ -202,7 +202,7 @@ func foundIn(file string) found {
 		} `json:"discovery"`
 	}
 	data, err := files.Read(file, config.MaxFile)
-	if err != nil || yaml.Unmarshal(data, &said) != nil {
+	if err != nil || yaml.Unmarshal(data, &declared) != nil {
 		return found{url: defaultURL}
 	}
 	beside := func(name string) string {
@@ -211,20 +211,20 @@ func foundIn(file string) found {
 		}
 		return filepath.Join(filepath.Dir(file), name)
 	}
-	host, port, err := net.SplitHostPort(said.Listen)
+	host, port, err := net.SplitHostPort(declared.Listen)
 	if err != nil || port == "0" {
 		host, port = defaultHost, defaultPort
 	}
 	scheme := "http://"
-	if said.TLS.Cert != "" {
+	if declared.TLS.Cert != "" {
 		scheme = "https://"
 	}
-	f := foundBy(beside(said.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
-	f.certFile = beside(said.TLS.Cert)
+	f := foundBy(beside(declared.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
+	f.certFile = beside(declared.TLS.Cert)
 	return f
 }
 
-// token is what the endpoint is told who asks; "" for nothing. The environment goes before what
+// token is the credential for the endpoint; "" for nothing. The environment goes before what
 // a file says that nobody named.
 func (f found) token() (string, error) {
 	token := environmentToken()

@@ -225,7 +225,7 @@ func (a *app) showLocked(done locked, check, texts, asJSON bool) error {
 	}
 	switch {
 	case check && len(done.Changes) > 0:
-		return errTold
+		return errReported
 	case done.Written && !asJSON:
 		a.say("%s: written, %s", done.File, client.Count(len(done.Changes), "change"))
 	}

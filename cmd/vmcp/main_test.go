@@ -117,7 +117,7 @@ func listening(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { _ = session.Close() })
 }
 
-// changes opens a session and notes in a file when it hears that the tools have changed.
+// changes opens a session and notes in a file when it is notified that the tools have changed.
 func changes(ts *testscript.TestScript, _ bool, args []string) {
 	file, err := os.Create(ts.MkAbs(args[1]))
 	ts.Check(err)

@@ -220,7 +220,7 @@ func (a *app) showDecision(d policy.Decision, e explained, asJSON bool) error {
 		}
 	}
 	if d.Outcome != policy.Allow {
-		return errTold
+		return errReported
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (poli
 	if err := p.Apply(&part); err != nil {
 		return policy.Hints{}, err
 	}
-	a.settle(ctx, p, settleTime)
+	a.awaitBackends(ctx, p, settleTime)
 	for _, t := range p.Status().Tools {
 		if t.Backend == of.Backend && t.Original == of.Original || t.Backend == "" && of.Backend == config.ScriptsOrigin && t.Name == of.Name {
 			var def struct {
@@ -325,7 +325,7 @@ that does not, and the exit code is 1.`,
 			err = a.printProblems(differing, false)
 		}
 		if err == nil && len(differing) > 0 {
-			err = errTold
+			err = errReported
 		}
 		return err
 	}

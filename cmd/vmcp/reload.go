@@ -64,7 +64,7 @@ type served struct {
 	err      error         // why; set before ended closes
 
 	listen, adminListen string // the addresses as configured when the service began
-	discovery           string // where it is said where this is; "" is nowhere
+	discovery           string // the discovery file; "" is none
 	tokenFile           string // with the token that everybody is asked for, absolute; "" is none
 
 	shutdown atomic.Pointer[config.Shutdown] // as the last configuration and the flags want it
@@ -82,7 +82,7 @@ func (s *served) start(ctx context.Context, terminal bool) error {
 		return nil
 	case <-s.ended:
 		if ctx.Err() != nil {
-			return errTold // the user knows
+			return errReported // the user knows
 		}
 		return s.err
 	}
@@ -134,7 +134,7 @@ func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, termin
 	}
 }
 
-// warnMemory tells when scripts and clients together may need more memory than the process
+// warnMemory warns when scripts and clients together may need more memory than the process
 // may have.
 func (s *served) warnMemory(total int64) {
 	need := func(total int64) int64 { return total + total/4 + script.MostReading(total) + proxy.Held + 64<<20 }
@@ -219,7 +219,7 @@ func (s *served) checkPort(cfg *config.Config) (secure func(), err error) {
 	return s.tls.Follow(cfg.TLS)
 }
 
-// warnTLS tells that the port goes on speaking what it spoke from the beginning.
+// warnTLS warns that the port goes on speaking what it spoke from the beginning.
 func (s *served) warnTLS(cfg *config.Config) {
 	switch {
 	case s.flags.stdio:
@@ -230,7 +230,7 @@ func (s *served) warnTLS(cfg *config.Config) {
 	}
 }
 
-// warnMoved tells that an address is another one than the one that is served.
+// warnMoved warns that an address is another one than the one that is served.
 func (s *served) warnMoved(key, now, serving string) {
 	if now != serving && !s.flags.stdio {
 		s.log.Warn(key+" is another address now: it takes a restart to serve there", "listen", now, "serving", serving)

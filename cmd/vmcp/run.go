@@ -90,12 +90,12 @@ type hintError struct {
 func (e *hintError) Error() string { return e.err.Error() }
 func (e *hintError) Unwrap() error { return e.err }
 
-// errTold is a problem that has been told already.
-var errTold = errors.New("told already")
+// errReported is a problem that has been reported already.
+var errReported = errors.New("reported already")
 
 // report writes an error, one prefixed line per line of it, and its hint.
 func (a *app) report(err error) {
-	if errors.Is(err, errTold) {
+	if errors.Is(err, errReported) {
 		return
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// gatherTime is how long the greeting waits for all backends, to name them in order.
+	// gatherTime is how long the first report waits for all backends, to name them in order.
 	gatherTime = time.Second
 	// greetTime is how long it waits for each of them; clients do not wait for it.
 	greetTime = 5 * time.Second
@@ -196,7 +196,7 @@ func (a *app) serveHTTP(s *served) error {
 	server := newServer(s.proxy.Handler(), s.log)
 	ended := make(chan error, 1)
 	go serveOn(server, l, s.tls.Config(), ended)
-	greeted := make(chan struct{})
+	reported := make(chan struct{})
 	scheme := "http://"
 	if s.tls != nil {
 		scheme = "https://"
@@ -211,8 +211,8 @@ func (a *app) serveHTTP(s *served) error {
 		return err
 	}
 	defer forget()
-	go a.greet(s.ctx, s.proxy, s, scheme+l.Addr().String()+"/mcp", greeted)
-	defer func() { <-greeted }()
+	go a.reportStart(s.ctx, s.proxy, s, scheme+l.Addr().String()+"/mcp", reported)
+	defer func() { <-reported }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -238,12 +238,12 @@ func serveOn(server *http.Server, l net.Listener, secure *tls.Config, ended chan
 	ended <- server.Serve(l)
 }
 
-// greet says where the endpoint is and, as soon as that is known, what is connected.
-func (a *app) greet(ctx context.Context, p *proxy.Proxy, s *served, endpoint string, done chan<- struct{}) {
+// reportStart says where the endpoint is and, as soon as that is known, what is connected.
+func (a *app) reportStart(ctx context.Context, p *proxy.Proxy, s *served, endpoint string, done chan<- struct{}) {
 	defer close(done)
 	a.say("serving %s", endpoint)
-	a.settle(ctx, p, gatherTime)
-	a.greetBackends(ctx, p)
+	a.awaitBackends(ctx, p, gatherTime)
+	a.reportBackends(ctx, p)
 	if ctx.Err() != nil {
 		return
 	}
@@ -255,17 +255,17 @@ func (a *app) greet(ctx context.Context, p *proxy.Proxy, s *served, endpoint str
 	}
 }
 
-// greetBackends says of each backend what came of its first attempt, when that is known:
+// reportBackends says of each backend what came of its first attempt, when that is known:
 // one that hangs holds up no others. Those that still connect after greetTime are the last.
-func (a *app) greetBackends(ctx context.Context, p *proxy.Proxy) {
+func (a *app) reportBackends(ctx context.Context, p *proxy.Proxy) {
 	late := time.NewTimer(greetTime)
 	defer late.Stop()
-	told := map[string]bool{}
+	named := map[string]bool{}
 	for ended := false; ; {
 		changed, waiting := p.Changed(), false
 		for _, b := range p.Status().Backends {
 			switch {
-			case told[b.Name]:
+			case named[b.Name]:
 				continue
 			case b.State == "ready":
 				a.say("backend %s: %s", b.Name, client.Count(b.Tools, "tool"))
@@ -275,7 +275,7 @@ func (a *app) greetBackends(ctx context.Context, p *proxy.Proxy) {
 			default:
 				a.tellState(b)
 			}
-			told[b.Name] = true
+			named[b.Name] = true
 		}
 		if !waiting {
 			return

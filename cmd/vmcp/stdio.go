@@ -85,7 +85,7 @@ func (s *served) verify(ctx context.Context) error {
 	}
 }
 
-// watchedInput tells when its end was read.
+// watchedInput reports when its end was read.
 type watchedInput struct {
 	in    io.Reader
 	ended func()

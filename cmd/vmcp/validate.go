@@ -50,7 +50,7 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 			return err
 		}
 		if unreadable || len(errs) > 0 {
-			return errTold
+			return errReported
 		}
 		return nil
 	}

@@ -104,7 +104,7 @@ func meansObject(v json.RawMessage) bool {
 }
 
 // properties are schemas, which clients take as objects only. {} and {"not":{}} mean what
-// true and false mean, so nobody has to be told about those.
+// true and false mean, so those need no mention.
 func properties(r *repair, at string, v json.RawMessage) json.RawMessage {
 	if len(v) == 0 || v[0] != '{' {
 		return r.leaveOut(at, "an object", v)

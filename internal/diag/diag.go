@@ -1,5 +1,5 @@
 // Package diag is the one form of problems: of configurations, scripts, libraries and
-// workflows, found by whichever part of the program, told by any command.
+// workflows, found by whichever part of the program, reported by any command.
 //
 //	tools/refund.star:14:31: error: no tool "shop_refnd"; did you mean "shop_refund"? [tool-unknown]
 package diag

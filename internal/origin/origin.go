@@ -1,5 +1,5 @@
 // Package origin decides by the Host and Origin headers which requests may come in, and
-// tells browsers what an accepted page may do.
+// answers browsers what an accepted page may do.
 //
 // A web page can send requests to any address that its visitor's machine reaches. Two
 // things give it away: the Origin header, which browsers add and pages cannot change, and,

@@ -181,7 +181,7 @@ func countBlocks(raw json.RawMessage) error {
 		Content json.RawMessage `json:"content"`
 	}
 	if json.Unmarshal(raw, &r) != nil || len(r.Content) <= 2*maxBlocks {
-		return nil // what is wrong is told by who reads it
+		return nil // what is wrong is reported by who reads it
 	}
 	content := json.NewDecoder(bytes.NewReader(r.Content))
 	if start, err := content.Token(); err != nil || start != json.Delim('[') {

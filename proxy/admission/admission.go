@@ -49,7 +49,7 @@ type entrant struct {
 	in   chan struct{}
 }
 
-// New makes one with the default limits; charged is told what runs have been charged,
+// New makes one with the default limits; charged is called with what runs have been charged,
 // when it has changed by a step.
 func New(charged func(int64)) *Admission {
 	a := &Admission{Pool: script.NewPool(0, computing(), charged), byPrincipal: map[string]int{}}

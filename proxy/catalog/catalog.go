@@ -53,7 +53,7 @@ type Catalog struct {
 	Violations   []Violation     // of pins; each is a problem, too
 	withheld     map[Ref]bool    // entries that are not as they are pinned
 	private      bool            // made for a session
-	said         [3]uint64       // how often backends announced changed tools, prompts, resources
+	changeCounts [3]uint64       // how often backends announced changed tools, prompts, resources
 	scripts      string          // identifies the programs of all scripts
 	ready        map[*backends.Backend]bool
 	absent       []*absent     // backends that are not up, in the order in which they claim names
@@ -68,7 +68,7 @@ type Catalog struct {
 // Replaced is closed when there is a newer catalog.
 func (c *Catalog) Replaced() <-chan struct{} { return c.newer }
 
-// Replace tells those who wait for a newer catalog that there is one.
+// Replace notifies those who wait for a newer catalog that there is one.
 func (c *Catalog) Replace() { close(c.newer) }
 
 // VisibleTools lists the tools that clients see.
@@ -169,9 +169,9 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 		offers[be.Name()] = offer
 		b.addExtensions(be.Name(), offer)
 		b.addTasks(offer)
-		b.c.said[0] += offer.ToolsChanges
-		b.c.said[1] += offer.PromptsChanges
-		b.c.said[2] += offer.ResourcesChanges
+		b.c.changeCounts[0] += offer.ToolsChanges
+		b.c.changeCounts[1] += offer.PromptsChanges
+		b.c.changeCounts[2] += offer.ResourcesChanges
 		b.addTools(be, offer)
 		b.addPrompts(be, offer)
 		b.addResources(be, offer)

@@ -74,12 +74,12 @@ func (b *builder) annotate(e *Entry) {
 		{"destructiveHint", derived.destructive, false},
 		{"openWorldHint", derived.openWorld, false},
 	} {
-		said := jsonscan.Get(annotations, hint.key)
-		safer := string(said) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
+		declared := jsonscan.Get(annotations, hint.key)
+		safer := string(declared) == strconv.FormatBool(hint.safe) && hint.derived != hint.safe
 		if safer && !e.Script.trusted && b.complete {
-			b.problem("", e.Name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations (trust_annotations in a file's tool(...)) if it is meant", hint.key, said, hint.derived)
+			b.problem("", e.Name, "annotations.%s: %s looks safer than the tools that the script can call, so it is %v; set trustAnnotations (trust_annotations in a file's tool(...)) if it is meant", hint.key, declared, hint.derived)
 		}
-		if said == nil || safer && !e.Script.trusted {
+		if declared == nil || safer && !e.Script.trusted {
 			annotations = jsonscan.Set(annotations, hint.key, strconv.AppendBool(nil, hint.derived))
 		}
 	}

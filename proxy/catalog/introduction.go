@@ -17,7 +17,7 @@ import (
 const ourCapabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
 
 // InitializeResult introduces the endpoint to a client of a revision with sessions; tasks
-// says whether it is told that there are tasks.
+// says whether tasks are declared to it.
 func (v *View) InitializeResult(revision string) (result []byte, tasks bool) {
 	c, capabilities := v.c, json.RawMessage(ourCapabilities)
 	if kinds := c.tasksFor(revision); kinds != nil {
@@ -64,7 +64,7 @@ func (b *builder) addExtensions(backend string, offer *backends.Offer) {
 	})
 }
 
-// taskCapability is what is said of backends that nobody knows yet. It does no harm
+// taskCapability is what holds for backends that nobody knows yet. It does no harm
 // where none of them has tasks: clients ask for one where a tool supports it.
 const taskCapability = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 

@@ -173,9 +173,9 @@ func (c *Catalog) Changed(old *Catalog) (methods []string) {
 		method string
 		same   bool
 	}{
-		{wire.ToolsChanged, c.said[0] <= old.said[0] && c.scripts == old.scripts && c.tools.equal(old.tools)},
-		{wire.PromptsChanged, c.said[1] <= old.said[1] && c.prompts.equal(old.prompts)},
-		{wire.ResChanged, c.said[2] <= old.said[2] && c.resources.equal(old.resources) && c.templates.equal(old.templates)},
+		{wire.ToolsChanged, c.changeCounts[0] <= old.changeCounts[0] && c.scripts == old.scripts && c.tools.equal(old.tools)},
+		{wire.PromptsChanged, c.changeCounts[1] <= old.changeCounts[1] && c.prompts.equal(old.prompts)},
+		{wire.ResChanged, c.changeCounts[2] <= old.changeCounts[2] && c.resources.equal(old.resources) && c.templates.equal(old.templates)},
 	} {
 		if !l.same {
 			methods = append(methods, l.method)

@@ -81,7 +81,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 
 const postHead = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
 
-// TestUnfinishedBodiesEnd: senders that announce much and stop, or trickle, are told and
+// TestUnfinishedBodiesEnd: senders that declare a large size and stop, or trickle, get an answer and
 // hung up on; what they announced is never held.
 func TestUnfinishedBodiesEnd(t *testing.T) {
 	for name, head := range map[string]string{
@@ -138,7 +138,7 @@ func TestSlowBodyIsTaken(t *testing.T) {
 }
 
 // TestLargeBodiesAreBounded: beyond what all requests may hold together, large ones are
-// refused and small ones are served; what was held is given back.
+// refused and small ones are served; what was held is released.
 func TestLargeBodiesAreBounded(t *testing.T) {
 	v := started(t)
 	v.bodies.limit = 1 << 20

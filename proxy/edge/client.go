@@ -68,7 +68,7 @@ type Request struct {
 }
 
 // SendAway ends the connection that out writes to where the client's revision has polling:
-// the client is told to come back for the answer after retry (SEP-1699).
+// the client is asked to come back for the answer after retry (SEP-1699).
 func SendAway(out FrameWriter, retry time.Duration) {
 	if h, ok := out.(*httpReply); ok && h.polling {
 		if s := h.upgrade(); s != nil && s == h.stream {

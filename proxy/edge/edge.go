@@ -29,7 +29,7 @@ type Handler interface {
 	Admit(ctx context.Context, r Request, do func(context.Context) error) error
 	// Serve answers every other request. The errors that it returns are for the client.
 	Serve(ctx context.Context, r Request) (*backends.Response, error)
-	// Open is told of a new session before anybody can find it, and returns who is told the rest.
+	// Open is called for a new session before anybody can find it, and returns who is notified of the rest.
 	Open(ctx context.Context, s *Session) Peer
 }
 
@@ -39,11 +39,11 @@ type Peer interface {
 	Initialize() json.RawMessage
 	// Notified takes a notification of the client that is not about the session itself.
 	Notified(method string, params json.RawMessage)
-	// Listens is told when the client can get what belongs to no request, StoppedListening when
+	// Listens is called when the client can get what belongs to no request, StoppedListening when
 	// it cannot any more.
 	Listens()
 	StoppedListening()
-	// Ended is told last.
+	// Ended is called last.
 	Ended()
 }
 
@@ -56,9 +56,9 @@ type Options struct {
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
 	// Login serves the pages on which people log in at backends. nil: there are none.
 	Login http.HandlerFunc
-	// Refused is told of every request whose credential was refused.
+	// Refused is called for every request whose credential was refused.
 	Refused func(*auth.Refusal)
-	// Turned is told of every request that was refused before it was read, and of one for a
+	// Turned is called for every request that was refused before it was read, and of one for a
 	// session of somebody else. May be nil.
 	Turned func(r *http.Request, status int, reason string)
 	// Within returns the context in which a request is served that came in, one of the
@@ -66,7 +66,7 @@ type Options struct {
 	Within func(r *http.Request, who *auth.Principal) context.Context
 }
 
-// A Server takes in what clients send, over HTTP and stdio, and gives back what its Handler
+// A Server takes in what clients send, over HTTP and stdio, and returns what its Handler
 // answers. It is safe for concurrent use.
 type Server struct {
 	handler Handler

@@ -71,7 +71,7 @@ func TestWritersWaitForTheReader(t *testing.T) {
 }
 
 // TestUnreadStreamsBreak: when nobody reads, the call is given up, and who comes back is
-// told so instead of getting a result with something missing before it.
+// notified of that instead of getting a result with something missing before it.
 func TestUnreadStreamsBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		session, all := testSession()

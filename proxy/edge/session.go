@@ -150,7 +150,7 @@ func (s *Session) findStream(id string) *stream {
 }
 
 // Send sends what belongs to no request. Frames for a client that does not listen are
-// kept in bounds, and dropped before it said that it is ready.
+// kept in bounds, and dropped before the client has sent initialized.
 func (s *Session) Send(frame []byte) {
 	s.mu.Lock()
 	ready := s.ready && !s.closed

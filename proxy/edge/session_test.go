@@ -96,7 +96,7 @@ func TestStreamIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestSendingAway tells the client when to come back, and keeps the stream.
+// TestSendingAway: the client is asked when to come back, and keeps the stream.
 func TestSendingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream("p1", nil)

@@ -19,7 +19,7 @@ import (
 // When a newcomer finds no room, sessions end to make some: first those of which nothing
 // but the initialize has come, the oldest first, then the one that has been unused longest,
 // for at least sessionIdle.pressure, without a running request or an open stream. If there are none,
-// the newcomer is told to try again. A session that is in use is never ended.
+// the newcomer is answered to try again. A session that is in use is never ended.
 
 const (
 	// unusedTime is how long a session lives of which nothing but its initialize has come.

@@ -112,7 +112,7 @@ func (l *lineWriter) finish(id json.RawMessage, resp *backends.Response, err err
 type stdioEdge struct {
 	server  *Server
 	out     *lineWriter
-	session *Session // once the client said initialize
+	session *Session // once the client is initialized
 	work    sync.WaitGroup
 
 	mu       sync.Mutex

@@ -312,7 +312,7 @@ func (s *stream) wasBroken() bool {
 	return s.broken
 }
 
-// sendAway ends the present connection, not the stream: the client is told to come back
+// sendAway ends the present connection, not the stream: the client is asked to come back
 // after retry (SEP-1699).
 func (s *stream) sendAway(retry time.Duration) {
 	s.mu.Lock()

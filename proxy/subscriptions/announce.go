@@ -68,7 +68,7 @@ func (t *Set) Announce() {
 	}
 }
 
-// awaitChange waits until something is to be told; false once Life has ended.
+// awaitChange waits until something is to be announced; false once Life has ended.
 func (t *Set) awaitChange() bool {
 	for _, c := range []<-chan struct{}{t.announcements.wake, t.o.Started} {
 		select {

@@ -71,7 +71,7 @@ func (t *listeners) each(f func(*listener)) {
 	}
 }
 
-// Listen tells a stateless client on out what it asked for in the filter of the request id, until
+// Listen notifies a stateless client on out of what it asked for in the filter of the request id, until
 // ctx ends: the client leaves, or no stream goes on. The error is that of too many.
 // view is what the client sees of the present catalog.
 func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWriter, filter json.RawMessage, view func() *catalog.View) error {

@@ -25,14 +25,14 @@ type Options struct {
 	View func(*edge.Session) *catalog.View
 	// Followed is where what a session follows is kept.
 	Followed func(*edge.Session) *Followed
-	// Started is closed when changes of lists may be told.
+	// Started is closed when changes of lists may be announced.
 	Started <-chan struct{}
 	// Life ends with the process; Spawn runs what is waited for then.
 	Life  context.Context
 	Spawn func(func()) bool
 }
 
-// A Set is who follows what. It counts who wants to hear of a resource, so that its backend is
+// A Set is who follows what. It counts who subscribed to a resource, so that its backend is
 // asked once however many clients do. Backends are asked side by side: one that is slow holds
 // up only those who want its own resources.
 type Set struct {
@@ -111,7 +111,7 @@ func (t *Set) with(uri string, f func(*resource)) {
 	}
 }
 
-// add follows a resource for one more client. note, if any, tells the client's session;
+// add follows a resource for one more client. note, if any, notifies the client's session;
 // it is false when the session is over or follows the resource already, and is not counted.
 func (t *Set) add(ctx context.Context, uri string, note func() bool) (err error) {
 	e := t.o.Catalog(nil).Find(catalog.Resource(uri))
@@ -143,7 +143,7 @@ func (t *Set) remove(ctx context.Context, uri string) {
 	})
 }
 
-// end tells a backend that nobody follows a resource. One that cannot be told goes on
+// end unsubscribes from a resource that nobody follows. A backend that cannot be asked goes on
 // sending, to nobody.
 func (t *Set) end(ctx context.Context, e *catalog.Entry, uri string) {
 	if err := e.Backend.Unsubscribe(ctx, e.Original); err != nil {
@@ -161,8 +161,8 @@ func (t *Set) leave(uris []string) {
 	}
 }
 
-// ResourceUpdated tells everybody who subscribed, or the one session on whose own
-// connection the backend said so.
+// ResourceUpdated notifies everybody who subscribed, or the one session on whose own
+// connection the notification came.
 func (t *Set) ResourceUpdated(be *backends.Backend, of, uri string, params json.RawMessage) {
 	c := t.o.Catalog(t.o.Server.Session(of))
 	params = c.ExposeMember(be.Name(), params, "uri")

@@ -126,7 +126,7 @@ func tokenFile(t *testing.T, names ...string) (file, config string, tokens map[s
 	return file, fmt.Sprintf("incomingAuth: {type: tokens, tokens: {file: %q}}\n", file), tokens
 }
 
-// client is a client with a token that has said initialize, where its revision wants that.
+// client is a client with a token that is initialized, where its revision wants that.
 func (s *served) client(token, revision string) *raw.Client {
 	s.t.Helper()
 	c := &raw.Client{URL: s.url, Revision: revision, Header: http.Header{"Authorization": {"Bearer " + token}}}

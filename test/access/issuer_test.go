@@ -41,7 +41,7 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// While the issuer is down nobody is told that their token is bad, and vmcp starts.
+// While the issuer is down no client gets the answer that its token is bad, and vmcp starts.
 func TestIssuerThatIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	issuer := authtest.NewIssuer(t)

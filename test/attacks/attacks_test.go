@@ -216,7 +216,7 @@ func TestServeSaysWhatDoesNotFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(string(text), "lower limits.totalMemory"); got != want {
-			t.Errorf("with GOMEMLIMIT=%s: told %v, want %v\n%s", limit, got, want, text)
+			t.Errorf("with GOMEMLIMIT=%s: warned %v, want %v\n%s", limit, got, want, text)
 		}
 	}
 }

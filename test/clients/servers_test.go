@@ -277,7 +277,7 @@ func (s *server) start(t *testing.T, config string, more ...string) (url string)
 	if err := p.AwaitHTTP(deadline(t), "http://"+addr+"/healthz"); err != nil {
 		t.Fatal(err)
 	}
-	if len(more) > 0 { // who brings no token is told no more than this
+	if len(more) > 0 { // who brings no token gets no more than this
 		if err := rig.AwaitReady(deadline(t), addr); err != nil {
 			t.Fatal(err)
 		}

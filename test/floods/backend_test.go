@@ -116,7 +116,7 @@ func fill(w io.Writer, n int) {
 	}
 }
 
-// push floods a GET stream with log messages once it is told to.
+// push floods a GET stream with log messages once it is asked to.
 func (b *backend) push(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)

@@ -209,8 +209,8 @@ func (s *served) call(t *testing.T, session, tool string, size, notes int) net.C
 	return c
 }
 
-// settle waits until nothing goes on at the backend any more.
-func settle(t *testing.T, b *backend, within time.Duration) {
+// quiesce waits until nothing goes on at the backend any more.
+func quiesce(t *testing.T, b *backend, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -242,7 +242,7 @@ func TestUnreadAnswers(t *testing.T) {
 			rig.Poll(ctx, "the calls to reach the backend", func() (bool, error) { return b.began.Load()-before >= int64(testmode.Count(20, 100)), nil })
 			rest(t, time.Duration(testmode.Count(300, 8000))*time.Millisecond)
 			if testmode.Thorough() {
-				settle(t, b, patience)
+				quiesce(t, b, patience)
 			}
 			s.report(t, 400<<20, end)
 		})

@@ -129,7 +129,7 @@ func checkCancel(t *testing.T, c *client, _ peer) error {
 		return errors.New("a cancelled call was answered")
 	}
 	if err := awaitFile(ctx, ended); err != nil {
-		return fmt.Errorf("the backend was not told: %w", err)
+		return fmt.Errorf("the backend was not notified: %w", err)
 	}
 	if got, err := c.call(ctx, "echo", map[string]any{"text": "after"}); got != "after" {
 		return fmt.Errorf("after it, echo: %q, %w", got, err)

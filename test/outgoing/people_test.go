@@ -70,12 +70,12 @@ func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 	}, nil)
 	v := serve(t, exchanging(g.URL, issuer, e))
 	names := []string{"alice", "bob"}
-	heard := map[string]chan string{}
+	notified := map[string]chan string{}
 	sessions := map[string]*mcp.ClientSession{}
 	for _, name := range names {
-		heard[name] = make(chan string, 100)
+		notified[name] = make(chan string, 100)
 		c := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
-			heard[name] <- r.Params.URI
+			notified[name] <- r.Params.URI
 		}})
 		s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: v.url, HTTPClient: &http.Client{Transport: bearer(tokenOf(t, issuer, name))}}, &mcp.ClientSessionOptions{ProtocolVersion: legacy})
 		if err != nil {
@@ -115,9 +115,9 @@ func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 		if err := mine.of(name).ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: "note://mine"}); err != nil {
 			t.Fatal(err)
 		}
-		<-heard[name]
+		<-notified[name]
 		useAs(t, sessions[names[1-i]], names[1-i]) // what was under way to the other is there
-		if n := len(heard[names[1-i]]); n > 0 {
+		if n := len(notified[names[1-i]]); n > 0 {
 			t.Errorf("%s is notified of what %s has", names[1-i], name)
 		}
 	}

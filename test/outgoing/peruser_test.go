@@ -211,7 +211,7 @@ func onlyOneEach(t *testing.T, g *guarded) {
 	}
 }
 
-// Who declines is told so, and the backend is not called.
+// Who declines gets that as an answer, and the backend is not called.
 func TestADeclinedLogin(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice")
@@ -226,7 +226,7 @@ func TestADeclinedLogin(t *testing.T) {
 	}
 }
 
-// A client that cannot be asked is told which page to open; a call after that goes through.
+// A client that cannot be asked gets the page to open as an answer; a call after that goes through.
 func TestAClientThatCannotBeAskedIsToldThePage(t *testing.T) {
 	provider := newProvider(t)
 	p := newPeople(t, provider, loginServer(t, provider), "alice")

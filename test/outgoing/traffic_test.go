@@ -151,18 +151,18 @@ func TestNoInboundTokenGoesOut(t *testing.T) {
 	}
 }
 
-// A process is told who calls where the configuration wants that, and never what a client says
+// A process gets who calls where the configuration wants that, and never what a client says
 // of itself.
 func TestAProcessIsToldWhoCalls(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
-	told, _ := recording(t, false)
-	told.PassPrincipal = true
-	toldModern, _ := recording(t, true)
-	toldModern.Name, toldModern.PassPrincipal = "modern", true
+	receives, _ := recording(t, false)
+	receives.PassPrincipal = true
+	receivesModern, _ := recording(t, true)
+	receivesModern.Name, receivesModern.PassPrincipal = "modern", true
 	silent, _ := recording(t, false)
 	silent.Name = "silent"
 	cfg := exchanging("http://127.0.0.1:1/mcp", issuer, e)
-	cfg.Backends = []config.Backend{told, toldModern, silent}
+	cfg.Backends = []config.Backend{receives, receivesModern, silent}
 	cfg.OutgoingAuth = config.OutgoingAuth{}
 	v := serve(t, cfg)
 	const forged = `{"issuer":"evil","subject":"root"}`

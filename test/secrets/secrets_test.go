@@ -53,8 +53,8 @@ func found(text string) (hits []string) {
 	return hits
 }
 
-// told is all that a backend can say about the credentials of a request.
-func told(r *http.Request) string {
+// received is all that a backend can say about the credentials of a request.
+func received(r *http.Request) string {
 	text := marker + ": bad token " + r.Header.Get("Authorization") + " or key " + r.URL.Query().Get("api_key")
 	for _, s := range []string{token, key} {
 		text += " " + strings.Join(forms(s), " ")
@@ -63,38 +63,41 @@ func told(r *http.Request) string {
 }
 
 // ways are how a backend repeats what it was sent.
-var ways = map[string]func(x *backendtest.Exchange, told string){
+var ways = map[string]func(x *backendtest.Exchange, received string){
 	"400": status(400), "401": status(401), "403": status(403), "404": status(404), "413": status(413), "500": status(500), "503": status(503),
-	"error message": func(x *backendtest.Exchange, told string) { x.Raw(failure(x, told, nil)) },
-	"error data": func(x *backendtest.Exchange, told string) {
-		x.Raw(failure(x, "no", map[string]any{"you": []string{told}, told: 1}))
+	"error message": func(x *backendtest.Exchange, received string) { x.Raw(failure(x, received, nil)) },
+	"error data": func(x *backendtest.Exchange, received string) {
+		x.Raw(failure(x, "no", map[string]any{"you": []string{received}, received: 1}))
 	},
-	"escaped error": func(x *backendtest.Exchange, told string) {
-		x.Raw(strings.ReplaceAll(failure(x, told, told), "t0ken", `\u00740ken`))
+	"escaped error": func(x *backendtest.Exchange, received string) {
+		x.Raw(strings.ReplaceAll(failure(x, received, received), "t0ken", `\u00740ken`))
 	},
-	"error in a 401": func(x *backendtest.Exchange, told string) {
+	"error in a 401": func(x *backendtest.Exchange, received string) {
 		x.WriteHeader(401)
-		io.WriteString(x, failure(x, told, told))
+		io.WriteString(x, failure(x, received, received))
 	},
-	"error as a text": func(x *backendtest.Exchange, told string) {
-		quoted, _ := json.Marshal(told)
+	"error as a text": func(x *backendtest.Exchange, received string) {
+		quoted, _ := json.Marshal(received)
 		x.Raw(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, x.Message.ID, quoted))
 	},
-	"redirect": func(x *backendtest.Exchange, told string) {
-		x.Header().Set("Location", "http://elsewhere.invalid/"+url.PathEscape(token)+"?key="+url.QueryEscape(told))
+	"redirect": func(x *backendtest.Exchange, received string) {
+		x.Header().Set("Location", "http://elsewhere.invalid/"+url.PathEscape(token)+"?key="+url.QueryEscape(received))
 		x.WriteHeader(307)
 	},
-	"content type": func(x *backendtest.Exchange, told string) {
-		x.Header().Set("Content-Type", "text/"+told)
-		io.WriteString(x, told)
+	"content type": func(x *backendtest.Exchange, received string) {
+		x.Header().Set("Content-Type", "text/"+received)
+		io.WriteString(x, received)
 	},
-	"malformed":       func(x *backendtest.Exchange, told string) { x.Raw(`{"jsonrpc":"2.0","id":1,` + told) },
-	"malformed event": func(x *backendtest.Exchange, told string) { x.Event("", told); x.Event("", `{"jsonrpc":`+told) },
-	"no answer":       func(x *backendtest.Exchange, told string) { x.Raw(`{"jsonrpc":"2.0","method":"` + marker + `"}`) },
+	"malformed": func(x *backendtest.Exchange, received string) { x.Raw(`{"jsonrpc":"2.0","id":1,` + received) },
+	"malformed event": func(x *backendtest.Exchange, received string) {
+		x.Event("", received)
+		x.Event("", `{"jsonrpc":`+received)
+	},
+	"no answer": func(x *backendtest.Exchange, received string) { x.Raw(`{"jsonrpc":"2.0","method":"` + marker + `"}`) },
 }
 
 func status(code int) func(*backendtest.Exchange, string) {
-	return func(x *backendtest.Exchange, told string) { x.WriteHeader(code); io.WriteString(x, told) }
+	return func(x *backendtest.Exchange, received string) { x.WriteHeader(code); io.WriteString(x, received) }
 }
 
 func failure(x *backendtest.Exchange, message string, data any) string {
@@ -200,7 +203,7 @@ func backend(t *testing.T, method string, way func(*backendtest.Exchange, string
 			return false
 		}
 		said.Add(1)
-		way(x, told(x.Request))
+		way(x, received(x.Request))
 		return true
 	}
 	return config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}}
@@ -275,7 +278,7 @@ func TestNoSecretOfAChild(t *testing.T) {
 	out := serve(t, config.Backend{Name: "b", Command: program, Env: map[string]string{"CHILD_PASSWORD": inChild}}).outputs(t)
 	check(t, out)
 	if !strings.Contains(out["/readyz"], marker) || !strings.Contains(out["log"], "not an MCP message") {
-		t.Errorf("what the child said is not told:\n%s\n%s", out["/readyz"], out["log"])
+		t.Errorf("what the child wrote is not reported:\n%s\n%s", out["/readyz"], out["log"])
 	}
 }
 
@@ -286,7 +289,7 @@ func TestFormerSecretsStayHidden(t *testing.T) {
 		if x.Message.Method == "tools/call" {
 			close(began)
 			<-end
-			x.Raw(failure(x, told(x.Request), nil))
+			x.Raw(failure(x, received(x.Request), nil))
 		}
 	}}
 	b := config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}}
@@ -342,7 +345,7 @@ func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
 			t.Run(fmt.Sprintf("modern=%v to %s", modern, revision), func(t *testing.T) {
 				r := &backendtest.Raw{Modern: modern, Tools: `{"name":"call","inputSchema":{"type":"object"}}`}
 				r.Handle = func(x *backendtest.Exchange) {
-					data, _ := json.Marshal(told(x.Request))
+					data, _ := json.Marshal(received(x.Request))
 					x.Event("", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"l","data":{"said":%s,"n":1.0}}}`, data))
 					if token := x.Param("_meta", "progressToken"); token != "" {
 						x.Event("", fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%s}}`, token, data))
@@ -351,8 +354,8 @@ func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
 				}
 				e := serve(t, config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}})
 				c := &raw.Client{URL: e.url + "/mcp", Revision: revision}
-				heard := map[string]string{}
-				c.Notified = func(m raw.Message) { heard[m.Method] += string(m.Params) }
+				notified := map[string]string{}
+				c.Notified = func(m raw.Message) { notified[m.Method] += string(m.Params) }
 				if err := c.Connect(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -364,11 +367,11 @@ func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, method := range []string{"notifications/message", "notifications/progress"} {
-					if text := heard[method]; len(found(text)) > 0 || !strings.Contains(text, marker) || !strings.Contains(text, "***") {
+					if text := notified[method]; len(found(text)) > 0 || !strings.Contains(text, marker) || !strings.Contains(text, "***") {
 						t.Errorf("%s with %q: %s", method, found(text), text)
 					}
 				}
-				if text := heard["notifications/message"]; !strings.Contains(text, `"level":"error"`) || !strings.Contains(text, `"n":1.0`) {
+				if text := notified["notifications/message"]; !strings.Contains(text, `"level":"error"`) || !strings.Contains(text, `"n":1.0`) {
 					t.Errorf("the message was changed beside its secrets: %s", text)
 				}
 			})

@@ -88,7 +88,7 @@ func (b *backend) streams() (n int) {
 	return n
 }
 
-// update tells every session that follows the resource; it returns how many did.
+// update notifies every session that follows the resource; it returns how many did.
 func (b *backend) update(uri string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

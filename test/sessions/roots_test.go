@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // rooted is a server that behaves as npm's filesystem server does without directories: it
-// asks for the roots when it is told that it is initialized, allows what it is told, and
+// asks for the roots when it is initialized, allows what it gets as an answer, and
 // answers what it allows at that moment.
 func rooted() {
 	allowed, asks := "nothing", false

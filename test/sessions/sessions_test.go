@@ -180,7 +180,7 @@ func TestSubscriptionOutlivesOtherClients(t *testing.T) {
 	b := newBackend(t)
 	url := serve(t, one(b))
 	c := connect(t, url, legacy, asks)
-	told := listen(t, c)
+	notified := listen(t, c)
 	follow(t, c)
 	for range 70 {
 		if got, err := call(t, connect(t, url, legacy, asks), "count"); got != "1" {
@@ -188,7 +188,7 @@ func TestSubscriptionOutlivesOtherClients(t *testing.T) {
 		}
 	}
 	eventually(t, "the update to be taken", func() bool { return b.update("test://r") == 1 })
-	expect(t, told, "notifications/resources/updated")
+	expect(t, notified, "notifications/resources/updated")
 }
 
 func follow(t *testing.T, c *raw.Client) {
@@ -215,10 +215,10 @@ func TestRestartedBackendTellsAllSubscribers(t *testing.T) {
 	b.restart()
 	eventually(t, "ten sessions that follow", func() bool { return followers(b) == 10 })
 	if n := b.update("test://r"); n != 10 {
-		t.Errorf("%d sessions were told, want 10", n)
+		t.Errorf("%d sessions were notified, want 10", n)
 	}
-	for _, told := range streams {
-		expect(t, told, "notifications/resources/updated")
+	for _, notified := range streams {
+		expect(t, notified, "notifications/resources/updated")
 	}
 }
 
@@ -235,7 +235,7 @@ func followers(b *backend) (n int) {
 }
 
 // TestToolsOfOneSession: what a backend shows to one session, its client sees and calls, and
-// is told of; others do not.
+// is notified of; others do not.
 func TestToolsOfOneSession(t *testing.T) {
 	for _, capabilities := range []string{`{}`, asks} {
 		b := newBackend(t)
@@ -243,13 +243,13 @@ func TestToolsOfOneSession(t *testing.T) {
 		cfg.Aggregation.Tools = []config.WorkloadTools{{Workload: "b", Overrides: map[string]config.ToolOverride{"secret": {Name: "treasure"}}}}
 		url := serve(t, cfg)
 		c, other := connect(t, url, legacy, capabilities), connect(t, url, legacy, capabilities)
-		told := listen(t, c)
+		notified := listen(t, c)
 		must(t, other, "count")
 		if _, err := call(t, c, "treasure"); err == nil {
 			t.Error("the tool could be called before it was enabled")
 		}
 		must(t, c, "enable")
-		expect(t, told, "notifications/tools/list_changed")
+		expect(t, notified, "notifications/tools/list_changed")
 		if got := must(t, c, "treasure"); got != "hidden treasure" {
 			t.Errorf("the new tool answers %q", got)
 		}
@@ -269,17 +269,17 @@ func TestToolsOfOneSession(t *testing.T) {
 // once for one client, the client gets a few notifications.
 func TestChangesOfOneSessionAreAnnouncedTogether(t *testing.T) {
 	c := connect(t, serve(t, one(newBackend(t))), legacy, `{}`)
-	told := listen(t, c)
+	notified := listen(t, c)
 	must(t, c, "enable") // the backend's session is opened, with its stream
-	expect(t, told, "notifications/tools/list_changed")
+	expect(t, notified, "notifications/tools/list_changed")
 	if _, err := c.Call(t.Context(), "tools/call", `{"name":"enable","arguments":{"times":50}}`); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, told, "notifications/tools/list_changed")
+	expect(t, notified, "notifications/tools/list_changed")
 	more := 0
 	for quiet := time.After(time.Second); ; { // that nothing comes cannot be waited for
 		select {
-		case <-told:
+		case <-notified:
 			more++
 			continue
 		case <-quiet:

@@ -36,12 +36,12 @@ type Guard struct {
 func NewGuard(log *slog.Logger) *Guard { return &Guard{log: log} }
 
 // watch puts a process group on the list.
-func (g *Guard) watch(pgid int) { g.tell("+", pgid) }
+func (g *Guard) watch(pgid int) { g.send("+", pgid) }
 
 // unwatch takes it off again; its id may soon be somebody else's.
-func (g *Guard) unwatch(pgid int) { g.tell("-", pgid) }
+func (g *Guard) unwatch(pgid int) { g.send("-", pgid) }
 
-func (g *Guard) tell(op string, pgid int) {
+func (g *Guard) send(op string, pgid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cmd == nil && !g.off {

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// metaPrincipal is the member of _meta that tells a process who calls. A client's own is never
+// metaPrincipal is the member of _meta that names who calls. A client's own is never
 // passed on.
 const metaPrincipal = "dev.vmcp/principal"
 
@@ -26,7 +26,7 @@ type Request struct {
 	Capabilities json.RawMessage // {} when empty
 	LogLevel     string          // "": none
 
-	Principal *Principal // nil: it is not said who calls
+	Principal *Principal // nil: the backend does not get to know who calls
 }
 
 // Principal is who calls.

@@ -15,7 +15,7 @@ type Response struct {
 	Result json.RawMessage
 	// Body streams the bytes of a result that did not fit one buffer.
 	Body *Stream
-	// AtMost is how many bytes Body has at most, as far as the backend has told; else 0.
+	// AtMost is how many bytes Body has at most, as far as the backend has announced; else 0.
 	// An Edit that may add some has to be added.
 	AtMost int64
 

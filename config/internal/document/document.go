@@ -22,7 +22,7 @@ type Document struct {
 	Origins  map[string]diag.Origin // of the texts that stand in the file as they are
 
 	rules  Rules
-	broken map[string]bool // paths with a problem: nothing more is said about them
+	broken map[string]bool // paths with a problem: nothing more is reported about them
 	lines  []string        // of the file
 	nodes  int
 	zero   bool // the field being decoded may be 0: its default is

@@ -8,7 +8,7 @@
 //
 //	b := meter.New(meter.Options{Ledger: ledger, CallDepth: 200, Check: check, Final: final})
 //	b.Attach(thread, 0) // from now on its steps count
-//	defer b.Close()     // gives back what was not spent
+//	defer b.Close()     // returns what was not spent
 //
 // # What a budget does
 //
@@ -28,7 +28,7 @@
 // those that it has on top (saved), and a run uses the steps of the program that its author wrote.
 //
 // Charges are not refunded, but for one: an entry of a table is paid for before it is known
-// whether the key is there already, and given back if it is (inserted).
+// whether the key is there already, and returned if it is (inserted).
 //
 // # Who calls what
 //
@@ -228,7 +228,7 @@ func (b *Budget) Unspent() Amount {
 	return Amount{Steps: b.granted.Steps - b.steps, Memory: b.granted.Memory - b.memory}
 }
 
-// Close gives back what was not spent.
+// Close returns what was not spent.
 func (b *Budget) Close() {
 	b.Ledger.Return(b.Unspent())
 	b.granted = Amount{b.steps, b.memory}

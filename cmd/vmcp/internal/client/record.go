@@ -16,7 +16,7 @@ import (
 // as it was sent: the SDK's types would drop fields and round large numbers.
 type recorder struct {
 	base http.RoundTripper
-	// notify is told of every notification before the result that follows it is read;
+	// notify is called for every notification before the result that follows it is read;
 	// the SDK's handlers may come after the call has returned. It may be nil.
 	notify func(method string, params json.RawMessage)
 
@@ -30,9 +30,9 @@ type recording struct {
 	stream bool // server-sent events
 	notify func(method string, params json.RawMessage)
 
-	mu   sync.Mutex
-	data bytes.Buffer // guarded by mu
-	told int          // how much of data notify has heard of; guarded by mu
+	mu       sync.Mutex
+	data     bytes.Buffer // guarded by mu
+	notified int          // how much of data notify was called for; guarded by mu
 }
 
 // Read passes on and keeps.
@@ -42,19 +42,19 @@ func (r *recording) Read(p []byte) (int, error) {
 	defer r.mu.Unlock()
 	r.data.Write(p[:n])
 	if r.stream && r.notify != nil {
-		r.tell()
+		r.notifyNew()
 	}
 	return n, err
 }
 
-// tell passes on the notifications among the events that are complete by now.
-func (r *recording) tell() {
-	fresh := r.data.Bytes()[r.told:]
+// notifyNew passes on the notifications among the events that are complete by now.
+func (r *recording) notifyNew() {
+	fresh := r.data.Bytes()[r.notified:]
 	end := bytes.LastIndex(fresh, []byte("\n\n")) + len("\n\n")
 	if end < len("\n\n") {
 		return
 	}
-	r.told += end
+	r.notified += end
 	for _, frame := range events(fresh[:end]) {
 		if m, err := wire.Parse(frame); err == nil && m.IsNotification() {
 			r.notify(m.Method, m.Params)

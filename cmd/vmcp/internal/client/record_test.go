@@ -53,16 +53,16 @@ func TestFormAsItWasSent(t *testing.T) {
 }
 
 func TestNotificationsComeInTheirOrder(t *testing.T) {
-	var heard []string
+	var notified []string
 	r := recorded(t, answering{"text/event-stream", `data: {"jsonrpc":"2.0","method":"a","params":{"n":1}}
 
 data: {"jsonrpc":"2.0","method":"b"}
 
 data: {"jsonrpc":"2.0","id":1,"result":{"content":[],"big":9007199254740993}}
 
-`}, func(method string, params json.RawMessage) { heard = append(heard, method+string(params)) })
-	if got, want := strings.Join(heard, " "), `a{"n":1} b`; got != want {
-		t.Errorf("heard %s, want %s", got, want)
+`}, func(method string, params json.RawMessage) { notified = append(notified, method+string(params)) })
+	if got, want := strings.Join(notified, " "), `a{"n":1} b`; got != want {
+		t.Errorf("notified %s, want %s", got, want)
 	}
 	if got, want := string(r.result()), `{"content":[],"big":9007199254740993}`; got != want {
 		t.Errorf("result = %s, want %s", got, want)
