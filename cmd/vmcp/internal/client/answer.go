@@ -61,7 +61,7 @@ type answer struct {
 type Asker struct {
 	Context  context.Context // of the command
 	Given    Answers         // nil: none
-	Agrees   bool            // to what has nothing to fill in
+	Agrees   bool            // to what has nothing that must be filled in
 	Terminal *bufio.Reader   // nil: nobody to ask
 	Screen   io.Writer       // for prompts
 	// Tell shows a message to whom the question is for.
@@ -132,7 +132,16 @@ func (k *Asker) fill(ctx context.Context, p *mcp.ElicitParams) (map[string]any, 
 			return nil, err
 		}
 	}
+	if k.Terminal == nil && !slices.ContainsFunc(fields, k.given) {
+		return content, k.confirm(ctx) // that all fields may be left out is nobody's yes
+	}
 	return content, nil
+}
+
+// given reports whether there is an answer to a field.
+func (k *Asker) given(f *field) bool {
+	_, ok := k.Given[f.name]
+	return ok
 }
 
 // schema is the form of a question as it was sent: the SDK's value has lost the order.
