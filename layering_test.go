@@ -24,10 +24,11 @@ var mayImport = map[string][]string{
 	"lock":                      {"internal/diag", "internal/files", "internal/jsonscan", "internal/visible"},
 	"config/internal/document":  {"internal/diag", "internal/limits", "internal/spell"},
 	"config":                    {"lock", "config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
-	"script":                    {"script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/diag", "internal/files", "internal/limits", "internal/schema", "internal/spell"},
+	"script":                    {"script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/diag", "internal/files", "internal/limits", "internal/schema", "internal/spell"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
 	"script/internal/meter":     {},
+	"script/internal/message":   {},
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests
 	"script/internal/rewrite":   {"script/internal/meter"},

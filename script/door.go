@@ -40,6 +40,9 @@ type Question struct {
 // over the same journal may perform it.
 func NotDone(err error) error { return &notDone{err} }
 
+// IsNotDone reports whether NotDone has marked err, or what it was made of.
+func IsNotDone(err error) bool { return errors.As(err, new(*notDone)) }
+
 type notDone struct{ error }
 
 func (n *notDone) Unwrap() error { return n.error }

@@ -13,6 +13,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -37,6 +38,23 @@ type Channel interface {
 	Receive(most int64) ([]byte, error)
 	// Close ends the worker and waits until it has ended.
 	Close()
+}
+
+// An ErrorCodec carries errors between a run and its worker: the text, and what Final and its
+// callers look for.
+type ErrorCodec interface {
+	// EncodeError makes the form of err that crosses; nil for nil.
+	EncodeError(err error) []byte
+	// DecodeError makes the error again. It is a *WorkerError for what cannot be one.
+	DecodeError(data []byte, known Known) error
+}
+
+// Known is what the receiver of an error knows of it.
+type Known struct {
+	// Suspended is what a suspension is, for its questions stay here; nil: there can be none.
+	Suspended *Suspended
+	// Cause is why the context of the branch ended, if it did.
+	Cause error
 }
 
 // Isolation computes runs in worker processes. Package script/isolate has it.
@@ -94,7 +112,7 @@ type session struct {
 type farBranch struct {
 	session   *session
 	id        int64
-	inbox     chan *message
+	inbox     chan *message.Message
 	told      bool         // that its context has ended
 	suspended *Suspended   // what it last waited for
 	failed    map[int]bool // branches of its parallel() whose errors the worker has
@@ -125,7 +143,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 	if err != nil {
 		return err
 	}
-	return s.send(&message{kind: messageProgram, parts: [][]byte{program}})
+	return s.send(&message.Message{Kind: message.Program, Parts: [][]byte{program}})
 }
 
 // stopLate ends a worker that has not ended soon after its run was to.
@@ -175,7 +193,7 @@ func (s *session) read() {
 			s.fail(&WorkerError{Why: err.Error()})
 			return
 		}
-		m, err := decodeMessage(frame)
+		m, err := message.Decode(frame)
 		if err != nil {
 			s.fail(wrong("%v", err))
 			return
@@ -187,9 +205,9 @@ func (s *session) read() {
 	}
 }
 
-func (s *session) dispatch(m *message) error {
+func (s *session) dispatch(m *message.Message) error {
 	s.mu.Lock()
-	far := s.branches[m.branch]
+	far := s.branches[m.Branch]
 	s.mu.Unlock()
 	if far == nil {
 		return wrong("a message about a branch that there is not")
@@ -202,8 +220,8 @@ func (s *session) dispatch(m *message) error {
 	}
 }
 
-func (s *session) send(m *message) error {
-	if err := s.channel.Send(m.encode()...); err == nil {
+func (s *session) send(m *message.Message) error {
+	if err := s.channel.Send(m.Encode()...); err == nil {
 		return nil
 	}
 	select {
@@ -221,7 +239,7 @@ func (s *session) join(b *branch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	b.far = &farBranch{session: s, id: s.last, inbox: make(chan *message, 1), failed: map[int]bool{}}
+	b.far = &farBranch{session: s, id: s.last, inbox: make(chan *message.Message, 1), failed: map[int]bool{}}
 	s.branches[s.last] = b.far
 }
 
@@ -231,14 +249,9 @@ func (s *session) leave(b *branch) {
 	delete(s.branches, b.far.id)
 }
 
-// carrier makes errors of what the worker sends for b.
-func (b *branch) carrier() carrier {
-	return carrier{codec: b.far.session.isolation, cause: context.Cause(b.ctx), suspended: func() error {
-		if b.far.suspended == nil {
-			return b.far.session.refuse(wrong("a suspension without a question"))
-		}
-		return b.far.suspended
-	}}
+// received makes the error that the worker has sent for b.
+func (b *branch) received(data []byte) error {
+	return b.far.session.isolation.DecodeError(data, Known{Suspended: b.far.suspended, Cause: context.Cause(b.ctx)})
 }
 
 // farMain is main of an isolated run.
@@ -252,14 +265,14 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err := r.grow(); err != nil {
 		return nil, err
 	}
-	m, err := r.drive(b, &message{kind: messageRun, numbers: []int64{numberOf(r.host != nil)}, parts: [][]byte{[]byte(entry), args, limits}})
+	m, err := r.drive(b, &message.Message{Kind: message.Run, Numbers: []int64{numberOf(r.host != nil)}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
 		return nil, err
 	}
-	if err, _ := b.carrier().read(m.part(0)); err != nil {
+	if err := b.received(m.Part(0)); err != nil {
 		return nil, err
 	}
-	res := &Result{Structured: m.part(1), Content: m.part(2), IsError: m.number(sentNumbers) == 1}
+	res := &Result{Structured: m.Part(1), Content: m.Part(2), IsError: m.Number(sentNumbers) == 1}
 	for _, part := range []json.RawMessage{res.Structured, res.Content} {
 		if part != nil && (!goodJSON(part) || int64(len(part)) > int64(r.limits.Output)) {
 			return nil, r.session.refuse(wrong("a result that cannot be one"))
@@ -284,11 +297,11 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
-	m, err := r.drive(b, &message{kind: messageBranch, numbers: []int64{parent.far.id, int64(i)}, parts: [][]byte{[]byte(b.path)}})
+	m, err := r.drive(b, &message.Message{Kind: message.Branch, Numbers: []int64{parent.far.id, int64(i)}, Parts: [][]byte{[]byte(b.path)}})
 	if err != nil {
 		return err
 	}
-	err, _ = b.carrier().read(m.part(0))
+	err = b.received(m.Part(0))
 	parent.far.failed[i] = err != nil
 	return err
 }
@@ -301,19 +314,19 @@ const (
 )
 
 // give appends what the worker needs to go on.
-func (r *Run) give(b *branch, m *message) {
+func (r *Run) give(b *branch, m *message.Message) {
 	s := r.budget.State()
 	stack, deepest := b.meter.Weighed()
-	m.numbers = append(m.numbers, s.Steps, s.Memory, s.Granted.Steps, s.Granted.Memory, s.Stack, s.Paid, stack, int64(deepest))
+	m.Numbers = append(m.Numbers, s.Steps, s.Memory, s.Granted.Steps, s.Granted.Memory, s.Stack, s.Paid, stack, int64(deepest))
 }
 
 // took notes what the worker has used in its turn.
-func (r *Run) took(b *branch, m *message) error {
+func (r *Run) took(b *branch, m *message.Message) error {
 	s := r.budget.State()
-	steps, memory, stack, paid := m.number(0), m.number(1), m.number(2), m.number(3)
-	depth, weight, most, deepest := m.number(4), m.number(5), m.number(6), m.number(7)
+	steps, memory, stack, paid := m.Number(0), m.Number(1), m.Number(2), m.Number(3)
+	depth, weight, most, deepest := m.Number(4), m.Number(5), m.Number(6), m.Number(7)
 	switch {
-	case len(m.numbers) < sentNumbers:
+	case len(m.Numbers) < sentNumbers:
 		return wrong("a message without its numbers")
 	case memory < s.Memory || paid < s.Paid:
 		return wrong("an account that shrinks")
@@ -331,7 +344,7 @@ func (r *Run) took(b *branch, m *message) error {
 
 // drive lets b compute in the worker, from its first message to its last, and does what it
 // asks for.
-func (r *Run) drive(b *branch, m *message) (*message, error) {
+func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
 	r.session.join(b)
 	defer r.session.leave(b)
 	r.give(b, m)
@@ -343,7 +356,7 @@ func (r *Run) drive(b *branch, m *message) (*message, error) {
 		if err := r.took(b, asked); err != nil {
 			return nil, r.session.refuse(err)
 		}
-		if asked.kind == messageEnded {
+		if asked.Kind == message.Ended {
 			return asked, nil
 		}
 		if m, err = r.serve(b, asked); err != nil {
@@ -354,7 +367,7 @@ func (r *Run) drive(b *branch, m *message) (*message, error) {
 
 // turn sends m to the worker and waits for what it sends next. When the context of b ends
 // meanwhile, the worker is told; one that does not stop is ended.
-func (r *Run) turn(b *branch, m *message) (*message, error) {
+func (r *Run) turn(b *branch, m *message.Message) (*message.Message, error) {
 	far := b.far
 	r.session.granted.Store(max(r.session.granted.Load(), r.budget.State().Granted.Memory))
 	if err := far.send(b.ctx, m); err != nil {
@@ -368,8 +381,8 @@ func (r *Run) turn(b *branch, m *message) (*message, error) {
 }
 
 // send sends m, behind the news that the context has ended if it has.
-func (far *farBranch) send(ctx context.Context, m *message) error {
-	m.branch = far.id
+func (far *farBranch) send(ctx context.Context, m *message.Message) error {
+	m.Branch = far.id
 	var err error
 	if ctx.Err() != nil && !far.told {
 		err = far.tell(ctx)
@@ -386,13 +399,13 @@ func (far *farBranch) send(ctx context.Context, m *message) error {
 // tell tells the worker that the context of the branch has ended.
 func (far *farBranch) tell(ctx context.Context) error {
 	far.told = true
-	return far.session.send(&message{kind: messageCancel, branch: far.id, parts: [][]byte{carry(context.Cause(ctx), far.session.isolation)}})
+	return far.session.send(&message.Message{Kind: message.Cancel, Branch: far.id, Parts: [][]byte{far.session.isolation.EncodeError(context.Cause(ctx))}})
 }
 
 // receive waits for the next message of the worker. When the context ends meanwhile, the
 // worker is told; one that does not go on then is ended. While a branch of r computes, which
 // is when r is given, others get its slot after a while.
-func (far *farBranch) receive(ctx context.Context, r *Run) (*message, error) {
+func (far *farBranch) receive(ctx context.Context, r *Run) (*message.Message, error) {
 	var look, late <-chan time.Time
 	if r != nil && r.pool != nil {
 		ticker := time.NewTicker(lookAfter)
@@ -426,11 +439,11 @@ func (far *farBranch) receive(ctx context.Context, r *Run) (*message, error) {
 }
 
 // serve does what a branch asks for in its turn, and returns the answer.
-func (r *Run) serve(b *branch, m *message) (*message, error) {
+func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 	codec := r.session.isolation
-	arg := func(i int) int64 { return m.number(sentNumbers + i) }
-	switch m.kind {
-	case messageGrant:
+	arg := func(i int) int64 { return m.Number(sentNumbers + i) }
+	switch m.Kind {
+	case message.Grant:
 		need, want := meter.Amount{Steps: arg(0), Memory: arg(1)}, meter.Amount{Steps: arg(2), Memory: arg(3)}
 		if min(need.Steps, need.Memory, want.Steps, want.Memory) < 0 {
 			return nil, wrong("a grant of less than nothing")
@@ -441,11 +454,11 @@ func (r *Run) serve(b *branch, m *message) (*message, error) {
 		s.Granted.Memory += got.Memory
 		r.budget.SetState(s)
 		r.pool.Share(b.ctx, &r.seat)
-		return &message{kind: messageGranted, numbers: []int64{got.Steps, got.Memory}, parts: [][]byte{carry(err, codec)}}, nil
-	case messageLeft:
+		return &message.Message{Kind: message.Granted, Numbers: []int64{got.Steps, got.Memory}, Parts: [][]byte{codec.EncodeError(err)}}, nil
+	case message.Left:
 		left := account{r}.Left()
-		return &message{kind: messageGranted, numbers: []int64{left.Steps, left.Memory}}, nil
-	case messageLogged:
+		return &message.Message{Kind: message.Granted, Numbers: []int64{left.Steps, left.Memory}}, nil
+	case message.Logged:
 		n := arg(0)
 		if n < 0 || n > math.MaxInt32 {
 			return nil, wrong("a line of %d bytes", n)
@@ -454,23 +467,23 @@ func (r *Run) serve(b *branch, m *message) (*message, error) {
 		if err == nil {
 			b.far.logged += n
 		}
-		return &message{kind: messageReply, parts: [][]byte{carry(err, codec)}}, nil
-	case messagePrinted:
-		return &message{kind: messageReply, parts: [][]byte{carry(r.farPrinted(m, arg(0)), codec)}}, nil
-	case messageHost:
+		return &message.Message{Kind: message.Reply, Parts: [][]byte{codec.EncodeError(err)}}, nil
+	case message.Printed:
+		return &message.Message{Kind: message.Reply, Parts: [][]byte{codec.EncodeError(r.farPrinted(m, arg(0)))}}, nil
+	case message.Host:
 		return r.ask(b.ctx, b, m, sentNumbers, nil, "")
-	case messageParallel:
+	case message.Parallel:
 		return r.farParallel(b, arg(0), arg(1))
-	case messageDo:
+	case message.Do:
 		return r.farDo(b, m)
 	}
-	return nil, wrong("a message of kind %d", m.kind)
+	return nil, wrong("a message of kind %d", m.Kind)
 }
 
 // farPrinted is what print() does: n is the length of a text, which is not sent when it is
 // longer than any log.
-func (r *Run) farPrinted(m *message, n int64) error {
-	pos, text := m.part(0), m.part(1)
+func (r *Run) farPrinted(m *message.Message, n int64) error {
+	pos, text := m.Part(0), m.Part(1)
 	if len(pos) > mostText || n < int64(len(text)) || n > math.MaxInt32 {
 		return r.session.refuse(wrong("a line that cannot be"))
 	}
@@ -484,7 +497,7 @@ func (r *Run) farPrinted(m *message, n int64) error {
 }
 
 // farParallel is a parallel() whose branches compute in the worker.
-func (r *Run) farParallel(b *branch, n, width int64) (*message, error) {
+func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 	if n < 0 || n > math.MaxInt32 || width < 1 {
 		return nil, wrong("a parallel() of %d branches", n)
 	}
@@ -495,25 +508,25 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message, error) {
 	if s, ok := suspended(err); ok {
 		b.far.suspended = s
 	}
-	answer := &message{kind: messageDone, numbers: []int64{0}}
+	answer := &message.Message{Kind: message.Done, Numbers: []int64{0}}
 	if one, ok := err.(*branchError); ok && b.far.failed[one.index] {
-		answer.numbers[0] = int64(one.index) + 1
+		answer.Numbers[0] = int64(one.index) + 1
 	} else {
-		answer.parts = [][]byte{carry(err, r.session.isolation)}
+		answer.Parts = [][]byte{r.session.isolation.EncodeError(err)}
 	}
 	r.give(b, answer)
 	return answer, nil
 }
 
 // farDo performs an effect.
-func (r *Run) farDo(b *branch, m *message) (*message, error) {
-	e := Effect{Kind: string(m.part(0)), Name: string(m.part(1)), Args: m.part(2)}
-	flags := m.number(sentNumbers + 1)
+func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
+	e := Effect{Kind: string(m.Part(0)), Name: string(m.Part(1)), Args: m.Part(2)}
+	flags := m.Number(sentNumbers + 1)
 	e.Instant, e.Free, e.Repeatable = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	if err := r.session.isolation.Check(e); err != nil {
 		return nil, wrong("%v", err)
 	}
-	switch n := m.number(sentNumbers); {
+	switch n := m.Number(sentNumbers); {
 	case n > int64(r.limits.Output): // it was not sent, for it is too long whatever it is
 		e.Args = make([]byte, r.limits.Output+1)
 	case e.Args != nil && !goodJSON(e.Args):
@@ -525,21 +538,27 @@ func (r *Run) farDo(b *branch, m *message) (*message, error) {
 		far.result, far.performed = r.farPerform(ctx, b, e, key)
 		return far.result, far.performed
 	})
-	answer := &message{kind: messageDone, numbers: []int64{0}, parts: [][]byte{nil, nil}}
+	answer := &message.Message{Kind: message.Done, Numbers: []int64{0}, Parts: [][]byte{nil, nil}}
 	switch {
 	case err != nil && err == far.performed:
-		answer.parts[1], _ = json.Marshal(carried{Own: true})
+		answer.Numbers[0] = ownError
 	case err != nil:
-		answer.parts[1] = carry(err, r.session.isolation)
+		answer.Parts[1] = r.session.isolation.EncodeError(err)
 	case same(res, far.result):
-		answer.numbers[0] = 1
+		answer.Numbers[0] = ownResult
 	default:
-		answer.parts[0] = res
+		answer.Parts[0] = res
 	}
 	far.answer, far.performed, far.result = nil, nil, nil
 	r.give(b, answer)
 	return answer, nil
 }
+
+// What an effect comes to where it is what the worker has said: that is not sent back.
+const (
+	ownResult = 1
+	ownError  = 2
+)
 
 // same reports whether a and b are the same bytes in memory.
 func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
@@ -548,7 +567,7 @@ func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == 
 func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (json.RawMessage, error) {
 	far := b.far
 	asked, apart := false, false
-	answer := &message{kind: messagePerform}
+	answer := &message.Message{Kind: message.Perform}
 	for {
 		if err := far.send(ctx, answer); err != nil {
 			return nil, err
@@ -558,32 +577,32 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 			return nil, err
 		}
 		switch {
-		case m.kind == messagePerformed:
+		case m.Kind == message.Performed:
 			res, err := r.farOutcome(b, e, m, apart)
 			return res, err
-		case m.kind == messageHost && !asked:
+		case m.Kind == message.Host && !asked:
 			asked = true
 			if answer, err = r.ask(ctx, b, m, 0, &e, key); err != nil {
 				return nil, r.session.refuse(err)
 			}
-		case m.kind == messageApart && !apart && e.Kind == "call":
+		case m.Kind == message.Apart && !apart && e.Kind == "call":
 			apart = true
 			answer = r.farApart(ctx, m)
 		default:
-			return nil, r.session.refuse(wrong("a message of kind %d in an effect", m.kind))
+			return nil, r.session.refuse(wrong("a message of kind %d in an effect", m.Kind))
 		}
 	}
 }
 
 // farOutcome is what the worker made of an effect. What it says a tool has returned is
 // what the tool has returned, unless a function of the script has worked on it.
-func (r *Run) farOutcome(b *branch, e Effect, m *message, apart bool) (json.RawMessage, error) {
-	if err, _ := b.carrier().read(m.part(1)); err != nil {
+func (r *Run) farOutcome(b *branch, e Effect, m *message.Message, apart bool) (json.RawMessage, error) {
+	if err := b.received(m.Part(1)); err != nil {
 		return nil, err
 	}
-	res := json.RawMessage(m.part(0))
+	res := json.RawMessage(m.Part(0))
 	switch {
-	case m.number(0) == 1 && b.far.answer != nil:
+	case m.Number(0) == 1 && b.far.answer != nil:
 		return b.far.answer, nil
 	case e.Kind == "call" && !apart:
 		return nil, r.session.refuse(wrong("a result that the tool has not returned"))
@@ -594,18 +613,18 @@ func (r *Run) farOutcome(b *branch, e Effect, m *message, apart bool) (json.RawM
 }
 
 // farApart runs a function of the script in a run of its own.
-func (r *Run) farApart(ctx context.Context, m *message) *message {
-	res, err := r.apart(ctx, string(m.part(0)), m.part(1))
-	return &message{kind: messageReply, parts: [][]byte{carry(err, r.session.isolation), res}}
+func (r *Run) farApart(ctx context.Context, m *message.Message) *message.Message {
+	res, err := r.apart(ctx, string(m.Part(0)), m.Part(1))
+	return &message.Message{Kind: message.Reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
 }
 
 // ask asks the host. e is the effect that is being performed, if one is. The first number
 // of the message, behind those of the turn, is how much time there is, in nanoseconds.
-func (r *Run) ask(ctx context.Context, b *branch, m *message, skip int, e *Effect, key string) (*message, error) {
-	if len(m.parts) == 0 || r.host == nil {
+func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, e *Effect, key string) (*message.Message, error) {
+	if len(m.Parts) == 0 || r.host == nil {
 		return nil, wrong("a call of the host")
 	}
-	if within := m.number(skip); within > 0 {
+	if within := m.Number(skip); within > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(within))
 		defer cancel()
@@ -617,7 +636,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *message, skip int, e *Effec
 		defer cancel()
 	}
 	parts, err := r.session.isolation.Ask(ctx, r.host, Asked{
-		Method: string(m.part(0)), Parts: m.parts[1:], Effect: e, Key: key, Logged: b.far.logged,
+		Method: string(m.Part(0)), Parts: m.Parts[1:], Effect: e, Key: key, Logged: b.far.logged,
 	})
 	if bad, ok := err.(*WorkerError); ok {
 		return nil, bad
@@ -632,7 +651,7 @@ func (r *Run) ask(ctx context.Context, b *branch, m *message, skip int, e *Effec
 		b.far.answer = parts[0]
 	}
 	late := numberOf(err != nil && ctx.Err() == context.DeadlineExceeded)
-	return &message{kind: messageReply, numbers: []int64{late}, parts: append([][]byte{carry(err, r.session.isolation)}, parts...)}, nil
+	return &message.Message{Kind: message.Reply, Numbers: []int64{late}, Parts: append([][]byte{r.session.isolation.EncodeError(err)}, parts...)}, nil
 }
 
 func numberOf(b bool) int64 {

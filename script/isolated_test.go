@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/script/internal/message"
 )
 
 // peer is the worker's end of a channel in memory: a hostile worker is a function of it.
@@ -52,10 +52,10 @@ func (p *peer) Receive(most int64) ([]byte, error) {
 func (p *peer) Close() { p.once.Do(func() { close(p.closed) }) }
 
 // next is the next message to the worker; nil when there is none any more.
-func (p *peer) next() *message {
+func (p *peer) next() *message.Message {
 	select {
 	case frame := <-p.in:
-		m, err := decodeMessage(frame)
+		m, err := message.Decode(frame)
 		if err != nil {
 			panic(err)
 		}
@@ -65,10 +65,10 @@ func (p *peer) next() *message {
 	}
 }
 
-func (p *peer) say(kind messageKind, branch int64, numbers []int64, parts ...[]byte) {
-	m := message{kind: kind, branch: branch, numbers: numbers, parts: parts}
+func (p *peer) say(kind message.Kind, branch int64, numbers []int64, parts ...[]byte) {
+	m := message.Message{Kind: kind, Branch: branch, Numbers: numbers, Parts: parts}
 	var frame []byte
-	for _, part := range m.encode() {
+	for _, part := range m.Encode() {
 		frame = append(frame, part...)
 	}
 	p.out <- frame
@@ -103,8 +103,19 @@ func (h *hostile) Ask(context.Context, any, Asked) ([][]byte, error) {
 	return [][]byte{[]byte(`{"content":[]}`)}, nil
 }
 
-func (h *hostile) EncodeError(error) (string, []byte) { return "", nil }
-func (h *hostile) DecodeError(string, []byte) error   { return nil }
+func (h *hostile) EncodeError(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	return []byte(err.Error())
+}
+
+func (h *hostile) DecodeError(data []byte, _ Known) error {
+	if data == nil {
+		return nil
+	}
+	return errors.New(string(data))
+}
 
 // spent are the numbers of a worker that has used nothing.
 func spent(more ...int64) []int64 { return append(make([]int64, sentNumbers), more...) }
@@ -112,13 +123,12 @@ func spent(more ...int64) []int64 { return append(make([]int64, sentNumbers), mo
 // TestAWorkerIsNotTrusted has workers that do what none may do.
 func TestAWorkerIsNotTrusted(t *testing.T) {
 	do := func(p *peer, flags int64, kind, name, args string) {
-		p.say(messageDo, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
+		p.say(message.Do, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
 	}
 	call := func(p *peer) { // gets as far as an effect that is being performed
 		do(p, 0, "call", "t", "{}")
 		p.next()
 	}
-	suspension, _ := json.Marshal(carried{Text: []byte("suspended"), Suspended: true})
 	for name, tt := range map[string]struct {
 		worker func(p *peer)
 		want   string
@@ -126,51 +136,49 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 	}{
 		"junk":           {func(p *peer) { p.out <- []byte("what?") }, "a message that cannot be read", 0},
 		"an empty frame": {func(p *peer) { p.out <- nil }, "a message that cannot be read", 0},
-		"many numbers":   {func(p *peer) { p.say(messageEnded, 1, make([]int64, maxNumbers+1)) }, "a message that cannot be read", 0},
+		"many numbers":   {func(p *peer) { p.say(message.Ended, 1, make([]int64, message.MaxNumbers+1)) }, "a message that cannot be read", 0},
 		"a long frame":   {func(p *peer) { p.out <- make([]byte, 1<<20) }, "a frame that is too long", 0},
-		"another branch": {func(p *peer) { p.say(messageEnded, 7, spent()) }, "a branch that there is not", 0},
+		"another branch": {func(p *peer) { p.say(message.Ended, 7, spent()) }, "a branch that there is not", 0},
 		"twice at once": {func(p *peer) {
 			call(p)
-			p.say(messageHost, 1, nil, nil)
-			p.say(messageHost, 1, nil, nil)
-			p.say(messageHost, 1, nil, nil)
+			p.say(message.Host, 1, nil, nil)
+			p.say(message.Host, 1, nil, nil)
+			p.say(message.Host, 1, nil, nil)
 		}, "it sent what does not belong here", 1},
-		"no numbers":           {func(p *peer) { p.say(messageEnded, 1, nil) }, "a message without its numbers", 0},
-		"memory without grant": {func(p *peer) { p.say(messageEnded, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
-		"steps without grant":  {func(p *peer) { p.say(messageEnded, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"no numbers":           {func(p *peer) { p.say(message.Ended, 1, nil) }, "a message without its numbers", 0},
+		"memory without grant": {func(p *peer) { p.say(message.Ended, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
+		"steps without grant":  {func(p *peer) { p.say(message.Ended, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
 		"an account that shrinks": {func(p *peer) {
 			call(p)
-			p.say(messagePerformed, 1, nil, nil, []byte(`{"text":"bm8="}`))
+			p.say(message.Performed, 1, nil, nil, []byte(`{"text":"bm8="}`))
 			p.next()
-			p.say(messageEnded, 1, spent())
+			p.say(message.Ended, 1, spent())
 		}, "an account that shrinks", 0},
-		"a stack below nothing":   {func(p *peer) { p.say(messageEnded, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "a stack that cannot be", 0},
-		"a grant of less":         {func(p *peer) { p.say(messageGrant, 1, spent(0, -1, 0, 0)) }, "a grant of less than nothing", 0},
-		"an answer":               {func(p *peer) { p.say(messageDone, 1, spent()) }, "a message of kind", 0},
+		"a stack below nothing":   {func(p *peer) { p.say(message.Ended, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "a stack that cannot be", 0},
+		"a grant of less":         {func(p *peer) { p.say(message.Grant, 1, spent(0, -1, 0, 0)) }, "a grant of less than nothing", 0},
+		"an answer":               {func(p *peer) { p.say(message.Done, 1, spent()) }, "a message of kind", 0},
 		"an unknown effect":       {func(p *peer) { do(p, 0, "breakfast", "", "") }, "an effect of no kind", 0},
 		"a call that is free":     {func(p *peer) { do(p, 2, "call", "t", "{}") }, "an effect of no kind", 0},
 		"arguments that are none": {func(p *peer) { do(p, 0, "call", "t", "{") }, "arguments that are no JSON", 0},
-		"a call in no effect":     {func(p *peer) { p.say(messageHost, 1, spent(0)) }, "a call of the host", 0},
+		"a call in no effect":     {func(p *peer) { p.say(message.Host, 1, spent(0)) }, "a call of the host", 0},
 		"two calls in an effect": {func(p *peer) {
 			call(p)
-			p.say(messageHost, 1, nil, []byte("call"))
+			p.say(message.Host, 1, nil, []byte("call"))
 			p.next()
-			p.say(messageHost, 1, nil, []byte("call"))
+			p.say(message.Host, 1, nil, []byte("call"))
 		}, "in an effect", 1},
-		"an effect in an effect":  {func(p *peer) { call(p); do(p, 0, "call", "u", "{}") }, "in an effect", 0},
-		"a result of its own":     {func(p *peer) { call(p); p.say(messagePerformed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool has not returned", 0},
-		"a result of no call":     {func(p *peer) { call(p); p.say(messagePerformed, 1, []int64{1}) }, "a result that the tool has not returned", 0},
-		"an error that is none":   {func(p *peer) { p.say(messageEnded, 1, spent(), []byte("{")) }, "an error that cannot be read", 0},
-		"a suspension of nothing": {func(p *peer) { p.say(messageEnded, 1, spent(), suspension) }, "a suspension without a question", 0},
-		"a value that is none":    {func(p *peer) { p.say(messageEnded, 1, spent(), nil, []byte("{")) }, "a result that cannot be one", 0},
-		"content that is none":    {func(p *peer) { p.say(messageEnded, 1, spent(), nil, nil, []byte("{}")) }, "a result that cannot be one", 0},
-		"no result":               {func(p *peer) { p.say(messageEnded, 1, spent(), nil) }, "a result that cannot be one", 0},
-		"fewer than no branches":  {func(p *peer) { p.say(messageParallel, 1, spent(-1, 1)) }, "branches", 0},
-		"a line below nothing":    {func(p *peer) { p.say(messageLogged, 1, spent(-1)) }, "a line of -1 bytes", 0},
-		"a print below nothing":   {func(p *peer) { p.say(messagePrinted, 1, spent(-1), nil, []byte("x")) }, "a line that cannot be", 0},
-		"an end":                  {func(p *peer) { p.Close() }, "it ended before its run did", 0},
-		"silence":                 {func(p *peer) {}, "limit reached: time", 0},
-		"silence in an effect":    {func(p *peer) { call(p) }, "limit reached: time", 0},
+		"an effect in an effect": {func(p *peer) { call(p); do(p, 0, "call", "u", "{}") }, "in an effect", 0},
+		"a result of its own":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool has not returned", 0},
+		"a result of no call":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{1}) }, "a result that the tool has not returned", 0},
+		"a value that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, []byte("{")) }, "a result that cannot be one", 0},
+		"content that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, nil, []byte("{}")) }, "a result that cannot be one", 0},
+		"no result":              {func(p *peer) { p.say(message.Ended, 1, spent(), nil) }, "a result that cannot be one", 0},
+		"fewer than no branches": {func(p *peer) { p.say(message.Parallel, 1, spent(-1, 1)) }, "branches", 0},
+		"a line below nothing":   {func(p *peer) { p.say(message.Logged, 1, spent(-1)) }, "a line of -1 bytes", 0},
+		"a print below nothing":  {func(p *peer) { p.say(message.Printed, 1, spent(-1), nil, []byte("x")) }, "a line that cannot be", 0},
+		"an end":                 {func(p *peer) { p.Close() }, "it ended before its run did", 0},
+		"silence":                {func(p *peer) {}, "limit reached: time", 0},
+		"silence in an effect":   {func(p *peer) { call(p) }, "limit reached: time", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,26 +210,5 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 				t.Errorf("the pool has %+v; want 0 bytes, 0 runs, 1 free slot", use)
 			}
 		})
-	}
-}
-
-// TestMessagesAsTheyWere encodes and decodes; what is cut is refused.
-func TestMessagesAsTheyWere(t *testing.T) {
-	m := &message{kind: messageDo, branch: -3, numbers: []int64{0, -1, 1 << 60}, parts: [][]byte{nil, {}, []byte("abc")}}
-	var frame []byte
-	for _, part := range m.encode() {
-		frame = append(frame, part...)
-	}
-	got, err := decodeMessage(frame)
-	if err != nil || got.kind != m.kind || got.branch != -3 || got.number(2) != 1<<60 || got.part(0) != nil || got.part(1) == nil || string(got.part(2)) != "abc" {
-		t.Errorf("decodeMessage = %+v, %v", got, err)
-	}
-	for i := range frame {
-		if _, err := decodeMessage(frame[:i]); err == nil {
-			t.Errorf("the first %d bytes of %d are a message", i, len(frame))
-		}
-	}
-	if _, err := decodeMessage(append(frame, 0)); err == nil {
-		t.Error("a byte too many is not seen")
 	}
 }

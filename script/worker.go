@@ -9,6 +9,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -72,7 +73,7 @@ type worker struct {
 type nearBranch struct {
 	worker *worker
 	id     int64
-	inbox  chan *message
+	inbox  chan *message.Message
 	cancel context.CancelCauseFunc
 	group  *nearGroup // the parallel() that it waits for
 	answer []byte     // of the host, in the present effect
@@ -96,7 +97,7 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 		if err != nil {
 			return err
 		}
-		m, err := decodeMessage(frame)
+		m, err := message.Decode(frame)
 		if err == nil {
 			err = w.dispatch(m)
 		}
@@ -106,29 +107,29 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 	}
 }
 
-func (w *worker) dispatch(m *message) error {
-	switch m.kind {
-	case messageProgram:
+func (w *worker) dispatch(m *message.Message) error {
+	switch m.Kind {
+	case message.Program:
 		var b bundle
-		if err := json.Unmarshal(m.part(0), &b); err != nil {
+		if err := json.Unmarshal(m.Part(0), &b); err != nil {
 			return err
 		}
 		var err error
 		w.program, err = b.compile(w.options.Builtins)
 		return err
-	case messageRun:
+	case message.Run:
 		return w.run(m)
 	}
 	w.mu.Lock()
-	b := w.branches[m.branch]
-	parent := w.branches[m.number(0)]
+	b := w.branches[m.Branch]
+	parent := w.branches[m.Number(0)]
 	w.mu.Unlock()
 	switch {
-	case m.kind == messageBranch:
+	case m.Kind == message.Branch:
 		w.branch(parent, m)
 	case b == nil:
-	case m.kind == messageCancel:
-		err, _ := b.nearCarrier().read(m.part(0))
+	case m.Kind == message.Cancel:
+		err := b.near.received(m.Part(0))
 		b.near.cancel(err)
 	default:
 		b.near.inbox <- m
@@ -136,8 +137,8 @@ func (w *worker) dispatch(m *message) error {
 	return nil
 }
 
-func (w *worker) send(m *message) {
-	parts := m.encode()
+func (w *worker) send(m *message.Message) {
+	parts := m.Encode()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.channel.Send(parts...); err != nil {
@@ -146,12 +147,12 @@ func (w *worker) send(m *message) {
 }
 
 // run begins a run.
-func (w *worker) run(m *message) error {
+func (w *worker) run(m *message.Message) error {
 	r := &Run{program: w.program, worker: w, started: time.Now()}
-	if err := json.Unmarshal(m.part(2), &r.limits); err != nil {
+	if err := json.Unmarshal(m.Part(2), &r.limits); err != nil {
 		return err
 	}
-	if m.number(0) == 1 {
+	if m.Number(0) == 1 {
 		r.host = w.options.Host(r)
 	}
 	r.turns.run = r
@@ -162,14 +163,14 @@ func (w *worker) run(m *message) error {
 	r.given(b, m)
 	go func() {
 		b.meter = r.budget.Attach(b.thread, 0)
-		res, err := r.main(b, string(m.part(0)), m.part(1))
+		res, err := r.main(b, string(m.Part(0)), m.Part(1))
 		b.meter.Settle()
-		ended := r.message(b, messageEnded, 0)
+		ended := r.message(b, message.Ended, 0)
 		if err != nil {
-			ended.parts = [][]byte{carry(r.describe(err), w.options.Errors)}
+			ended.Parts = [][]byte{w.options.Errors.EncodeError(r.describe(err))}
 		} else {
-			ended.parts = [][]byte{nil, res.Structured, res.Content}
-			ended.numbers[sentNumbers] = numberOf(res.IsError)
+			ended.Parts = [][]byte{nil, res.Structured, res.Content}
+			ended.Numbers[sentNumbers] = numberOf(res.IsError)
 		}
 		w.end(b, ended)
 	}()
@@ -177,9 +178,9 @@ func (w *worker) run(m *message) error {
 }
 
 // branch begins a branch of a parallel().
-func (w *worker) branch(parent *branch, m *message) {
-	r, i := parent.run, int(m.number(1))
-	b := w.newBranch(r, parent.ctx, m, string(m.part(0)))
+func (w *worker) branch(parent *branch, m *message.Message) {
+	r, i := parent.run, int(m.Number(1))
+	b := w.newBranch(r, parent.ctx, m, string(m.Part(0)))
 	b.catch = parent.catch
 	go func() {
 		r.given(b, m)
@@ -187,10 +188,10 @@ func (w *worker) branch(parent *branch, m *message) {
 		g := parent.near.group
 		v, err := callBranch(g.call, b.thread, i)
 		b.meter.Settle()
-		ended := r.message(b, messageEnded)
+		ended := r.message(b, message.Ended)
 		if err != nil {
 			g.errs[i] = err
-			ended.parts = [][]byte{carry(err, w.options.Errors)}
+			ended.Parts = [][]byte{w.options.Errors.EncodeError(err)}
 		} else {
 			g.results[i] = v
 		}
@@ -203,30 +204,30 @@ func callBranch(call func(t *starlark.Thread, i int) (starlark.Value, error), t 
 	return call(t, i)
 }
 
-func (w *worker) newBranch(r *Run, ctx context.Context, m *message, path string) *branch {
+func (w *worker) newBranch(r *Run, ctx context.Context, m *message.Message, path string) *branch {
 	b := r.bareBranch(ctx, path)
-	b.near = &nearBranch{worker: w, id: m.branch, inbox: make(chan *message, 2)}
+	b.near = &nearBranch{worker: w, id: m.Branch, inbox: make(chan *message.Message, 2)}
 	b.ctx, b.near.cancel = context.WithCancelCause(b.ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.branches[m.branch] = b
+	w.branches[m.Branch] = b
 	return b
 }
 
-func (w *worker) end(b *branch, m *message) {
+func (w *worker) end(b *branch, m *message.Message) {
 	w.mu.Lock()
 	delete(w.branches, b.near.id)
 	w.mu.Unlock()
 	w.send(m)
 }
 
-// nearCarrier makes errors of what the process of the proxy sends.
-func (b *branch) nearCarrier() carrier {
-	return carrier{codec: b.near.worker.options.Errors, suspended: func() error { return &Suspended{} }}
+// received makes the error that the process of the proxy has sent.
+func (n *nearBranch) received(data []byte) error {
+	return n.worker.options.Errors.DecodeError(data, Known{Suspended: &Suspended{}})
 }
 
 // message is one that b sends in its turn: the numbers that come first say what the run has used.
-func (r *Run) message(b *branch, kind messageKind, numbers ...int64) *message {
+func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.Message {
 	s := r.budget.State()
 	var depth, deepest int
 	var weight, most int64
@@ -234,12 +235,12 @@ func (r *Run) message(b *branch, kind messageKind, numbers ...int64) *message {
 		depth, weight = b.meter.Weigh()
 		most, deepest = b.meter.Weighed()
 	}
-	return &message{kind: kind, branch: b.near.id, numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
+	return &message.Message{Kind: kind, Branch: b.near.id, Numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
 }
 
 // given takes the turn: the last numbers of m say what the run has used, and may use.
-func (r *Run) given(b *branch, m *message) {
-	n := m.numbers[len(m.numbers)-givenNumbers:]
+func (r *Run) given(b *branch, m *message.Message) {
+	n := m.Numbers[len(m.Numbers)-givenNumbers:]
 	s := r.budget.State()
 	s.Steps, s.Memory, s.Granted, s.Stack, s.Paid = n[0], n[1], meter.Amount{Steps: n[2], Memory: n[3]}, n[4], n[5]
 	r.budget.SetState(s)
@@ -250,7 +251,7 @@ func (r *Run) given(b *branch, m *message) {
 }
 
 // call sends m and waits for the answer.
-func (n *nearBranch) call(m *message) *message {
+func (n *nearBranch) call(m *message.Message) *message.Message {
 	n.worker.send(m)
 	answer := <-n.inbox
 	n.worker.mu.Lock() // see worker.mu
@@ -264,16 +265,16 @@ type nearAccount struct{ *Run }
 // Grant takes portions.
 func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 	b := a.turns.now
-	m := b.near.call(a.message(b, messageGrant, need.Steps, need.Memory, want.Steps, want.Memory))
-	err, _ := b.nearCarrier().read(m.part(0))
-	return meter.Amount{Steps: m.number(0), Memory: m.number(1)}, err
+	m := b.near.call(a.message(b, message.Grant, need.Steps, need.Memory, want.Steps, want.Memory))
+	err := b.near.received(m.Part(0))
+	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}, err
 }
 
 // Left is what can still be granted.
 func (a nearAccount) Left() meter.Amount {
 	b := a.turns.now
-	m := b.near.call(a.message(b, messageLeft))
-	return meter.Amount{Steps: m.number(0), Memory: m.number(1)}
+	m := b.near.call(a.message(b, message.Left))
+	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}
 }
 
 // Return does nothing: what was not spent is known on the other side.
@@ -283,42 +284,42 @@ func (a nearAccount) Return(meter.Amount) {}
 func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	near := b.near
 	b.counter++
-	m := r.message(b, messageDo, int64(len(e.Args)), numberOf(e.Instant)|numberOf(e.Free)<<1|numberOf(e.Repeatable)<<2)
-	m.parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil}
+	m := r.message(b, message.Do, int64(len(e.Args)), numberOf(e.Instant)|numberOf(e.Free)<<1|numberOf(e.Repeatable)<<2)
+	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil}
 	if int64(len(e.Args)) <= int64(r.limits.Output) {
-		m.parts[2] = e.Args
+		m.Parts[2] = e.Args
 	}
 	var res json.RawMessage
 	var failed error
 	answer := near.call(m)
-	for answer.kind == messagePerform {
+	for answer.Kind == message.Perform {
 		near.answer = nil
 		res, failed = b.called(perform)
 		var failure *Failure
 		if errors.As(failed, &failure) {
 			failure.Message = Clip(failure.Message)
 		}
-		m := &message{kind: messagePerformed, branch: near.id, numbers: []int64{0}, parts: [][]byte{nil, carry(failed, near.worker.options.Errors)}}
+		m := &message.Message{Kind: message.Performed, Branch: near.id, Numbers: []int64{0}, Parts: [][]byte{nil, near.worker.options.Errors.EncodeError(failed)}}
 		switch {
 		case failed != nil:
 		case same(res, near.answer):
-			m.numbers[0] = 1
+			m.Numbers[0] = 1
 		default:
-			m.parts[0] = res
+			m.Parts[0] = res
 		}
 		answer = near.call(m)
 	}
 	r.given(b, answer)
-	err, own := b.nearCarrier().read(answer.part(1))
+	err := near.received(answer.Part(1))
 	switch {
-	case own:
+	case answer.Number(0) == ownError:
 		return nil, failed
 	case err != nil:
 		return nil, err
-	case answer.number(0) == 1:
+	case answer.Number(0) == ownResult:
 		return res, nil
 	}
-	return answer.part(0), nil
+	return answer.Part(0), nil
 }
 
 // nearParallel is Parallel in a worker.
@@ -326,13 +327,13 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 	b.counter++
 	g := &nearGroup{call: call, results: map[int]starlark.Value{}, errs: map[int]error{}}
 	b.near.group = g
-	m := b.near.call(r.message(b, messageParallel, int64(n), int64(width)))
+	m := b.near.call(r.message(b, message.Parallel, int64(n), int64(width)))
 	b.near.group = nil
 	r.given(b, m)
-	if i := int(m.number(0)); i > 0 {
+	if i := int(m.Number(0)); i > 0 {
 		return nil, &branchError{index: i - 1, err: g.errs[i-1]}
 	}
-	if err, _ := b.nearCarrier().read(m.part(0)); err != nil || n == 0 {
+	if err := b.near.received(m.Part(0)); err != nil || n == 0 {
 		return nil, err
 	}
 	results := make([]starlark.Value, n)
@@ -344,48 +345,48 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 
 // nearPrinted is what print() does in a worker.
 func (r *Run) nearPrinted(b *branch, pos, text string) error {
-	m := r.message(b, messagePrinted, int64(len(text)))
-	if m.parts = [][]byte{[]byte(pos), nil}; int64(len(text)) <= int64(r.limits.LogBytes) {
-		m.parts[1] = []byte(text)
+	m := r.message(b, message.Printed, int64(len(text)))
+	if m.Parts = [][]byte{[]byte(pos), nil}; int64(len(text)) <= int64(r.limits.LogBytes) {
+		m.Parts[1] = []byte(text)
 	}
-	err, _ := b.nearCarrier().read(b.near.call(m).part(0))
+	err := b.near.received(b.near.call(m).Part(0))
 	return err
 }
 
 // nearChargeLog is ChargeLog in a worker.
 func (r *Run) nearChargeLog(n int) error {
 	b := r.turns.now
-	err, _ := b.nearCarrier().read(b.near.call(r.message(b, messageLogged, int64(n))).part(0))
+	err := b.near.received(b.near.call(r.message(b, message.Logged, int64(n))).Part(0))
 	return err
 }
 
 // nearApart is Apart in a worker.
 func (b *branch) nearApart(fn string, arg json.RawMessage) (json.RawMessage, error) {
-	m := b.near.call(&message{kind: messageApart, branch: b.near.id, parts: [][]byte{[]byte(fn), arg}})
-	err, _ := b.nearCarrier().read(m.part(0))
-	return m.part(1), err
+	m := b.near.call(&message.Message{Kind: message.Apart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
+	err := b.near.received(m.Part(0))
+	return m.Part(1), err
 }
 
 // AskHost asks the host of the run that r stands for, in a worker. Inside of an effect ctx
 // is that of the effect, or below it.
 func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]byte, error) {
 	b := r.turns.now
-	var m *message
+	var m *message.Message
 	if inside := callerOf(ctx); inside != nil {
 		b = inside
-		m = &message{kind: messageHost, branch: b.near.id, numbers: []int64{within(ctx)}}
+		m = &message.Message{Kind: message.Host, Branch: b.near.id, Numbers: []int64{within(ctx)}}
 	} else {
-		m = r.message(b, messageHost, 0)
+		m = r.message(b, message.Host, 0)
 	}
-	m.parts = append([][]byte{[]byte(method)}, parts...)
+	m.Parts = append([][]byte{[]byte(method)}, parts...)
 	answer := b.near.call(m)
-	if answer.number(0) == 1 {
+	if answer.Number(0) == 1 {
 		<-ctx.Done() // it ended there by the deadline of this one
 	}
-	err, _ := b.nearCarrier().read(answer.part(0))
-	if err == nil && len(answer.parts) > 1 {
-		b.near.answer = answer.parts[1]
-		return answer.parts[1:], nil
+	err := b.near.received(answer.Part(0))
+	if err == nil && len(answer.Parts) > 1 {
+		b.near.answer = answer.Parts[1]
+		return answer.Parts[1:], nil
 	}
 	return nil, err
 }

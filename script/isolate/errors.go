@@ -9,9 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 )
 
-// codec carries the errors of hosts and of migrated workflows.
-type codec struct{}
-
+// Errors of hosts and of migrated workflows, by their kind.
 const (
 	kindTool          = "tool"
 	kindNoElicitation = "no elicitation"
@@ -25,8 +23,9 @@ type toolError struct {
 	Msg  []byte `json:"msg"`
 }
 
-// EncodeError implements script.ErrorCodec.
-func (codec) EncodeError(err error) (kind string, data []byte) {
+// encodeHost returns a form of the first error in the tree of err that it knows; the kind is "" when
+// there is none.
+func encodeHost(err error) (kind string, data []byte) {
 	var tool *builtins.ToolError
 	var workflow *legacy.Error
 	switch {
@@ -48,8 +47,8 @@ func (codec) EncodeError(err error) (kind string, data []byte) {
 	return "", nil
 }
 
-// DecodeError implements script.ErrorCodec.
-func (codec) DecodeError(kind string, data []byte) error {
+// decodeHost makes the error again; nil for what it does not know.
+func decodeHost(kind string, data []byte) error {
 	switch kind {
 	case kindTool:
 		var e toolError

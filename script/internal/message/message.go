@@ -1,4 +1,5 @@
-package script
+// Package message is what an isolated run and its worker say to each other.
+package message
 
 import (
 	"encoding/binary"
@@ -29,79 +30,81 @@ import (
 //	  ended      ← the branch has ended
 //
 // One message is sent at any time and not answered: cancel (→) ends the context of a branch.
-type message struct {
-	kind    messageKind
-	branch  int64
-	numbers []int64
-	parts   [][]byte
+type Message struct {
+	Kind    Kind
+	Branch  int64
+	Numbers []int64
+	Parts   [][]byte
 }
 
-type messageKind byte
+// Kind says what a message is about.
+type Kind byte
 
+// Messages to the worker, and those from it.
 const (
-	messageProgram messageKind = iota + 1
-	messageRun
-	messageBranch
-	messageDone
-	messageReply
-	messageGranted
-	messagePerform
-	messageCancel
+	Program Kind = iota + 1
+	Run
+	Branch
+	Done
+	Reply
+	Granted
+	Perform
+	Cancel
 
-	messageGrant
-	messageLeft
-	messageLogged
-	messagePrinted
-	messageHost
-	messageParallel
-	messageDo
-	messageApart
-	messagePerformed
-	messageEnded
+	Grant
+	Left
+	Logged
+	Printed
+	Host
+	Parallel
+	Do
+	Apart
+	Performed
+	Ended
 )
 
 // What a message may have at most.
 const (
-	maxNumbers = 32
+	MaxNumbers = 32
 	maxParts   = 8
 )
 
-// encode returns the message as the parts of one frame; the large ones are not copied.
-func (m *message) encode() [][]byte {
+// Encode returns the message as the parts of one frame; the large ones are not copied.
+func (m *Message) Encode() [][]byte {
 	head := make([]byte, 0, 64)
-	head = append(head, byte(m.kind))
-	head = binary.AppendVarint(head, m.branch)
-	head = binary.AppendUvarint(head, uint64(len(m.numbers)))
-	for _, n := range m.numbers {
+	head = append(head, byte(m.Kind))
+	head = binary.AppendVarint(head, m.Branch)
+	head = binary.AppendUvarint(head, uint64(len(m.Numbers)))
+	for _, n := range m.Numbers {
 		head = binary.AppendVarint(head, n)
 	}
-	head = binary.AppendUvarint(head, uint64(len(m.parts)))
-	for _, p := range m.parts { // nil is not empty
+	head = binary.AppendUvarint(head, uint64(len(m.Parts)))
+	for _, p := range m.Parts { // nil is not empty
 		size := uint64(0)
 		if p != nil {
 			size = uint64(len(p)) + 1
 		}
 		head = binary.AppendUvarint(head, size)
 	}
-	return append([][]byte{head}, m.parts...)
+	return append([][]byte{head}, m.Parts...)
 }
 
 var errMessage = errors.New("a message that cannot be read")
 
-// decodeMessage reads a frame. The parts are parts of it.
-func decodeMessage(frame []byte) (*message, error) {
+// Decode reads a frame. The parts are parts of it.
+func Decode(frame []byte) (*Message, error) {
 	r := frameReader{rest: frame}
-	m := &message{kind: messageKind(r.byte()), branch: r.varint()}
-	numbers := r.count(maxNumbers)
+	m := &Message{Kind: Kind(r.byte()), Branch: r.varint()}
+	numbers := r.count(MaxNumbers)
 	for range numbers {
-		m.numbers = append(m.numbers, r.varint())
+		m.Numbers = append(m.Numbers, r.varint())
 	}
 	sizes := make([]uint64, r.count(maxParts))
 	for i := range sizes {
 		sizes[i] = r.uvarint()
 	}
 	for _, size := range sizes {
-		m.parts = append(m.parts, r.part(size))
+		m.Parts = append(m.Parts, r.part(size))
 	}
 	if r.bad || len(r.rest) > 0 {
 		return nil, errMessage
@@ -167,18 +170,18 @@ func (r *frameReader) part(size uint64) []byte {
 	return p
 }
 
-// number returns number i, or 0.
-func (m *message) number(i int) int64 {
-	if i < len(m.numbers) {
-		return m.numbers[i]
+// Number returns number i, or 0.
+func (m *Message) Number(i int) int64 {
+	if i < len(m.Numbers) {
+		return m.Numbers[i]
 	}
 	return 0
 }
 
-// part returns part i, or nil.
-func (m *message) part(i int) []byte {
-	if i < len(m.parts) {
-		return m.parts[i]
+// Part returns part i, or nil.
+func (m *Message) Part(i int) []byte {
+	if i < len(m.Parts) {
+		return m.Parts[i]
 	}
 	return nil
 }
