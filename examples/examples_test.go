@@ -2,7 +2,9 @@
 package examples
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
@@ -21,7 +23,15 @@ func TestConfigurationsAreValid(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Dir(file), func(t *testing.T) {
-			cfg, err := config.Load(file)
+			dir := t.TempDir() // with the file of tokens that its README makes
+			if err := os.CopyFS(dir, os.DirFS(filepath.Dir(file))); err != nil {
+				t.Fatal(err)
+			}
+			token := "tokens: [{name: eve, sha256: " + strings.Repeat("0", 64) + "}]"
+			if err := os.WriteFile(filepath.Join(dir, "tokens.yaml"), []byte(token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Load(filepath.Join(dir, filepath.Base(file)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/policy"
 )
@@ -18,6 +17,16 @@ var (
 	someGroups  = []string{"dev", "ops"}
 	someScopes  = []string{"read", "write"}
 	someTools   = []string{"files.read", "files.delete", "git.read", "git.b_c"}
+	someEntries = []policy.Of{ // tools, prompts, resources and templates
+		{Kind: policy.Tool, Name: "files_read", Backend: "files", Original: "read"},
+		{Kind: policy.Tool, Name: "files_delete", Backend: "files", Original: "delete"},
+		{Kind: policy.Tool, Name: "git_b_c", Backend: "git", Original: "b_c"},
+		{Kind: policy.Tool, Name: "deploy", Backend: "scripts", Original: "deploy"},
+		{Kind: policy.Prompt, Name: "files_read", Backend: "files", Original: "read"},
+		{Kind: policy.Prompt, Name: "git_greet", Backend: "git", Original: "greet"},
+		{Kind: policy.Resource, Name: "note://a", Backend: "git", Original: "note://a"},
+		{Kind: policy.Resource, Name: "note://a{n}", Backend: "git", Original: "note://a{n}"},
+	}
 	someTexts   = []string{"", "a", "ab", "b", "ba", "aba"}
 	someNumbers = []int{0, 1, 2, 3}
 )
@@ -70,12 +79,14 @@ func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 func randomPolicy(r *rand.Rand, condition func(*rand.Rand) string) string {
 	effect := pick(r, []string{"permit", "permit", "forbid"})
 	principal := pick(r, []string{"principal", "principal in THVGroup::\"dev\"", "principal in THVGroup::\"ops\"", "principal == Client::\"bob\""})
-	resource := pick(r, []string{"resource", "resource", "resource == Tool::\"files_read\"", "resource in Backend::\"git\"", "resource == Tool::\"a_b_c\""})
+	resource := pick(r, []string{"resource", "resource", "resource == Tool::\"files_read\"", "resource in Backend::\"git\"", "resource == Tool::\"a_b_c\"",
+		"resource == Prompt::\"files_read\"", "resource is Tool", "resource == Resource::\"note://a\""})
+	action := pick(r, []string{`action == Action::"call_tool"`, `action == Action::"call_tool"`, `action`, `action in [Action::"get_prompt", Action::"read_resource"]`, `action == Action::"get_prompt"`})
 	var b strings.Builder
 	if effect == "permit" && r.IntN(4) == 0 {
 		fmt.Fprintf(&b, "@scopes(%q)\n", pick(r, someScopes))
 	}
-	fmt.Fprintf(&b, "%s(%s, action == Action::\"call_tool\", %s)", effect, principal, resource)
+	fmt.Fprintf(&b, "%s(%s, %s, %s)", effect, principal, action, resource)
 	if r.IntN(4) == 0 {
 		fmt.Fprintf(&b, " when { principal.scopes.contains(%q) }", pick(r, someScopes))
 	}
@@ -147,9 +158,10 @@ func TestListedIsCallable(t *testing.T) {
 					}
 				}
 				p := set.Principal(id)
-				for _, origin := range someTools {
-					backend, original, _ := config.SplitOrigin(origin)
-					e := set.Entry(policy.Of{Kind: policy.Tool, Name: backend + "_" + original, Backend: backend, Original: original, Contested: r.IntN(4) == 0})
+				for _, of := range someEntries {
+					origin := of.Kind.String() + " " + of.Backend + "." + of.Original
+					of.Contested = r.IntN(4) == 0
+					e := set.Entry(of)
 					is := set.Possible(p, e).Outcome
 					can := policy.Invisible
 					args := ""

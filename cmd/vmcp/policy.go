@@ -240,7 +240,7 @@ func (a *app) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q
 // hints starts what has a tool and reads what it says of itself.
 func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
 	part := *cfg
-	part.IncomingAuth = config.IncomingAuth{}
+	part.IncomingAuth, part.Audit = config.IncomingAuth{}, config.Audit{}
 	if of.Backend != config.ScriptsOrigin {
 		part.Backends = nil
 		for _, b := range cfg.Backends {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -137,7 +138,7 @@ func (l *list) prepare() {
 // pageOf makes a page.
 func (l *list) pageOf(n int, modern bool) []byte {
 	to := min((n+1)*pageSize, len(l.entries))
-	definitions := make([][]byte, 0, pageSize)
+	definitions := make([][]byte, 0, pageSize+2)
 	for _, e := range l.entries[n*pageSize : to] {
 		form := e.legacy
 		if modern {
@@ -145,14 +146,30 @@ func (l *list) pageOf(n int, modern bool) []byte {
 		}
 		definitions = append(definitions, form)
 	}
-	page := new(jsonscan.Object).Raw(l.kind, jsonscan.Array(definitions...))
+	end := new(jsonscan.Object)
 	if to < len(l.entries) {
-		page.Text("nextCursor", base64.RawURLEncoding.EncodeToString([]byte(l.kind+l.class+":"+l.entries[to-1].Name)))
+		end.Text("nextCursor", base64.RawURLEncoding.EncodeToString([]byte(l.kind+l.class+":"+l.entries[to-1].Name)))
 	}
 	if modern {
-		page = l.style.close(page)
+		end = l.style.close(end)
 	}
-	return page.JSON()
+	return joined(`{"`+l.kind+`":[`, definitions, end.JSON())
+}
+
+// joined is the text of an object that has a list, behind its beginning, and the members of end.
+// Nothing is copied twice: pages are large.
+func joined(begin string, list [][]byte, end []byte) []byte {
+	tail := append([]byte{']'}, end[1:]...)
+	if len(end) > len("{}") {
+		tail = append([]byte("],"), end[1:]...)
+	}
+	if len(list) == 0 {
+		return append([]byte(begin), tail...)
+	}
+	last := len(list) - 1
+	list[0] = append([]byte(begin), list[0]...)
+	list[last] = append(list[last][:len(list[last]):len(list[last])], tail...)
+	return bytes.Join(list, []byte(","))
 }
 
 // close ends a result for 2026-07-28: result type, caching hints, server info.

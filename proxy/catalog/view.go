@@ -252,12 +252,13 @@ func classText(class [sha256.Size]byte) string { return "@" + hex.EncodeToString
 // bytes. Others are made anew when they are asked for.
 const maxKept = 32 << 20
 
-// keptPages are the pages that are kept of such lists, the newest.
+// keptPages are the pages that are kept of such lists. Which one gives way to another is left to
+// chance: more classes than there is room for, asking in turns, find a part of their pages then,
+// where the oldest one giving way would leave them none.
 type keptPages struct {
 	mu    sync.Mutex
-	pages map[pageKey][]byte // guarded by mu, like all below
-	order []pageKey          // oldest first
-	size  int
+	pages map[pageKey][]byte // guarded by mu
+	size  int                // guarded by mu
 }
 
 type pageKey struct {
@@ -284,16 +285,17 @@ func (k *keptPages) keep(key pageKey, page []byte) {
 	if k.pages[key] != nil || len(page) > maxKept {
 		return
 	}
-	for k.size+len(page) > maxKept {
-		k.size -= len(k.pages[k.order[0]])
-		delete(k.pages, k.order[0])
-		k.order = k.order[1:]
+	for other, p := range k.pages { // in no order
+		if k.size+len(page) <= maxKept {
+			break
+		}
+		k.size -= len(p)
+		delete(k.pages, other)
 	}
 	if k.pages == nil {
 		k.pages = map[pageKey][]byte{}
 	}
 	k.pages[key] = page
-	k.order = append(k.order, key)
 	k.size += len(page)
 }
 
