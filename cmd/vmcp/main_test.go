@@ -65,11 +65,6 @@ func TestCommands(t *testing.T) {
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
-			examples, err := filepath.Abs("../../examples")
-			if err != nil {
-				return err
-			}
-			e.Setenv("EXAMPLES", examples)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			examples, err := filepath.Abs("../../examples")
 			e.Setenv("EXAMPLES", examples)
