@@ -178,8 +178,59 @@ func TestPinsOfEverything(t *testing.T) {
 			t.Errorf("problems\n%s\nwant %q", got, want)
 		}
 	}
-	if n := len(p.Status().Problems); n != 5 {
+	if !strings.Contains(got, "free pins nothing of it is in") {
+		t.Errorf("problems\n%s\nwant that nothing of free is pinned", got)
+	}
+	if n := len(p.Status().Problems); n != 6 {
 		t.Errorf("%d problems:\n%s", n, got)
+	}
+}
+
+// TestWithheldEntriesKeepTheirNames: another backend is not called in the place of one that
+// changed. What is new, and was never approved, takes no name from anybody.
+func TestWithheldEntriesKeepTheirNames(t *testing.T) {
+	tool := func(name, description string) string {
+		return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
+	}
+	offer := func(name string, tools ...string) config.Backend {
+		return offering(t, name, map[string]string{
+			"tools/list":     `{"tools":[` + strings.Join(tools, ",") + `]}`,
+			"resources/list": fmt.Sprintf(`{"resources":[{"name":%q,"uri":"x://r"}]}`, name+"'s"),
+		})
+	}
+	cfg := pinning(t, &config.Config{
+		Backends:    []config.Backend{offer("a", tool("get", "changed"), tool("new", "")), offer("b", tool("get", "B's."), tool("new", "B's."))},
+		Aggregation: config.Aggregation{ConflictResolution: "priority"},
+	}, map[string]string{
+		"a": "", "b": "", "a.get": tool("get", "A's."), "b.get": tool("get", "B's."), "b.new": tool("new", "B's."),
+		"resource:a.x://r": `{"name":"A","uri":"x://r"}`, "resource:b.x://r": `{"name":"b's","uri":"x://r"}`,
+	})
+	p, url := start(t, cfg)
+	s := connect(t, url, "2025-11-25", nil)
+	if got := names(listed(t, s)); got != "new" {
+		t.Errorf("listed: %s; problems: %q", got, reasons(p))
+	}
+	if r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get"}); err == nil {
+		t.Errorf("a call of the withheld tool: %s", text(t, r, err))
+	}
+	if r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "new"}); err != nil || text(t, r, err) != "b.new" {
+		t.Errorf("a call of the approved tool: %v", err)
+	}
+	if got := read(t, s, "x://r"); got != "nobody" {
+		t.Errorf("a read of the withheld resource: %s", got)
+	}
+}
+
+// TestOfTwoOfAName the one that is approved lives, in whatever order they come.
+func TestOfTwoOfAName(t *testing.T) {
+	good, bad := `{"name":"get","description":"Gets.","inputSchema":{"type":"object"}}`, `{"name":"get","description":"Steals.","inputSchema":{"type":"object"}}`
+	for _, list := range []string{good + "," + bad, bad + "," + good} {
+		b := offering(t, "shop", map[string]string{"tools/list": `{"tools":[` + list + `]}`})
+		_, url := start(t, pinning(t, &config.Config{Backends: []config.Backend{b}}, map[string]string{"shop": "", "shop.get": good}))
+		all := listed(t, connect(t, url, "2025-11-25", nil))
+		if names(all) != "get" || all["get"].Description != "Gets." {
+			t.Errorf("of %s: %v", list, all)
+		}
 	}
 }
 
@@ -327,7 +378,7 @@ def run(params):
     call_tool("wait.wait")
     return [first["text"], try_call_tool("shop.get").kind]
 `}},
-	}, map[string]string{"shop": "", "shop.get": `{"name":"get","description":"Gets.","inputSchema":{"type":"object"}}`})
+	}, map[string]string{"shop": "", "shop.get": `{"name":"get","description":"Gets.","inputSchema":{"type":"object"}}`, "wait": "", "wait.wait": `{"name":"wait","inputSchema":{"type":"object"}}`})
 	p, url := start(t, cfg)
 	s := connect(t, url, "2025-11-25", nil)
 	done := make(chan string, 1)

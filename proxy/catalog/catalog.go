@@ -128,6 +128,8 @@ type builder struct {
 	// tool that is not there does not exist.
 	complete bool
 
+	reserved map[Ref]string // names that withheld entries keep from other backends: whose they are
+
 	rules         map[string]*config.WorkloadTools
 	promptRules   map[string]config.WorkloadPrompts
 	resourceRules map[string]config.WorkloadResources
@@ -136,7 +138,7 @@ type builder struct {
 // Build makes a catalog of what all backends offer. private is what some of them offer
 // to one session instead; nil for the catalog of everybody.
 func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Backend]*backends.Offer, scripts *Scripts, introduction json.RawMessage) *Catalog {
-	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}, c: &Catalog{
+	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}, reserved: map[Ref]string{}, c: &Catalog{
 		toolByName:     map[string]*Entry{},
 		toolByOrigin:   map[string]*Entry{},
 		promptByName:   map[string]*Entry{},
@@ -331,6 +333,9 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 		b.reportHiddenIn(e)
 	}
 	switch owner := b.c.toolByName[e.Name]; {
+	case owner == nil && b.keptFor(Tool(e.Name), backend) != "":
+		e.contested = true
+		b.problem(backend, e.Original, "name %q refused: it belongs to %s, whose tool is withheld; scripts reach this tool as %q", e.Name, b.keptFor(Tool(e.Name), backend), origin)
 	case owner == nil:
 		b.c.toolByName[e.Name] = e
 		b.tools = append(b.tools, e)
@@ -387,6 +392,10 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 		if owner := b.c.promptByName[e.Name]; owner != nil {
 			owner.contested = true
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())
+			continue
+		}
+		if owner := b.keptFor(Prompt(e.Name), be.Name()); owner != "" {
+			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s, whose prompt is withheld", e.Name, owner)
 			continue
 		}
 		e.Definition = overrideText(item.Raw, e.Name, over.Description)

@@ -16,7 +16,9 @@ import (
 )
 
 // What a backend offers is held to its pins before anything else is made of it: what is withheld
-// claims no name, stands behind no script and is in no list. There is one place for that, hold,
+// stands behind no script and is in no list. An entry that has changed keeps its name from other
+// backends: nobody is to be called in its place. One without a pin does not, or it would take the
+// name from who was approved with it. There is one place for that, hold,
 // and every catalog is built through it: that of everybody, and those of sessions to which a
 // backend offers something of their own.
 
@@ -69,7 +71,13 @@ func (v *Violation) Entry() string {
 
 // hold is what is left of an offer after what is withheld.
 func (b *builder) hold(p *pins, backend string, offer *backends.Offer) *backends.Offer {
-	if p == nil || !p.file.Has(backend) {
+	switch {
+	case p == nil:
+		return offer
+	case !p.file.Has(backend):
+		if p.onNew == "block" {
+			b.problem(backend, "pins", "nothing of it is in %s: all that it offers is served; vmcp lock --backend %s pins it", p.name, backend)
+		}
 		return offer
 	}
 	held := *offer
@@ -93,33 +101,48 @@ func (b *builder) holdItems(p *pins, backend string, kind lock.Kind, items []bac
 			continue
 		}
 		b.reportHiddenText(backend, item.Name, item.Raw)
-		b.withhold(v.Name)
+		b.withhold(v)
 	}
 	return kept
 }
 
 // withhold notes under which names an entry would have been found.
-func (b *builder) withhold(n lock.Name) {
+func (b *builder) withhold(v *Violation) {
+	n := v.Name
+	note := func(r Ref) {
+		b.c.withheld[r] = true
+		if !v.New && b.reserved[r] == "" {
+			b.reserved[r] = n.Backend
+		}
+	}
 	switch n.Kind {
 	case lock.Tool:
 		text := b.toolText(n.Backend, b.rules[n.Backend], n.Own)
-		for _, name := range []string{exposedName(text), hashedName(text)} {
+		note(Tool(exposedName(text)))
+		for _, name := range []string{exposedName(text), hashedName(text), n.Backend + "." + n.Own} {
 			b.c.withheld[Tool(name)], b.c.withheld[AnyTool(name)] = true, true
 		}
-		b.c.withheld[AnyTool(n.Backend+"."+n.Own)] = true
 	case lock.Prompt:
 		over := b.promptRules[n.Backend].Overrides[n.Own]
-		b.c.withheld[Prompt(exposedName(b.prefix(n.Backend)+cmp.Or(over.Name, n.Own)))] = true
+		note(Prompt(exposedName(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
 	case lock.Resource:
-		b.c.withheld[Resource(b.c.ExposedURI(n.Backend, n.Own))] = true
+		note(Resource(b.c.ExposedURI(n.Backend, n.Own)))
 	case lock.Template:
-		b.c.withheld[Template(b.c.ExposedURI(n.Backend, n.Own))] = true
+		note(Template(b.c.ExposedURI(n.Backend, n.Own)))
 	}
+}
+
+// keptFor is the backend whose entry is withheld and keeps a name from backend; "" for none.
+func (b *builder) keptFor(r Ref, backend string) string {
+	if owner := b.reserved[r]; owner != backend {
+		return owner
+	}
+	return ""
 }
 
 // Withholds reports whether what nobody finds by a name is there, and not as it is pinned. No
 // other catalog shall be asked for it.
-func (c *Catalog) Withholds(r Ref) bool { return c.withheld[r] }
+func (c *Catalog) Withholds(r Ref) bool { return c.withheld[r] && c.Find(r) == nil }
 
 // violated notes a violation and reports whether the entry is withheld.
 func (b *builder) violated(p *pins, v *Violation) (withheld bool) {

@@ -69,6 +69,10 @@ func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
 		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s", owner.Backend.Name())
 		return
 	}
+	if owner := b.keptFor(Resource(e.Name), e.Backend.Name()); owner != "" {
+		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s, whose resource is withheld", owner)
+		return
+	}
 	owners[e.Name] = e
 }
 
