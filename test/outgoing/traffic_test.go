@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/auth/authtest"
+	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -192,7 +193,7 @@ func TestAProcessIsToldWhoCalls(t *testing.T) {
 // The example of the documentation does what it says, with servers of ours at its places.
 func TestTheExampleRuns(t *testing.T) {
 	issuer, e := authtest.NewIssuer(t), newEndpoint(t)
-	for name, value := range map[string]string{"GITHUB_TOKEN": "from-github", "CRM_SECRET": clientSecret, "HR_SECRET": clientSecret, "HR_LIST": "list-only"} {
+	for name, value := range map[string]string{"GITHUB_TOKEN": "from-github", "CRM_SECRET": clientSecret, "HR_SECRET": clientSecret, "HR_LIST": "list-only", "VMCP_KEY": newKeyText()} {
 		t.Setenv(name, value)
 	}
 	cfg, err := config.Load("../../examples/outgoing/vmcp.yaml")
@@ -201,6 +202,8 @@ func TestTheExampleRuns(t *testing.T) {
 	}
 	github := newGuarded(t, true, func(a string) bool { return a == "Bearer from-github" })
 	crm, hr := takesTokens(t, false, e), takesTokens(t, false, e)
+	p := newProvider(t)
+	wiki := loginServer(t, p)
 	child, record := recording(t, false)
 	for i := range cfg.Backends {
 		b := &cfg.Backends[i]
@@ -213,6 +216,10 @@ func TestTheExampleRuns(t *testing.T) {
 		case "hr":
 			b.URL = hr.URL
 			b.Outgoing.TokenExchange.TokenURL = e.URL + "/token"
+		case "wiki":
+			b.URL = wiki.URL + "/mcp"
+			cfg.TokenStore.File = filepath.Join(t.TempDir(), "tokens.db")
+			storeOneLogin(t, cfg, *b)
 		case "files":
 			b.Command, b.Args, b.Env = child.Command, nil, child.Env
 		}
@@ -230,7 +237,25 @@ func TestTheExampleRuns(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %q", tool, got, err, want)
 		}
 	}
+	if _, err := c.Call(t.Context(), "tools/call", `{"name":"wiki_who","arguments":{}}`); err == nil || !strings.Contains(err.Error(), "alice needs a login of its own: open ") {
+		t.Errorf("wiki_who: %v", err)
+	}
 	if text := record(); strings.Contains(text, clientSecret) || strings.Contains(text, "from-github") {
 		t.Error("the process has a credential of another backend")
+	}
+}
+
+// storeOneLogin makes the login of this proxy at a backend.
+func storeOneLogin(t *testing.T, cfg *config.Config, b config.Backend) {
+	store, err := credentials.OpenStore(cfg.TokenStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := credentials.LogIn(t.Context(), credentials.Consent{Backend: b, Redirect: "http://127.0.0.1:1/callback", Ask: browse})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(b.Name, "", grant); err != nil {
+		t.Fatal(err)
 	}
 }
