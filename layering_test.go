@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests
 	"script/internal/rewrite":   {"script/internal/meter"},
 	"script/internal/value":     {"internal/clip", "internal/limits", "script/internal/meter"},
-	"script/internal/tree":      {},
+	"script/internal/tree":      {"internal/spell"},
 	"migrate":                   {"internal/schema", "internal/diag", "internal/spell"},
 	"migrate/legacy":            {"script", "builtins", "internal/format"},
 	"migrate/verify":            {"migrate", "migrate/legacy", "script", "builtins", "internal/schema"}, // runs what migrate wrote

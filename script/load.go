@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // loader compiles a file and what it loads, each file once.
@@ -25,7 +26,7 @@ type loader struct {
 
 // file compiles f; chain are the files that are being loaded, outermost first.
 func (l *loader) file(f File, chain []string) (*file, error) {
-	tree, err := Parse(f, l.program.limits)
+	parsed, err := Parse(f, l.program.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -33,15 +34,15 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 	if limit := l.program.limits.Program; l.size > int(limit) {
 		return nil, reached("program", limit)
 	}
-	out := &file{name: f.Name, source: f, tree: tree, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
+	out := &file{name: f.Name, source: f, tree: parsed, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 {
 		var wrong *Error
-		if out.run, wrong = entryOf(tree); wrong != nil {
+		if out.run, wrong = entryOf(parsed); wrong != nil {
 			return nil, wrong
 		}
 	}
 	chain = append(chain[:len(chain):len(chain)], f.Name)
-	for _, s := range loads(out.tree.Stmts) {
+	for _, s := range tree.Loads(out.tree.Stmts) {
 		if err := l.loadStmt(out, s, chain); err != nil {
 			return nil, err
 		}
@@ -90,24 +91,6 @@ func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error 
 func placed(err error) bool {
 	var one *Error
 	return errors.As(compileErrors(err), &one) && one.Pos.IsValid()
-}
-
-// loads finds the load statements; the language allows them at top level, in its blocks too.
-func loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
-	for _, s := range stmts {
-		switch s := s.(type) {
-		case *syntax.LoadStmt:
-			found = append(found, s)
-		case *syntax.IfStmt:
-			found = append(found, loads(s.True)...)
-			found = append(found, loads(s.False)...)
-		case *syntax.ForStmt:
-			found = append(found, loads(s.Body)...)
-		case *syntax.WhileStmt:
-			found = append(found, loads(s.Body)...)
-		}
-	}
-	return found
 }
 
 // hash covers every file of the program.

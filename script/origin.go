@@ -89,14 +89,6 @@ func (f File) moveTree(tree *syntax.File) {
 	})
 }
 
-// beginning is where the first statement of a tree stands.
-func beginning(tree *syntax.File) syntax.Position {
-	if len(tree.Stmts) > 0 {
-		return syntax.Start(tree.Stmts[0])
-	}
-	return syntax.MakePosition(&tree.Path, 1, 1)
-}
-
 // Place is where a position in a file stands for a reader. For a text that stands somewhere
 // in another form it is the place of the whole text; line is then the line inside of it, else 0.
 func (f File) Place(p syntax.Position) (at diag.Pos, line int) {

@@ -23,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // File is the text of one script.
@@ -137,10 +138,10 @@ func Parse(f File, l Limits) (*syntax.File, error) {
 
 // Resolve finds the names of a file that nothing defines. The error is Errors; it names
 // what was probably meant.
-func Resolve(tree *syntax.File, builtins starlark.StringDict) error {
+func Resolve(f *syntax.File, builtins starlark.StringDict) error {
 	names := predeclared(builtins)
-	suggest := suggestions(tree, names)
-	if err := resolve.File(tree, someUndefined(names), starlark.Universe.Has); err != nil {
+	suggest := tree.Suggestions(f, names)
+	if err := resolve.File(f, tree.SomeUndefined(names), starlark.Universe.Has); err != nil {
 		return listed(suggest(err))
 	}
 	return nil
@@ -148,8 +149,8 @@ func Resolve(tree *syntax.File, builtins starlark.StringDict) error {
 
 // CheckEntry refuses a file without a function run that takes one argument, as far as
 // the text shows it. The error is Errors.
-func CheckEntry(tree *syntax.File) error {
-	if _, err := entryOf(tree); err != nil {
+func CheckEntry(f *syntax.File) error {
+	if _, err := entryOf(f); err != nil {
 		return Errors{err}
 	}
 	return nil
@@ -162,13 +163,13 @@ func (l *loader) compile(f *file) error {
 			return err
 		}
 	}
-	suggest := suggestions(f.tree, l.program.predeclared)
+	suggest := tree.Suggestions(f.tree, l.program.predeclared)
 	large, err := rewrite.Instrument(f.tree)
 	if err != nil {
 		return err
 	}
 	maps.Copy(l.program.frames, large)
-	code, err := starlark.FileProgram(f.tree, someUndefined(l.program.predeclared))
+	code, err := starlark.FileProgram(f.tree, tree.SomeUndefined(l.program.predeclared))
 	if err != nil {
 		return suggest(err)
 	}
@@ -177,9 +178,9 @@ func (l *loader) compile(f *file) error {
 }
 
 // entryOf looks at the signature of run as far as the text shows it, and returns where it is.
-func entryOf(tree *syntax.File) (syntax.Position, *Error) {
-	def, bound := findRun(tree)
-	start := beginning(tree)
+func entryOf(f *syntax.File) (syntax.Position, *Error) {
+	def, bound := tree.FindRun(f)
+	start := tree.Beginning(f)
 	if !bound {
 		return start, &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: start}
 	}
@@ -204,21 +205,4 @@ func entryOf(tree *syntax.File) (syntax.Position, *Error) {
 		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
 	}
 	return def.Name.NamePos, nil
-}
-
-// findRun returns the definition of run, if it is one, and whether anything binds that name.
-func findRun(tree *syntax.File) (def *syntax.DefStmt, bound bool) {
-	for _, s := range tree.Stmts {
-		switch s := s.(type) {
-		case *syntax.DefStmt:
-			if s.Name.Name == "run" {
-				def, bound = s, true
-			}
-		case *syntax.AssignStmt:
-			if id, ok := s.LHS.(*syntax.Ident); ok && id.Name == "run" {
-				def, bound = nil, true
-			}
-		}
-	}
-	return def, bound
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // Options say what a script is checked against.
@@ -267,7 +268,7 @@ func (c *checker) toolCall(b *Builtin, call *syntax.CallExpr) {
 	raw, ok := c.o.Tools[name]
 	if !ok {
 		p := c.add(codeToolUnknown, arg, "%s: no tool %q", b.Name, name)
-		if near := spell.Nearest(name, c.tools); len(c.found) < script.EnoughHints && near != "" {
+		if near := spell.Nearest(name, c.tools); len(c.found) < tree.EnoughHints && near != "" {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return

@@ -20,3 +20,46 @@ func EachName(x syntax.Expr, f func(*syntax.Ident)) {
 		}
 	}
 }
+
+// Loads finds the load statements; the language allows them at top level, in its blocks too.
+func Loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.LoadStmt:
+			found = append(found, s)
+		case *syntax.IfStmt:
+			found = append(found, Loads(s.True)...)
+			found = append(found, Loads(s.False)...)
+		case *syntax.ForStmt:
+			found = append(found, Loads(s.Body)...)
+		case *syntax.WhileStmt:
+			found = append(found, Loads(s.Body)...)
+		}
+	}
+	return found
+}
+
+// FindRun returns the definition of run, if it is one, and whether anything binds that name.
+func FindRun(f *syntax.File) (def *syntax.DefStmt, bound bool) {
+	for _, s := range f.Stmts {
+		switch s := s.(type) {
+		case *syntax.DefStmt:
+			if s.Name.Name == "run" {
+				def, bound = s, true
+			}
+		case *syntax.AssignStmt:
+			if id, ok := s.LHS.(*syntax.Ident); ok && id.Name == "run" {
+				def, bound = nil, true
+			}
+		}
+	}
+	return def, bound
+}
+
+// Beginning is where the first statement of a tree stands.
+func Beginning(f *syntax.File) syntax.Position {
+	if len(f.Stmts) > 0 {
+		return syntax.Start(f.Stmts[0])
+	}
+	return syntax.MakePosition(&f.Path, 1, 1)
+}

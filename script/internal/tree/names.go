@@ -1,4 +1,4 @@
-package script
+package tree
 
 import (
 	"errors"
@@ -11,19 +11,18 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // Each hint is a comparison with all names, so only the first mistakes get one.
 const (
-	EnoughHints     = 10 // problems of one file that get a hint
+	EnoughHints     = 10 // problems of one file that get one
 	enoughUndefined = 50
 )
 
-// someUndefined reports which names are predeclared. After a number of names that
+// SomeUndefined reports which names are predeclared. After a number of names that
 // nothing defines it takes any name: the resolver compares each of them with all the
 // names of the file, which takes minutes for a file made of them.
-func someUndefined(predeclared starlark.StringDict) func(string) bool {
+func SomeUndefined(predeclared starlark.StringDict) func(string) bool {
 	undefined := 0
 	return func(name string) bool {
 		if predeclared.Has(name) {
@@ -37,9 +36,9 @@ func someUndefined(predeclared starlark.StringDict) func(string) bool {
 	}
 }
 
-// suggestions returns what adds to an error about names that nothing defines the names
+// Suggestions returns what adds to an error about names that nothing defines the names
 // that were probably meant. The tree is read now; it may change afterwards.
-func suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) error {
+func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) error {
 	names := slices.Concat(definedNames(f), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
 	slices.Sort(names)
 	return func(err error) error {
@@ -70,9 +69,9 @@ func definedNames(f *syntax.File) (names []string) {
 				}
 			}
 		case *syntax.AssignStmt:
-			tree.EachName(n.LHS, add)
+			EachName(n.LHS, add)
 		case *syntax.ForStmt:
-			tree.EachName(n.Vars, add)
+			EachName(n.Vars, add)
 		case *syntax.LoadStmt:
 			for _, id := range n.To {
 				add(id)
