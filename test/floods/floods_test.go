@@ -30,7 +30,7 @@ import (
 var vmcp string // the binary under test
 
 func TestMain(m *testing.M) {
-	testmode.SideBySide(4)
+	testmode.SideBySide(testmode.Count(4, 8))
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
