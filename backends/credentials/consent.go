@@ -53,8 +53,7 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	if c.Backend.Outgoing == nil || c.Backend.Outgoing.Type != config.Login {
 		return nil, fmt.Errorf("backend %s: its type of outgoingAuth is not oauth", c.Backend.Name)
 	}
-	o := c.Backend.Outgoing.OAuth
-	client, err := loginClient(c.Backend.URL, o.AllowPrivateIP)
+	client, err := loginClient(c.Backend.URL, c.Backend.Outgoing.OAuth.AllowPrivateIP)
 	if err != nil {
 		return nil, err
 	}
@@ -63,60 +62,10 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend %s: %w", c.Backend.Name, err)
 	}
-	var grant *Grant
-	conf := &auth.AuthorizationCodeHandlerConfig{
-		RedirectURL:           c.Redirect,
-		RequestRefreshToken:   true,
-		AcceptUnadvertisedIss: true,
-		Client:                client,
-		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
-			ClientName: "vmcp", RedirectURIs: []string{c.Redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
-			ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
-		}},
-	}
-	if o.ClientMetadataURL != "" {
-		conf.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientMetadataURL}
-	}
-	if o.ClientID != "" {
-		conf.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID}
-		secret := secretOf(o.Secret, o.ClientSecret)
-		if o.ClientSecretFile != "" {
-			if secret, err = readSecret(o.ClientSecretFile); err != nil {
-				return nil, err
-			}
-		}
-		if secret != "" {
-			conf.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: secret}
-		}
-	}
-	conf.ScopeFilter = func(found []string) []string {
-		if len(o.Scopes) > 0 {
-			found = o.Scopes
-		}
-		return union(found, c.Scopes)
-	}
-	resource := ""
-	conf.AuthorizationCodeFetcher = func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-		if u, err := url.Parse(args.URL); err == nil {
-			resource = u.Query().Get("resource")
-		}
-		back, err := c.Ask(ctx, args.URL)
-		if err != nil {
-			return nil, err
-		}
-		if code := back.Get("error"); code != "" {
-			if !errorCode.MatchString(code) {
-				code = "an error"
-			}
-			return nil, fmt.Errorf("the authorization server answers %s", code)
-		}
-		return &auth.AuthorizationResult{Code: back.Get("code"), State: back.Get("state"), Iss: back.Get("iss")}, nil
-	}
-	conf.NewTokenSource = func(_ context.Context, at *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
-		grant = &Grant{Issuer: originOf(at.Endpoint.TokenURL), TokenURL: at.Endpoint.TokenURL, ClientID: at.ClientID, ClientSecret: at.ClientSecret,
-			Resource: resource, Scopes: at.Scopes, Refresh: t.RefreshToken}
-		grant.take(t.AccessToken, t.Expiry, time.Now())
-		return oauth2.StaticTokenSource(t), nil
+	l := &consenting{Consent: c}
+	conf, err := l.handler(client)
+	if err != nil {
+		return nil, err
 	}
 	h, err := auth.NewAuthorizationCodeHandler(conf)
 	if err != nil {
@@ -125,10 +74,88 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	if err := h.Authorize(ctx, resp.Request, resp); err != nil {
 		return nil, fmt.Errorf("backend %s: login: %w", c.Backend.Name, withoutBody(err))
 	}
-	if grant == nil {
+	if l.grant == nil {
 		return nil, fmt.Errorf("backend %s: it answers HTTP %d without a token and asks for no login", c.Backend.Name, resp.StatusCode)
 	}
-	return grant, nil
+	return l.grant, nil
+}
+
+// consenting is a login on its way.
+type consenting struct {
+	Consent
+	resource string // that the authorization request names
+	grant    *Grant // nil until there is one
+}
+
+// handler says how this client is known to the authorization server, and what is asked of it.
+func (l *consenting) handler(client *http.Client) (*auth.AuthorizationCodeHandlerConfig, error) {
+	o := l.Backend.Outgoing.OAuth
+	conf := &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL:           l.Redirect,
+		RequestRefreshToken:   true,
+		AcceptUnadvertisedIss: true,
+		Client:                client,
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+			ClientName: "vmcp", RedirectURIs: []string{l.Redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
+			ResponseTypes: []string{"code"}, TokenEndpointAuthMethod: "none",
+		}},
+		ScopeFilter:              l.scopes,
+		AuthorizationCodeFetcher: l.fetch,
+		NewTokenSource:           l.keep,
+	}
+	if o.ClientMetadataURL != "" {
+		conf.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientMetadataURL}
+	}
+	if o.ClientID == "" {
+		return conf, nil
+	}
+	conf.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID}
+	secret := secretOf(o.Secret, o.ClientSecret)
+	if o.ClientSecretFile != "" {
+		var err error
+		if secret, err = readSecret(o.ClientSecretFile); err != nil {
+			return nil, err
+		}
+	}
+	if secret != "" {
+		conf.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: secret}
+	}
+	return conf, nil
+}
+
+// scopes are those to ask for: the configured ones, else those that were found, and what is needed
+// beside them.
+func (l *consenting) scopes(found []string) []string {
+	if configured := l.Backend.Outgoing.OAuth.Scopes; len(configured) > 0 {
+		found = configured
+	}
+	return union(found, l.Scopes)
+}
+
+// fetch sends the person to the authorization server and takes what comes back.
+func (l *consenting) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+	if u, err := url.Parse(args.URL); err == nil {
+		l.resource = u.Query().Get("resource")
+	}
+	back, err := l.Ask(ctx, args.URL)
+	if err != nil {
+		return nil, err
+	}
+	if code := back.Get("error"); code != "" {
+		if !errorCode.MatchString(code) {
+			code = "an error"
+		}
+		return nil, fmt.Errorf("the authorization server answers %s", code)
+	}
+	return &auth.AuthorizationResult{Code: back.Get("code"), State: back.Get("state"), Iss: back.Get("iss")}, nil
+}
+
+// keep takes the token that the code was good for.
+func (l *consenting) keep(_ context.Context, at *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
+	l.grant = &Grant{Issuer: originOf(at.Endpoint.TokenURL), TokenURL: at.Endpoint.TokenURL, ClientID: at.ClientID, ClientSecret: at.ClientSecret,
+		Resource: l.resource, Scopes: at.Scopes, Refresh: t.RefreshToken}
+	l.grant.take(t.AccessToken, t.Expiry, time.Now())
+	return oauth2.StaticTokenSource(t), nil
 }
 
 // union is all of a, and of b what is not in a.
