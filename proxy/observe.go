@@ -46,7 +46,11 @@ func (p *Proxy) state() metrics.State {
 // reportPins counts and writes down what is not as it is pinned, once for each, and logs it where
 // the problems of the catalog do not.
 func (p *Proxy) reportPins(c *catalog.Catalog) {
-	for _, v := range p.pins.News(c) {
+	news, leftOut := p.pins.News(c)
+	if leftOut > 0 {
+		p.log.Warn("more is not as it is pinned than is written down in a minute", "left out", leftOut)
+	}
+	for _, v := range news {
 		p.metrics.Unpinned(v.Name.Backend, string(v.Name.Kind))
 		p.record.Unpinned(&v)
 		if c != p.catalog.Load() {

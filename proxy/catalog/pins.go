@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
@@ -55,7 +56,9 @@ type Violation struct {
 	Withheld bool   // clients and scripts do not have it
 	Pinned   string // the SHA-256 of its pin; "" for none
 	Offered  string // that of what the backend offers; "" when it cannot be computed
-	Reason   string
+	// Reason says what differs in words of ours: a backend that changes a text over and over
+	// again does not fill the log with it.
+	Reason string
 }
 
 // instructionsEntry names the instructions of a backend in a Problem.
@@ -177,12 +180,12 @@ func (p *pins) entry(n lock.Name, raw []byte) *Violation {
 	}
 	switch {
 	case !pinned:
-		v.Reason = fmt.Sprintf("%s %s is not in %s", n.Kind, short(v.Offered), p.name)
+		v.Reason = fmt.Sprintf("%s is not in %s", n.Kind, p.name)
 	case err != nil:
 		v.Reason = fmt.Sprintf("%s differs from %s, for it cannot be read: %v", n.Kind, p.name, err)
 	default:
 		changed := lock.Parts(lock.Differences(n.Kind, pin.Definition, definition))
-		v.Reason = fmt.Sprintf("%s %s differs from %s in %s", n.Kind, short(v.Offered), p.name, changed)
+		v.Reason = fmt.Sprintf("%s differs from %s in %s", n.Kind, p.name, changed)
 	}
 	return v
 }
@@ -202,15 +205,12 @@ func (p *pins) instructions(backend, text string) *Violation {
 	if pinned && pin.Instructions != "" {
 		v.Pinned = lock.Sum([]byte(pin.Instructions))
 	}
-	v.Reason = fmt.Sprintf("instructions %s differ from %s", short(v.Offered), p.name)
+	v.Reason = fmt.Sprintf("instructions differ from %s", p.name)
 	if v.New {
-		v.Reason = fmt.Sprintf("instructions %s are not in %s", short(v.Offered), p.name)
+		v.Reason = fmt.Sprintf("instructions are not in %s", p.name)
 	}
 	return v
 }
-
-// short is enough of a hash to tell one version from the next.
-func short(sum string) string { return "(sha256 " + sum[:min(len(sum), 12)] + ")" }
 
 // reportHiddenText reports hidden characters in a definition that no client sees.
 func (b *builder) reportHiddenText(backend, entry string, raw []byte) {
@@ -234,14 +234,21 @@ type PinReport struct {
 	mu      sync.Mutex
 	all     map[Violation]bool // in the catalog of everybody; guarded by mu
 	private map[Violation]bool // in those of sessions; guarded by mu
+	minute  time.Time          // when the reports were counted from; guarded by mu
+	reports int                // since minute; guarded by mu
 }
 
-// maxPrivateReports bounds what is remembered of the catalogs of sessions.
-const maxPrivateReports = 4096
+const (
+	// maxPrivateReports bounds what is remembered of the catalogs of sessions.
+	maxPrivateReports = 4096
+	// maxReports bounds the violations that are reported in a minute: a backend that is never
+	// twice the same shall not push everything else out of the audit.
+	maxReports = 1000
+)
 
-// News are the violations of a catalog that were not reported yet. One that was gone from the
-// catalog of everybody is reported again.
-func (r *PinReport) News(c *Catalog) (news []Violation) {
+// News are the violations of a catalog that were not reported yet, without those that are too
+// many. One that was gone from the catalog of everybody is reported again.
+func (r *PinReport) News(c *Catalog) (news []Violation, leftOut int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := map[Violation]bool{}
@@ -251,15 +258,25 @@ func (r *PinReport) News(c *Catalog) (news []Violation) {
 		}
 		now[v] = true
 	}
-	if !c.private {
+	if c.private {
+		r.rememberPrivate(news)
+	} else {
 		r.all = now
-		return news
 	}
+	if time.Since(r.minute) > time.Minute {
+		r.minute, r.reports = time.Now(), 0
+	}
+	room := min(len(news), maxReports-r.reports)
+	r.reports += room
+	return news[:room], len(news) - room
+}
+
+// rememberPrivate is called with mu held.
+func (r *PinReport) rememberPrivate(news []Violation) {
 	if r.private == nil || len(r.private)+len(news) > maxPrivateReports {
 		r.private = map[Violation]bool{}
 	}
 	for _, v := range news {
 		r.private[v] = true
 	}
-	return news
 }

@@ -42,7 +42,7 @@ func TestPinReport(t *testing.T) {
 		{false, []Violation{one, one}, 1}, {false, []Violation{one}, 0}, {true, []Violation{one, two}, 1}, {true, []Violation{two}, 0},
 		{false, []Violation{one, two}, 0}, {false, nil, 0}, {false, []Violation{one}, 1},
 	} {
-		if got := r.News(&Catalog{private: step.private, Violations: step.found}); len(got) != step.want {
+		if got, _ := r.News(&Catalog{private: step.private, Violations: step.found}); len(got) != step.want {
 			t.Errorf("step %d: %v, want %d", i, got, step.want)
 		}
 	}
@@ -50,10 +50,14 @@ func TestPinReport(t *testing.T) {
 	for i := range maxPrivateReports + 1 {
 		many.Violations = append(many.Violations, Violation{Offered: fmt.Sprint(i)})
 	}
+	total := 0
 	for range 3 {
-		r.News(many)
+		news, leftOut := r.News(many)
+		if total += len(news); len(news)+leftOut > len(many.Violations) {
+			t.Errorf("%d are new, %d left out", len(news), leftOut)
+		}
 	}
-	if n := len(r.private); n > 2*maxPrivateReports {
-		t.Errorf("%d violations are remembered", n)
+	if n := len(r.private); n > 2*maxPrivateReports || total > maxReports {
+		t.Errorf("%d violations are remembered, %d were reported in a minute", n, total)
 	}
 }
