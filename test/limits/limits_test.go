@@ -74,6 +74,7 @@ var table = []row{
 	{"lines of the audit that wait to be written", "{size audit.MaxQueued}", "dropped and counted; with `audit.mode: strict` the call is refused with 503", "–", "TestAReaderThatTakesNothing"},
 	{"what a line of the audit repeats", "{setting audit.maxDataSize} bytes of request and of result, names of {size record.MaxName}", "cut", "`audit.maxDataSize`", "TestDataInLines"},
 	{"files of the audit", "{setting audit.rotate.size} each, {setting audit.rotate.keep} beside the one that is written", "the oldest is removed", "`audit.rotate`", "TestRotation"},
+	{"lines about definitions that are not as they are pinned", "{number catalog.maxReports} a minute", "left out, and their number logged", "–", "TestPinReport"},
 	{"a call that reports progress for ever", "{time deadline.maxCallTime}", "it times out", "–", "TestClock"},
 }
 
