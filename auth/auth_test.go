@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -541,6 +542,33 @@ func FuzzToken(f *testing.F) {
 		defer a.Close()
 		if p, err := a.Authenticate(request(header)); err == nil {
 			t.Errorf("%q came in as %v", header, p)
+		}
+	})
+}
+
+// Whatever a tokens file holds, it is refused, or each of its rows is one token of one name.
+func FuzzTokensFile(f *testing.F) {
+	hash := strings.Repeat("0a", sha256.Size)
+	f.Add([]byte("tokens: []"))
+	f.Add([]byte("tokens: [{name: a, sha256: " + hash + ", groups: [x], expires: 2027-01-01T00:00:00Z}]"))
+	f.Add([]byte("tokens: [{name: a, sha256: &h " + hash + "}, {name: b, sha256: *h}]"))
+	f.Add([]byte("{\"tokens\":[{\"name\":\"a\",\"SHA256\":null}]}"))
+	path := filepath.Join(f.TempDir(), "tokens.yaml")
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := auth.ReadTokens(path)
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, row := range rows {
+			raw, err := hex.DecodeString(row.SHA256)
+			if err != nil || len(raw) != sha256.Size || row.Name == "" || seen[row.Name] || seen[row.SHA256] {
+				t.Errorf("%q has the row %+v", text, row)
+			}
+			seen[row.Name], seen[row.SHA256] = true, true
 		}
 	})
 }
