@@ -67,7 +67,8 @@ func (b *Backend) arrive(user *credentials.User) bool {
 	return true
 }
 
-// awaitAttempt waits until the attempt to connect that is running has ended.
+// awaitAttempt waits until the attempt to connect that is running has ended, or the backend is
+// closed.
 func (b *Backend) awaitAttempt(ctx context.Context) {
 	for {
 		state, changed := b.watch()

@@ -73,7 +73,7 @@ type private struct {
 	dial      *dial // the newest
 	users     int
 	idle      time.Time // since when users is 0
-	uris      []string  // what its client is subscribed to on it
+	uris      uris      // what its client is subscribed to on it
 	level     string    // of the log messages that its client wants
 	listening bool      // its client has a stream open for what belongs to no call
 	closed    bool

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -103,23 +104,10 @@ func (s *Set) handOver(old, next *Backend) {
 
 // awaitTried waits until b was tried once, is closed, or handOverTime is over.
 func (s *Set) awaitTried(b *Backend) {
-	late := time.NewTimer(handOverTime)
-	defer late.Stop()
-	for {
-		state, changed := b.watch()
-		if !state.Starting() {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late.C:
-			b.log.Warn("backend takes the place of its predecessor without being ready", "waited", handOverTime)
-			return
-		case <-b.ctx.Done():
-			return
-		case <-s.done:
-			return
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+	defer cancel()
+	if b.awaitAttempt(ctx); ctx.Err() != nil {
+		b.log.Warn("backend takes the place of its predecessor without being ready", "waited", handOverTime)
 	}
 }
 

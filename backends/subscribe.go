@@ -17,7 +17,7 @@ import (
 // subscriptions are the resources of whose changes clients are notified.
 type subscriptions struct {
 	mu    sync.Mutex
-	uris  []string      // guarded by mu
+	uris  uris          // guarded by mu
 	renew chan struct{} // cap 1: the listen stream must be opened with other uris
 }
 
@@ -117,12 +117,20 @@ func (c *conn) subscribe(ctx context.Context, uri string, on bool) error {
 func (l *pool) noteSubscription(p *private, uri string, on bool) (known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(p.uris, uri)
+	return p.uris.set(uri, on)
+}
+
+// uris are resources that somebody is subscribed to.
+type uris []string
+
+// set adds or removes one; was says whether it was there.
+func (u *uris) set(uri string, on bool) (was bool) {
+	i := slices.Index(*u, uri)
 	switch {
 	case on && i < 0:
-		p.uris = append(p.uris, uri)
+		*u = append(*u, uri)
 	case !on && i >= 0:
-		p.uris = slices.Delete(p.uris, i, i+1)
+		*u = slices.Delete(*u, i, i+1)
 	}
 	return i >= 0
 }
@@ -131,16 +139,7 @@ func (l *pool) noteSubscription(p *private, uri string, on bool) (known bool) {
 func (s *subscriptions) set(uri string, on bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.uris, uri)
-	switch {
-	case on && i < 0:
-		s.uris = append(s.uris, uri)
-	case !on && i >= 0:
-		s.uris = slices.Delete(s.uris, i, i+1)
-	default:
-		return false
-	}
-	return true
+	return s.uris.set(uri, on) != on
 }
 
 func (s *subscriptions) list() []string {

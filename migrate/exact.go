@@ -201,6 +201,14 @@ func (x *exact) function(s *step) (string, error) {
 
 // returning writes the body of function.
 func (x *exact) returning(s *step) error {
+	err := x.underCondition(s, func(expr string) { x.code.line("return %s", expr) })
+	x.code.line("return %s", x.skippedValue(s))
+	return err
+}
+
+// underCondition writes an if with the condition of a step, and in it what use writes of the step's
+// expression.
+func (x *exact) underCondition(s *step, use func(expr string)) error {
 	cond, err := x.condition(s)
 	if err != nil {
 		return err
@@ -209,10 +217,9 @@ func (x *exact) returning(s *step) error {
 	x.code.block(func() {
 		var expr string
 		if expr, err = x.core(s); err == nil {
-			x.code.line("return %s", expr)
+			use(expr)
 		}
 	})
-	x.code.line("return %s", x.skippedValue(s))
 	return err
 }
 
@@ -239,17 +246,7 @@ func (x *exact) assign(s *step, expr string) {
 
 // conditional writes a step with a condition as an if.
 func (x *exact) conditional(s *step) error {
-	cond, err := x.condition(s)
-	if err != nil {
-		return err
-	}
-	x.code.line("if %s:", cond)
-	x.code.block(func() {
-		var expr string
-		if expr, err = x.core(s); err == nil {
-			x.assign(s, expr)
-		}
-	})
+	err := x.underCondition(s, func(expr string) { x.assign(s, expr) })
 	if err == nil && x.isUsed(s) {
 		x.code.line("else:")
 		x.code.block(func() { x.code.line("%s = %s", x.vars[s], x.skippedValue(s)) })

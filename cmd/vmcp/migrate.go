@@ -88,12 +88,16 @@ func (m *migration) check(output bool) error {
 	return nil
 }
 
-func (m *migration) run(names []string) error {
-	sources, err := m.read()
-	if err != nil {
-		return err
+// chosen reads the files and makes scripts of the workflows of these names.
+func (m *migration) chosen(names []string) (sources []*workflowFile, scripts []*migrate.Script, err error) {
+	if sources, err = m.read(); err == nil {
+		scripts, err = m.scripts(sources, names)
 	}
-	scripts, err := m.scripts(sources, names)
+	return sources, scripts, err
+}
+
+func (m *migration) run(names []string) error {
+	sources, scripts, err := m.chosen(names)
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,7 @@ func (m *migration) verify(ctx context.Context, given bool, names []string) erro
 	}
 	var chosen *migrate.Script
 	if given {
-		sources, err := m.read()
-		if err != nil {
-			return err
-		}
-		scripts, err := m.scripts(sources, names)
+		_, scripts, err := m.chosen(names)
 		if err != nil {
 			return err
 		}

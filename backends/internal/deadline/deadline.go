@@ -54,12 +54,10 @@ func (k *Clock) expire() { k.cancel(k.expired) }
 
 // Extend grants the full limit again, up to maxCallTime in all.
 func (k *Clock) Extend() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer == nil || k.stopped {
+	if !k.lock() {
 		return
 	}
-	k.account()
+	defer k.mu.Unlock()
 	if k.waiting == 0 {
 		k.start(k.limit)
 	}
@@ -74,12 +72,10 @@ func (k *Clock) start(d time.Duration) {
 
 // Interrupt is Pause for what earns no new time: Continue goes on with what is left.
 func (k *Clock) Interrupt() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer == nil || k.stopped {
+	if !k.lock() {
 		return
 	}
-	k.account()
+	defer k.mu.Unlock()
 	if k.waiting++; k.waiting == 1 {
 		k.timer.Stop()
 		k.left = k.until.Sub(k.since)
@@ -88,15 +84,25 @@ func (k *Clock) Interrupt() {
 
 // Continue undoes one Interrupt.
 func (k *Clock) Continue() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer == nil || k.stopped {
+	if !k.lock() {
 		return
 	}
-	k.account()
+	defer k.mu.Unlock()
 	if k.waiting--; k.waiting == 0 {
 		k.start(k.left)
 	}
+}
+
+// lock takes mu and adds the time since the last look. It is false, and mu is free, when nothing
+// is measured any more.
+func (k *Clock) lock() bool {
+	k.mu.Lock()
+	if k.timer == nil || k.stopped {
+		k.mu.Unlock()
+		return false
+	}
+	k.account()
+	return true
 }
 
 // account adds the time since the last look. mu is held.
@@ -110,12 +116,10 @@ func (k *Clock) account() {
 
 // Pause stops the clock until Resume.
 func (k *Clock) Pause() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer == nil || k.stopped {
+	if !k.lock() {
 		return
 	}
-	k.account()
+	defer k.mu.Unlock()
 	if k.waiting++; k.waiting == 1 {
 		k.timer.Stop()
 	}
@@ -123,12 +127,10 @@ func (k *Clock) Pause() {
 
 // Resume undoes one Pause and grants the full limit again.
 func (k *Clock) Resume() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer == nil || k.stopped {
+	if !k.lock() {
 		return
 	}
-	k.account()
+	defer k.mu.Unlock()
 	k.left = k.limit
 	if k.waiting--; k.waiting == 0 {
 		k.start(k.limit)
