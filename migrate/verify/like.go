@@ -3,6 +3,7 @@ package verify
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -148,8 +149,11 @@ func likeText(have, want string) bool {
 
 var marks = strings.NewReplacer("<no value>", "", "<nil>", "", "map[", "[", `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u2028`, "\u2028", `\x`, `\u00`, `\n`, " ", `\"`, `"`)
 
+// engineWords are what the legacy engine said before the words of a tool that failed.
+var engineWords = regexp.MustCompile(`(tool call failed: tool \S+ in step \S+: )?tool execution failed: `)
+
 func words(s string) (list []string, structured bool) {
-	s = marks.Replace(s)
+	s = marks.Replace(engineWords.ReplaceAllString(s, ""))
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" \n\t[]{}\":,", r) }) {
 		if f, err := strconv.ParseFloat(word, 64); err == nil {
 			word = strconv.FormatFloat(f, 'g', -1, 64)

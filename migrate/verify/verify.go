@@ -228,36 +228,6 @@ func outcome(res *script.Result, err error) Outcome {
 	return Outcome{Status: "completed", Result: Result{IsError: res.IsError, Text: text, Structured: res.Structured}}
 }
 
-// Exception says why the script is meant to do something else than was recorded: a bug
-// of the legacy engine that its later versions do not have. "" is the rule.
-func (c *Case) Exception() string {
-	if strings.Contains(c.Want.Result.Text, "output construction failed") && strings.Contains(c.Want.Result.Text, "failed to parse template") {
-		return "a template of the output that is none failed after all effects; the script is refused instead"
-	}
-	var def struct {
-		Steps []struct {
-			Type                string
-			OnDecline, OnCancel struct{ Action string }
-		}
-	}
-	if json.Unmarshal(c.Tool, &def) != nil {
-		return ""
-	}
-	asked := 0
-	for _, s := range def.Steps {
-		if s.Type != "elicitation" || asked >= len(c.Fake.Elicitations) {
-			continue
-		}
-		a := c.Fake.Elicitations[asked]
-		asked++
-		declined := a.Action == "decline" && s.OnDecline.Action == "skip_remaining"
-		if declined || (a.Action == "cancel" || a.Timeout) && s.OnCancel.Action == "skip_remaining" {
-			return "skip_remaining ran the remaining steps; later versions skip them, and so does the script"
-		}
-	}
-	return ""
-}
-
 // Difference is one thing that a run did otherwise.
 type Difference struct{ What, Have, Want string }
 

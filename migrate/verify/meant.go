@@ -1,0 +1,108 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/migrate"
+)
+
+// Exception says why the script is meant to do something else than was recorded: a bug of
+// the legacy engine that its later versions do not have, or in the clean style what
+// docs/migrate.md lists and CompareClean cannot see in two outcomes. "" is the rule.
+func (c *Case) Exception() string {
+	if strings.Contains(c.Want.Result.Text, "output construction failed") && strings.Contains(c.Want.Result.Text, "failed to parse template") {
+		return "a template of the output that is none failed after all effects; the script is refused instead"
+	}
+	var def recorded
+	if json.Unmarshal(c.Tool, &def) != nil {
+		return ""
+	}
+	if def.skips(c.Fake.Elicitations) {
+		return "skip_remaining ran the remaining steps; later versions skip them, and so does the script"
+	}
+	if c.Style != migrate.Clean {
+		return ""
+	}
+	switch {
+	case !c.fits(def.Parameters):
+		return "arguments are checked against parameters"
+	case c.severalTexts():
+		return "several texts of a result are one, beside its content"
+	case def.decodesText():
+		return "an object prints as JSON, so that it is one again"
+	case bytes.Contains(c.Tool, []byte("%T")):
+		return "the type of a value has its name in Starlark"
+	case def.Timeout != "" && c.endedLate():
+		return "the time of a workflow is a limit of the run, which nothing goes on after"
+	}
+	return ""
+}
+
+// recorded is what decides about exceptions in the definition of a case.
+type recorded struct {
+	Timeout    string
+	Parameters json.RawMessage
+	Steps      []struct {
+		Type                string
+		OnDecline, OnCancel struct{ Action string }
+	}
+	Output struct {
+		Properties map[string]struct{ Type, Value string }
+	}
+}
+
+// skips reports whether an answer skips the remaining steps.
+func (d *recorded) skips(answers []Answer) bool {
+	for _, s := range d.Steps {
+		if s.Type != "elicitation" || len(answers) == 0 {
+			continue
+		}
+		a := answers[0]
+		answers = answers[1:]
+		declined := a.Action == "decline" && s.OnDecline.Action == "skip_remaining"
+		if declined || (a.Action == "cancel" || a.Timeout) && s.OnCancel.Action == "skip_remaining" {
+			return true
+		}
+	}
+	return false
+}
+
+// decodesText reports whether an object of the output is the text of a value, which was no
+// JSON where the legacy engine printed it.
+func (d *recorded) decodesText() bool {
+	for _, p := range d.Output.Properties {
+		if p.Type == "object" && !strings.Contains(p.Value, "json") {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether the arguments are ones that a server would hand to the script.
+func (c *Case) fits(parameters json.RawMessage) bool {
+	s, err := schema.CompileForeign(parameters)
+	return parameters == nil || err != nil || s.Validate(c.Params) == nil
+}
+
+// severalTexts reports whether a tool answers with several texts and nothing structured.
+func (c *Case) severalTexts() bool {
+	for _, t := range c.Fake.Tools {
+		if t.Structured == nil && bytes.Count(t.Content, []byte(`"text":`)) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// endedLate reports whether a step was still running when the workflow's time was over.
+func (c *Case) endedLate() bool {
+	for _, call := range c.Want.Trace {
+		if strings.HasPrefix(call.Result, "ctx: ") {
+			return true
+		}
+	}
+	return false
+}
