@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"auth":                      {"config", "internal/files"},
 	"policy":                    {"config", "internal/diag", "internal/spell"},
 	"quota":                     {"config"},
-	"backends/credentials":      {"config", "internal/files", "internal/secret"},
+	"backends/credentials":      {"config", "internal/certs", "internal/files", "internal/secret"},
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
 	"backends":                  {"backends/internal/questions", "backends/internal/settings", "internal/clip", "backends/credentials", "internal/certs", "backends/internal/child", "backends/internal/deadline", "backends/internal/pace", "backends/internal/payload", "backends/internal/queue", "config", "internal/files", "internal/jsonscan", "internal/secret", "internal/wire", "backends/internal/listing", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/sharing"},
 	"builtins":                  {"internal/format", "script", "script/check", "internal/jsonscan", "internal/schema", "internal/wire"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
 )
 
 // A Consent is one login at a backend: a person is sent to an authorization server and comes
@@ -53,7 +55,7 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	if c.Backend.Outgoing == nil || c.Backend.Outgoing.Type != config.Login {
 		return nil, fmt.Errorf("backend %s: its type of outgoingAuth is not oauth", c.Backend.Name)
 	}
-	client, err := loginClient(c.Backend.URL, c.Backend.Outgoing.OAuth.AllowPrivateIP)
+	client, err := loginClient(c.Backend, c.Backend.Outgoing.OAuth.AllowPrivateIP)
 	if err != nil {
 		return nil, err
 	}
@@ -225,8 +227,8 @@ func originOf(text string) string {
 // loginClient is the HTTP client for what a backend and its authorization server say of a
 // login. URLs come from them: those of private addresses are not followed, beside those on the
 // backend's own host, unless that is allowed. Redirects are not followed.
-func loginClient(backend string, private bool) (*http.Client, error) {
-	u, err := url.Parse(backend)
+func loginClient(b config.Backend, private bool) (*http.Client, error) {
+	u, err := url.Parse(b.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -241,10 +243,45 @@ func loginClient(backend string, private bool) (*http.Client, error) {
 		return guarded.DialContext(ctx, network, address)
 	}
 	return &http.Client{
-		Transport:     bounded{t},
+		Transport:     bounded{withTLSOf(b, t)},
 		Timeout:       issuerTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}, nil
+}
+
+// withTLSOf is t, with the backend's certificates for the backend's own host.
+func withTLSOf(b config.Backend, t *http.Transport) http.RoundTripper {
+	u, err := url.Parse(b.URL)
+	if err != nil {
+		return t
+	}
+	conf := certs.ForBackend(b.TLS, u.Hostname(), slog.New(slog.DiscardHandler))
+	if conf == nil {
+		return t
+	}
+	own := t.Clone()
+	own.TLSClientConfig = conf
+	return byHost{u.Host, own, t}
+}
+
+// byHost has a transport of its own for one host.
+type byHost struct {
+	host       string
+	own, other *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b byHost) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == b.host {
+		return b.own.RoundTrip(r)
+	}
+	return b.other.RoundTrip(r)
+}
+
+// CloseIdleConnections does what it says for both.
+func (b byHost) CloseIdleConnections() {
+	b.own.CloseIdleConnections()
+	b.other.CloseIdleConnections()
 }
 
 // isProxy reports whether a host is the proxy of the environment, which decides itself where

@@ -180,7 +180,7 @@ func (p *Pool) Provider(b config.Backend) *Provider {
 		delete(p.all, b.Name)
 		return nil
 	}
-	if there := p.all[b.Name]; there != nil && there.store == p.kept && reflect.DeepEqual(there.strategy, b.Outgoing) {
+	if there := p.all[b.Name]; there != nil && there.store == p.kept && there.url == b.URL && there.tls == b.TLS && reflect.DeepEqual(there.strategy, b.Outgoing) {
 		return there
 	}
 	made := newProvider(p, b)
@@ -192,6 +192,8 @@ func (p *Pool) Provider(b config.Backend) *Provider {
 // credentials.
 type Provider struct {
 	strategy *config.OutgoingStrategy
+	url      string // of the backend
+	tls      config.BackendTLS
 	store    *Store      // of logins; nil: none
 	shared   Source      // nil: none
 	users    userSources // nil: principals have no credentials of their own
@@ -204,16 +206,20 @@ type userSources interface {
 
 func newProvider(p *Pool, b config.Backend) *Provider {
 	s := b.Outgoing
-	made := &Provider{strategy: s, store: p.kept}
+	made := &Provider{strategy: s, url: b.URL, tls: b.TLS, store: p.kept}
 	switch s.Type {
 	case config.InjectHeader:
 		made.shared = injected(p, s.HeaderInjection)
 	case config.UseClientCredentials:
 		made.shared = ownTokens(p, s.ClientCredentials)
 	case config.Login:
-		made.shared = newGranted(p, p.kept, b.Name, "", needsLogin(b.Name))
+		at := &loginAt{pool: p, client: p.client, store: p.kept, backend: b.Name, origin: originOf(b.URL)}
+		if b.TLS != (config.BackendTLS{}) {
+			at.client = issuerClientOf(b)
+		}
+		made.shared = at.granted("", needsLogin(b.Name))
 		if s.OAuth.PerUser {
-			made.users = &userLogins{pool: p, store: p.kept, backend: b.Name}
+			made.users = &userLogins{at: at}
 		}
 	case config.ExchangeToken:
 		made.users = newExchanger(p, s.TokenExchange)

@@ -28,11 +28,15 @@ const (
 
 // issuerClient is the HTTP client for token endpoints. It follows no redirect: the request has a
 // secret in it. A proxy of the environment is used.
-func issuerClient() *http.Client {
+func issuerClient() *http.Client { return issuerClientOf(config.Backend{}) }
+
+// issuerClientOf is the same for a backend that may be the issuer itself: its certificates hold
+// for its own host.
+func issuerClientOf(b config.Backend) *http.Client {
 	dialer := &net.Dialer{Timeout: issuerTimeout}
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: issuerTimeout, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: issuerTimeout}
 	return &http.Client{
-		Transport:     bounded{t},
+		Transport:     bounded{withTLSOf(b, t)},
 		Timeout:       issuerTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}
@@ -57,7 +61,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections does what it says for the transport below.
 func (b bounded) CloseIdleConnections() {
-	if t, ok := b.RoundTripper.(*http.Transport); ok {
+	if t, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
@@ -86,6 +90,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // endpoint is a token endpoint and this proxy as its client.
 type endpoint struct {
 	pool             *Pool
+	client           *http.Client // nil: that of the pool
 	url              string
 	id, secret, file string
 	inBody           atomic.Bool // the secret is wanted in the body, not as basic authentication
@@ -135,7 +140,11 @@ func (e *endpoint) askAs(ctx context.Context, secret string, inBody bool, scopes
 		style = oauth2.AuthStyleInParams
 	}
 	c := clientcredentials.Config{ClientID: e.id, ClientSecret: secret, TokenURL: e.url, Scopes: scopes, EndpointParams: params, AuthStyle: style}
-	return c.Token(context.WithValue(ctx, oauth2.HTTPClient, e.pool.client))
+	client := e.client
+	if client == nil {
+		client = e.pool.client
+	}
+	return c.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 }
 
 // errorCode is what an error of a token endpoint may be called: nothing that it was sent.

@@ -35,22 +35,32 @@ func NeededLogin(err error) *LoginNeeded {
 	return nil
 }
 
+// loginAt is what the logins at one backend have in common.
+type loginAt struct {
+	pool    *Pool
+	client  *http.Client // for the token endpoint
+	store   *Store
+	backend string
+	origin  string // of the backend's URL: tokens for another one are not sent there
+}
+
 // granted is the source of the tokens of a login: of this proxy itself with a backend, or of one
 // principal. The store has them; another process may change it, as vmcp login and logout do.
 type granted struct {
 	tokens
-	store              *Store
-	backend, principal string
-	needs              func(scopes []string) *Error // why there is no token, or none with these scopes
+	*loginAt
+	principal string
+	needs     func(scopes []string) *Error // why there is no token, or none with these scopes
 
 	mu      sync.Mutex
 	refused string    // guarded by mu: the access token that the backend refused last
 	looked  time.Time // guarded by mu: when the store was last looked at
 }
 
-func newGranted(p *Pool, store *Store, backend, principal string, needs func(scopes []string) *Error) *granted {
-	s := &granted{store: store, backend: backend, principal: principal, needs: needs}
-	s.tokens.pool, s.tokens.fetch = p, s.renew
+// granted is the source of a principal's tokens; "" is this proxy itself.
+func (l *loginAt) granted(principal string, needs func(scopes []string) *Error) *granted {
+	s := &granted{loginAt: l, principal: principal, needs: needs}
+	s.tokens.pool, s.tokens.fetch = l.pool, s.renew
 	return s
 }
 
@@ -66,10 +76,8 @@ func needsLogin(backend string) func([]string) *Error {
 
 // userLogins are the logins of principals with a backend.
 type userLogins struct {
-	pool    *Pool
-	store   *Store
-	backend string
-	users   users[*granted]
+	at    *loginAt
+	users users[*granted]
 }
 
 var errNobody = refused("every principal logs in for itself here, and this caller is nobody: incomingAuth says how callers are told apart")
@@ -80,9 +88,9 @@ func (l *userLogins) of(u *User) (Source, error) {
 	}
 	return l.users.of(u.Key, func() (*granted, error) {
 		who := &User{Key: u.Key, Issuer: u.Issuer, Subject: u.Subject}
-		return newGranted(l.pool, l.store, l.backend, u.Key, func(scopes []string) *Error {
+		return l.at.granted(u.Key, func(scopes []string) *Error {
 			e := refused("%s needs a login of its own", who.Subject)
-			e.Login = &LoginNeeded{Backend: l.backend, User: who, Scopes: scopes}
+			e.Login = &LoginNeeded{Backend: l.at.backend, User: who, Scopes: scopes}
 			return e
 		}), nil
 	})
@@ -90,7 +98,7 @@ func (l *userLogins) of(u *User) (Source, error) {
 
 // Get implements Source.
 func (s *granted) Get(ctx context.Context) (Credential, error) {
-	now := s.pool.o.Now()
+	now := s.loginAt.pool.o.Now()
 	s.mu.Lock()
 	due := now.Sub(s.looked) >= lookEvery
 	if due {
@@ -202,14 +210,14 @@ func (s *granted) stored() (token, *Grant, error) {
 	switch {
 	case err != nil:
 		return token{}, nil, unavailable("%w", err)
-	case g == nil:
+	case g == nil, g.Resource != "" && originOf(g.Resource) != s.origin: // none, or one for a URL that was configured before
 		return token{}, nil, s.needs(nil)
 	}
 	s.mu.Lock()
 	bad := s.refused
 	s.mu.Unlock()
-	now := s.pool.o.Now()
-	s.pool.hide(g.Access, g.Refresh, g.ClientSecret)
+	now := s.loginAt.pool.o.Now()
+	s.loginAt.pool.hide(g.Access, g.Refresh, g.ClientSecret)
 	switch {
 	case g.Access == bad:
 	case g.Expires.IsZero():
@@ -225,7 +233,7 @@ func (s *granted) stored() (token, *Grant, error) {
 
 // refresh gets a new token for a grant, and stores it.
 func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
-	e := &endpoint{pool: s.pool, url: g.TokenURL, id: g.ClientID, secret: g.ClientSecret}
+	e := &endpoint{pool: s.loginAt.pool, client: s.client, url: g.TokenURL, id: g.ClientID, secret: g.ClientSecret}
 	params := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
 	if g.Resource != "" {
 		params.Set("resource", g.Resource)
@@ -233,7 +241,7 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
 	t, err := e.ask(ctx, nil, params)
 	var is *Error
 	if errors.As(err, &is) && is.Refused {
-		s.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
+		s.loginAt.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
 		return token{}, s.needs(nil)
 	}
 	if err != nil {
@@ -241,15 +249,15 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
 	}
 	next := *g
 	next.Scopes = slices.Clone(g.Scopes)
-	next.take(t.AccessToken, t.Expiry, s.pool.o.Now())
+	next.take(t.AccessToken, t.Expiry, s.loginAt.pool.o.Now())
 	if t.RefreshToken != "" {
 		next.Refresh = t.RefreshToken
 	}
-	s.pool.hide(next.Access, next.Refresh)
+	s.loginAt.pool.hide(next.Access, next.Refresh)
 	if err := s.store.Put(s.backend, s.principal, &next); err != nil {
 		return token{}, unavailable("%w", err)
 	}
-	return lasting(next.Access, s.pool.o.Now(), next.Expires), nil
+	return lasting(next.Access, s.loginAt.pool.o.Now(), next.Expires), nil
 }
 
 // take puts a token in, which was issued now.

@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -426,5 +429,54 @@ func TestTwoProcessesRenewOnce(t *testing.T) {
 	defer p.mu.Unlock()
 	if p.refreshes != 1 || p.reused != 0 {
 		t.Errorf("%d refreshes, %d of them with a used token", p.refreshes, p.reused)
+	}
+}
+
+// The tokens of a login go to the server that they are for: a backend that moves needs a login
+// there.
+func TestALoginIsForOneServer(t *testing.T) {
+	p := newProvider(t)
+	g, moved := loginServer(t, p), loginServer(t, p)
+	cfg, store := loggingIn(t, g)
+	logIn(t, cfg, store)
+	v := serve(t, cfg)
+	if got, err := who(t, v.client(t, legacy, "")); err != nil || !p.good(got) {
+		t.Fatalf("%q, %v", got, err)
+	}
+	next := with(config.Backend{URL: moved.URL + "/mcp"}, config.OutgoingStrategy{Type: "oauth"})
+	next.TokenStore = cfg.TokenStore
+	v.apply(t, next)
+	eventually(t, "the need of a login", func() bool {
+		_, err := who(t, v.client(t, legacy, ""))
+		return err != nil && strings.Contains(err.Error(), "needs login: vmcp login b")
+	})
+	for _, s := range moved.seen("") {
+		if s.authorization != "" {
+			t.Errorf("%s %s carries %q", s.method, s.rpc, s.authorization)
+		}
+	}
+}
+
+// A backend with certificates of its own is logged in at with those, too.
+func TestALoginOverTLS(t *testing.T) {
+	p, trusted := newProvider(t), newAuthority(t)
+	g := loginServer(t, p)
+	secure := httptest.NewUnstartedServer(g)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{trusted.issue(t, "crm.internal")}}
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	g.refuse = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+	g.open["/.well-known/oauth-protected-resource/mcp"] = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, secure.URL+"/mcp", p.URL)
+	}
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	writePEM(t, ca, "CERTIFICATE", trusted.cert.Raw)
+	cfg, store := loggingIn(t, g)
+	cfg.Backends[0].URL, cfg.Backends[0].TLS = secure.URL+"/mcp", config.BackendTLS{CA: ca, ServerName: "crm.internal"}
+	logIn(t, cfg, store)
+	if got, err := who(t, serve(t, cfg).client(t, legacy, "")); err != nil || !p.good(got) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
