@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -35,5 +37,31 @@ def run(params):
 	o.Args = []byte(`{"keep": 500000}`)
 	if _, err := p.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "limit reached: memory") {
 		t.Errorf("50 results of 500 kB with 32 MB: %v", err)
+	}
+}
+
+// TestApartWhereverTheTextStands: a function of the file runs apart, whether the file is one of
+// its own or stands in a configuration, in either form.
+func TestApartWhereverTheTextStands(t *testing.T) {
+	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"list": scripttest.Returns(`{"items":[1,2,3]}`)}}
+	inline := diag.Pos{File: "vmcp.yaml", Line: 7, Column: 9}
+	for name, origin := range map[string]diag.Origin{
+		"nowhere": {}, "a file": diag.InFile("tools/count.star"),
+		"a block": {Pos: inline, Exact: true}, "a quoted text": {Pos: inline},
+	} {
+		p, err := script.Compile(script.File{Name: "count", Origin: origin, Source: []byte(`
+def count(items):
+    return len(items)
+
+def run(params):
+    return list(pages("list", {}, each = count))
+`)}, script.Options{Builtins: builtins.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := p.Run(t.Context(), script.RunOptions{Host: h})
+		if err != nil || string(res.Structured) != "[3]" {
+			t.Errorf("%s: %v, want [3]", name, err)
+		}
 	}
 }

@@ -99,6 +99,7 @@ type session struct {
 	channel   Channel
 	end       context.CancelCauseFunc // ends the run
 	granted   atomic.Int64            // bytes of memory, to all its runs
+	answers   int64                   // what an answer may have: the worker hands parts of it to runs apart
 	done      chan struct{}           // the reader has ended
 	dead      chan struct{}           // closed when err is set
 
@@ -133,7 +134,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 		return err
 	}
 	s := &session{
-		isolation: o.Isolation, channel: channel, end: end,
+		isolation: o.Isolation, channel: channel, end: end, answers: int64(r.limits.Result),
 		done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*farBranch{},
 	}
 	r.session = s
@@ -188,7 +189,7 @@ func wrong(format string, args ...any) error {
 func (s *session) read() {
 	defer close(s.done)
 	for {
-		frame, err := s.channel.Receive(s.granted.Load() + 64<<10)
+		frame, err := s.channel.Receive(max(s.granted.Load(), s.answers) + 64<<10)
 		if err != nil {
 			s.fail(&WorkerError{Why: err.Error()})
 			return

@@ -137,7 +137,7 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 		"junk":           {func(p *peer) { p.out <- []byte("what?") }, "a message that cannot be read", 0},
 		"an empty frame": {func(p *peer) { p.out <- nil }, "a message that cannot be read", 0},
 		"many numbers":   {func(p *peer) { p.say(message.Ended, 1, make([]int64, message.MaxNumbers+1)) }, "a message that cannot be read", 0},
-		"a long frame":   {func(p *peer) { p.out <- make([]byte, 1<<20) }, "a frame that is too long", 0},
+		"a long frame":   {func(p *peer) { p.out <- make([]byte, 16<<20) }, "a frame that is too long", 0},
 		"another branch": {func(p *peer) { p.say(message.Ended, 7, spent()) }, "a branch that there is not", 0},
 		"twice at once": {func(p *peer) {
 			call(p)

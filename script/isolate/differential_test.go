@@ -20,6 +20,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
@@ -115,12 +116,13 @@ type program struct {
 	name, source string
 	args         string
 	limits       script.Limits
+	origin       diag.Origin
 }
 
 // compare runs a program in both ways, and each over the journal of the other.
 func compare(t *testing.T, w *Workers, c program) {
 	t.Helper()
-	p, err := script.Compile(script.File{Name: c.name + ".star", Source: []byte(c.source)}, legacy.With(script.Options{Builtins: builtins.All()}))
+	p, err := script.Compile(script.File{Name: c.name + ".star", Source: []byte(c.source), Origin: c.origin}, legacy.With(script.Options{Builtins: builtins.All()}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -157,6 +158,13 @@ def run(params):
     both = parallel(lambda n: list(pages("numbers", {"n": n}, each = total)), [7, 9], max_concurrency=1)
     retry(lambda: list(pages("numbers", {"n": 3}, each = bad)), max_attempts=2, delay=0)
     return both
+`})
+	compare(t, w, program{name: "apart_large", origin: diag.InFile("tools/apart.star"), source: `
+def run(params):
+    return list(pages("ints", {"n": 500000}, each = count))
+
+def count(items):
+    return len(items)
 `})
 	compare(t, w, program{name: "apart_deep", limits: script.Limits{Steps: 3000}, source: `
 def forever(items):

@@ -26,8 +26,9 @@ var vmcp string
 func TestMain(m *testing.M) { os.Exit(rig.WithBinary(&vmcp, m.Run)) }
 
 const (
-	// perRun is how long each program may run.
-	perRun = 10 * time.Second
+	// perRun is how long each program may run. All that any of them takes of memory or of a
+	// processor it has taken by then, or takes again and again.
+	perRun = 4 * time.Second
 	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 64 MiB.
 	mostMemory = 256<<20/4*5 + 64<<20
 	// patience bounds every wait for something that must happen.
