@@ -3,7 +3,7 @@
 //
 //	set, problems := policy.Compile(cfg)
 //	bob := set.Principal(policy.Identity{Subject: "bob", Groups: []string{"dev"}})
-//	d := set.Decide(bob, policy.NewEntry(policy.Tool, "files_read", "files", "read"), arguments)
+//	d := set.Decide(bob, set.Entry(policy.Of{Kind: policy.Tool, Name: "files_read", Backend: "files", Original: "read"}), arguments)
 //	if d.Outcome == policy.Allow { … }
 //
 // Policies are Cedar's (https://www.cedarpolicy.com): what no permit holds for is denied, and a

@@ -136,12 +136,20 @@ func (s *Store) Put(backend, principal string, g *Grant) error {
 	})
 }
 
-// Remove takes out the grants with a backend: that of a principal, or, with everybody, all. It
-// reports how many there were.
-func (s *Store) Remove(backend, principal string, everybody bool) (n int, err error) {
+// Remove takes out the grants of a principal with a backend and reports how many there were.
+func (s *Store) Remove(backend, principal string) (n int, err error) {
+	return s.remove(func(r record) bool { return r.Backend == backend && r.Principal == principal })
+}
+
+// RemoveAll takes out the grants of everybody with a backend and reports how many there were.
+func (s *Store) RemoveAll(backend string) (n int, err error) {
+	return s.remove(func(r record) bool { return r.Backend == backend })
+}
+
+func (s *Store) remove(which func(record) bool) (n int, err error) {
 	err = s.change(func() error {
 		before := len(s.records)
-		s.records = slices.DeleteFunc(s.records, func(r record) bool { return r.Backend == backend && (everybody || r.Principal == principal) })
+		s.records = slices.DeleteFunc(s.records, which)
 		n = before - len(s.records)
 		return nil
 	})

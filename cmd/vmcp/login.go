@@ -110,7 +110,12 @@ func (a *app) logout() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		n, err := store.Remove(b.Name, "", everybody)
+		var n int
+		if everybody {
+			n, err = store.RemoveAll(b.Name)
+		} else {
+			n, err = store.Remove(b.Name, "")
+		}
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%s: nobody is logged in", b.Name)
 		}

@@ -241,7 +241,7 @@ func TestALogin(t *testing.T) {
 	}
 	logIn(t, cfg, store)
 	eventually(t, "the new login", func() bool { got, err := who(t, v.client(t, legacy, "")); return err == nil && p.good(got) })
-	if n, err := store.Remove("b", "", false); n != 1 || err != nil {
+	if n, err := store.Remove("b", ""); n != 1 || err != nil {
 		t.Errorf("logout: %d, %v", n, err)
 	}
 	if g, err := store.Find("b", ""); g != nil || err != nil {
@@ -327,7 +327,7 @@ func TestTheServerFollowsTheStore(t *testing.T) {
 		got, err := who(t, v.client(t, legacy, ""))
 		return err == nil && got != first && p.good(got)
 	})
-	if _, err := store.Remove("b", "", false); err != nil {
+	if _, err := store.Remove("b", ""); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the logout", func() bool {
