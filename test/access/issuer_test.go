@@ -154,11 +154,14 @@ func TestTokensFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.becomes("a revoked token", token["bob"], http.StatusUnauthorized)
-	short, err := auth.NewToken(file, auth.Token{Name: "short", Expires: time.Now().Add(2 * time.Second)})
-	if err != nil {
-		t.Fatal(err)
+	if testmode.Thorough() {
+		short, err := auth.NewToken(file, auth.Token{Name: "short", Expires: time.Now().Add(20 * time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.becomes("a token with an end", short, http.StatusOK)
+		s.becomes("a token that has expired", short, http.StatusUnauthorized)
 	}
-	s.becomes("a token that has expired", short, http.StatusUnauthorized)
 	good, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
