@@ -201,6 +201,7 @@ func (v *validator) outgoing(c *Config) {
 	}
 	v.tokenStore(c)
 	v.publicURL(at+".publicUrl", c.OutgoingAuth.PublicURL)
+	v.perUser(c)
 	for i, name := range c.PassthroughHeaders {
 		v.passthrough(document.IndexPath("passthroughHeaders", i), name)
 	}
@@ -312,6 +313,18 @@ func (v *validator) login(at string, o *OutgoingOAuth) {
 	if text := o.ClientMetadataURL; text != "" {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" {
 			v.report(at+".clientMetadataUrl", "want an https URL with a path: where the client ID metadata document is")
+		}
+	}
+}
+
+// perUser warns of logins of principals where nobody is asked who they are.
+func (v *validator) perUser(c *Config) {
+	if kind := c.IncomingAuth.Type; kind != "" && kind != "anonymous" {
+		return
+	}
+	for _, name := range keys(c.OutgoingAuth.Backends) {
+		if c.OutgoingAuth.Backends[name].OAuth.PerUser {
+			v.warn(document.KeyPath("outgoingAuth.backends", name)+".oauth.perUser", "every call is denied while callers are not told apart: incomingAuth, or vmcp serve --token-file, does that")
 		}
 	}
 }

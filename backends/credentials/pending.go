@@ -37,7 +37,9 @@ const (
 	// maxPending bounds the logins that were asked for, and maxPendingOf those of one principal.
 	maxPending   = 1000
 	maxPendingOf = 50
-	// LoginPages is the path below which the pages are, and callbackPages those to which people
+	// maxAttempts is how often a person may agree to one login: each asks the authorization server.
+	maxAttempts = 10
+	// LoginPages is the path below which the pages are, and CallbackPages that of those to which people
 	// come back.
 	LoginPages    = "/oauth/login/"
 	CallbackPages = "/oauth/callback/"
@@ -64,6 +66,7 @@ type PendingLogin struct {
 	expiry  *time.Timer
 
 	attempt *attempt // guarded by logins.mu: the newest; nil while nobody has agreed
+	tries   int      // guarded by logins.mu: how many there were
 	over    bool     // guarded by logins.mu: done is closed
 	err     error    // set before done is closed
 }
@@ -174,6 +177,9 @@ func (l *logins) begin(n *PendingLogin) (*attempt, error) {
 	defer l.mu.Unlock()
 	if n.over {
 		return nil, errors.New("this login is over")
+	}
+	if n.tries++; n.tries > maxAttempts {
+		return nil, errors.New("this login was begun too often; make the call again that asked for it in a few minutes")
 	}
 	if n.attempt != nil {
 		n.attempt.cancel()
