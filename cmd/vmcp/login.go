@@ -3,11 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"net/url"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -47,23 +44,23 @@ again; what was granted before is asked for, too.`,
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), loginTime)
+		ctx, cancel := context.WithTimeoutCause(c.Context(), loginTime, fmt.Errorf("nobody came back within %s", loginTime))
 		defer cancel()
 		more, err := wantedScopes(store, b.Name, scopes)
 		if err != nil {
 			return err
 		}
-		back, err := listenForCode(port)
+		back, err := browser.Listen(port)
 		if err != nil {
 			return err
 		}
-		defer back.close()
-		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.url, Scopes: more, Ask: func(ctx context.Context, page string) (url.Values, error) {
+		defer back.Close()
+		grant, err := credentials.LogIn(ctx, credentials.Consent{Backend: b, Redirect: back.URL, Scopes: more, Ask: func(ctx context.Context, page string) (url.Values, error) {
 			fmt.Fprintln(a.out, page)
-			if noBrowser || !openBrowser(page) {
+			if noBrowser || !browser.Open(page) {
 				a.say("open the page above in a browser on this machine")
 			}
-			return back.wait(ctx)
+			return back.Wait(ctx)
 		}})
 		if err != nil {
 			return err
@@ -146,65 +143,4 @@ func (a *app) loginAt(file, name string) (config.Backend, *credentials.Store, er
 		return config.Backend{}, nil, fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.TokenStore.KeyEnv, err)
 	}
 	return cfg.Backends[i], store, nil
-}
-
-// callback is a port of this machine to which a browser comes back from a login.
-type callback struct {
-	url    string
-	server *http.Server
-	came   chan url.Values
-}
-
-func listenForCode(port uint16) (*callback, error) {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return nil, err
-	}
-	c := &callback{url: "http://" + l.Addr().String() + "/callback", came: make(chan url.Values, 1)}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /callback", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		fmt.Fprintln(w, "<!doctype html><title>vmcp</title><p>You can close this page and go back to the terminal.")
-		select {
-		case c.came <- r.URL.Query():
-		default: // the first answer counts
-		}
-	})
-	c.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go c.server.Serve(l)
-	return c, nil
-}
-
-func (c *callback) wait(ctx context.Context) (url.Values, error) {
-	select {
-	case q := <-c.came:
-		return q, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("nobody came back within %s", loginTime)
-	}
-}
-
-// close lets the page be read first.
-func (c *callback) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	c.server.Shutdown(ctx)
-}
-
-// openBrowser opens a page; false when there is nothing to open it with.
-func openBrowser(page string) bool {
-	name, args := "xdg-open", []string{page}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", page}
-	}
-	cmd := exec.Command(name, args...)
-	if cmd.Start() != nil {
-		return false
-	}
-	go cmd.Wait()
-	return true
 }
