@@ -108,6 +108,39 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// A principal has so many sessions; the next one is told to try again, and nobody else is.
+func TestSessionsOfAPrincipal(t *testing.T) {
+	t.Parallel()
+	_, config, token := tokenFile(t, "alice", "bob")
+	s := serve(t, config+"clientSessions: {perPrincipal: 3}\n")
+	var open []*raw.Client
+	for range 3 {
+		open = append(open, s.client(token["alice"], "2025-11-25"))
+	}
+	resp, body := s.ask("2025-11-25", "", "Bearer "+token["alice"])
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Mcp-Session-Id") != "" {
+		t.Errorf("one more session: %s %v %s", resp.Status, resp.Header, body)
+	}
+	for _, c := range append(open, s.client(token["bob"], "2025-11-25")) {
+		if _, err := c.Call(t.Context(), "ping", "{}"); err != nil {
+			t.Errorf("a session that there is: %v", err)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Authorization": {"Bearer " + token["alice"]}, "Mcp-Session-Id": {open[0].Session()}}
+	if resp, err := http.DefaultClient.Do(r); err != nil {
+		t.Fatal(err)
+	} else if resp.Body.Close(); resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("DELETE: %s", resp.Status)
+	}
+	if resp, body := s.ask("2025-11-25", "", "Bearer "+token["alice"]); resp.StatusCode != http.StatusOK {
+		t.Errorf("a session in the place of one that ended: %s %s", resp.Status, body)
+	}
+}
+
 // line is what a line of the audit says.
 type line struct {
 	ID       string `json:"audit_id"`
