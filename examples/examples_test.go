@@ -2,6 +2,7 @@
 package examples
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ func TestConfigurationsAreValid(t *testing.T) {
 	for _, name := range []string{"GITHUB_TOKEN", "CRM_SECRET", "HR_SECRET", "HR_LIST"} {
 		t.Setenv(name, "secret")
 	}
+	t.Setenv("VMCP_KEY", base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	files, err := filepath.Glob("*/vmcp.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("configurations: %v, %v", files, err)
