@@ -364,18 +364,7 @@ func (in *interpreter) result(e *ending, last []any) {
 		}
 		return
 	}
-	out := map[string]any{}
-	var problems []string
-	for name, p := range in.flow.output {
-		v, err := in.property(name, p)
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("Workflow execution failed: output construction failed: failed to construct output property %q: %v", name, err))
-			continue
-		}
-		if !in.clean || v != nil && v != missing {
-			out[name] = v
-		}
-	}
+	out, problems := in.properties(in.flow.output, true)
 	if problems != nil {
 		e.isError, e.texts = true, problems
 		e.levels = append(e.levels, nil)
@@ -383,6 +372,31 @@ func (in *interpreter) result(e *ending, last []any) {
 	}
 	text, _ := json.Marshal(out)
 	e.texts = []string{string(text)}
+}
+
+// properties makes an object of the output.
+func (in *interpreter) properties(list map[string]flowProperty, top bool) (out map[string]any, problems []string) {
+	out = map[string]any{}
+	for name, p := range list {
+		if p.inner != nil {
+			var inside []string
+			out[name], inside = in.properties(p.inner, false)
+			problems = append(problems, inside...)
+			continue
+		}
+		v, err := in.property(name, p)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("Workflow execution failed: output construction failed: failed to construct output property %q: %v", name, err))
+			continue
+		}
+		if in.clean && v == nil && p.required && top {
+			v = map[string]any{"object": map[string]any{}, "array": []any{}}[p.kind]
+		}
+		if !in.clean || v != nil && v != missing {
+			out[name] = v
+		}
+	}
+	return out, problems
 }
 
 func (in *interpreter) property(name string, p flowProperty) (any, error) {

@@ -23,11 +23,13 @@ func TestRandomWorkflows(t *testing.T) {
 	failed := 0
 	counts := map[string]int{}
 	once := []int{7962, 8416, 9918, 11260, 11544, 13282, 13836, 17934, 18517, 30054, 33754} // found mistakes, without a schema
-	for seed := range seeds(testmode.Count(200, 5000), once...) {
+	for seed := range seeds(testmode.Count(200, 5000), append(once, 50368, 54282)...) {
 		m := &maker{Rand: rand.New(rand.NewPCG(uint64(seed), 7)), gentle: seed%2 == 0}
 		f := m.workflow()
 		if !slices.Contains(once, seed) {
-			f.schema = schemaOf(rand.New(rand.NewPCG(uint64(seed), 13)))
+			r := rand.New(rand.NewPCG(uint64(seed), 13))
+			f.schema = schemaOf(r)
+			f.nest(r)
 		}
 		want := newInterpreter(f)
 		ended := want.run()
@@ -121,6 +123,26 @@ type flowStep struct {
 type flowProperty struct {
 	kind, value string
 	fallback    any
+	required    bool
+	inner       map[string]flowProperty // of an object that has no value
+}
+
+// json is the definition of the property.
+func (p flowProperty) json() map[string]any {
+	def := map[string]any{"type": p.kind, "description": "d"}
+	if p.inner != nil {
+		inner := map[string]any{}
+		for name, in := range p.inner {
+			inner[name] = in.json()
+		}
+		def["properties"] = inner
+		return def
+	}
+	def["value"] = p.value
+	if p.fallback != nil {
+		def["default"] = p.fallback
+	}
+	return def
 }
 
 // json is the definition of the workflow.
@@ -154,15 +176,14 @@ func (f *flow) json() []byte {
 		def["parameters"] = f.schema
 	}
 	if f.output != nil {
-		properties := map[string]any{}
+		properties, required := map[string]any{}, []string{}
 		for name, p := range f.output {
-			property := map[string]any{"type": p.kind, "description": "d", "value": p.value}
-			if p.fallback != nil {
-				property["default"] = p.fallback
+			properties[name] = p.json()
+			if p.required {
+				required = append(required, name)
 			}
-			properties[name] = property
 		}
-		def["output"] = map[string]any{"properties": properties}
+		def["output"] = map[string]any{"properties": properties, "required": required}
 	}
 	data, err := json.Marshal(def)
 	if err != nil {
@@ -197,6 +218,27 @@ func schemaOf(r *rand.Rand) map[string]any {
 		properties["missing"] = map[string]any{"type": []string{"string", "integer", "number", "boolean", "object", "array"}[kind]}
 	}
 	return map[string]any{"type": "object", "properties": properties, "required": required}
+}
+
+// nest makes some properties of the output required, and puts some into an object, in
+// workflows that complete.
+func (f *flow) nest(r *rand.Rand) {
+	if f.output == nil || !f.completes() {
+		return
+	}
+	inner := map[string]flowProperty{}
+	for _, name := range slices.Sorted(maps.Keys(f.output)) {
+		p := f.output[name]
+		p.required = r.IntN(4) == 0
+		f.output[name] = p
+		if r.IntN(4) == 0 {
+			inner[name] = p
+			delete(f.output, name)
+		}
+	}
+	if len(inner) > 0 {
+		f.output["in"] = flowProperty{kind: "object", required: r.IntN(2) == 0, inner: inner}
+	}
 }
 
 // tools are what the workflow can call.

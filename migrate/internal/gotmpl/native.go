@@ -354,6 +354,9 @@ func (g *Native) items(over star.Expr) star.Expr {
 	case star.Nothing:
 		return star.ListOf()
 	case star.Int:
+		if over.Maybe {
+			over = star.Op("or", over, star.Integer(0))
+		}
 		return star.Call("range", over)
 	case star.List:
 		return OrEmpty(over)
