@@ -327,9 +327,11 @@ def pairs(x):
 `,
 	"items": `
 def items(x):
-    """The elements of a list, or the values of a dict by the order of its keys."""
+    """The elements of a list, the values of a dict by the order of its keys, or the numbers below x."""
     if type(x) == "dict":
         return [x[k] for k in sorted(x)]
+    if type(x) == "int":
+        return range(x)
     return [] if x == None else list(x)
 `,
 	"entry": `
