@@ -201,7 +201,7 @@ func (v *visitor) ask(method, params string) *reply {
 	v.o.t.Helper()
 	headers := []string{"MCP-Protocol-Version", "2025-11-25", "Mcp-Session-Id", v.session}
 	if v.session == "" {
-		params = string(jsonscan.Set([]byte(params), "_meta", []byte(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`)))
+		params = string(jsonscan.Set([]byte(params), "_meta", []byte(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`)))
 		headers = []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
 		if name, ok := wire.MethodOf(method).NameIn([]byte(params)); ok {
 			headers = append(headers, "Mcp-Name", name)

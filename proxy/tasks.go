@@ -52,6 +52,9 @@ func (p *Proxy) noteTask(x *exchange, e *catalog.Entry, result json.RawMessage) 
 	if id == "" {
 		id = jsonscan.GetString(jsonscan.Get(result, "task"), "taskId")
 	}
+	if x.task != nil { // the result is about a task, and its tool is known
+		e = x.task
+	}
 	if id != "" && len(id) <= taskIDBytes {
 		p.tasks.add(id, ownerOf(x.client, e))
 	}
