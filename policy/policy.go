@@ -183,8 +183,12 @@ func (o ordered) find(id cedar.PolicyID) *compiled {
 	return nil
 }
 
-// Decide says whether p may use e with these arguments, which are a JSON object or nothing.
+// Decide says whether p may use e with these arguments, which are a JSON object or nothing. A
+// resource has none.
 func (s *Set) Decide(p *Principal, e *Entry, arguments json.RawMessage) Decision {
+	if !s.ReadsArguments(e.kind) {
+		return s.Possible(p, e)
+	}
 	g := &s.byKind[e.kind]
 	values, err := g.args.values(arguments)
 	if err != nil {
@@ -207,17 +211,13 @@ func (s *Set) Decide(p *Principal, e *Entry, arguments json.RawMessage) Decision
 			return Decision{Outcome: StepUp, Policies: up.Policies, Scopes: c.scopes}
 		}
 	}
-	if g.args.none() {
-		d.Outcome = Invisible
-	} else {
-		d.Outcome = min(Deny, s.Possible(p, e).Outcome)
-	}
+	d.Outcome = min(Deny, s.Possible(p, e).Outcome)
 	return d
 }
 
 // ReadsArguments reports whether decisions about entries of a kind can depend on arguments. If
 // not, Decide comes to what Possible does.
-func (s *Set) ReadsArguments(k Kind) bool { return !s.byKind[k].args.none() }
+func (s *Set) ReadsArguments(k Kind) bool { return k != Resource && !s.byKind[k].args.none() }
 
 // ask asks once. The outcome is Allow or Deny.
 func (s *Set) ask(g *group, p *Principal, e *Entry, context cedar.Record) Decision {

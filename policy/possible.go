@@ -47,8 +47,9 @@ func (s *Set) Possible(p *Principal, e *Entry) Decision {
 
 // possible is Allow or Invisible.
 func (s *Set) possible(g *group, p *Principal, e *Entry) Decision {
-	if g.args.none() {
-		d := s.ask(g, p, e, p.record)
+	if !s.ReadsArguments(e.kind) {
+		none, _ := g.args.values(nil) // there is nothing to read
+		d := s.ask(g, p, e, p.context(none))
 		if d.Outcome != Allow {
 			d.Outcome = Invisible
 		}

@@ -123,6 +123,23 @@ var everyArgument = func() (all []string) {
 	return all
 }()
 
+// argumentsFor are the arguments to try on policies: arg_x_present is what stands for an x that is
+// a list, and a scalar argument of the name x_present, too.
+func argumentsFor(policies string) []string {
+	all := slices.Clone(everyArgument)
+	if !strings.Contains(policies, "arg_x_present") {
+		return all
+	}
+	for _, a := range everyArgument {
+		rest := strings.TrimPrefix(a, "{")
+		if rest != "}" {
+			rest = "," + rest
+		}
+		all = append(all, `{"x_present":true`+rest)
+	}
+	return all
+}
+
 // TestListedIsCallable holds what lists ask against what calls are decided by: what is
 // allowed for some arguments is listed, whatever the policies are; and what is listed is
 // allowed for some arguments, where each condition is a comparison of one argument.
@@ -157,7 +174,7 @@ func TestListedIsCallable(t *testing.T) {
 						id.Scopes = append(id.Scopes, s)
 					}
 				}
-				p := set.Principal(id)
+				p, arguments := set.Principal(id), argumentsFor(text)
 				for _, of := range someEntries {
 					origin := of.Kind.String() + " " + of.Backend + "." + of.Original
 					of.Contested = r.IntN(4) == 0
@@ -165,7 +182,7 @@ func TestListedIsCallable(t *testing.T) {
 					is := set.Possible(p, e).Outcome
 					can := policy.Invisible
 					args := ""
-					for _, a := range everyArgument {
+					for _, a := range arguments {
 						d := set.Decide(p, e, json.RawMessage(a)).Outcome
 						if d == policy.Deny && is == policy.Invisible || d == policy.Invisible && is != policy.Invisible {
 							t.Fatalf("seed %d: Possible = %v, Decide(%s) = %v\n%v %s\n%s", seed, is, a, d, id, origin, text)

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -159,5 +162,82 @@ policies:
 		if r.status != tt.status || (r.result() != nil) != tt.done {
 			t.Errorf("%s: %s %s: %v; want %d, done: %v", tt.who, tt.method, tt.params, r, tt.status, tt.done)
 		}
+	}
+}
+
+// randomAuthz is policies whose conditions about arguments are single comparisons of path.
+func randomAuthz(r *rand.Rand) string {
+	pick := func(texts ...string) string { return texts[r.IntN(len(texts))] }
+	var b strings.Builder
+	b.WriteString("policies:\n")
+	for range 2 + r.IntN(4) {
+		fmt.Fprintf(&b, "  - |\n    %s(%s, %s, %s)%s;\n",
+			pick("permit", "permit", "permit", "forbid"),
+			pick("principal", `principal in THVGroup::"dev"`, `principal in THVGroup::"ops"`, `principal == Client::"bob"`),
+			pick("action", `action == Action::"call_tool"`, `action == Action::"get_prompt"`, `action == Action::"read_resource"`, `action in [Action::"get_prompt", Action::"read_resource"]`),
+			pick("resource", `resource in Backend::"files"`, `resource in Backend::"git"`, `resource == Tool::"files_read"`, `resource == Prompt::"git_greet"`, `resource == Resource::"git://b1"`, "resource is Tool"),
+			pick("", "", ` when { context has arg_path && context.arg_path == "a" }`, ` unless { context has arg_path && context.arg_path like "b*" }`, ` when { principal.scopes.contains("mcp:read") }`, ` when { resource has readOnlyHint && resource.readOnlyHint }`))
+	}
+	for i := range r.IntN(3) {
+		if i == 0 {
+			b.WriteString("allow:\n")
+		}
+		fmt.Fprintf(&b, "  - {name: rule%d, %s %s}\n", i, pick("", "groups: [dev],", "subjects: [carol],", "scopes: [more],", "scopes: [mcp:read],"),
+			pick(`tools: ["*"]`, `tools: ["files.*"]`, `prompts: ["git.*"]`, `resources: ["*"], tools: ["git.read"]`))
+	}
+	return b.String()
+}
+
+// Whatever the policies are: what can be used with some arguments is listed, what is listed can be
+// used with some, and what is not listed reads as what is not there.
+func TestListsAreWhatIsCallableUnderRandomPolicies(t *testing.T) {
+	rounds := 3
+	if testmode.Thorough() {
+		rounds = 150
+	}
+	o := openOffice(t, officeRules, "")
+	all := o.offered()
+	listed, hidden, argued := 0, 0, 0
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		authz := randomAuthz(r)
+		o.replace(authz, "")
+		for _, who := range []string{"alice", "bob", "carol"} {
+			v := o.stateless(who)
+			if r.IntN(2) == 0 {
+				v = o.session(who)
+			}
+			for _, k := range kindsOfThings {
+				shown := v.listed(k)
+				for _, name := range all[k.list] {
+					done, refused, unknown := 0, 0, 0
+					for _, arguments := range []string{`{}`, `{"path":"a"}`, `{"path":"bc"}`, `{"path":"c"}`} {
+						method, params := k.use(name)
+						switch r := v.ask(method, string(jsonscan.Set([]byte(params), "arguments", []byte(arguments)))); {
+						case r.result() != nil, strings.Contains(r.header.Get("WWW-Authenticate"), "insufficient_scope"):
+							done++
+						case r.status == 403:
+							refused++
+						default:
+							unknown++
+						}
+					}
+					is := slices.Contains(shown, name)
+					switch {
+					case is != (done > 0), unknown > 0 && unknown < 4, is == (unknown > 0):
+						t.Fatalf("seed %d: %s has %s %q listed: %v; of four calls %d are done, %d refused, %d unknown\n%s", seed, who, k.member, name, is, done, refused, unknown, authz)
+					case is && refused > 0:
+						argued++
+					case is:
+						listed++
+					default:
+						hidden++
+					}
+				}
+			}
+		}
+	}
+	if listed == 0 || hidden == 0 || testmode.Thorough() && argued == 0 {
+		t.Errorf("%d listed, %d hidden, %d by their arguments: this tests nothing", listed, hidden, argued)
 	}
 }
