@@ -41,6 +41,7 @@ var table = []row{
 	{"connections to one backend", "{number settings.defaultMaxConnections}; its `maxConnections`", "an idle stream closes, else the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestManyClientsTakeTurns"},
 	{"sessions with one backend", "{number settings.defaultMaxSessions}; its `maxSessions`", "the client session idle longest ends, for at least `sessionIdle.pressure`; else the call is refused", "–", "TestFullBackendEndsTheLongestUnusedClientOrRefuses"},
 	{"runs that wait to begin", "{number admission.maxWaiting}, {size admission.maxWaitingBytes} of arguments, {time admission.admitWithin}", "503 with -32000", "`limits`", "TestWaitingForAdmissionIsBounded"},
+	{"worker processes of isolated scripts", "{number isolate.MostWorkers}, one for each run", "503 with -32000", "`limits.runs`", "TestTooManyWorkers"},
 	{"large answers that scripts read", "an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a request a quarter of `limits.memory`", "the call waits, reading nothing, as long as it may take", "–", "TestRoomForAnswers"},
 	{"resources that a client follows", "{number subscriptions.maxFollowed}, {size subscriptions.maxFollowedBytes} of URIs", "-32602; a `subscriptions/listen` honours the first ones", "–", "TestFollowedResourcesAreBounded"},
 	{"streams of `subscriptions/listen`", "{number subscriptions.maxListeners}", "-32000", "–", "TestListenersAreBounded"},
@@ -206,7 +207,7 @@ func fill(t *testing.T, text string, values map[string]constant.Value, used map[
 // them, so that a new room cannot be forgotten.
 func bounded(t *testing.T) []string {
 	t.Helper()
-	folders := []string{"script", "script/internal/pool", "internal/secret"}
+	folders := []string{"script", "script/internal/pool", "script/isolate", "internal/secret"}
 	for _, root := range []string{"audit", "auth", "backends", "proxy", "quota"} {
 		err := filepath.WalkDir("../../"+root, func(name string, d fs.DirEntry, err error) error {
 			switch {
