@@ -69,7 +69,7 @@ var table = []row{
 	{"tokens for principals, to one backend", "{number credentials.maxUsers} principals", "the one unused longest is exchanged anew", "–", "TestUsersAreBounded"},
 	{"an answer of a token endpoint", "{size credentials.maxIssued}", "the call fails, as unavailable", "–", "TestTokenEndpointsThatMisbehave"},
 	{"logins at backends in `tokenStore`", "{number credentials.maxGrants}, {size credentials.maxStore}", "no more are taken", "–", "TestStoredLoginsAreBounded"},
-	{"logins that principals were asked for", "{number credentials.maxPending}, {number credentials.maxPendingOf} of one; {time credentials.loginTime}", "the call fails, and says why", "–", "TestPendingLoginsAreBounded"},
+	{"logins that principals were asked for", "{number credentials.maxPending}, {number credentials.maxPendingOf} of one; {number credentials.maxAttempts} tries in {time credentials.loginTime}", "the call fails, and says why", "–", "TestPendingLoginsAreBounded"},
 	{"fetched tokens that are hidden in what is written", "{number secret.maxAdded}, {size secret.maxAddedBytes} of patterns", "the oldest are not looked for any more", "–", "TestAddedSecretsAreBounded"},
 	{"principals whose calls are counted", "{number quota.maxPrincipals}", "the one who called least recently is forgotten, and has full buckets again", "–", "TestPrincipalsAreForgotten"},
 	{"lines of the audit that wait to be written", "{size audit.MaxQueued}", "dropped and counted; with `audit.mode: strict` the call is refused with 503", "–", "TestAReaderThatTakesNothing"},
