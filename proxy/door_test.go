@@ -23,6 +23,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
 // everything is a backend that offers one of each.
@@ -57,12 +59,13 @@ func number(b []byte) int {
 	return n
 }
 
-// door is a proxy whose metrics, log and audit tell what passed its door.
+// door is a proxy whose metrics, log, spans and audit tell what passed its door.
 type door struct {
 	t     *testing.T
 	proxy *proxy.Proxy
 	url   string
 	audit lockedBuffer
+	spans *tracetest.InMemoryExporter
 
 	mu  sync.Mutex
 	log bytes.Buffer // guarded by mu
@@ -93,13 +96,13 @@ func (d *door) Write(b []byte) (int, error) {
 }
 
 func startDoor(t *testing.T, scripts ...config.ScriptedTool) *door {
-	d := &door{t: t}
+	d := &door{t: t, spans: tracetest.NewInMemoryExporter()}
 	backend := httptest.NewServer(&wiretest.Server{
 		Capabilities: `{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}`,
 		Handle:       everything,
 	})
 	t.Cleanup(backend.Close)
-	p := proxy.New(proxy.Options{Log: slog.New(slog.NewJSONHandler(d, &slog.HandlerOptions{Level: slog.LevelDebug})), AuditOut: &d.audit})
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewJSONHandler(d, &slog.HandlerOptions{Level: slog.LevelDebug})), AuditOut: &d.audit, Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(d.spans))})
 	srv := httptest.NewServer(p.Handler())
 	t.Cleanup(func() { p.Close(); srv.Close() })
 	d.proxy, d.url = p, srv.URL
@@ -115,9 +118,9 @@ func startDoor(t *testing.T, scripts ...config.ScriptedTool) *door {
 	return d
 }
 
-// passages are what passed the door, as metrics, log and audit tell it: "requests tools/call ok",
-// "calls tools/call client ok", "log call tools/call client ok", "log request ping ok",
-// "audit tools/call", "audit step".
+// passages are what passed the door, as metrics, log, spans and audit tell it: "requests tools/call
+// ok", "calls tools/call client ok", "log call tools/call client ok", "log request ping ok",
+// "trace tools/call", "trace step", "audit tools/call", "audit step".
 func (d *door) passages() map[string]int {
 	resp, err := http.Get(d.url + "/metrics")
 	if err != nil {
@@ -143,6 +146,15 @@ func (d *door) passages() map[string]int {
 			seen["audit step"]++
 		default:
 			seen["audit "+l.Target.Method]++
+		}
+	}
+	for _, s := range d.spans.GetSpans() {
+		switch first, _, _ := strings.Cut(s.Name, " "); first {
+		case "run", "backend": // are behind the door
+		case "call_tool":
+			seen["trace step"]++
+		default:
+			seen["trace "+s.Name]++
 		}
 	}
 	d.mu.Lock()
@@ -183,9 +195,9 @@ func (d *door) during(want []string, do func()) {
 func passage(method, outcome string) []string {
 	label := label(method)
 	if wire.MethodOf(method).Call {
-		return []string{"requests " + label + " " + outcome, "calls " + label + " client " + outcome, "log call " + method + " client " + outcome, "audit " + method}
+		return []string{"requests " + label + " " + outcome, "calls " + label + " client " + outcome, "log call " + method + " client " + outcome, "trace " + method, "audit " + method}
 	}
-	return []string{"requests " + label + " " + outcome, "log request " + method + " " + outcome, "audit " + method}
+	return []string{"requests " + label + " " + outcome, "log request " + method + " " + outcome, "trace " + method, "audit " + method}
 }
 
 // label is a method as metrics have it.
@@ -255,7 +267,7 @@ func (d *door) use(c peer, method, revision string) {
 	case strings.HasPrefix(method, "notifications/"):
 		do = c.notify
 	case !exists:
-		want = []string{"requests " + label(method) + " error", "log request " + method + " error", "audit " + method}
+		want = []string{"requests " + label(method) + " error", "log request " + method + " error", "trace " + method, "audit " + method}
 	case method == wire.Listen:
 		do = func(_, params string) { c.listen(params) }
 		if _, ok := c.(*stdioPeer); ok {
@@ -395,7 +407,7 @@ func TestEveryCallOfAScriptPassesTheDoorOnce(t *testing.T) {
 	c := d.connect("http", wiretest.Modern)
 	want := passage(wire.ToolsCall, "ok")
 	for _, outcome := range []string{"ok", "ok", "ok", "tool_error", "tool_error", "error"} {
-		want = append(want, "calls tools/call script "+outcome, "log call tools/call script "+outcome, "audit step")
+		want = append(want, "calls tools/call script "+outcome, "log call tools/call script "+outcome, "trace step", "audit step")
 	}
 	d.during(want, func() { c.call(wire.ToolsCall, `{"name":"calls"}`) })
 }
