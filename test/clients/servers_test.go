@@ -104,7 +104,8 @@ func backend(name string, how job, more ...string) string {
 	for _, a := range how.Args {
 		quoted = append(quoted, fmt.Sprintf("%q", a))
 	}
-	lines := []string{"backends:", "  - name: " + name, fmt.Sprintf("    command: %q", how.Command), "    args: [" + strings.Join(quoted, ", ") + "]"}
+	// A machine that does all this at once may take long to start a process of Node.
+	lines := []string{"operational: {startup: {wait: 60s}}", "backends:", "  - name: " + name, fmt.Sprintf("    command: %q", how.Command), "    args: [" + strings.Join(quoted, ", ") + "]"}
 	for k, v := range how.Env {
 		lines = append(lines, fmt.Sprintf("    env: {%s: %q}", k, v))
 	}
