@@ -73,11 +73,14 @@ func discard(body io.ReadCloser) { endpoint.Discard(body) }
 // post sends a frame.
 func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
 	resp, err := h.at.Post(ctx, frame, header)
+	if err == nil {
+		return resp, nil
+	}
 	var redirect *endpoint.RedirectError
 	if errors.As(err, &redirect) {
-		return nil, h.c.b.errorf(Protocol, "%w", redirect)
+		err = h.c.b.errorf(Protocol, "%w", redirect)
 	}
-	return resp, err
+	return nil, err
 }
 
 func (h *httpTransport) roundTrip(k *call) (*Response, error) {
