@@ -146,7 +146,7 @@ func argumentsFor(policies string) []string {
 func TestListedIsCallable(t *testing.T) {
 	rounds := 5
 	if testmode.Thorough() {
-		rounds = 3000
+		rounds = 300
 	}
 	for _, kind := range []struct {
 		name      string
