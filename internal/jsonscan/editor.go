@@ -70,7 +70,8 @@ type Editor struct {
 	scanned bool    // the member's value is complete, but for the space behind it
 	esc     bool    // in a key, behind a backslash
 	emitted bool    // a member has been written
-	gap     []byte  // what stands between two values; a part of the piece while that lasts
+	gap     []byte  // what stands between two values; a part of the piece until kept
+	kept    bool    // the gap is memory of its own
 	key     []byte  // with its quotes
 	value   []byte  // collected to be changed
 	what    Decision
@@ -128,7 +129,10 @@ func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 		}
 	}
 	f.out.flush()
-	if f.gap = bytes.Clone(f.gap); len(f.gap) > maxGap && f.err == nil {
+	if !f.kept {
+		f.gap, f.kept = bytes.Clone(f.gap), true
+	}
+	if len(f.gap) > maxGap && f.err == nil {
 		f.err = fmt.Errorf("more than %d bytes between two values", maxGap)
 	}
 	if f.err == nil {
@@ -219,7 +223,7 @@ func (f *Editor) step(p []byte) bool {
 func (f *Editor) widen(p []byte) {
 	switch {
 	case len(f.gap) == 0:
-		f.gap = p
+		f.gap, f.kept = p, false
 	case Adjacent(f.gap, p):
 		f.gap = f.gap[:len(f.gap)+len(p)]
 	default:

@@ -146,6 +146,19 @@ func TestGapIsBounded(t *testing.T) {
 
 // FuzzEdit checks that an edit that changes nothing changes no byte, and that any other
 // leaves JSON, in one piece or byte by byte.
+// A gap that comes byte by byte is not copied anew with each byte.
+func TestGapIsKeptOnce(t *testing.T) {
+	value := []byte(`{"a":1,` + strings.Repeat(" ", maxGap/2) + `"b":2}`)
+	allocs := testing.AllocsPerRun(1, func() {
+		if out, err := inPieces(resultEdit(""), value); err != nil || !bytes.Equal(out, value) {
+			t.Errorf("%d bytes of %d, %v", len(out), len(value), err)
+		}
+	})
+	if allocs > maxGap/64 {
+		t.Errorf("%v allocations for %d bytes", allocs, len(value))
+	}
+}
+
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(`{"a":1,"drop":[{"_meta":2}],"_meta":{}}`))
 	f.Add([]byte(` {"\u005fmeta":"x" , "b":null}`))
