@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
@@ -120,7 +122,9 @@ type httpBackend struct {
 
 func (b *httpBackend) start(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", b.addr)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	l, err := rig.ListenAgain(ctx, b.addr)
 	if err != nil {
 		t.Fatal(err)
 	}

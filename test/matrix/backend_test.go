@@ -170,29 +170,31 @@ func (p peer) backendConfig(t *testing.T) (b config.Backend, restart func(t *tes
 		b = config.Backend{Name: "matrix", Command: self, Env: map[string]string{asBackend: p.revision}}
 		return b, func(t *testing.T, c *client) { _, _ = c.call(t.Context(), "die", nil) }
 	}
-	port, err := rig.Port()
+	l, err := rig.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	stop := p.listen(t, addr)
+	addr := l.Addr().String()
+	stop := p.serve(t, l)
 	b = config.Backend{Name: "matrix", URL: "http://" + addr + "/mcp"}
 	if p.transport == "sse" {
 		b.Transport = "sse"
 	}
 	return b, func(t *testing.T, _ *client) {
 		stop()
-		stop = p.listen(t, addr)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		l, err := rig.ListenAgain(ctx, addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop = p.serve(t, l)
 	}
 }
 
-// listen serves a new server on addr.
-func (p peer) listen(t *testing.T, addr string) (stop func()) {
+// serve serves a new server.
+func (p peer) serve(t *testing.T, l net.Listener) (stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := newServer(p.revision)
 	get := func(*http.Request) *mcp.Server { return server }
 	var h http.Handler = mcp.NewSSEHandler(get, nil)

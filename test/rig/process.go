@@ -130,18 +130,38 @@ var reserved sync.Map
 // a client before the server under test gets to listen on it. It belongs to this process
 // until that ends, as far as others ask here, too.
 func Port() (int, error) {
+	l, err := Listen()
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// Listen is Port for a server of this process: nobody can take the port before it listens.
+func Listen() (net.Listener, error) {
 	for range 200 {
 		port := 20000 + rand.IntN(12000)
 		if !reserve(port) {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return l, nil
 		}
-		return port, l.Close()
 	}
-	return 0, errors.New("no free port between 20000 and 32000")
+	return nil, errors.New("no free port between 20000 and 32000")
+}
+
+// ListenAgain listens where a server of this process has just ended, and waits for its port
+// as long as ctx lasts.
+func ListenAgain(ctx context.Context, addr string) (l net.Listener, err error) {
+	err = Poll(ctx, "a port that is free again: "+addr, func() (bool, error) {
+		l, err = net.Listen("tcp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	return l, err
 }
 
 // reserve reports whether no other process has the port. A name of a socket in Linux's
@@ -251,24 +271,46 @@ func Serve(ctx context.Context, log io.Writer, binary, config string, env ...str
 }
 
 // ServeWith is Serve with any flags, but for --listen.
-func ServeWith(ctx context.Context, log io.Writer, binary string, flags []string, env ...string) (*Process, string, error) {
+func ServeWith(ctx context.Context, log io.Writer, binary string, flags []string, env ...string) (p *Process, addr string, err error) {
 	noteSources()
-	port, err := Port()
-	if err != nil {
-		return nil, "", err
+	for range 3 {
+		port, err := Port()
+		if err != nil {
+			return nil, "", err
+		}
+		addr = fmt.Sprintf("127.0.0.1:%d", port)
+		p, err = serveAt(ctx, log, binary, addr, flags, env)
+		if err == nil {
+			return p, addr, nil
+		}
+		if !taken(addr) {
+			return nil, "", err
+		}
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	return nil, "", fmt.Errorf("%s: somebody else listens there, as at two ports before", addr)
+}
+
+func serveAt(ctx context.Context, log io.Writer, binary, addr string, flags, env []string) (*Process, error) {
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", addr}, flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), env...)
 	p, err := StartCmd(cmd)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if err := p.AwaitHTTP(ctx, "http://"+addr+"/healthz"); err != nil {
-		return nil, "", errors.Join(err, p.Stop())
+		return nil, errors.Join(err, p.Stop())
 	}
-	return p, addr, nil
+	return p, nil
+}
+
+// taken reports whether a program that does not ask Port has taken one of its ports.
+func taken(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err == nil {
+		l.Close()
+	}
+	return err != nil
 }
 
 // AwaitReady polls /readyz of a proxy until it answers 200.
