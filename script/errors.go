@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.starlark.net/resolve"
@@ -227,12 +228,20 @@ func Clip(msg string) string {
 	return clip.Counted(msg, MaxMessage)
 }
 
-// trace collects the frames of err, and those of the branches inside of it.
+// trace collects the frames of err, and those of the branches inside of it. Where a builtin has
+// passed on an error of a function that it called, both have the frames around it: once is enough.
 func trace(err error) (frames []starlark.CallFrame, suffix string) {
+	thread := 0 // where the frames of the present branch begin
 	for ; err != nil; err = errors.Unwrap(err) {
+		if _, ok := err.(*branchError); ok {
+			thread = len(frames)
+		}
 		eval := evalError(err)
 		if eval == nil {
 			continue
+		}
+		if around := frames[thread:]; len(around) <= len(eval.CallStack) && slices.EqualFunc(around, eval.CallStack[:len(around)], sameFrame) {
+			frames = frames[:thread]
 		}
 		frames = append(frames, eval.CallStack...)
 		suffix = ""
@@ -241,6 +250,10 @@ func trace(err error) (frames []starlark.CallFrame, suffix string) {
 		}
 	}
 	return frames, suffix
+}
+
+func sameFrame(a, b starlark.CallFrame) bool {
+	return a.Name == b.Name && a.Pos.String() == b.Pos.String()
 }
 
 // evalError returns err as the interpreter made it, if it did.

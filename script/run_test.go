@@ -67,6 +67,50 @@ Error in call_tool: parallel[0]: parallel[0]: call_tool("no"): no`
 	}
 }
 
+// TestABacktraceHasEachFrameOnce: retry passes on errors of functions, which have the frames
+// around retry already. A branch that looks like what is around it is still another one.
+func TestABacktraceHasEachFrameOnce(t *testing.T) {
+	for _, tt := range []struct{ name, src, want string }{
+		{"retry in retry", `
+def inner():
+    fail("no")
+
+def outer():
+    retry(inner, max_attempts=2, delay=0)
+
+def run(params):
+    retry(outer, max_attempts=2, delay=0)
+`, "test.star:9:10: in run test.star:6:10: in outer test.star:3:9: in inner"},
+		{"retry in a branch", `
+def inner():
+    fail("no")
+
+def run(params):
+    parallel([lambda: retry(inner, max_attempts=2, delay=0)])
+`, "test.star:6:13: in run test.star:6:28: in lambda test.star:3:9: in inner"},
+		{"a branch that is its parent again", `
+def run(params):
+    if type(params) == "int":
+        if params == 0:
+            fail("no")
+        parallel(run, [params - 1])
+    parallel(run, [2])
+`, "test.star:7:13: in run test.star:6:17: in run test.star:6:17: in run test.star:5:17: in run"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := scripttest.Run(t, &scripttest.Host{}, tt.src, `{}`)
+			var e *script.Error
+			if !errors.As(err, &e) {
+				t.Fatal(err)
+			}
+			lines := strings.Split(e.Backtrace, "\n")
+			if got := strings.Join(strings.Fields(strings.Join(lines[1:len(lines)-1], " ")), " "); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func ExampleProgram_Run() {
 	p, err := script.Compile(script.File{Name: "hello.star", Source: []byte(`
 def run(params):
