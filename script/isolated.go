@@ -138,6 +138,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 		done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*farBranch{},
 	}
 	r.session = s
+	r.ledger.request.weigh(WorkerMemory)
 	go s.read()
 	context.AfterFunc(ctx, s.stopLate)
 	program, err := json.Marshal(r.program.bundle())
@@ -163,6 +164,7 @@ func (r *Run) closeSession(o RunOptions) {
 	}
 	r.session.channel.Close()
 	<-r.session.done
+	r.ledger.request.weigh(-WorkerMemory)
 }
 
 // fail ends the run: the worker is not what it should be.
@@ -261,8 +263,6 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err != nil {
 		return nil, err
 	}
-	r.ledger.request.weigh(WorkerMemory)
-	defer r.ledger.request.weigh(-WorkerMemory)
 	if err := r.grow(); err != nil {
 		return nil, err
 	}

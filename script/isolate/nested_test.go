@@ -175,3 +175,23 @@ def run(params):
     return list(pages("numbers", {"n": 3}, each = forever))
 `})
 }
+
+// TestAWorkerWeighsOnce: functions that run apart do so in the worker of their run, so the memory
+// of all runs has to have room for one.
+func TestAWorkerWeighsOnce(t *testing.T) {
+	p := scripttest.Compile(t, `
+def run(params):
+    return list(pages("numbers", {"n": 5}, each = count))
+
+def count(items):
+    return len(items)
+`)
+	pool := script.NewPool(script.WorkerMemory*3/2, 1, nil)
+	res, err := p.Run(t.Context(), script.RunOptions{Isolation: newWorkers(t), Pool: pool, Host: world()})
+	if err != nil || string(res.Structured) != "[2,2,1]" {
+		t.Errorf("Run = %v, %v", res, err)
+	}
+	if use := pool.Use(); use.Charged != 0 {
+		t.Errorf("%d bytes stay charged", use.Charged)
+	}
+}
