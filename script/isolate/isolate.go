@@ -42,7 +42,8 @@ type Workers struct {
 	spare  *process // ready, or nil
 	making bool     // a spare is being started
 	closed bool
-	idle   sync.WaitGroup // spares that are being started
+
+	starting sync.WaitGroup // workers that have been admitted and are not ready yet
 }
 
 var _ script.Isolation = (*Workers)(nil)
@@ -70,6 +71,7 @@ func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, er
 	if err := w.admit(); err != nil {
 		return nil, err
 	}
+	defer w.starting.Done()
 	p, err := w.start()
 	if err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func (w *Workers) takeSpare() *process {
 	return p
 }
 
-// admit counts a worker that is about to be started.
+// admit counts a worker that is about to be started. When it is, or is not, starting is done.
 func (w *Workers) admit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,6 +104,7 @@ func (w *Workers) admit() error {
 		return &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}
 	}
 	w.count++
+	w.starting.Add(1)
 	return nil
 }
 
@@ -129,7 +132,7 @@ func (w *Workers) makeSpare() {
 	}
 	w.making = true
 	w.count++
-	w.idle.Go(func() {
+	w.starting.Go(func() {
 		p, err := w.start()
 		w.mu.Lock()
 		w.making = false
@@ -165,6 +168,6 @@ func (w *Workers) Close() {
 	if p != nil {
 		p.Close()
 	}
-	w.idle.Wait()
+	w.starting.Wait()
 	w.starter.close()
 }

@@ -33,5 +33,7 @@ def run(params):
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s %+v", res.Structured, res.Stats)
+	if want := `{"sum":[0,1,2,3,4],"who":"me"}`; string(res.Structured) != want || res.Stats.Calls != 5 {
+		t.Errorf("Run = %s after %d calls, want %s after 5", res.Structured, res.Stats.Calls, want)
+	}
 }

@@ -167,6 +167,9 @@ func (p *process) kill() {
 
 // bound gives the worker memory for a run that may be charged so much.
 func (p *process) bound(memory int64) error {
+	if p.hasEnded() { // its number may be another one's
+		return errors.New(p.why())
+	}
 	space, err := p.addressSpace()
 	if err != nil {
 		return err

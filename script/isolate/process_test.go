@@ -438,6 +438,64 @@ func TestTooManyWorkers(t *testing.T) {
 	w.count = 0
 }
 
+// TestCloseWaitsForWorkersThatAreBeingStarted ends Workers while a run waits for its own.
+func TestCloseWaitsForWorkersThatAreBeingStarted(t *testing.T) {
+	w := newWorkers(t)
+	w.starter.begun.Do(w.starter.begin)
+	hold := make(chan struct{})
+	w.starter.requests <- func() { <-hold }
+	opened := make(chan error)
+	go func() {
+		c, err := w.Open(t.Context(), script.DefaultLimits())
+		if err == nil {
+			c.Close()
+		}
+		opened <- err
+	}()
+	eventually(t, "no worker is being started", func() bool { return w.Running() == 1 })
+	closed := make(chan struct{})
+	go func() {
+		w.Close()
+		close(closed)
+	}()
+	eventually(t, "Close has not begun", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.closed
+	})
+	close(hold)
+	if err := <-opened; err != nil {
+		t.Errorf("Open = %v", err)
+	}
+	<-closed
+}
+
+// TestANumberThatIsAnotherOnesNow bounds a worker that has ended, and whose number the kernel has
+// given to another process.
+func TestANumberThatIsAnotherOnesNow(t *testing.T) {
+	w := newWorkers(t)
+	other, err := w.starter.start(func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	addresses := func() (limit unix.Rlimit) {
+		if err := unix.Prlimit(other.cmd.Process.Pid, unix.RLIMIT_AS, nil, &limit); err != nil {
+			t.Fatal(err)
+		}
+		return limit
+	}
+	before := addresses()
+	ended := &process{cmd: other.cmd, gone: make(chan struct{})}
+	close(ended.gone)
+	if err := ended.bound(1 << 20); err == nil {
+		t.Error("it is bounded")
+	}
+	if now := addresses(); now != before {
+		t.Errorf("the other process has an address space of %d bytes, want %d", now.Cur, before.Cur)
+	}
+}
+
 // TestTheKernelEndsWorkersOfADeadParent is about PR_SET_PDEATHSIG.
 func TestTheKernelEndsWorkersOfADeadParent(t *testing.T) {
 	if os.Getenv("VMCP_TEST_PARENT") != "" {
