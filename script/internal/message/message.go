@@ -18,8 +18,8 @@ import (
 //	branch       → the worker calls what branch i of a parallel() calls
 //	  grant      ← steps or memory, from the ledger;         answered by granted
 //	  left       ← what could be granted;                    answered by granted
-//	  logged     ← bytes of log;                             answered by done
-//	  printed    ← a line of print();                        answered by done
+//	  logged     ← bytes of log;                             answered by reply
+//	  printed    ← a line of print();                        answered by reply
 //	  host       ← something of the host;                    answered by reply
 //	  parallel   ← branches, which begin meanwhile;          answered by done
 //	  do         ← an effect, through the door;              answered by done
