@@ -170,15 +170,16 @@ func explain(err error) string {
 	return err.Error()
 }
 
-// toolResult is a run's result as a CallToolResult: its JSON as structured content,
-// which had to be an object before 2026-07-28, and as text.
+// toolResult is a run's result as a CallToolResult: its JSON as structured content, and as text.
+// For clients before 2026-07-28 structured content has to be an object; a script that has called
+// this one gets any value, whoever its client is.
 func (h *host) toolResult(res *script.Result) json.RawMessage {
 	content := res.Content
 	if content == nil {
 		content = textContent(string(res.Structured))
 	}
 	out := new(jsonscan.Object).Raw("content", content)
-	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.Modern()) {
+	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.Modern() || len(h.chain) > 1) {
 		out.Raw("structuredContent", res.Structured)
 	}
 	if res.IsError {

@@ -385,3 +385,18 @@ func TestScriptsOfScriptsAreOneRun(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
+
+// TestScriptsOfScriptsGetValues: what one script returns to another does not depend on who has called
+// the first, though clients before 2026-07-28 can have nothing but objects.
+func TestScriptsOfScriptsGetValues(t *testing.T) {
+	_, url := start(t, &config.Config{ScriptedTools: []config.ScriptedTool{
+		{Name: "inner", Description: "is called", Script: `def run(params): return params["value"]`},
+		{Name: "outer", Description: "calls it", Script: `def run(params): return {"values": [call_tool("inner", {"value": v}) for v in [[1, 2], "x", 3, {"n": 4}]]}`},
+	}})
+	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		r, err := connect(t, url, revision, nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "outer"})
+		if got, want := text(t, r, err), `{"values":[[1,2],"x",3,{"n":4}]}`; got != want {
+			t.Errorf("%s: got %s\nwant %s", revision, got, want)
+		}
+	}
+}
