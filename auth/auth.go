@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -90,6 +89,9 @@ func New(cfg config.IncomingAuth, o Options) (*Authenticator, error) {
 	a.end = end
 	if !a.Open() {
 		a.done.Go(func() { a.watch(ctx) })
+	}
+	if a.jwt != nil {
+		a.done.Go(func() { a.watchIssuer(ctx) })
 	}
 	return a, nil
 }
@@ -323,97 +325,3 @@ func (a *Authenticator) keysDropped(gone map[string]bool) {
 		return v.keyID == "" && v.principal != nil && v.principal.Claims != nil || gone[v.keyID]
 	})
 }
-
-// watch looks at the tokens file, and ends what is watched for principals whose time is over.
-func (a *Authenticator) watch(ctx context.Context) {
-	tick := time.NewTicker(a.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := a.now()
-		for _, t := range []*tokenTable{a.tokens, a.own} {
-			if t == nil {
-				continue
-			}
-			if err := t.refresh(); err != nil {
-				a.log.Warn("tokens file", "err", err)
-			}
-		}
-		a.watchers.endWhere(func(p *Principal) bool { return a.over(p, now) })
-	}
-}
-
-// over reports whether a principal that came in has no right to be here any more.
-func (a *Authenticator) over(p *Principal, now time.Time) bool {
-	if !p.Expires.IsZero() && !now.Before(p.Expires) {
-		return true
-	}
-	switch {
-	case p.token == "":
-		return false
-	case p.Issuer == IssuerLocal:
-		return !a.own.holds(p)
-	}
-	return !a.tokens.has(p)
-}
-
-// Watch returns a context that ends when the principal's credential does: its time is over
-// or it is revoked. stop releases what that takes.
-func (a *Authenticator) Watch(ctx context.Context, p *Principal) (_ context.Context, stop func()) {
-	if p == nil || p.token == "" && p.Expires.IsZero() {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	forget := a.watchers.add(p, func() { cancel(ErrCredentialEnded) })
-	return ctx, func() { forget(); cancel(context.Canceled) }
-}
-
-// ErrCredentialEnded is why a watched context ended: the credential has expired or was revoked.
-var ErrCredentialEnded = errors.New("the credential has ended")
-
-// watchers are the contexts that end with a credential.
-type watchers struct {
-	mu  sync.Mutex
-	all map[*watcher]bool // guarded by mu
-}
-
-type watcher struct {
-	principal *Principal
-	end       func()
-}
-
-func (w *watchers) add(p *Principal, end func()) (forget func()) {
-	x := &watcher{p, end}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[*watcher]bool{}
-	}
-	w.all[x] = true
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.all, x)
-	}
-}
-
-func (w *watchers) endWhere(which func(*Principal) bool) {
-	w.mu.Lock()
-	var over []*watcher
-	for x := range w.all {
-		if which(x.principal) {
-			over = append(over, x)
-			delete(w.all, x)
-		}
-	}
-	w.mu.Unlock()
-	for _, x := range over {
-		x.end()
-	}
-}
-
-func (w *watchers) endAll() { w.endWhere(func(*Principal) bool { return true }) }

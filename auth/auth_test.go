@@ -308,7 +308,7 @@ func TestStaticTokens(t *testing.T) {
 	if err != nil || p.Subject != "alice" || p.Issuer != auth.IssuerTokens || p.Groups[0] != "ops" {
 		t.Fatalf("got %+v, %v", p, err)
 	}
-	watched, stop := a.Watch(context.Background(), p)
+	watched, stop := a.Watch(context.Background(), p, token)
 	defer stop()
 	bob, err := auth.NewToken(file, auth.Token{Name: "bob", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
@@ -372,7 +372,7 @@ func TestATokenMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched, stop := a.Watch(t.Context(), p)
+	watched, stop := a.Watch(t.Context(), p, old)
 	defer stop()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -387,6 +387,96 @@ func TestATokenMadeAnew(t *testing.T) {
 	case <-watched.Done():
 	case <-time.After(10 * time.Second):
 		t.Error("what the revoked token opened goes on")
+	}
+}
+
+// Whoever loses a group or a scope loses what was opened with it: it is opened anew without.
+func TestATokenWithOtherRights(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	token, err := auth.NewToken(file, auth.Token{Name: "alice", Groups: []string{"dev", "ops"}, Scopes: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newAuth(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
+	for _, change := range [][2]string{{"  - ops\n", ""}, {"  - a\n", "  - b\n"}} {
+		p, err := a.Authenticate(request("Bearer " + token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, stop := a.Watch(t.Context(), p, token)
+		defer stop()
+		data, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(data), change[0]) {
+			t.Fatalf("%q is not in %s: %v", change[0], data, err)
+		}
+		changed := strings.Replace(string(data), change[0], change[1], 1)
+		if err := errors.Join(os.WriteFile(file+".new", []byte(changed), 0o600), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+		ends(t, watched)
+		if _, err := a.Authenticate(request("Bearer " + token)); err != nil {
+			t.Errorf("the token itself is as good as before: %v", err)
+		}
+	}
+}
+
+// ends waits until a watched context ends with its credential.
+func ends(t *testing.T, watched context.Context) {
+	t.Helper()
+	select {
+	case <-watched.Done():
+		if !errors.Is(context.Cause(watched), auth.ErrCredentialEnded) {
+			t.Errorf("it ended by %v", context.Cause(watched))
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("what was opened goes on")
+	}
+}
+
+// What was opened with a token of an issuer ends when the issuer takes the token, a right, or the key
+// back, also if the token has no end of its own. It goes on while the issuer is down.
+func TestWhatIsOpenEndsWithTheIssuersWord(t *testing.T) {
+	issuer := authtest.NewIssuer(t)
+	cfg := oidc(issuer)
+	cfg.OIDC.IntrospectionURL = issuer.URL + "/introspect"
+	a, clock := newAuth(t, cfg)
+	open := func(token string) context.Context {
+		t.Helper()
+		p, err := a.Authenticate(request("Bearer " + token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, stop := a.Watch(t.Context(), p, token)
+		t.Cleanup(stop)
+		return watched
+	}
+	issuer.Opaque("revoked", map[string]any{"sub": "alice", "scope": "x"})
+	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x y"})
+	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "x y"})
+	revoked, less, kept := open("revoked"), open("less"), open("kept")
+	signed := open(issuer.Token(t, audience, map[string]any{"exp": time.Now().Add(3 * time.Hour).Unix()}))
+
+	issuer.SetDown(true)
+	before := issuer.Questions()
+	clock.move(61 * time.Second)
+	eventually(t, "the issuer is asked though it is down", func() bool { return issuer.Questions() > before+1 })
+	for _, watched := range []context.Context{revoked, less, kept, signed} {
+		if watched.Err() != nil {
+			t.Error("what was opened ends while the issuer is down")
+		}
+	}
+
+	issuer.Revoke("revoked")
+	issuer.Opaque("less", map[string]any{"sub": "bob", "scope": "x"})
+	issuer.Opaque("kept", map[string]any{"sub": "carol", "scope": "y x"})
+	issuer.Rotate(t, true)
+	issuer.SetDown(false)
+	clock.move(11 * time.Minute)
+	ends(t, revoked)
+	ends(t, less)
+	ends(t, signed)
+	if kept.Err() != nil {
+		t.Error("what was opened with a token that is as good as before has ended")
 	}
 }
 

@@ -211,7 +211,7 @@ func (t Token) principal() *Principal {
 }
 
 // has reports whether the token that a principal came in with is still there, with the same
-// end. Another one of its name does not count: the one before was revoked.
+// rights and end. Another one of its name does not count: the one before was revoked.
 func (t *tokenTable) has(p *Principal) bool {
 	if t == nil {
 		return false
@@ -219,5 +219,5 @@ func (t *tokenTable) has(p *Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tok, ok := t.byHash[p.token]
-	return ok && tok.Name == p.Subject && tok.Expires.Equal(p.Expires)
+	return ok && tok.Name == p.Subject && tok.Expires.Equal(p.Expires) && p.mayAs(tok.Groups, tok.Scopes)
 }

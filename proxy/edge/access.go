@@ -61,7 +61,7 @@ func (v *Server) principal(r *http.Request) string { return PrincipalOf(r.Contex
 
 // whileTrusted is the context of a request that lasts: it ends with the credential, too.
 func (v *Server) whileTrusted(r *http.Request) (context.Context, func()) {
-	return v.access.Load().auth.Watch(r.Context(), PrincipalOf(r.Context()))
+	return v.access.Load().auth.Watch(r.Context(), PrincipalOf(r.Context()), auth.TokenOf(r))
 }
 
 // whileListening is the context of a request on which a client only listens: it ends with the
