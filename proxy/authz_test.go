@@ -303,6 +303,42 @@ func (o *office) offered() map[string][]string {
 	return all
 }
 
+// A task is its principal's, also where two backends give the same id to the tasks of two, and it is
+// there for as long as its tool may be used, however often it is asked about.
+func TestTasksAreDecidedByTheirTool(t *testing.T) {
+	offer := maps.Clone(officeOffer)
+	offer[wire.ToolsCall] = `{"resultType":"task","taskId":"t-1","status":"working"}`
+	offer[wire.TasksGet] = `{"taskId":"t-1","status":"working","by":"BACKEND"}`
+	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	backends := fmt.Sprintf("backends:\n  - {name: files, url: %q}\n  - {name: git, url: %q}\n", o.backend("files", offer).URL, o.backend("git", offer).URL)
+	const rules = `
+allow:
+  - {name: devs, groups: [dev], tools: ["files.write"]}
+  - {name: ops, groups: [ops], tools: ["git.write"]}
+`
+	o.serve(backends, rules, "")
+	alice, bob, carol := o.stateless("alice"), o.stateless("bob"), o.stateless("carol")
+	alice.call("files_write", "{}")
+	carol.call("git_write", "{}")
+	about := func(v *visitor, want string) {
+		t.Helper()
+		if r := v.ask(wire.TasksGet, `{"taskId":"t-1"}`); !strings.Contains(r.body, want) {
+			t.Errorf("%s asks about t-1: %v\nwant %s", v.who, r, want)
+		}
+	}
+	for range 3 {
+		about(alice, `"by":"files"`)
+		about(bob, "unknown task: t-1")
+		about(carol, `"by":"git"`)
+	}
+	o.write(backends, strings.Replace(rules, "files.write", "files.read", 1), "")
+	if err := o.apply(); err != nil {
+		t.Fatal(err)
+	}
+	about(alice, "unknown task: t-1")
+	about(carol, `"by":"git"`)
+}
+
 // What somebody may not see is answered as what is not there, byte for byte but for its name, and
 // nobody asks its backend.
 func TestHiddenReadsAsUnknown(t *testing.T) {

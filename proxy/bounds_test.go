@@ -21,10 +21,10 @@ func TestTasksAreBounded(t *testing.T) {
 		note(fmt.Sprint("t", i))
 	}
 	note(strings.Repeat("x", taskIDBytes+1))
-	if n := len(p.tasks.byID); n != taskLimit || len(p.tasks.order) != taskLimit {
+	if n := len(p.tasks.owned); n != taskLimit || len(p.tasks.order) != taskLimit {
 		t.Errorf("%d tasks are remembered, want %d", n, taskLimit)
 	}
-	if _, ok := p.tasks.byID["t99"]; ok {
+	if _, ok := p.tasks.owned[taskKey{"", "t99"}]; ok {
 		t.Error("one of the oldest is still there")
 	}
 }

@@ -34,13 +34,17 @@ func (x *exchange) refuseTask(e *catalog.Entry) error {
 // kin find their way (extension io.modelcontextprotocol/tasks).
 type taskTable struct {
 	mu    sync.Mutex
-	byID  map[string]taskOwner // guarded by mu
-	order []string             // guarded by mu, oldest first
+	owned map[taskKey]taskOwner // guarded by mu
+	order []taskKey             // guarded by mu, oldest first
 }
 
+// A taskKey is a task of a principal: ids come from backends, and two of them may give the same
+// one to two principals.
+type taskKey struct{ principal, id string }
+
 type taskOwner struct {
-	tool               *catalog.Entry // whose call it is
-	principal, session string
+	tool    *catalog.Entry // whose call it is
+	session string
 }
 
 // noteTask remembers the task that a result speaks of.
@@ -56,30 +60,30 @@ func (p *Proxy) noteTask(x *exchange, e *catalog.Entry, result json.RawMessage) 
 		e = x.task
 	}
 	if id != "" && len(id) <= taskIDBytes {
-		p.tasks.add(id, ownerOf(x.client, e))
+		p.tasks.add(taskKey{x.client.Principal, id}, ownerOf(x.client, e))
 	}
 }
 
 func ownerOf(c *edge.Client, tool *catalog.Entry) taskOwner {
-	o := taskOwner{tool: tool, principal: c.Principal}
+	o := taskOwner{tool: tool}
 	if c.Session != nil {
 		o.session = c.Session.ID
 	}
 	return o
 }
 
-func (t *taskTable) add(id string, o taskOwner) {
+func (t *taskTable) add(k taskKey, o taskOwner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byID == nil {
-		t.byID = map[string]taskOwner{}
+	if t.owned == nil {
+		t.owned = map[taskKey]taskOwner{}
 	}
-	if _, known := t.byID[id]; !known {
-		t.order = append(t.order, id)
+	if _, known := t.owned[k]; !known {
+		t.order = append(t.order, k)
 	}
-	t.byID[id] = o
+	t.owned[k] = o
 	if len(t.order) > taskLimit {
-		delete(t.byID, t.order[0])
+		delete(t.owned, t.order[0])
 		t.order = t.order[1:]
 	}
 }
@@ -88,8 +92,8 @@ func (t *taskTable) add(id string, o taskOwner) {
 func (t *taskTable) owner(id string, c *edge.Client) (o taskOwner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, ok = t.byID[id]
-	if !ok || o.principal != c.Principal || c.Session != nil && o.session != c.Session.ID {
+	o, ok = t.owned[taskKey{c.Principal, id}]
+	if !ok || c.Session != nil && o.session != c.Session.ID {
 		return taskOwner{}, false
 	}
 	return o, true
