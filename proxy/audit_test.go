@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"slices"
@@ -368,11 +369,19 @@ func TestStrict(t *testing.T) {
 	if result, _ := modernCall(t, srv.URL+"/mcp", "plain", ""); result == nil {
 		t.Fatal("a call that can be written down is refused")
 	}
+	session := &raw{t: t, url: srv.URL + "/mcp"}
+	session.initialize("2025-11-25")
 	out.is.Store(true)
 	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"plain","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	resp, text := ask(t, "POST", srv.URL+"/mcp", "", body, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "plain")
 	if resp.StatusCode != 503 || !strings.Contains(text, "audit.mode: strict") || !strings.Contains(text, `"id":7`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a call that cannot be written down: %s %s", resp.Status, text)
+	}
+	for _, method := range []string{"tools/call", "tools/list"} {
+		resp, text = session.do("POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":8,"method":%q,"params":{"name":"plain"}}`, method))
+		if resp.StatusCode != 503 || !strings.Contains(text, "audit.mode: strict") || !strings.Contains(text, `"id":8`) || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("%s in a session that cannot be written down: %s %s", method, resp.Status, text)
+		}
 	}
 	if n := calls.Load(); n != 1 {
 		t.Errorf("the backend was called %d times", n)

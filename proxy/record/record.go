@@ -159,7 +159,11 @@ func (r *Recorder) commit(ctx context.Context, e *audit.Event) error {
 	return nil
 }
 
-var errUnwritten = wire.Errorf(wire.Busy, "the audit log cannot be written, and nothing is done without (audit.mode: strict); try again in a moment")
+// errUnwritten has its HTTP status for clients of every revision.
+var errUnwritten = &edge.Refusal{
+	Err:    wire.Errorf(wire.Busy, "the audit log cannot be written, and nothing is done without (audit.mode: strict); try again in a moment"),
+	Status: http.StatusServiceUnavailable,
+}
 
 // Unwritten counts the lines that could not be written.
 func (r *Recorder) Unwritten() uint64 { return r.unwritten.Load() }
