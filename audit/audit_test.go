@@ -79,7 +79,7 @@ func TestALine(t *testing.T) {
 	want := `{"audit_id":"an-id","type":"mcp_tool_call","logged_at":"2026-01-02T02:04:05.000006Z","outcome":"denied","component":"vmcp-server",` +
 		`"source":{"type":"network","value":"127.0.0.1","extra":{"user_agent":"curl \"8\"\u000a"}},` +
 		`"subjects":{"user_id":"ada","user":"Ada L.","issuer":"https://idp","client_name":"c","client_version":"1"},` +
-		`"target":{"endpoint":"/mcp","method":"tools/call","type":"tool","name":"a_b\u0000` + "\u2028" + `\ufffd","backend":"a","original":"b"},` +
+		`"target":{"endpoint":"/mcp","method":"tools/call","type":"tool","name":"a_b\u0000\u2028\ufffd","backend":"a","original":"b"},` +
 		`"metadata":{"extra":{"duration_ms":1.5,"transport":"stdio","session":"abcdef","decision":"deny","policy":"p1","code":-32602,"bytes_in":10,"bytes_out":20,"run":"r","step":"s","parent":"q","reason":"x"}},` +
 		`"data":{"request":{"a":1}}}`
 	if first != want {
@@ -279,16 +279,17 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		var out bytes.Buffer
 		l, _ := audit.Open(audit.Options{Out: &out})
-		l.Append(&audit.Event{Type: audit.Ping, Target: audit.Target{Name: a}, Subjects: audit.Subjects{User: b}})
+		l.Append(&audit.Event{Type: audit.Ping, Target: audit.Target{Name: a}, Subjects: audit.Subjects{User: b}, Data: json.RawMessage("\"\u0085\u2028\u2029\"")})
 		l.Close()
 		var got struct {
 			Target   map[string]string `json:"target"`
 			Subjects map[string]string `json:"subjects"`
+			Data     string            `json:"data"`
 		}
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 1 || bytes.ContainsAny(out.Bytes(), "\u0085\u2028\u2029") {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
-		for _, tt := range [][2]string{{a, got.Target["name"]}, {b, got.Subjects["user"]}} {
+		for _, tt := range [][2]string{{a, got.Target["name"]}, {b, got.Subjects["user"]}, {"\u0085\u2028\u2029", got.Data}} {
 			if want := string([]rune(tt[0])); tt[1] != want { // U+FFFD for each byte that is no UTF-8
 				t.Errorf("%q came out as %q, want %q", tt[0], tt[1], want)
 			}

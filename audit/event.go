@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -140,7 +141,7 @@ func (e *Event) line(b []byte, component string) []byte {
 	b = e.Extra.append(b)
 	b = append(b, '}')
 	if len(e.Data) > 0 {
-		b = append(append(b, `,"data":`...), e.Data...)
+		b = append(append(b, `,"data":`...), lineEnds.Replace(string(e.Data))...)
 	}
 	return append(b, '}', '\n')
 }
@@ -223,16 +224,23 @@ func (o *object) number(name string, value int64) {
 	}
 }
 
-// text appends a JSON text. No byte of it ends a line.
+// lineEnds escapes the characters that JSON has nothing against in a text, and that some readers of
+// lines take for the end of one.
+var lineEnds = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
+
+// text appends a JSON text. No character of it ends a line.
 func text(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
+			switch {
+			case r == utf8.RuneError && n == 1:
 				b = append(b, `\ufffd`...)
-			} else {
+			case r == '\u0085', r == '\u2028', r == '\u2029':
+				b = append(b, lineEnds.Replace(s[i:i+n])...)
+			default:
 				b = append(b, s[i:i+n]...)
 			}
 			i += n
