@@ -20,8 +20,12 @@ const (
 	parkedMax   = 1000             // calls that wait for an answer in another request
 	parkedBytes = 256 << 20        // of all journals, bodies and questions of such calls
 	parkedFor   = 10 * time.Minute // how long each waits
-	heldMax     = 64               // notifications kept while a call is parked
-	heldBytes   = 64 << 10         // and what they hold
+
+	parkedOfOne      = 250       // calls of one principal, where callers say who they are
+	parkedBytesOfOne = 128 << 20 // and what they hold
+
+	heldMax   = 64       // notifications kept while a call is parked
+	heldBytes = 64 << 10 // and what they hold
 )
 
 // A liveCall is a call for a stateless client that may need to ask it something. The

@@ -52,6 +52,32 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 	<-closed
 }
 
+// TestSuspendedCallsOfAPrincipal: one principal leaves room for the suspended calls of others.
+func TestSuspendedCallsOfAPrincipal(t *testing.T) {
+	for _, tt := range []struct {
+		body int64
+		want int
+	}{{0, parkedOfOne}, {4 << 20, parkedBytesOfOne / (4<<20 + heldBytes)}} {
+		table := newParkedTable()
+		put := func(principal string) error {
+			x := newExchange(nil, edge.Request{Client: &edge.Client{Principal: principal}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
+			_, err := table.put(x, &parkedCall{live: &liveCall{p: &Proxy{}, cancel: func(error) {}, size: tt.body}})
+			return err
+		}
+		n := 0
+		for put("alice") == nil {
+			n++
+		}
+		if n != tt.want {
+			t.Errorf("%d calls with bodies of %d bytes are held of one principal, want %d", n, tt.body, tt.want)
+		}
+		if err := put("bob"); err != nil {
+			t.Errorf("another principal: %v", err)
+		}
+		table.close()
+	}
+}
+
 // TestSuspendedCallsAreBounded: the bodies of calls that wait for their clients' answers
 // count, and what was taken back does not.
 func TestSuspendedCallsAreBounded(t *testing.T) {

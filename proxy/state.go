@@ -35,6 +35,7 @@ type parkedCall struct {
 	journal script.Journal
 	handle  string // under which it was parked before; "" at first
 	size    int64  // of the journal when it was parked
+	owner   string // the principal whose call it is
 	timer   *time.Timer
 	lines   string // the run that lines of the audit name
 
@@ -99,9 +100,11 @@ func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
 	case t.bytes+more > parkedBytes:
 		return "", wire.Errorf(wire.InternalError, "the calls that wait for answers hold %d MB already; try again later", parkedBytes>>20)
+	case !t.roomFor(x.client.Principal, known, more):
+		return "", wire.Errorf(wire.InternalError, "calls of yours already wait for answers, %d or with %d MB; try again later", parkedOfOne, parkedBytesOfOne>>20)
 	}
 	t.bytes += more
-	c.size = size
+	c.size, c.owner = size, x.client.Principal
 	if known {
 		c.timer.Reset(parkedFor)
 		return t.seal(c.handle, x.binding()), nil
@@ -111,6 +114,22 @@ func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
 	c.timer = time.AfterFunc(parkedFor, func() { t.expire(handle) })
 	t.waiting[handle] = c
 	return t.seal(handle, x.binding()), nil
+}
+
+// roomFor reports whether a principal's share has room for what a call holds more than it did; without
+// authentication all are one principal, and have everything. mu is held.
+func (t *parkedTable) roomFor(principal string, known bool, more int64) bool {
+	if principal == "" {
+		return true
+	}
+	calls, bytes := 0, more
+	for _, c := range t.waiting {
+		if c.owner == principal {
+			calls++
+			bytes += c.size
+		}
+	}
+	return (known || calls < parkedOfOne) && bytes <= parkedBytesOfOne
 }
 
 func (t *parkedTable) expire(handle string) {
