@@ -25,6 +25,7 @@ def run(params):
 `, ``},
 		{"syntax", "def run(params) return 1", `1:23: got return, want ':' [syntax]`},
 		{"undefined name", "def run(params): return cal_tool(1)", `1:25: undefined: cal_tool; did you mean call_tool? [undefined]`},
+		{"name of another function", "def f(x): return params\ndef run(params): return f(1)", `1:18: undefined: params [undefined]`},
 		{"no run", "def rnu(params): pass", `1:1: no function run(params): it is what a call of the tool runs, and has to be in this file [tool-declaration]`},
 		{"run without parameter", "def run(): pass", `1:5: run must take one argument, as in run(params): it has 0 [tool-declaration]`},
 		{"run with two", "def run(a, b): pass", `1:5: run must take one argument, as in run(params): it has 2 [tool-declaration]`},

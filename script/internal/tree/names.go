@@ -48,7 +48,8 @@ func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) er
 		}
 		for i, e := range list[:min(len(list), EnoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
-			if near := spell.Nearest(name, names); ok && near != "" && !strings.Contains(near, " ") {
+			near := spell.Nearest(name, names) // name itself where another function has it
+			if ok && near != "" && near != name && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
 			}
 		}
