@@ -121,6 +121,16 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 	return e, nil
 }
 
+// repeatable reports whether a call may be made again that may have been made: one of a tool that
+// says that it only reads, or does the same however often it is called.
+func (h *host) repeatable(e script.Effect) bool {
+	if e.Kind != "call" {
+		return false
+	}
+	entry := h.catalog.Find(catalog.AnyTool(e.Name))
+	return entry != nil && entry.Repeatable()
+}
+
 // inner is the exchange of a call that a script makes for its client.
 func (h *host) inner(name string, args json.RawMessage, o builtins.CallOptions) *exchange {
 	params := new(jsonscan.Object).Text("name", name).Raw("arguments", args).JSON()

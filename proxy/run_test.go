@@ -93,18 +93,7 @@ func TestQuestionsForEveryClient(t *testing.T) {
 // modernCall posts one stateless tools/call and returns its result or error object.
 func modernCall(t *testing.T, url, tool, more string) (result, failure json.RawMessage) {
 	t.Helper()
-	if !strings.Contains(more, `"arguments"`) {
-		more = `,"arguments":{}` + more
-	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q%s,"_meta":{
-		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, tool, more)
-	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	r.Header.Set("Mcp-Method", "tools/call")
-	r.Header.Set("Mcp-Name", tool)
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(modernRequest(t.Context(), url, tool, more))
 	if err != nil {
 		t.Error(err)
 		return nil, nil
@@ -119,6 +108,21 @@ func modernCall(t *testing.T, url, tool, more string) (result, failure json.RawM
 		t.Errorf("%s: %v", b, err)
 	}
 	return m.Result, m.Error
+}
+
+func modernRequest(ctx context.Context, url, tool, more string) *http.Request {
+	if !strings.Contains(more, `"arguments"`) {
+		more = `,"arguments":{}` + more
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q%s,"_meta":{
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, tool, more)
+	r, _ := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+	r.Header.Set("Mcp-Method", "tools/call")
+	r.Header.Set("Mcp-Name", tool)
+	return r
 }
 
 type inputRequired struct {
@@ -167,6 +171,52 @@ func TestRoundsDoNothingTwice(t *testing.T) {
 	}
 	if got := bank.each(); got != `{"a":1,"b":1,"c":1}` {
 		t.Errorf("charged %s, want each once", got)
+	}
+}
+
+// TestACallThatWasCutOff: a client leaves while a call is under way, and comes again. What only
+// reads or is idempotent is called again; whether anything else has happened nobody knows.
+func TestACallThatWasCutOff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations mcp.ToolAnnotations
+		want        string
+	}{
+		"read-only":  {mcp.ToolAnnotations{ReadOnlyHint: true}, `"structuredContent":{"did":"it"}`},
+		"idempotent": {mcp.ToolAnnotations{IdempotentHint: true}, `"structuredContent":{"did":"it"}`},
+		"neither":    {mcp.ToolAnnotations{}, "whether it happened is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			underWay := make(chan struct{})
+			var calls atomic.Int32
+			s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
+			mcp.AddTool(s, &mcp.Tool{Name: "act", Annotations: &tt.annotations}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
+				if calls.Add(1) == 1 {
+					close(underWay)
+					<-ctx.Done()
+				}
+				return nil, map[string]string{"did": "it"}, nil
+			})
+			_, url := start(t, (*chargeServer)(nil).asking(sdkBackend(t, s, false), `
+def run(params):
+    elicit("sure?", schema = {"type": "object", "properties": {"answer": {"type": "string"}}})
+    return call_tool("act", {})
+`))
+			result, _ := modernCall(t, url, "asking", "")
+			in := asks(t, result)
+			ctx, leave := context.WithCancel(t.Context())
+			go func() { <-underWay; leave() }()
+			if resp, err := http.DefaultClient.Do(modernRequest(ctx, url, "asking", in.answers())); err == nil {
+				_, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err == nil {
+					t.Error("who left got an answer")
+				}
+			}
+			result, failure := modernCall(t, url, "asking", in.answers())
+			if got := string(result) + string(failure); !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
 

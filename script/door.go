@@ -129,7 +129,10 @@ func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Cont
 		if b.ctx.Err() != nil {
 			return nil, false, ended(b.ctx)
 		}
-		return nil, false, &Interrupted{Key: entry.Key, What: e.String()}
+		if r.again == nil || !r.again(e) {
+			return nil, false, &Interrupted{Key: entry.Key, What: e.String()}
+		}
+		e.Repeatable = true // that it was begun is in the journal
 	}
 	res, err = r.perform(b, e, entry, perform)
 	return r.deliver(res, b.takeRead(), err)

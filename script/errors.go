@@ -98,7 +98,7 @@ func (d *Diverged) Error() string {
 }
 
 // Interrupted says that an earlier run began an effect and was ended before it knew
-// the outcome. The effect may have happened, so it is not performed again.
+// the outcome. The effect may have happened and may not be repeated, so it is not performed again.
 type Interrupted struct{ Key, What string }
 
 func (e *Interrupted) Error() string {

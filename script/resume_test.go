@@ -549,7 +549,7 @@ def run(params):
 
 // askedAndAnswered runs busyAsking to its end over one journal, in as many rounds as it
 // takes. With cuts, rounds are cancelled at any moment. It returns the last outcome.
-func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool) (h *once, o script.RunOptions, res *script.Result, err error) {
+func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, repeatable func(script.Effect) bool) (h *once, o script.RunOptions, res *script.Result, err error) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	var mu sync.Mutex
 	draw := func(n int) int {
@@ -569,7 +569,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool) (
 		}
 		return scripttest.Echo(ctx, args)
 	}}
-	o = script.RunOptions{Host: h, Journal: journal.New()}
+	o = script.RunOptions{Host: h, Journal: journal.New(), Repeatable: repeatable}
 	for range 30 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if cuts {
@@ -615,7 +615,7 @@ func TestRoundsOfQuestionsRepeatNoCall(t *testing.T) {
 	p := compileBusyAsking(t)
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
-			h, o, first, err := askedAndAnswered(t, p, seed, false)
+			h, o, first, err := askedAndAnswered(t, p, seed, false, nil)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -628,13 +628,39 @@ func TestRoundsOfQuestionsRepeatNoCall(t *testing.T) {
 	}
 }
 
+// Where calls may be repeated, a run that is cut off goes on, and what was answered stays.
+func TestRunsThatAreCutOffRepeatWhatTheyMay(t *testing.T) {
+	p := compileBusyAsking(t)
+	repeated := 0
+	for seed := range uint64(80) {
+		synctest.Test(t, func(t *testing.T) {
+			h, o, first, err := askedAndAnswered(t, p, seed, true, func(e script.Effect) bool { return e.Kind == "call" })
+			if err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+				return
+			}
+			for _, n := range h.made {
+				repeated += n - 1
+			}
+			clear(h.made)
+			again, err := p.Run(t.Context(), o)
+			if err != nil || string(again.Structured) != string(first.Structured) || len(h.made) > 0 {
+				t.Errorf("seed %d: again, with %d calls\n got %v, %v\nwant %s", seed, len(h.made), again, err, first.Structured)
+			}
+		})
+	}
+	if repeated == 0 {
+		t.Error("nothing was repeated: the test tests nothing")
+	}
+}
+
 // However often a run is cut off, it makes no call twice. It may have to give up.
 func TestRunsThatAreCutOffRepeatNoCall(t *testing.T) {
 	p := compileBusyAsking(t)
 	ends := map[string]int{}
 	for seed := range uint64(80) {
 		synctest.Test(t, func(t *testing.T) {
-			h, _, _, err := askedAndAnswered(t, p, seed, true)
+			h, _, _, err := askedAndAnswered(t, p, seed, true, nil)
 			h.check(t, seed)
 			var interrupted *script.Interrupted
 			switch {

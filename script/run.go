@@ -27,6 +27,9 @@ type RunOptions struct {
 	Host any
 	// Journal makes the run resumable; nil does without.
 	Journal Journal
+	// Repeatable reports of an effect that is not so by itself whether it may be performed again
+	// when it is not known whether an interrupted run has performed it; nil: none may.
+	Repeatable func(Effect) bool
 	// Limits override the program's, field by field.
 	Limits Limits
 	// Trace is called with every effect when it has ended. Calls do not overlap.
@@ -86,6 +89,7 @@ type Run struct {
 	host    any
 	print   func(pos, text string)
 	trace   func(Event)
+	again   func(Effect) bool // RunOptions.Repeatable; may be nil
 	ledger  *ledger
 	budget  *meter.Budget
 	turns   turns
@@ -183,7 +187,7 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time.Std(), reached("time", limits.Time))
 	defer cancel()
 	r := &Run{
-		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace,
+		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace, again: o.Repeatable,
 		ledger: newLedger(above, limits), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{

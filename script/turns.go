@@ -47,7 +47,8 @@ import (
 //     are none either, the program did not write this journal, and all who await end with
 //     Diverged;
 //  3. the first that is done;
-//  4. when nothing is under way any more, the first that is lost, which ends with Interrupted.
+//  4. when nothing is under way any more, the first that is lost, which performs its effect again
+//     where that may be, or ends with Interrupted.
 //
 // # Why it is the same order
 //

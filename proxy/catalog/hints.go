@@ -60,6 +60,13 @@ func readHints(annotations json.RawMessage) hints {
 	return h
 }
 
+// Repeatable reports whether a tool says that calling it once more changes nothing (schema,
+// ToolAnnotations): it only reads, or it is idempotent.
+func (e *Entry) Repeatable() bool {
+	annotations := jsonscan.Get(e.Definition, "annotations")
+	return string(jsonscan.Get(annotations, "readOnlyHint")) == "true" || string(jsonscan.Get(annotations, "idempotentHint")) == "true"
+}
+
 // annotate completes the definition of a script with derived hints. What the
 // configuration says wins, unless it looks safer than what the script calls and the
 // configuration does not say that this is meant.
