@@ -484,8 +484,11 @@ func TestWhatIsOpenEndsWithTheIssuersWord(t *testing.T) {
 func TestATokensFileBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	link, file := filepath.Join(dir, "tokens.yaml"), filepath.Join(dir, "kept", "tokens.yaml")
-	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("tokens: []"), 0o600), os.Symlink("kept/tokens.yaml", link)); err != nil {
-		t.Skip(err)
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("tokens: []"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("kept/tokens.yaml", link); err != nil {
+		t.Skip("no symbolic links here:", err)
 	}
 	if _, err := auth.NewToken(link, auth.Token{Name: "alice"}); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,6 +324,9 @@ func TestWhatTheFilterLetsThrough(t *testing.T) {
 	}
 	pid := os.Getpid()
 	if err := filterCalls(); err != nil {
+		if runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64" {
+			t.Fatal(err)
+		}
 		t.Skip(err)
 	}
 	for name, call := range map[string]func() error{
