@@ -11,6 +11,7 @@ import (
 // are derived from the tools that it can call, and never look safer than those.
 type hints struct {
 	readOnly, destructive, openWorld bool
+	idempotent                       bool // of a backend's tool, or as a script declares it; not derived
 }
 
 // worst is what must be assumed of a tool that nobody knows.
@@ -18,7 +19,7 @@ var worst = hints{destructive: true, openWorld: true}
 
 // and is both tools together.
 func (h hints) and(o hints) hints {
-	return hints{h.readOnly && o.readOnly, h.destructive || o.destructive, h.openWorld || o.openWorld}
+	return hints{readOnly: h.readOnly && o.readOnly, destructive: h.destructive || o.destructive, openWorld: h.openWorld || o.openWorld}
 }
 
 // hintsOf reads a backend's hints with the defaults of the specification
@@ -55,6 +56,7 @@ func readHints(annotations json.RawMessage) hints {
 		readOnly:    string(jsonscan.Get(annotations, "readOnlyHint")) == "true",
 		destructive: string(jsonscan.Get(annotations, "destructiveHint")) != "false",
 		openWorld:   string(jsonscan.Get(annotations, "openWorldHint")) != "false",
+		idempotent:  string(jsonscan.Get(annotations, "idempotentHint")) == "true",
 	}
 	h.destructive = h.destructive && !h.readOnly
 	return h
@@ -63,8 +65,8 @@ func readHints(annotations json.RawMessage) hints {
 // Repeatable reports whether a tool says that calling it once more changes nothing (schema,
 // ToolAnnotations): it only reads, or it is idempotent.
 func (e *Entry) Repeatable() bool {
-	annotations := jsonscan.Get(e.Definition, "annotations")
-	return string(jsonscan.Get(annotations, "readOnlyHint")) == "true" || string(jsonscan.Get(annotations, "idempotentHint")) == "true"
+	h := readHints(jsonscan.Get(e.Definition, "annotations"))
+	return h.readOnly || h.idempotent
 }
 
 // annotate completes the definition of a script with derived hints. What the
