@@ -71,6 +71,10 @@ type Config struct {
 	CompositeTools []CompositeTool `json:"compositeTools,omitempty"`
 	// SessionIdle says how long sessions that nobody uses are kept.
 	SessionIdle SessionIdle `json:"sessionIdle,omitempty"`
+	// SessionStorage is where runs of scripted tools are kept.
+	SessionStorage SessionStorage `json:"sessionStorage,omitempty"`
+	// Runs says how runs of scripted tools outlive a request, a connection and the process.
+	Runs Runs `json:"runs,omitempty"`
 	// Limits bound every run of a script, and all runs together.
 	Limits Limits `json:"limits,omitempty"`
 	// Operational holds timeouts and failure handling.
@@ -127,6 +131,8 @@ type Backend struct {
 	Cwd string `json:"cwd,omitempty"`
 	// Headers are sent with every HTTP request. ${NAME} is replaced from the environment, $${ stays ${.
 	Headers map[string]string `json:"headers,omitempty"`
+	// IdempotencyHeader is a header, such as Idempotency-Key, in which the key of a call that a script may repeat is sent, too. In the member dev.vmcp/idempotencyKey of _meta it is sent always.
+	IdempotencyHeader string `json:"idempotencyHeader,omitempty"`
 	// TLS is what connections to an https:// URL are made with.
 	TLS BackendTLS `json:"tls,omitempty"`
 	// PassPrincipal tells a stdio backend who calls: issuer and subject, in the member dev.vmcp/principal of _meta. It is no credential.
@@ -243,6 +249,8 @@ type ToolOverride struct {
 	Description string `json:"description,omitempty"`
 	// Annotations replace the backend's hints one by one.
 	Annotations *Annotations `json:"annotations,omitempty"`
+	// Repeatable says whether a call of a script may be made again when it is not known whether it was made. It is stronger than every hint.
+	Repeatable *bool `json:"repeatable,omitempty"`
 }
 
 // Annotations are the tool hints of the MCP specification (ToolAnnotations).
@@ -283,6 +291,12 @@ type ScriptedTool struct {
 	TrustAnnotations bool `json:"trustAnnotations,omitempty"`
 	// Isolated runs the script in worker processes of its own, apart from everything that the server has open and in memory: for authors who are not trusted. Linux only. vmcp serve --isolate-scripts does it for all scripts.
 	Isolated bool `json:"isolated,omitempty"`
+	// Durable is which runs of the tool are kept. Without it runs.durable says.
+	Durable string `json:"durable,omitempty" enum:"auto,always,never"`
+	// OnDoubt is what becomes of a run that cannot know whether a call was made. Without it runs.onDoubt says.
+	OnDoubt string `json:"onDoubt,omitempty" enum:"wait,fail"`
+	// OnDisconnect is what becomes of a run whose client goes away in the middle. Without it runs.onDisconnect says.
+	OnDisconnect string `json:"onDisconnect,omitempty" enum:"pause,continue"`
 	// Limits override the general limits for this tool. After Parse they say everything.
 	Limits *limits.Run `json:"limits,omitempty"`
 }

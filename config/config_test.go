@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expectations and the generated files")
 
 func testEnv(name string) (string, bool) {
-	v, ok := map[string]string{"TOKEN": "secret"}[name]
+	v, ok := map[string]string{"TOKEN": "secret", "STORAGE_KEY": "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="}[name]
 	return v, ok
 }
 

@@ -23,7 +23,7 @@ func (c *Config) Declared(pos diag.Pos, fields []byte) (*ScriptedTool, error) {
 	if len(d.Problems) > 0 {
 		return nil, d.Problems
 	}
-	t.complete(c.Limits.Run)
+	t.complete(c)
 	return t, nil
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 
@@ -25,7 +26,7 @@ func (c *Config) Complete() {
 		c.Backends[i].completeOutgoing(&c.OutgoingAuth)
 	}
 	for i := range c.ScriptedTools {
-		c.ScriptedTools[i].complete(c.Limits.Run)
+		c.ScriptedTools[i].complete(c)
 	}
 }
 
@@ -41,8 +42,11 @@ func (b *Backend) complete(t *Timeouts) {
 	}
 }
 
-// complete gives the tool limits that say everything.
-func (t *ScriptedTool) complete(general limits.Run) {
+// complete gives the tool limits that say everything, and what is general of runs.
+func (t *ScriptedTool) complete(c *Config) {
+	t.Durable = cmp.Or(t.Durable, c.Runs.Durable)
+	t.OnDoubt = cmp.Or(t.OnDoubt, c.Runs.OnDoubt)
+	t.OnDisconnect = cmp.Or(t.OnDisconnect, c.Runs.OnDisconnect)
 	own := limits.Run{}
 	if t.Limits != nil {
 		own = *t.Limits
@@ -50,7 +54,7 @@ func (t *ScriptedTool) complete(general limits.Run) {
 	if t.Timeout != 0 {
 		own.Time = t.Timeout
 	}
-	own = own.Or(general)
+	own = own.Or(c.Limits.Run)
 	t.Limits, t.Timeout = &own, own.Time
 }
 

@@ -200,10 +200,10 @@ func (g *generator) structure(t reflect.Type) object {
 }
 
 func defaultOf(t reflect.Type, f document.Field) any {
-	if t.Kind() == reflect.String || wordFor(t) != "number" {
+	if word := wordFor(t); t.Kind() == reflect.String || word != "number" && word != "true or false" {
 		return f.Default
 	}
-	return json.Number(f.Default)
+	return json.RawMessage(f.Default)
 }
 
 func (g *generator) value(t reflect.Type) object {

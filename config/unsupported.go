@@ -16,7 +16,7 @@ var strict = document.Rules{Code: code, Field: refusedField, Value: func(field, 
 var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[Config](): {
 		"groupRef", "group", "authServer", "authServerConfig", "telemetry", "optimizer",
-		"sessionStorage", "metadata", "embeddedBackends", "compositeToolRefs", "codeMode",
+		"metadata", "embeddedBackends", "compositeToolRefs", "codeMode",
 	},
 	reflect.TypeFor[Backend](): {"metadata", "caBundlePath", "auth", "headerForward"},
 	reflect.TypeFor[OutgoingStrategy](): {

@@ -53,6 +53,8 @@ func (v *validator) config(c *Config) {
 	v.audit(&c.Audit)
 	v.pins(&c.Pins)
 	v.rateLimiting(&c.RateLimiting)
+	v.storage(&c.SessionStorage)
+	v.runs(c)
 	v.backends(c)
 	v.outgoing(c)
 	v.aggregation(c)
@@ -116,7 +118,7 @@ func (v *validator) child(b *Backend, at string) {
 	if b.Transport != "" && b.Transport != "stdio" {
 		v.report(at+".transport", "a command speaks stdio, not %s", b.Transport)
 	}
-	v.only(at, "url", "headers", "type")
+	v.only(at, "url", "headers", "type", "idempotencyHeader")
 	if b.TLS != (BackendTLS{}) {
 		v.report(at+".tls", "belongs to a backend with a url")
 	}
@@ -148,6 +150,9 @@ func (v *validator) remote(b *Backend, at string) {
 	v.only(at, "command", "args", "env", "cwd", "passPrincipal")
 	v.url(at+".url", b.URL)
 	v.backendTLS(b, at+".tls")
+	if h := b.IdempotencyHeader; v.set(at+".idempotencyHeader") && (!headerName.MatchString(h) || slices.Contains(ownHeaders, strings.ToLower(h))) {
+		v.report(at+".idempotencyHeader", "want a header of its own, such as Idempotency-Key; have %q", h)
+	}
 	seen := map[string]string{}
 	for _, name := range keys(b.Headers) {
 		path := document.KeyPath(at+".headers", name)

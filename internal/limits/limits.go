@@ -48,6 +48,8 @@ type Run struct {
 	LogBytes Bytes `json:"logBytes,omitempty" default:"1MB"`
 	// ElicitTimeout is how long a question waits for its answer.
 	ElicitTimeout Duration `json:"elicitTimeout,omitempty" default:"10m"`
+	// Lifetime bounds one run from its beginning to its end, with all the time that it sleeps or waits without computing.
+	Lifetime Duration `json:"lifetime,omitempty" default:"30d"`
 }
 
 // Defaults returns the limits of a run that sets none.
@@ -77,7 +79,8 @@ func (l Run) Or(base Run) Run {
 	return l
 }
 
-// SetText sets v, a string, a number or what can unmarshal text, to what a tag writes.
+// SetText sets v, a string, a number, a truth value, a pointer to one of these or what can
+// unmarshal text, to what a tag writes.
 func SetText(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))
@@ -85,6 +88,15 @@ func SetText(v reflect.Value, text string) error {
 	if v.Kind() == reflect.String {
 		v.SetString(text)
 		return nil
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		return SetText(v.Elem(), text)
+	}
+	if v.Kind() == reflect.Bool {
+		on, err := strconv.ParseBool(text)
+		v.SetBool(on)
+		return err
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil {
