@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 )
 
 // Effect is one thing that a script does to the world, or learns from it.
@@ -79,6 +80,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 		return nil, err
 	}
 	start := time.Now()
+	perform = r.surround(t, key, e, perform)
 	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Switch: !e.Instant}
 	res, replayed, err := r.answer(b, e, entry, perform)
 	b.keepRoom(0)
@@ -87,9 +89,36 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	}
 	r.observe(Event{
 		Key: key, Kind: e.Kind, Name: e.Name, Start: start, Duration: time.Since(start),
-		Replayed: replayed, Bytes: len(res), Err: err,
+		Replayed: replayed, Bytes: len(res), Err: err, Args: e.Args, Result: res, Pos: r.place(t),
 	})
 	return res, err
+}
+
+// surround puts RunOptions.Around around perform.
+func (r *Run) surround(t *starlark.Thread, key string, e Effect, perform func(context.Context) (json.RawMessage, error)) func(context.Context) (json.RawMessage, error) {
+	if r.around == nil {
+		return perform
+	}
+	a := Attempt{Effect: e, Key: key, Pos: innermost(t)}
+	return func(ctx context.Context) (json.RawMessage, error) { return r.around(ctx, a, perform) }
+}
+
+// place is where an effect of t comes from, if somebody wants to know.
+func (r *Run) place(t *starlark.Thread) (at syntax.Position) {
+	if !r.places {
+		return at
+	}
+	return innermost(t)
+}
+
+// innermost is the innermost place in a script that t is at.
+func innermost(t *starlark.Thread) (at syntax.Position) {
+	for i := range t.CallStackDepth() {
+		if f := t.CallFrame(i); inScript(f) {
+			return f.Pos
+		}
+	}
+	return at
 }
 
 // admit checks the limits before an effect.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
@@ -34,6 +35,14 @@ type RunOptions struct {
 	Limits Limits
 	// Trace is called with every effect when it has ended. Calls do not overlap.
 	Trace func(Event)
+	// Places wants the Pos of events.
+	Places bool
+	// Around is called instead of every effect that the journal does not answer; perform performs
+	// it, if it is called. Effects that are not instant may overlap. nil: all are performed.
+	Around func(ctx context.Context, a Attempt, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
+	// Idle is called when no branch can compute until an effect ends, with how many are under
+	// way. It must neither wait nor call the run. May be nil.
+	Idle func(flying int)
 	// Print gets what print() writes. Nil drops it.
 	Print func(pos, text string)
 	// Pool is what the run shares with others; nil sets no bounds. A run that is started
@@ -57,6 +66,19 @@ type Event struct {
 	Replayed bool // answered by the journal
 	Bytes    int  // size of the result
 	Err      error
+
+	// Args and Result are as in Effect and Entry; they must not be changed.
+	Args, Result json.RawMessage
+	// Pos is the innermost place in a script that the effect comes from. It is only known with
+	// RunOptions.Places, and not of isolated runs.
+	Pos syntax.Position
+}
+
+// Attempt is an effect that is about to be performed.
+type Attempt struct {
+	Effect
+	Key string          // position, as in the journal
+	Pos syntax.Position // as in Event, always asked for
 }
 
 // Result is what a run returned.
@@ -90,6 +112,9 @@ type Run struct {
 	print   func(pos, text string)
 	trace   func(Event)
 	again   func(Effect) bool // RunOptions.Repeatable; may be nil
+	places  bool
+	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
+	idle    func(flying int)                                                                                        // may be nil
 	ledger  *ledger
 	budget  *meter.Budget
 	turns   turns
@@ -188,6 +213,7 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	defer cancel()
 	r := &Run{
 		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace, again: o.Repeatable,
+		places: o.Places, around: o.Around, idle: o.Idle,
 		ledger: newLedger(above, limits), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{

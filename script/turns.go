@@ -128,6 +128,9 @@ func (t *turns) pass() {
 	b := t.next()
 	if b == nil {
 		t.run.pool.Rest(&t.run.seat)
+		if t.run.idle != nil {
+			t.run.idle(t.flying)
+		}
 		return
 	}
 	t.run.pool.Activate(&t.run.seat)
