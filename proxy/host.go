@@ -121,14 +121,14 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 	return e, nil
 }
 
-// repeatable reports whether a call may be made again that may have been made: one of a tool that
-// says that it only reads, or does the same however often it is called.
-func (h *host) repeatable(e script.Effect) bool {
-	if e.Kind != "call" {
-		return false
-	}
+// repeat says whether a call may be made again that may have been made: one of a tool that says that it only reads, or
+// does the same however often it is called. What a scripted tool does is in the journal of the run that calls it.
+func (h *host) repeat(e script.Effect) script.Repeat {
 	entry := h.catalog.Find(catalog.AnyTool(e.Name))
-	return entry != nil && entry.Repeatable()
+	if e.Kind != "call" || entry == nil {
+		return script.Once
+	}
+	return entry.Repeat()
 }
 
 // inner is the exchange of a call that a script makes for its client.

@@ -74,7 +74,7 @@ func TestParkedJournalsAreBounded(t *testing.T) {
 			if _, err := j.Open(t.Context(), script.Header{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(j.Record(script.Entry{Key: "1", Done: true, Result: big}), j.Close()); err != nil {
+			if err := errors.Join(j.Record(script.Entry{Key: "1", Done: true, Result: big}), j.Close(script.Cut{})); err != nil {
 				t.Fatal(err)
 			}
 			return &parkedCall{journal: j}

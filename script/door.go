@@ -35,6 +35,9 @@ type Question struct {
 	// Method and Params are the request, such as elicitation/create.
 	Method string
 	Params json.RawMessage
+	// Deadline is until when an answer counts: written with the question when it is first asked, it does
+	// not move when it is asked again. Zero where it is not known.
+	Deadline time.Time
 }
 
 // NotDone marks an error of an effect that surely did not happen, so that a later run
@@ -153,15 +156,14 @@ func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Cont
 	case ok && old.Done:
 		res, err = r.replay(b, old)
 		return res, true, err
+	case ok && old.Repeatable:
+		entry.Attempt, entry.Repeatable = old.Attempt, true
 	case ok && !e.Repeatable:
 		r.turns.strand(b)
 		if b.ctx.Err() != nil {
 			return nil, false, ended(b.ctx)
 		}
-		if r.again == nil || !r.again(e) {
-			return nil, false, &Interrupted{Key: entry.Key, What: e.String()}
-		}
-		e.Repeatable = true // that it was begun is in the journal
+		return nil, false, &Interrupted{[]Doubt{{Key: entry.Key, Kind: e.Kind, Name: e.Name, Args: e.Args, Began: old.Began}}}
 	}
 	res, err = r.perform(b, e, entry, perform)
 	return r.deliver(res, b.takeRead(), err)
@@ -220,8 +222,8 @@ func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
 
 // perform gets the answer and records it.
 func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
-	if !e.Repeatable {
-		if err := r.turns.begin(entry); err != nil {
+	if !e.Repeatable && r.turns.journal != nil {
+		if err := r.intend(b, e, &entry); err != nil {
 			return nil, err
 		}
 	}
@@ -244,6 +246,21 @@ func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Con
 		return nil, failed
 	}
 	return res, err
+}
+
+// intend notes that an effect is about to be performed. Whether it may be performed twice is decided
+// here, when it is first attempted.
+func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
+	if entry.Attempt == 0 && r.repeat != nil {
+		how := r.repeat(e)
+		entry.Repeatable = how != Once
+		if how == ReadOnly {
+			return nil
+		}
+	}
+	entry.Attempt++
+	entry.Name, entry.Args, entry.Began = e.Name, e.Args, stamp(time.Now())
+	return r.turns.begin(b.ctx, *entry)
 }
 
 // called runs perform; a panic in it is an error of the run, not of the process.

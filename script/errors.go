@@ -2,10 +2,12 @@ package script
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
@@ -69,16 +71,62 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// Suspended says that the run cannot go on inside this request: it needs answers
-// that only a later one can bring. The same program run again over the same journal
-// goes on where it stopped.
+// Suspended says that the run cannot go on inside this request: it needs what only a later one
+// can bring, or what takes its time. The same program run again over the same journal
+// goes on where it stopped. A script cannot catch it, and it writes nothing into the journal: the other
+// branches of a parallel() go on until each has ended or is suspended itself.
 type Suspended struct {
 	// Questions are what has to be answered, all of them that were open at the time.
 	Questions []Question
+	// Doubts are the calls whose outcome somebody has to find out.
+	Doubts []Doubt
+	// Wake is when the run can go on by itself: the end of the first sleep, or of the time for the first
+	// question. Zero: never.
+	Wake time.Time
+	// Paused says that RunOptions.Pause stopped the run: it could go on at once.
+	Paused bool
 }
 
 func (s *Suspended) Error() string {
-	return fmt.Sprintf("suspended: waits for %d answers", len(s.Questions))
+	var why []string
+	for _, d := range s.Doubts {
+		why = append(why, d.String())
+	}
+	switch n := len(s.Questions); {
+	case n == 1:
+		why = append(why, "waits for an answer")
+	case n > 1:
+		why = append(why, fmt.Sprintf("waits for %d answers", n))
+	case len(why) > 0:
+	case s.Paused:
+		why = append(why, "paused")
+	case !s.Wake.IsZero():
+		why = append(why, "sleeps until "+s.Wake.Format(time.RFC3339))
+	}
+	return "suspended: " + strings.Join(why, "; ")
+}
+
+// join adds what o waits for.
+func (s *Suspended) join(o *Suspended) {
+	s.Questions = append(s.Questions, o.Questions...)
+	s.Doubts = append(s.Doubts, o.Doubts...)
+	s.Paused = s.Paused || o.Paused
+	if s.Wake.IsZero() || !o.Wake.IsZero() && o.Wake.Before(s.Wake) {
+		s.Wake = o.Wake
+	}
+}
+
+// Doubt is an effect that was begun, may not be repeated, and has an outcome that nobody knows: the
+// process or the connection was lost before the answer came. Somebody has to find out whether it
+// happened, and resolve it (see Journal).
+type Doubt struct {
+	Key, Kind, Name string
+	Args            json.RawMessage
+	Began           time.Time
+}
+
+func (d Doubt) String() string {
+	return fmt.Sprintf("%s (at %s) was begun and no answer came: whether it happened is not known, so it is not repeated", Effect{Kind: d.Kind, Name: d.Name}, d.Key)
 }
 
 // Cancelled says that the run was ended from outside.
@@ -97,12 +145,15 @@ func (d *Diverged) Error() string {
 	return fmt.Sprintf("diverged from its journal at %s: does %s, the journal has %s", d.Key, d.Have, d.Want)
 }
 
-// Interrupted says that an earlier run began an effect and was ended before it knew
-// the outcome. The effect may have happened and may not be repeated, so it is not performed again.
-type Interrupted struct{ Key, What string }
+// Interrupted is how a run fails that would wait in doubt, with RunOptions.FailInDoubt.
+type Interrupted struct{ Doubts []Doubt }
 
 func (e *Interrupted) Error() string {
-	return fmt.Sprintf("%s (at %s) was begun by an earlier run that was interrupted: whether it happened is not known, so it is not repeated", e.What, e.Key)
+	why := make([]string, len(e.Doubts))
+	for i, d := range e.Doubts {
+		why[i] = d.String()
+	}
+	return strings.Join(why, "; ")
 }
 
 // errSibling ends the branches of a parallel() of which one has failed.
@@ -121,8 +172,9 @@ func Final(err error) bool {
 		crash       *Crash
 		busy        *Busy
 		worker      *WorkerError
+		journal     *JournalError
 	)
-	return errors.As(err, &worker) || errors.As(err, &busy) || errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
+	return errors.As(err, &worker) || errors.As(err, &journal) || errors.As(err, &busy) || errors.As(err, &limit) || errors.As(err, &suspended) || errors.As(err, &cancelled) ||
 		errors.As(err, &diverged) || errors.As(err, &interrupted) || errors.As(err, &crash)
 }
 

@@ -196,7 +196,7 @@ func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
 	}{
 		{"surely not executed: called again", `"done"`, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}},
 		{"the tool said no: says no again", `test.star:1:29: call_tool("pay"): no money`, &builtins.ToolError{Kind: builtins.Tool, Msg: "no money"}},
-		{"perhaps executed: not called again", `test.star:1:29: call_tool("pay"): call "pay" (at 0) was begun by an earlier run that was interrupted: whether it happened is not known, so it is not repeated`, lost},
+		{"perhaps executed: not called again", `test.star:1:29: call_tool("pay"): call "pay" (at 0) was begun and no answer came: whether it happened is not known, so it is not repeated`, lost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.err
@@ -549,7 +549,7 @@ def run(params):
 
 // askedAndAnswered runs busyAsking to its end over one journal, in as many rounds as it
 // takes. With cuts, rounds are cancelled at any moment. It returns the last outcome.
-func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, repeatable func(script.Effect) bool) (h *once, o script.RunOptions, res *script.Result, err error) {
+func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, repeat func(script.Effect) script.Repeat) (h *once, o script.RunOptions, res *script.Result, err error) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	var mu sync.Mutex
 	draw := func(n int) int {
@@ -569,7 +569,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, r
 		}
 		return scripttest.Echo(ctx, args)
 	}}
-	o = script.RunOptions{Host: h, Journal: journal.New(), Repeatable: repeatable}
+	o = script.RunOptions{Host: h, Journal: journal.New(), Repeat: repeat}
 	for range 30 {
 		ctx, cancel := context.WithCancel(t.Context())
 		if cuts {
@@ -634,7 +634,7 @@ func TestRunsThatAreCutOffRepeatWhatTheyMay(t *testing.T) {
 	repeated := 0
 	for seed := range uint64(80) {
 		synctest.Test(t, func(t *testing.T) {
-			h, o, first, err := askedAndAnswered(t, p, seed, true, func(e script.Effect) bool { return e.Kind == "call" })
+			h, o, first, err := askedAndAnswered(t, p, seed, true, func(script.Effect) script.Repeat { return script.Idempotent })
 			if err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 				return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -28,9 +29,25 @@ type RunOptions struct {
 	Host any
 	// Journal makes the run resumable; nil does without.
 	Journal Journal
-	// Repeatable reports of an effect that is not so by itself whether it may be performed again
-	// when it is not known whether an interrupted run has performed it; nil: none may.
-	Repeatable func(Effect) bool
+	// ID identifies the run for those outside of it; "" for one that has no identity. A run that is started
+	// inside of an effect has that of its caller. With the key of an effect it makes the idempotency key.
+	ID string
+	// Repeat says what is known of doing an effect once more, when it is first attempted; the answer is stored
+	// with the effect and not asked for again. nil: nothing is known, so none may be repeated.
+	Repeat func(Effect) Repeat
+	// FailInDoubt makes a run fail, with *Interrupted, that would wait for somebody to resolve a doubt.
+	FailInDoubt bool
+	// Hold is how long a sleep may keep the run here; a longer one suspends it. 0: any. Only a run with a journal
+	// is suspended.
+	Hold time.Duration
+	// Pause stops the run when it is closed, in the way of a suspension: effects under way end and are recorded, and
+	// nothing else begins. nil: it does not. Only a run with a journal is stopped so.
+	Pause <-chan struct{}
+	// Accept looks at the result before the run is done; with its error the run fails. nil takes any.
+	Accept func(*Result) error
+	// Clock is the time that the run has; nil: that of the machine. What it measures is what scripts see and what is in
+	// the journal: limits.time and the timeouts of calls are real time.
+	Clock Clock
 	// Limits override the program's, field by field.
 	Limits Limits
 	// Trace is called with every effect when it has ended. Calls do not overlap.
@@ -55,6 +72,25 @@ type RunOptions struct {
 	// session is the worker of the run that calls this one, where it runs too.
 	session *session
 }
+
+// A Clock says what time it is, and waits.
+type Clock interface {
+	Now() time.Time
+	// Wait returns nil when it is t or later, and the cause of ctx when that ends before.
+	Wait(ctx context.Context, t time.Time) error
+}
+
+// Repeat says whether an effect may be done twice.
+type Repeat int
+
+const (
+	// Once: a second time is another effect. It is attempted once.
+	Once Repeat = iota
+	// Idempotent: a second time with the same idempotency key changes nothing.
+	Idempotent
+	// ReadOnly: it changes nothing, or what it does is in the same journal. That it was begun is not written.
+	ReadOnly
+)
 
 // Event is one effect of a run, for whoever watches.
 type Event struct {
@@ -111,7 +147,7 @@ type Run struct {
 	host    any
 	print   func(pos, text string)
 	trace   func(Event)
-	again   func(Effect) bool // RunOptions.Repeatable; may be nil
+	repeat  func(Effect) Repeat // RunOptions.Repeat; may be nil
 	places  bool
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
@@ -200,38 +236,27 @@ func (r *Run) Charge(n int64) error { return r.budget.Charge(n) }
 // The error is a *Suspended when the run waits for an answer, that of the journal when
 // it cannot be opened, and else an *Error with the place in the script. Nothing that a script does gets out of here: a panic comes
 // back as an error, and no goroutine is left behind.
-func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
+func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error) {
 	limits, caller := o.Limits.Or(p.limits), callerOf(ctx)
-	var above *ledger
 	if caller != nil {
-		limits, above = caller.within(limits), caller.run.ledger
+		limits = caller.within(limits)
 		caller.leave()
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time.Std(), reached("time", limits.Time))
 	defer cancel()
-	r := &Run{
-		program: p, limits: limits, host: o.Host, print: o.Print, trace: o.Trace, again: o.Repeatable,
-		places: o.Places, around: o.Around, idle: o.Idle,
-		ledger: newLedger(above, limits), started: time.Now(),
-	}
-	r.budget = meter.New(meter.Options{
-		Ledger: account{r}, CallDepth: limits.CallDepth, Frames: p.frames, Check: r.check, Final: Final,
-	})
+	r := newRun(p, o, limits, caller)
 	defer r.close(caller)
 	if caller == nil {
 		r.ledger.request.tenant = o.Pool.Join(end)
 	}
 	r.pool = r.ledger.request.tenant.Pool()
-	r.turns.run = r
-	r.turns.journal = o.Journal
-	r.turns.busy = true
 	if o.Journal != nil {
 		if err := r.open(ctx, o.Args); err != nil {
 			return nil, err
 		}
-		defer o.Journal.Close()
+		defer func() { res, err = closed(o.Journal, res, err) }()
 	}
 	if o.Isolation != nil || o.session != nil {
 		defer r.closeSession(o)
@@ -239,7 +264,32 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 			return nil, r.describe(err)
 		}
 	}
-	r.free = limits.Parallel - 1
+	return r.execute(ctx, o)
+}
+
+// newRun makes the run of a program; that of caller, if there is one, pays for it.
+func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
+	var above *ledger
+	if caller != nil {
+		above = caller.run.ledger
+	}
+	r := &Run{
+		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
+		places: o.Places, around: o.Around, idle: o.Idle,
+		ledger: newLedger(above, l), started: time.Now(),
+	}
+	r.budget = meter.New(meter.Options{
+		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final,
+	})
+	r.turns.run = r
+	r.turns.journal = o.Journal
+	r.turns.busy = true
+	return r
+}
+
+// execute computes the run, from its first branch to the end of all.
+func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
+	r.free = r.limits.Parallel - 1
 	b := r.newBranch(ctx, "", nil)
 	r.turns.now = b
 	r.pool.Activate(&r.seat)
@@ -251,11 +301,44 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (*Result, error) {
 	if o.Stats != nil {
 		*o.Stats = stats
 	}
+	if err == nil && o.Accept != nil {
+		err = o.Accept(res)
+	}
 	if err != nil {
 		return nil, r.describe(err)
 	}
 	res.Stats = stats
 	return res, nil
+}
+
+// closed closes the journal of a run that ended so. What could not be written has not happened.
+func closed(j Journal, res *Result, err error) (*Result, error) {
+	if over := j.Close(endOf(res, err)); over != nil && err == nil {
+		return nil, &JournalError{over}
+	}
+	return res, err
+}
+
+// endOf is the outcome of a run as its journal is told it.
+func endOf(res *Result, err error) Ended {
+	var (
+		suspended *Suspended
+		limit     *LimitError
+		cancelled *Cancelled
+		busy      *Busy
+		journal   *JournalError
+	)
+	switch {
+	case err == nil:
+		return Done{res}
+	case errors.As(err, &suspended):
+		return Waits{Questions: suspended.Questions, Doubts: suspended.Doubts, Wake: suspended.Wake, Paused: suspended.Paused}
+	case errors.As(err, &limit):
+		return Failed{err}
+	case errors.As(err, &cancelled), errors.As(err, &busy), errors.As(err, &journal):
+		return Cut{err}
+	}
+	return Failed{err}
 }
 
 // close gives back what was granted and not used, and tells the run that called this
@@ -281,7 +364,7 @@ func (r *Run) describe(err error) error {
 
 // open takes the journal and learns what is in it.
 func (r *Run) open(ctx context.Context, args json.RawMessage) error {
-	entries, err := r.turns.journal.Open(ctx, Header{Program: r.program.hash, Args: digest(args)})
+	entries, err := r.turns.journal.Open(ctx, Header{Program: r.program.hash, Args: digest(args), Engine: Engine, Limits: r.limits})
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}

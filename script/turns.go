@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -253,13 +252,13 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 }
 
 // begin tells the journal that an effect is about to be performed.
-func (t *turns) begin(e Entry) error {
+func (t *turns) begin(ctx context.Context, e Entry) error {
 	if t.journal == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return journalError(t.journal.Begin(e))
+	return journalError(t.journal.Begin(ctx, e))
 }
 
 // record tells the journal what became of an effect. The caller holds t.mu, so that
@@ -280,7 +279,7 @@ func journalError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("journal: %w", err)
+	return &JournalError{err}
 }
 
 // await waits until the replay comes to key.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // hints are the tool annotations that tell a client how careful to be. Of a script they
@@ -62,11 +63,19 @@ func readHints(annotations json.RawMessage) hints {
 	return h
 }
 
-// Repeatable reports whether a tool says that calling it once more changes nothing (schema,
-// ToolAnnotations): it only reads, or it is idempotent.
-func (e *Entry) Repeatable() bool {
+// Repeat is what a tool says of calling it once more (schema, ToolAnnotations): that it only reads, or
+// is idempotent. Of a scripted tool its own calls say it.
+func (e *Entry) Repeat() script.Repeat {
 	h := readHints(jsonscan.Get(e.Definition, "annotations"))
-	return h.readOnly || h.idempotent
+	switch {
+	case e.Script != nil:
+		return script.Once
+	case h.readOnly:
+		return script.ReadOnly
+	case h.idempotent:
+		return script.Idempotent
+	}
+	return script.Once
 }
 
 // annotate completes the definition of a script with derived hints. What the

@@ -22,6 +22,7 @@ type carried struct {
 	Interrupted *script.Interrupted `json:"interrupted,omitempty"`
 	Busy        *script.Busy        `json:"busy,omitempty"`
 	Crash       *carriedCrash       `json:"crash,omitempty"`
+	Journal     *carried            `json:"journal,omitempty"` // what it said
 	NotDone     bool                `json:"notDone,omitempty"`
 	Described   *carriedError       `json:"described,omitempty"`
 	Kind        string              `json:"kind,omitempty"` // of an error of a host
@@ -123,7 +124,11 @@ func (c *carried) carryFinal(err error, depth int) {
 		limit     *script.LimitError
 		cancelled *script.Cancelled
 		crash     *script.Crash
+		journal   *script.JournalError
 	)
+	if errors.As(err, &journal) {
+		c.Journal = carryError(journal.Err, depth-1)
+	}
 	if errors.As(err, &limit) {
 		c.Limit = &carriedLimit{limit.Limit, limit.Value, carryPos(limit.Pos)}
 	}
@@ -208,6 +213,9 @@ func (r carrier) causes(c *carried) (causes []error) {
 			cause = r.error(c.Cancelled)
 		}
 		causes = append(causes, &script.Cancelled{Cause: cause})
+	}
+	if c.Journal != nil {
+		causes = append(causes, &script.JournalError{Err: r.error(c.Journal)})
 	}
 	if c.Diverged != nil {
 		causes = append(causes, c.Diverged)

@@ -18,18 +18,18 @@ func Example() {
 		fmt.Println(err)
 	}
 	call := script.Entry{Key: "0", Kind: "call"}
-	j.Begin(call)
+	j.Begin(ctx, call)
 	call.Result = json.RawMessage(`{"id": 7}`)
 	j.Record(call)
-	j.Begin(script.Entry{Key: "1", Kind: "call"})
-	j.Close() // cut off in the middle of the second call
+	j.Begin(ctx, script.Entry{Key: "1", Kind: "call"})
+	j.Close(script.Cut{}) // in the middle of the second call
 
 	entries, err := j.Open(ctx, run)
 	for _, e := range entries {
 		fmt.Printf("%s done: %v %q\n", e.Key, e.Done, e.Result)
 	}
 	fmt.Println(err)
-	j.Close()
+	j.Close(script.Done{})
 
 	_, err = j.Open(ctx, script.Header{Program: "another"})
 	fmt.Println(err)

@@ -41,21 +41,34 @@ func (m *Memory) Open(ctx context.Context, h script.Header) ([]script.Entry, err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("another run has it: %w", context.Cause(ctx))
 	}
-	if m.header != nil && *m.header != h {
-		m.turn <- struct{}{}
-		return nil, script.ErrOtherRun
+	if m.header == nil {
+		m.header = &h
 	}
-	m.header = &h
+	if err := m.header.Admit(h); err != nil {
+		m.turn <- struct{}{}
+		return nil, err
+	}
 	return slices.Concat(m.entries, m.begun), nil
 }
 
 // Begin notes that an effect is about to be performed.
-func (m *Memory) Begin(e script.Entry) error {
-	if m.have[e.Key] || m.find(e.Key) >= 0 {
+func (m *Memory) Begin(_ context.Context, e script.Entry) error {
+	i := m.find(e.Key)
+	if m.have[e.Key] || i >= 0 && m.begun[i].Attempt >= e.Attempt {
 		return fmt.Errorf("%s: is in the journal already", e.Key)
 	}
+	if i >= 0 {
+		m.begun[i] = e
+		return nil
+	}
 	m.begun = append(m.begun, e)
+	m.size.Add(sizeOf(e))
 	return nil
+}
+
+// sizeOf is about what an entry holds.
+func sizeOf(e script.Entry) int64 {
+	return int64(len(e.Key)+len(e.Name)+len(e.Args)+len(e.Result)) + 300
 }
 
 // Record stores an answer.
@@ -63,22 +76,25 @@ func (m *Memory) Record(e script.Entry) error {
 	if m.have[e.Key] {
 		return fmt.Errorf("%s: is in the journal already", e.Key)
 	}
-	m.drop(e.Key)
+	_ = m.Release(e.Key)
 	e.Done = true
 	m.entries = append(m.entries, e)
 	m.have[e.Key] = true
-	m.size.Add(int64(len(e.Key) + len(e.Result) + 100))
+	m.size.Add(sizeOf(e))
 	return nil
 }
 
 // Release takes back Begin.
 func (m *Memory) Release(key string) error {
-	m.drop(key)
+	if i := m.find(key); i >= 0 {
+		m.size.Add(-sizeOf(m.begun[i]))
+		m.begun = slices.Delete(m.begun, i, i+1)
+	}
 	return nil
 }
 
 // Close gives the journal back.
-func (m *Memory) Close() error {
+func (m *Memory) Close(script.Ended) error {
 	select {
 	case m.turn <- struct{}{}:
 		return nil
@@ -95,8 +111,22 @@ func (m *Memory) find(key string) int {
 	return slices.IndexFunc(m.begun, func(e script.Entry) bool { return e.Key == key })
 }
 
-func (m *Memory) drop(key string) {
-	if i := m.find(key); i >= 0 {
-		m.begun = slices.Delete(m.begun, i, i+1)
+// Resolve resolves a doubt: with an answer, or with Again, so that the effect is attempted once more.
+// No run may have the journal.
+func (m *Memory) Resolve(e script.Entry) error {
+	select {
+	case <-m.turn:
+		defer func() { m.turn <- struct{}{} }()
+	default:
+		return errors.New("a run has the journal")
 	}
+	i := m.find(e.Key)
+	switch {
+	case i < 0:
+		return fmt.Errorf("%s: is not begun", e.Key)
+	case !e.Done:
+		m.begun[i].Again = true
+		return nil
+	}
+	return m.Record(e)
 }
