@@ -152,10 +152,19 @@ func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Cont
 	if ok && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
 		return nil, false, &Diverged{Key: entry.Key, Have: e.String(), Want: "another " + old.Kind}
 	}
-	switch {
-	case ok && old.Done:
+	if ok && old.Done {
 		res, err = r.replay(b, old)
 		return res, true, err
+	}
+	if entry.Switch {
+		if err := r.turns.delay(b); err != nil {
+			return nil, false, err
+		}
+		if b.ctx.Err() != nil {
+			return nil, false, ended(b.ctx)
+		}
+	}
+	switch {
 	case ok && old.Repeatable:
 		entry.Attempt, entry.Repeatable = old.Attempt, true
 	case ok && !e.Repeatable:

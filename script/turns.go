@@ -19,9 +19,9 @@ import (
 // below "The branch that has the turn owns these", the budget, and the results of its
 // group; none of these has a lock.
 //
-// The turn changes hands in five places, and nowhere else: when a branch performs an effect
-// that takes time (perform), waits for a recorded answer (await) or for one that nobody
-// knows (strand), waits for its own parallel() (group.wait), or ends (group.end). An instant
+// The turn changes hands in six places, and nowhere else: when a branch performs an effect
+// that takes time (perform), waits for a recorded answer (await), for the end of the replay (delay) or for
+// an answer that nobody knows (strand), waits for its own parallel() (group.wait), or ends (group.end). An instant
 // effect, such as a look at the clock, keeps the turn.
 //
 // # States of a branch
@@ -31,6 +31,7 @@ import (
 //	performing  its effect is under way, and counted in flying; others compute
 //	done        the effect is recorded; in done, in the order of the records
 //	awaiting    the journal has the answer to its effect; in awaiting, by key, until the replay is there
+//	late        the journal has no answer to its effect, but some that are to be replayed; in late, until those are
 //	lost        an earlier run began its effect, and nobody knows how that ended; in lost
 //	ended       its goroutine is over
 //
@@ -43,11 +44,12 @@ import (
 //     replay. Keys of branches that were cancelled and have ended are skipped. Where nobody awaits
 //     the head yet, a cancelled branch that is done goes first, for its end may be what
 //     lines up the one that will; and while effects are under way everybody waits. If there
-//     are none either, the program did not write this journal, and all who await end with
-//     Diverged;
-//  3. the first that is done;
-//  4. when nothing is under way any more, the first that is lost, which performs its effect again
-//     where that may be, or ends with Interrupted.
+//     are none either, the first that is late goes; and if nobody is, the program did not write this
+//     journal, and all who await end with Diverged;
+//  3. the first that is late: nothing is left to replay that could cancel it;
+//  4. the first that is done;
+//  5. when nothing is under way any more, the first that is lost: it is told so, attempts its effect once
+//     more where somebody has allowed it, or is suspended in doubt.
 //
 // # Why it is the same order
 //
@@ -85,6 +87,7 @@ type turns struct {
 	replay []string  // keys of the recorded effects that are still to be delivered, in this order
 	// awaiting are the branches that wait until the replay comes to their key.
 	awaiting map[string]*branch
+	late     []*branch // wait for the end of the replay
 	lost     []*branch // wait for effects with an unknown outcome
 	flying   int       // effects that are being performed
 	dead     []string  // paths of cancelled branches
@@ -162,6 +165,9 @@ func (t *turns) next() *branch {
 		if b := t.takeCancelled(); b != nil || t.flying > 0 {
 			return b
 		}
+		if b := shift(&t.late); b != nil {
+			return b
+		}
 		t.fatal = &Diverged{Key: key, Have: "something else", Want: "an effect"}
 	}
 	if t.fatal != nil {
@@ -169,6 +175,9 @@ func (t *turns) next() *branch {
 			delete(t.awaiting, key)
 			return b
 		}
+	}
+	if b := shift(&t.late); b != nil {
+		return b
 	}
 	if b := shift(&t.done); b != nil {
 		return b
@@ -290,6 +299,19 @@ func (t *turns) await(b *branch, key string) error {
 	return t.fatal
 }
 
+// delay waits with an effect that the journal has no answer to until there is nothing left to replay: what is
+// replayed may cancel it, as it did in the run that wrote the journal.
+func (t *turns) delay(b *branch) error {
+	t.mu.Lock()
+	if len(t.replay) == 0 {
+		t.mu.Unlock()
+		return nil
+	}
+	t.late = append(t.late, b)
+	t.wait(b)
+	return t.fatal
+}
+
 // strand waits for an effect whose outcome nobody knows: until b is cancelled, or
 // until nothing else in the run can go on.
 func (t *turns) strand(b *branch) {
@@ -309,13 +331,19 @@ func (t *turns) wakeCancelled() {
 			t.fresh = append(t.fresh, b)
 		}
 	}
-	keep := t.lost[:0]
-	for _, b := range t.lost {
+	t.late = t.lineUpCancelled(t.late)
+	t.lost = t.lineUpCancelled(t.lost)
+}
+
+// lineUpCancelled lines up those of all that were cancelled, and returns the others.
+func (t *turns) lineUpCancelled(all []*branch) []*branch {
+	keep := all[:0]
+	for _, b := range all {
 		if b.ctx.Err() == nil {
 			keep = append(keep, b)
 			continue
 		}
 		t.fresh = append(t.fresh, b)
 	}
-	t.lost = keep
+	return keep
 }
