@@ -70,6 +70,7 @@ var mayImport = map[string][]string{
 	"proxy/admission":           {"config", "script", "internal/wire"},
 	"proxy/adapt":               {"backends", "internal/jsonscan", "internal/wire"},
 	"proxy/catalog":             {"internal/clip", "lock", "config", "policy", "backends", "script", "script/check", "builtins", "migrate", "migrate/legacy", "internal/definition", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell", "internal/visible", "internal/wire"},
+	"runs":                      {"script", "internal/jsonscan", "internal/limits"},
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},

@@ -1,0 +1,44 @@
+package runs
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Size is what an entry counts in Run.Bytes.
+func Size(e script.Entry) int64 {
+	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + 100
+	if e.Failure != nil {
+		n += len(e.Failure.Kind) + len(e.Failure.Message)
+	}
+	return int64(n)
+}
+
+// Outline is an entry without what was sent and what came back.
+func Outline(e script.Entry) script.Entry {
+	e.Args, e.Result = nil, nil
+	if e.Failure != nil {
+		e.Failure = &script.Failure{Kind: e.Failure.Kind}
+	}
+	return e
+}
+
+// Entry is an entry in doubt when it has been resolved.
+func (r Resolution) Entry(e script.Entry) script.Entry {
+	if r.Repeat {
+		e.Again = true
+		return e
+	}
+	e.Done, e.Ended = true, time.Now()
+	if r.Done == nil {
+		e.Failure = &script.Failure{Kind: "tool", Message: r.Failed}
+		return e
+	}
+	text, _ := json.Marshal(string(r.Done))
+	content := jsonscan.Array(new(jsonscan.Object).Text("type", "text").Raw("text", text).JSON())
+	e.Result = new(jsonscan.Object).Raw("content", content).Raw("structuredContent", r.Done).JSON()
+	return e
+}

@@ -1,0 +1,195 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// lease is a run in the hands of an owner.
+type lease struct {
+	s     *Store
+	r     *run
+	epoch int64
+	taken runs.Run
+
+	lost chan struct{}
+	once sync.Once
+}
+
+// Run implements [runs.Lease].
+func (l *lease) Run() runs.Run { return l.taken }
+
+// Lost implements [runs.Lease].
+func (l *lease) Lost() <-chan struct{} { return l.lost }
+
+// lose closes Lost.
+func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
+
+// lock locks the store, and says whether the run is still this owner's to write.
+func (l *lease) lock() error {
+	l.s.mu.Lock()
+	switch {
+	case l.s.closed:
+		return fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+	case l.s.runs[l.r.ID] != l.r, l.r.Epoch != l.epoch, l.r.lease != l:
+		l.lose()
+		return runs.ErrTaken
+	case l.s.options.Renew < 0 && !l.s.held(l.r):
+		l.lose()
+		return runs.ErrTaken
+	}
+	return nil
+}
+
+// Open implements [script.Journal].
+func (l *lease) Open(_ context.Context, h script.Header) ([]script.Entry, error) {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return nil, err
+	}
+	if l.r.Header == nil {
+		l.r.Header = &h
+	}
+	return slices.Concat(l.r.recorded, l.r.begun), l.r.Header.Admit(h)
+}
+
+// Begin implements [script.Journal].
+func (l *lease) Begin(_ context.Context, e script.Entry) error {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return err
+	}
+	if l.r.State == runs.Cancelled {
+		return runs.ErrCancelled
+	}
+	e.Done = false
+	return l.s.put(l.r, e)
+}
+
+// Record implements [script.Journal].
+func (l *lease) Record(e script.Entry) error {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return err
+	}
+	e.Done = true
+	return l.s.put(l.r, e)
+}
+
+// put adds an entry to the journal of r, or replaces what was begun with its key. mu is held.
+func (s *Store) put(r *run, e script.Entry) error {
+	i := slices.IndexFunc(r.begun, func(b script.Entry) bool { return b.Key == e.Key })
+	if r.have[e.Key] || i >= 0 && !e.Done && e.Attempt <= r.begun[i].Attempt {
+		return fmt.Errorf("%s: is in the journal already", e.Key)
+	}
+	n := runs.Size(e)
+	if i >= 0 {
+		n -= runs.Size(r.begun[i])
+	} else if r.Entries >= s.options.MaxEntries {
+		return &runs.LimitError{Name: "maxEntries", Max: strconv.Itoa(s.options.MaxEntries)}
+	}
+	if r.Bytes+n > s.options.MaxBytes {
+		return &runs.LimitError{Name: "maxBytes", Max: limits.Bytes(s.options.MaxBytes).String()}
+	}
+	switch {
+	case i >= 0 && e.Done:
+		r.begun = slices.Delete(r.begun, i, i+1)
+	case i >= 0:
+		r.begun[i] = e
+	default:
+		r.Entries++
+	}
+	if e.Done {
+		r.recorded = append(r.recorded, e)
+		r.have[e.Key] = true
+	} else if i < 0 {
+		r.begun = append(r.begun, e)
+	}
+	r.Bytes += n
+	s.count(r, 0, n)
+	return nil
+}
+
+// Release implements [script.Journal].
+func (l *lease) Release(key string) error {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return err
+	}
+	l.s.release(l.r, key)
+	return nil
+}
+
+func (s *Store) release(r *run, key string) {
+	i := slices.IndexFunc(r.begun, func(b script.Entry) bool { return b.Key == key })
+	if i < 0 {
+		return
+	}
+	n := runs.Size(r.begun[i])
+	r.begun = slices.Delete(r.begun, i, i+1)
+	r.Entries, r.Bytes = r.Entries-1, r.Bytes-n
+	s.count(r, 0, -n)
+}
+
+// Close implements [script.Journal].
+func (l *lease) Close(script.Ended) error { return nil }
+
+// Ask implements [runs.Lease].
+func (l *lease) Ask(_ context.Context, q ...runs.Question) error {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return err
+	}
+	l.s.ask(l.r, q)
+	return nil
+}
+
+// ask adds questions that are not known yet. mu is held.
+func (s *Store) ask(r *run, questions []runs.Question) {
+	before := r.size()
+	for _, q := range questions {
+		if find(r, q.Key) == nil {
+			r.Questions = append(r.Questions, q)
+		}
+	}
+	s.resize(r, before)
+}
+
+func find(r *run, key string) *runs.Question {
+	i := slices.IndexFunc(r.Questions, func(q runs.Question) bool { return q.Key == key })
+	if i < 0 {
+		return nil
+	}
+	return &r.Questions[i]
+}
+
+// Answers implements [runs.Lease].
+func (l *lease) Answers(context.Context) ([]runs.Question, error) {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return nil, err
+	}
+	return slices.Clone(l.r.Questions), nil
+}
+
+// End implements [runs.Lease].
+func (l *lease) End(_ context.Context, o runs.Outcome) error {
+	defer l.s.mu.Unlock()
+	if err := l.lock(); err != nil {
+		return err
+	}
+	l.r.Owner, l.r.lease = "", nil
+	if l.r.State == runs.Cancelled {
+		return nil
+	}
+	l.s.ask(l.r, o.Questions)
+	l.s.end(l.r, o)
+	return nil
+}

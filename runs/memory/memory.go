@@ -1,0 +1,384 @@
+// Package memory keeps runs in the memory of the process: they outlive their requests, not the
+// process. It is what a proxy without sessionStorage has.
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"container/list"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// What a store holds at most. Runs that have ended make room for others before those are refused.
+const (
+	maxRuns       = 1000
+	maxBytes      = 256 << 20
+	maxRunsOfOne  = 250 // of one principal, where callers say who they are
+	maxBytesOfOne = 128 << 20
+)
+
+// Store is a runs.Store in memory. Make one with New.
+type Store struct {
+	options runs.Options
+
+	mu      sync.Mutex
+	runs    map[string]*run    // by id
+	keys    map[[2]string]*run // by principal and idempotency key
+	changed chan struct{}
+	closed  bool
+	all     held
+	of      map[string]held // by principal
+	ended   *list.List      // of *run, in the order in which they ended
+}
+
+// run is a run with its journal. The store's mutex guards it.
+type run struct {
+	runs.Run
+	recorded []script.Entry // in order
+	begun    []script.Entry // and not recorded yet: a few
+	have     map[string]bool
+	lease    *lease        // of the present owner
+	place    *list.Element // in ended
+}
+
+// New returns an empty store.
+func New(o runs.Options) *Store {
+	return &Store{options: o.WithDefaults(), runs: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]held{}, ended: list.New()}
+}
+
+// Start implements [runs.Store].
+func (s *Store) Start(_ context.Context, r runs.Run) (runs.Run, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, err := s.same(r); old != nil || err != nil {
+		return old.copied(), false, err
+	}
+	n, err := s.add(r)
+	if err != nil {
+		return runs.Run{}, false, err
+	}
+	return n.copied(), true, nil
+}
+
+// Create implements [runs.Store].
+func (s *Store) Create(_ context.Context, r runs.Run, owner string, entries []script.Entry) (runs.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, err := s.same(r); err != nil {
+		return nil, err
+	} else if old != nil {
+		return nil, runs.ErrExists
+	}
+	n, err := s.add(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if err := s.put(n, e); err != nil {
+			s.forget(n)
+			return nil, err
+		}
+	}
+	return s.take(n, owner), nil
+}
+
+// same returns the run that r would be a repetition of.
+func (s *Store) same(r runs.Run) (*run, error) {
+	if s.closed {
+		return nil, fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+	}
+	old := s.runs[r.ID]
+	if old == nil && r.Dedupe != "" {
+		old = s.keys[[2]string{r.Principal, r.Dedupe}]
+	}
+	if old != nil && (old.Principal != r.Principal || old.Tool != r.Tool || !bytes.Equal(old.Args, r.Args)) {
+		return nil, runs.ErrOtherRequest
+	}
+	return old, nil
+}
+
+// add keeps a new run.
+func (s *Store) add(r runs.Run) (*run, error) {
+	now := time.Now()
+	n := &run{have: map[string]bool{}, Run: runs.Run{
+		ID: cmp.Or(r.ID, runs.NewID()), Parent: r.Parent, Tool: r.Tool, Principal: r.Principal, Dedupe: r.Dedupe, Trace: r.Trace,
+		Program: r.Program, Limits: r.Limits, Args: r.Args, Header: r.Header, Expires: r.Expires,
+		State: runs.Running, Created: now, Updated: now, Wake: now.Add(s.options.Lease), Lease: now.Add(s.options.Lease),
+	}}
+	if err := s.makeRoom(n); err != nil {
+		return nil, err
+	}
+	s.count(n, 1, n.size())
+	s.runs[n.ID] = n
+	if n.Dedupe != "" {
+		s.keys[[2]string{n.Principal, n.Dedupe}] = n
+	}
+	return n, nil
+}
+
+// makeRoom forgets runs that have ended, the first to end first, until n has room.
+func (s *Store) makeRoom(n *run) error {
+	for s.all.full(n, maxRuns, maxBytes) {
+		if !s.forgetEnded(func(*run) bool { return true }) {
+			return errFull(n)
+		}
+	}
+	for n.Principal != "" && s.of[n.Principal].full(n, maxRunsOfOne, maxBytesOfOne) {
+		if !s.forgetEnded(func(r *run) bool { return r.Principal == n.Principal }) {
+			return errFull(n)
+		}
+	}
+	return nil
+}
+
+func errFull(n *run) error {
+	return fmt.Errorf("%w: %d of %q have not ended", runs.ErrFull, maxRuns, n.Principal)
+}
+
+// forgetEnded forgets the first run to have ended that is one of those.
+func (s *Store) forgetEnded(those func(*run) bool) bool {
+	for e := s.ended.Front(); e != nil; e = e.Next() {
+		if r := e.Value.(*run); those(r) {
+			s.forget(r)
+			return true
+		}
+	}
+	return false
+}
+
+// held is how many runs there are, and what they hold.
+type held struct {
+	runs  int
+	bytes int64
+}
+
+func (h held) full(n *run, runs int, bytes int64) bool {
+	return h.runs >= runs || h.runs > 0 && h.bytes+n.size() > bytes
+}
+
+// count notes that a run has become larger or smaller, has come or gone.
+func (s *Store) count(r *run, runs int, bytes int64) {
+	of := s.of[r.Principal]
+	of.runs, of.bytes = of.runs+runs, of.bytes+bytes
+	if s.of[r.Principal] = of; of.runs == 0 {
+		delete(s.of, r.Principal)
+	}
+	s.all.runs, s.all.bytes = s.all.runs+runs, s.all.bytes+bytes
+}
+
+// resize is called after a run has changed, with its size before.
+func (s *Store) resize(r *run, before int64) { s.count(r, 0, r.size()-before) }
+
+// size is about what the run holds.
+func (r *run) size() int64 {
+	n := int64(1000+len(r.Args)+len(r.Result)+len(r.Error)) + r.Bytes
+	for _, q := range r.Questions {
+		n += int64(len(q.Params) + len(q.Answer))
+	}
+	return n
+}
+
+func (s *Store) forget(r *run) {
+	s.count(r, -1, -r.size())
+	delete(s.runs, r.ID)
+	delete(s.keys, [2]string{r.Principal, r.Dedupe})
+	if r.place != nil {
+		s.ended.Remove(r.place)
+	}
+}
+
+// Take implements [runs.Store].
+func (s *Store) Take(_ context.Context, id, owner string) (runs.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.open(id)
+	if err != nil {
+		return nil, err
+	}
+	if s.held(r) {
+		return nil, runs.ErrBusy
+	}
+	return s.take(r, owner), nil
+}
+
+// held reports whether the run has an owner. One in this process lives as long as the process,
+// unless leases are not renewed.
+func (s *Store) held(r *run) bool {
+	return r.Owner != "" && (s.options.Renew > 0 || time.Now().Before(r.Lease))
+}
+
+func (s *Store) take(r *run, owner string) *lease {
+	if r.lease != nil {
+		r.lease.lose()
+	}
+	r.Epoch++
+	r.Owner, r.State, r.Lease = owner, runs.Running, time.Now().Add(s.options.Lease)
+	r.Wake, r.Error, r.Doubts = r.Lease, "", nil
+	r.lease = &lease{s: s, r: r, epoch: r.Epoch, taken: r.copied(), lost: make(chan struct{})}
+	return r.lease
+}
+
+// open returns a run that has not ended.
+func (s *Store) open(id string) (*run, error) {
+	r := s.runs[id]
+	switch {
+	case s.closed:
+		return nil, fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+	case r == nil:
+		return nil, runs.ErrUnknown
+	case r.State.Final():
+		return nil, runs.ErrEnded
+	}
+	return r, nil
+}
+
+// Due implements [runs.Store].
+func (s *Store) Due(_ context.Context, n int) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var due []*run
+	now := time.Now()
+	for _, r := range s.runs {
+		if !r.State.Final() && !s.held(r) && (past(r.Wake, now) || past(r.Expires, now)) {
+			due = append(due, r)
+		}
+	}
+	slices.SortFunc(due, func(a, b *run) int { return a.Wake.Compare(b.Wake) })
+	var ids []string
+	for _, r := range due[:min(n, len(due))] {
+		ids = append(ids, r.ID)
+	}
+	return ids, nil
+}
+
+func past(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+
+// List implements [runs.Store].
+func (s *Store) List(_ context.Context, f runs.Filter) ([]runs.Summary, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*run
+	for _, r := range s.runs {
+		if matches(r, f) && (f.After == "" || position(r) < f.After) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b *run) int { return strings.Compare(position(b), position(a)) })
+	limit, next := cmp.Or(f.Limit, 100), ""
+	if len(found) > limit {
+		found = found[:limit]
+		next = position(found[limit-1])
+	}
+	var list []runs.Summary
+	for _, r := range found {
+		list = append(list, r.summary())
+	}
+	return list, next, nil
+}
+
+// position orders runs by when they changed, and is the cursor behind one.
+func position(r *run) string { return fmt.Sprintf("%020d.%s", r.Updated.UnixMicro(), r.ID) }
+
+func matches(r *run, f runs.Filter) bool {
+	return (f.States == nil || slices.Contains(f.States, r.State)) && (f.Tool == "" || r.Tool == f.Tool) &&
+		(f.Principal == "" || r.Principal == f.Principal) && !r.Updated.Before(f.Since) && f.SealedBy == ""
+}
+
+func (r *run) summary() runs.Summary {
+	open := 0
+	for _, q := range r.Questions {
+		if q.Answer == nil {
+			open++
+		}
+	}
+	return runs.Summary{
+		ID: r.ID, Tool: r.Tool, Principal: r.Principal, State: r.State, Created: r.Created, Updated: r.Updated, Wake: r.Wake,
+		Questions: open, Doubts: len(r.Doubts), Entries: r.Entries, Error: r.Error,
+	}
+}
+
+// Get implements [runs.Store].
+func (s *Store) Get(_ context.Context, id string) (runs.Run, []script.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[id]
+	if r == nil {
+		return runs.Run{}, nil, runs.ErrUnknown
+	}
+	return r.copied(), slices.Concat(r.recorded, r.begun), nil
+}
+
+// copied is the run without what the store goes on to change.
+func (r *run) copied() runs.Run {
+	if r == nil {
+		return runs.Run{}
+	}
+	c := r.Run
+	c.Questions, c.Doubts = slices.Clone(r.Questions), slices.Clone(r.Doubts)
+	return c
+}
+
+// Prune implements [runs.Store].
+func (s *Store) Prune(_ context.Context, o runs.Old) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, r := range s.runs {
+		if r.State.Final() && r.Updated.Before(o.Before) && (o.States == nil || slices.Contains(o.States, r.State)) &&
+			(o.Principal == nil || r.Principal == *o.Principal) {
+			s.forget(r)
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Stats implements [runs.Store].
+func (s *Store) Stats(context.Context) (runs.Stats, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := runs.Stats{States: map[runs.State]int{}}
+	for _, state := range runs.States {
+		st.States[state] = 0
+	}
+	for _, r := range s.runs {
+		st.States[r.State]++
+		if r.State == runs.Waiting && (st.OldestWaiting.IsZero() || r.Updated.Before(st.OldestWaiting)) {
+			st.OldestWaiting = r.Updated
+		}
+	}
+	return st, nil
+}
+
+// Changed implements [runs.Store].
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// notify closes the channel of Changed. mu is held.
+func (s *Store) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Ping implements [runs.Store].
+func (s *Store) Ping(context.Context) error { return nil }
+
+// Close implements [runs.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.notify()
+	return nil
+}

@@ -1,0 +1,137 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// end gives the run the state of o, and forgets what is not kept of one that has ended. mu is held.
+func (s *Store) end(r *run, o runs.Outcome) {
+	before := r.size()
+	r.State, r.Result, r.Error, r.Doubts = o.State, o.Result, o.Error, slices.Clone(o.Doubts)
+	r.Updated, r.Wake, r.Lease = time.Now(), o.Wake, time.Time{}
+	if o.State.Final() {
+		r.Wake = time.Time{}
+		r.place = s.ended.PushBack(r)
+		s.strip(r)
+	} else if r.Wake.IsZero() && answered(r, o) {
+		r.Wake = r.Updated
+	}
+	s.resize(r, before)
+	s.notify()
+}
+
+// answered reports whether a question that the run stopped for has its answer already.
+func answered(r *run, o runs.Outcome) bool {
+	return slices.ContainsFunc(o.Questions, func(q runs.Question) bool { return find(r, q.Key).Answer != nil })
+}
+
+// strip forgets what Options.Keep says.
+func (s *Store) strip(r *run) {
+	if s.options.Keep == runs.KeepFull {
+		return
+	}
+	r.Questions, r.Bytes = nil, 0
+	if s.options.Keep == runs.KeepNone {
+		r.recorded, r.begun, r.Entries = nil, nil, 0
+		return
+	}
+	for i := range r.recorded {
+		r.recorded[i] = runs.Outline(r.recorded[i])
+	}
+	for i := range r.begun {
+		r.begun[i] = runs.Outline(r.begun[i])
+	}
+}
+
+// Answer implements [runs.Store].
+func (s *Store) Answer(_ context.Context, id, key string, answer json.RawMessage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.open(id)
+	if err != nil {
+		return err
+	}
+	q := find(r, key)
+	switch {
+	case q == nil:
+		return runs.ErrNoQuestion
+	case q.Answer != nil:
+		return runs.ErrAnswered
+	case past(q.Deadline, time.Now()):
+		return runs.ErrLate
+	}
+	before := r.size()
+	q.Answer = answer
+	s.resize(r, before)
+	r.Updated = time.Now()
+	if r.State == runs.Waiting {
+		r.Wake = r.Updated
+	}
+	s.notify()
+	return nil
+}
+
+// Resolve implements [runs.Store].
+func (s *Store) Resolve(_ context.Context, id, key string, to runs.Resolution) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.open(id)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.begun, func(e script.Entry) bool { return e.Key == key })
+	if i < 0 || r.State != runs.Doubt || !slices.Contains(r.Doubts, key) {
+		return runs.ErrNoDoubt
+	}
+	if e := to.Entry(r.begun[i]); e.Done {
+		if err := s.put(r, e); err != nil {
+			return err
+		}
+	} else {
+		r.begun[i] = e
+	}
+	r.Doubts = slices.DeleteFunc(r.Doubts, func(d string) bool { return d == key })
+	if r.Updated = time.Now(); len(r.Doubts) == 0 {
+		r.State, r.Wake, r.Error = runs.Running, r.Updated, ""
+	}
+	s.notify()
+	return nil
+}
+
+// Cancel implements [runs.Store].
+func (s *Store) Cancel(_ context.Context, id, reason string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.open(id)
+	if err != nil {
+		return err
+	}
+	if r.lease != nil {
+		r.lease.lose()
+	}
+	s.end(r, runs.Outcome{State: runs.Cancelled, Error: reason})
+	return nil
+}
+
+// Resume implements [runs.Store].
+func (s *Store) Resume(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.open(id)
+	switch {
+	case err != nil:
+		return err
+	case s.held(r):
+		return runs.ErrBusy
+	}
+	r.Updated = time.Now()
+	r.State, r.Wake = runs.Running, r.Updated
+	s.notify()
+	return nil
+}

@@ -1,0 +1,377 @@
+package runstest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+var question = runs.Question{Key: "1", Method: "elicitation/create", Params: json.RawMessage(`{"message": "Ship?"}`)}
+
+// asking returns a run that waits for question.
+func asking(t *testing.T, s runs.Store, q ...runs.Question) string {
+	t.Helper()
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Begin(t.Context(), script.Entry{Key: "1", Kind: "elicit", Attempt: 1}))
+	end(t, l, runs.Outcome{State: runs.Waiting, Questions: q, Wake: time.Now().Add(time.Hour)})
+	return id
+}
+
+func testAnswers(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := asking(t, s, question)
+	if due, err := s.Due(t.Context(), 10); err != nil || len(due) != 0 {
+		t.Errorf("due before the answer: %v, %v", due, err)
+	}
+	wantErr(t, "Answer to no question", s.Answer(t.Context(), id, "2", json.RawMessage(`{}`)), runs.ErrNoQuestion)
+	wantErr(t, "Answer to no run", s.Answer(t.Context(), "x", "1", json.RawMessage(`{}`)), runs.ErrUnknown)
+	var wg sync.WaitGroup
+	first := make(chan string, 8)
+	for _, answer := range []string{`"a"`, `"b"`, `"c"`, `"d"`} {
+		other := open(t, runs.Options{})
+		wg.Go(func() {
+			switch err := other.Answer(t.Context(), id, "1", json.RawMessage(answer)); {
+			case err == nil:
+				first <- answer
+			case !errors.Is(err, runs.ErrAnswered):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(first) != 1 {
+		t.Fatalf("%d answers won", len(first))
+	}
+	want := <-first
+	if due, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
+		t.Errorf("due after the answer: %v, %v", due, err)
+	}
+	l := take(t, s, id)
+	q := l.Run().Questions
+	if len(q) != 1 || string(q[0].Answer) != want || string(q[0].Params) != string(question.Params) || q[0].Method != question.Method {
+		t.Errorf("questions %+v, want the answer %s", q, want)
+	}
+	// Asked again under the same key: the answer stays.
+	end(t, l, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{question}})
+	if r, _ := get(t, s, id); string(r.Questions[0].Answer) != want {
+		t.Errorf("asked again, the answer is %s", r.Questions[0].Answer)
+	}
+	if due, _ := s.Due(t.Context(), 10); len(due) != 1 {
+		t.Error("a run that stopped for a question that has its answer is not due")
+	}
+}
+
+func testLate(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	late := question
+	late.Deadline = time.Now().Add(-time.Second)
+	id := asking(t, s, late)
+	wantErr(t, "Answer behind the deadline", s.Answer(t.Context(), id, "1", json.RawMessage(`{}`)), runs.ErrLate)
+}
+
+func testAnswerWhileRunning(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Ask(t.Context(), question))
+	if r, _ := get(t, s, id); len(r.Questions) != 1 || r.State != runs.Running {
+		t.Errorf("the run is %+v, want one question", r)
+	}
+	changed := s.Changed()
+	must(t, open(t, runs.Options{}).Answer(t.Context(), id, "1", json.RawMessage(`{"action":"accept"}`)))
+	<-changed
+	if q, err := l.Answers(t.Context()); err != nil || len(q) != 1 || string(q[0].Answer) != `{"action":"accept"}` {
+		t.Errorf("Answers: %+v, %v", q, err)
+	}
+	end(t, l, runs.Outcome{State: runs.Done})
+	wantErr(t, "Answer of a run that has ended", s.Answer(t.Context(), id, "1", json.RawMessage(`{}`)), runs.ErrEnded)
+}
+
+func testResolve(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	for _, key := range []string{"0", "1", "2"} {
+		must(t, l.Begin(t.Context(), call(key)))
+	}
+	must(t, l.Record(answered("3", `"3"`)))
+	wantErr(t, "Resolve while it runs", s.Resolve(t.Context(), id, "0", runs.Resolution{Repeat: true}), runs.ErrNoDoubt)
+	end(t, l, runs.Outcome{State: runs.Doubt, Doubts: []string{"0", "1", "2"}, Error: "in doubt"})
+	wantErr(t, "Resolve of no doubt", s.Resolve(t.Context(), id, "3", runs.Resolution{Repeat: true}), runs.ErrNoDoubt)
+
+	other := open(t, runs.Options{})
+	must(t, other.Resolve(t.Context(), id, "1", runs.Resolution{Done: json.RawMessage(`{"id": 7}`)}))
+	must(t, other.Resolve(t.Context(), id, "0", runs.Resolution{Failed: "it was not"}))
+	wantErr(t, "Resolve for the second time", s.Resolve(t.Context(), id, "1", runs.Resolution{Repeat: true}), runs.ErrNoDoubt)
+	if r, _ := get(t, s, id); r.State != runs.Doubt || !slices.Equal(r.Doubts, []string{"2"}) {
+		t.Errorf("with one doubt left: %v %v", r.State, r.Doubts)
+	}
+	must(t, other.Resolve(t.Context(), id, "2", runs.Resolution{Repeat: true}))
+	if due, err := s.Due(t.Context(), 10); err != nil || !slices.Equal(due, []string{id}) {
+		t.Errorf("due after all were resolved: %v, %v", due, err)
+	}
+	l = take(t, s, id)
+	entries, err := l.Open(t.Context(), header)
+	must(t, err)
+	if len(entries) != 4 || entries[0].Key != "3" {
+		t.Fatalf("entries %+v", entries)
+	}
+	done, failed, again := entries[1], entries[2], entries[3]
+	if done.Key != "1" || !done.Done || !strings.Contains(string(done.Result), `"structuredContent":{"id": 7}`) {
+		t.Errorf("--done made %+v", done)
+	}
+	if failed.Key != "0" || failed.Failure == nil || *failed.Failure != (script.Failure{Kind: "tool", Message: "it was not"}) {
+		t.Errorf("--failed made %+v", failed)
+	}
+	if again.Key != "2" || again.Done || !again.Again {
+		t.Errorf("--repeat made %+v", again)
+	}
+	end(t, l, runs.Outcome{State: runs.Done})
+}
+
+func testCancel(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Begin(t.Context(), call("0")))
+	must(t, s.Cancel(t.Context(), id, "wrong customer"))
+	<-l.Lost()
+	wantErr(t, "Begin of a cancelled run", l.Begin(t.Context(), call("1")), runs.ErrCancelled)
+	_ = l.Record(answered("0", "1"))
+	must(t, l.End(t.Context(), runs.Outcome{State: runs.Done, Result: json.RawMessage(`1`)}))
+	r, entries := get(t, s, id)
+	if r.State != runs.Cancelled || r.Error != "wrong customer" || r.Result != nil {
+		t.Errorf("the run is %v %q %s", r.State, r.Error, r.Result)
+	}
+	if len(entries) != 1 || !entries[0].Done {
+		t.Errorf("entries %+v, want the call that ended", entries)
+	}
+	wantErr(t, "Cancel for the second time", s.Cancel(t.Context(), id, ""), runs.ErrEnded)
+	wantErr(t, "Cancel of no run", s.Cancel(t.Context(), "x", ""), runs.ErrUnknown)
+	if due, _ := s.Due(t.Context(), 10); len(due) != 0 {
+		t.Errorf("due: %v", due)
+	}
+}
+
+func testDue(t *testing.T, open Open) {
+	s := open(t, short)
+	later := start(t, s, example()).ID
+	l := takeLater(t, s, later)
+	endOrLose(t, s, l, runs.Outcome{State: runs.Sleeping, Wake: time.Now().Add(time.Hour)})
+	soon := start(t, s, example()).ID
+	l = takeLater(t, s, soon)
+	endOrLose(t, s, l, runs.Outcome{State: runs.Sleeping, Wake: time.Now().Add(30 * time.Millisecond)})
+	if ids := waitDue(t, s); !slices.Equal(ids, []string{soon}) {
+		t.Errorf("due: %v, want %v", ids, soon)
+	}
+	endOrLose(t, s, takeLater(t, s, soon), runs.Outcome{State: runs.Doubt})
+	expiring := example()
+	expiring.Expires = time.Now().Add(20 * time.Millisecond)
+	over := start(t, s, expiring).ID
+	endOrLose(t, s, takeLater(t, s, over), runs.Outcome{State: runs.Paused})
+	if ids := waitDue(t, s); !slices.Equal(ids, []string{over}) {
+		t.Errorf("due: %v, want the run whose life is over, %v", ids, over)
+	}
+	endOrLose(t, s, takeLater(t, s, over), runs.Outcome{State: runs.Failed, Error: "limit reached: lifetime"})
+	silent := start(t, s, example()).ID
+	l = takeLater(t, s, silent)
+	must(t, l.Begin(t.Context(), call("0")))
+	if ids := waitDue(t, s); !slices.Equal(ids, []string{silent}) {
+		t.Errorf("due: %v, want the run whose owner is silent, %v", ids, silent)
+	}
+}
+
+// endOrLose ends a lease that may be over by now, and takes the run again then.
+func endOrLose(t *testing.T, s runs.Store, l runs.Lease, o runs.Outcome) {
+	t.Helper()
+	for {
+		err := l.End(t.Context(), o)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, runs.ErrTaken) {
+			t.Fatal(err)
+		}
+		l = takeLater(t, s, l.Run().ID)
+	}
+}
+
+func testResume(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	wantErr(t, "Resume while it runs", s.Resume(t.Context(), id), runs.ErrBusy)
+	end(t, l, runs.Outcome{State: runs.Paused})
+	if due, _ := s.Due(t.Context(), 10); len(due) != 0 {
+		t.Errorf("a paused run is due: %v", due)
+	}
+	must(t, s.Resume(t.Context(), id))
+	if due, _ := s.Due(t.Context(), 10); !slices.Equal(due, []string{id}) {
+		t.Errorf("due: %v", due)
+	}
+	end(t, take(t, s, id), runs.Outcome{State: runs.Done})
+	wantErr(t, "Resume of a run that has ended", s.Resume(t.Context(), id), runs.ErrEnded)
+}
+
+func testList(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	var ids []string
+	for i := range 7 {
+		r := example()
+		if i%2 == 1 {
+			r.Tool, r.Principal = "other", ""
+		}
+		ids = append(ids, start(t, s, r).ID)
+	}
+	end(t, take(t, s, ids[0]), runs.Outcome{State: runs.Failed, Error: "no \x00 room"})
+	var seen []string
+	for after, pages := "", 0; ; pages++ {
+		list, next, err := s.List(t.Context(), runs.Filter{Limit: 3, After: after})
+		must(t, err)
+		for _, r := range list {
+			seen = append(seen, r.ID)
+		}
+		if after = next; after == "" || pages > 7 {
+			break
+		}
+	}
+	if len(seen) != 7 || seen[0] != ids[0] {
+		t.Errorf("%d runs on all pages, want 7, the last changed first: %v", len(seen), seen)
+	}
+	slices.Sort(seen)
+	if slices.Sort(ids); !slices.Equal(ids, seen) {
+		t.Errorf("listed %v\nwant %v", seen, ids)
+	}
+	for _, tt := range []struct {
+		filter runs.Filter
+		want   int
+	}{
+		{runs.Filter{Tool: "other"}, 3}, {runs.Filter{Tool: "none"}, 0}, {runs.Filter{Principal: "anna\x00b"}, 4},
+		{runs.Filter{States: []runs.State{runs.Failed, runs.Doubt}}, 1}, {runs.Filter{States: []runs.State{runs.Running}, Tool: "other"}, 3},
+		{runs.Filter{Since: time.Now().Add(time.Hour)}, 0}, {runs.Filter{Since: time.Now().Add(-time.Hour)}, 7}, {runs.Filter{SealedBy: "no such key"}, 0},
+	} {
+		list, next, err := s.List(t.Context(), tt.filter)
+		if err != nil || len(list) != tt.want || next != "" {
+			t.Errorf("List(%+v): %d runs, %q, %v; want %d", tt.filter, len(list), next, err, tt.want)
+		}
+	}
+	list, _, err := s.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}})
+	if err != nil || len(list) != 1 || list[0].Error != "no \x00 room" || list[0].Principal != "anna\x00b" || list[0].Tool != "onboard" {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+	waiting := asking(t, s, question)
+	list, _, err = s.List(t.Context(), runs.Filter{States: []runs.State{runs.Waiting}})
+	if err != nil || len(list) != 1 || list[0].ID != waiting || list[0].Questions != 1 || list[0].Entries != 1 || list[0].Wake.IsZero() {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+}
+
+func testPrune(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	r := example()
+	r.Dedupe = "k"
+	done, open1 := start(t, s, r).ID, asking(t, s, question)
+	end(t, take(t, s, done), runs.Outcome{State: runs.Done})
+	failed := start(t, s, example()).ID
+	end(t, take(t, s, failed), runs.Outcome{State: runs.Failed})
+	nobody, anna, soon := "nobody", "anna\x00b", time.Now().Add(time.Minute)
+	for _, tt := range []struct {
+		old  runs.Old
+		want int
+	}{
+		{runs.Old{Before: time.Now().Add(-time.Hour)}, 0}, {runs.Old{Before: soon, Principal: &nobody}, 0},
+		{runs.Old{Before: soon, States: []runs.State{runs.Failed}}, 1}, {runs.Old{Before: soon, Principal: &anna}, 1}, {runs.Old{Before: soon}, 0},
+	} {
+		if n, err := s.Prune(t.Context(), tt.old); err != nil || n != tt.want {
+			t.Errorf("Prune(%+v): %d, %v; want %d", tt.old, n, err, tt.want)
+		}
+	}
+	_, _, err := s.Get(t.Context(), done)
+	wantErr(t, "Get of a pruned run", err, runs.ErrUnknown)
+	get(t, s, open1)
+	if start(t, s, r).ID == done {
+		t.Error("the key of a pruned run has the same run again")
+	}
+}
+
+func testLimits(t *testing.T, open Open) {
+	s := open(t, runs.Options{MaxEntries: 2, MaxBytes: 2000})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Begin(t.Context(), call("0")))
+	must(t, l.Record(answered("0", `1`)))
+	var limit *runs.LimitError
+	if err := l.Record(answered("1", `"`+strings.Repeat("x", 2000)+`"`)); !errors.As(err, &limit) || limit.Name != "maxBytes" {
+		t.Errorf("Record of too much: %v", err)
+	}
+	must(t, l.Begin(t.Context(), call("2")))
+	if err := l.Begin(t.Context(), call("3")); !errors.As(err, &limit) || limit.Name != "maxEntries" || !strings.Contains(err.Error(), "2") {
+		t.Errorf("Begin of too many: %v", err)
+	}
+	end(t, l, runs.Outcome{State: runs.Failed, Error: limit.Error()})
+}
+
+func testKeep(t *testing.T, open Open) {
+	for _, keep := range []runs.Keep{runs.KeepFull, runs.KeepOutline, runs.KeepNone} {
+		s := open(t, runs.Options{Keep: keep})
+		id := start(t, s, example()).ID
+		l := take(t, s, id)
+		must(t, l.Record(answered("0", `"secret"`)))
+		must(t, l.Ask(t.Context(), question))
+		end(t, l, runs.Outcome{State: runs.Done, Result: json.RawMessage(`"result"`)})
+		r, entries := get(t, s, id)
+		if r.State != runs.Done || string(r.Result) != `"result"` {
+			t.Errorf("keep %s: the run is %v %s", keep, r.State, r.Result)
+		}
+		wantEntries, wantBody, wantQuestions := 1, `"secret"`, 1
+		switch keep {
+		case runs.KeepOutline:
+			wantBody, wantQuestions = "", 0
+		case runs.KeepNone:
+			wantEntries, wantQuestions = 0, 0
+		}
+		if len(entries) != wantEntries || len(r.Questions) != wantQuestions {
+			t.Errorf("keep %s: %d entries and %d questions, want %d and %d", keep, len(entries), len(r.Questions), wantEntries, wantQuestions)
+			continue
+		}
+		if wantEntries == 1 && (string(entries[0].Result) != wantBody || (wantBody == "") != (entries[0].Args == nil) || entries[0].Name != "billing.charge") {
+			t.Errorf("keep %s: entry %+v", keep, entries[0])
+		}
+	}
+}
+
+func testStats(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	asking(t, s, question)
+	start(t, s, example())
+	end(t, take(t, s, start(t, s, example()).ID), runs.Outcome{State: runs.Done})
+	st, err := s.Stats(t.Context())
+	must(t, err)
+	if len(st.States) != len(runs.States) || st.States[runs.Waiting] != 1 || st.States[runs.Running] != 1 || st.States[runs.Done] != 1 || st.States[runs.Doubt] != 0 {
+		t.Errorf("Stats: %+v", st)
+	}
+	if time.Since(st.OldestWaiting).Abs() > time.Minute {
+		t.Errorf("the oldest waits since %v", st.OldestWaiting)
+	}
+	must(t, s.Ping(t.Context()))
+}
+
+func testChanged(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	other := open(t, runs.Options{})
+	id := asking(t, s, question)
+	changed := s.Changed()
+	must(t, other.Answer(t.Context(), id, "1", json.RawMessage(`{}`)))
+	<-changed
+	changed = s.Changed()
+	must(t, other.Cancel(t.Context(), id, "enough"))
+	<-changed
+}

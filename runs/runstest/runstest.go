@@ -1,0 +1,503 @@
+// Package runstest has the test that every store of runs passes.
+package runstest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
+)
+
+// Open opens the store of one test: the same one each time for stores that outlive their process,
+// as a second process would; a store in memory is the same value each time.
+type Open func(t *testing.T, o runs.Options) runs.Store
+
+// Test checks that a store keeps the promises of [runs.Store] and [runs.Lease]. New returns how to
+// open an empty store.
+func Test(t *testing.T, fresh func(t *testing.T) Open) {
+	for _, tt := range []struct {
+		name string
+		test func(t *testing.T, open Open)
+	}{
+		{"a run comes back as it was begun", testStart},
+		{"an idempotency key belongs to one request", testDedupe},
+		{"six equal requests at once begin one run", testDedupeAtOnce},
+		{"a run is created with what it has done", testCreate},
+		{"entries come back in order", testOrder},
+		{"any bytes come back", testBytes},
+		{"a key is answered once", testOnce},
+		{"what was begun is begun again by a higher attempt only", testAttempt},
+		{"one owner at a time", testExclusive},
+		{"an owner that lost its lease writes nothing", testFenced},
+		{"a lease is renewed", testRenewed},
+		{"questions are answered once, by whoever is first", testAnswers},
+		{"a late answer is refused", testLate},
+		{"an answer comes while the run has an owner", testAnswerWhileRunning},
+		{"a doubt is resolved", testResolve},
+		{"a cancelled run begins nothing and keeps what it records", testCancel},
+		{"runs are due at their time", testDue},
+		{"a run is resumed", testResume},
+		{"runs are listed page by page", testList},
+		{"runs that have ended are pruned", testPrune},
+		{"limits of a journal", testLimits},
+		{"what is kept of runs that have ended", testKeep},
+		{"states are counted", testStats},
+		{"changes are announced", testChanged},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.test(t, fresh(t)) })
+	}
+	t.Run("a lease is a journal", func(t *testing.T) {
+		journaltest.Test(t, func(t *testing.T) script.Journal {
+			s := fresh(t)(t, runs.Options{})
+			return &journal{store: s, id: start(t, s, example()).ID}
+		})
+	})
+}
+
+// journal is the journal of a run, taken when it is opened and let go when it is closed.
+type journal struct {
+	runs.Lease
+	store runs.Store
+	id    string
+}
+
+func (j *journal) Open(ctx context.Context, h script.Header) ([]script.Entry, error) {
+	for {
+		changed := j.store.Changed()
+		lease, err := j.store.Take(ctx, j.id, "me")
+		if err == nil {
+			entries, err := lease.Open(ctx, h)
+			if err != nil {
+				return nil, errors.Join(err, lease.End(context.WithoutCancel(ctx), runs.Outcome{State: runs.Paused}))
+			}
+			j.Lease = lease
+			return entries, nil
+		}
+		if !errors.Is(err, runs.ErrBusy) {
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (j *journal) Close(script.Ended) error {
+	return j.End(context.Background(), runs.Outcome{State: runs.Paused})
+}
+
+var header = script.Header{Program: "p", Args: "a", Engine: 1}
+
+// example is a run with everything in it.
+func example() runs.Run {
+	return runs.Run{
+		Tool: "onboard", Principal: "anna\x00b", Trace: "00-abc-def-01",
+		Program: runs.Program{Main: "onboard.star", Files: map[string]string{"onboard.star": "def run(p):\n\treturn 1\n", "lib/a.star": "x = '\x00'"}, Engine: 1, Hash: "p"},
+		Limits:  json.RawMessage(`{"calls": 3}`), Args: json.RawMessage(`{"name": "Zo\u00eb <x>"}`),
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func start(t *testing.T, s runs.Store, r runs.Run) runs.Run {
+	t.Helper()
+	got, created, err := s.Start(t.Context(), r)
+	must(t, err)
+	if !created {
+		t.Fatalf("Start(%+v) found a run", r)
+	}
+	return got
+}
+
+func take(t *testing.T, s runs.Store, id string) runs.Lease {
+	t.Helper()
+	l, err := s.Take(t.Context(), id, "me")
+	must(t, err)
+	_, err = l.Open(t.Context(), header)
+	must(t, err)
+	return l
+}
+
+func end(t *testing.T, l runs.Lease, o runs.Outcome) {
+	t.Helper()
+	must(t, l.End(t.Context(), o))
+}
+
+func get(t *testing.T, s runs.Store, id string) (runs.Run, []script.Entry) {
+	t.Helper()
+	r, entries, err := s.Get(t.Context(), id)
+	must(t, err)
+	return r, entries
+}
+
+// call is an entry that was begun.
+func call(key string) script.Entry {
+	return script.Entry{
+		Key: key, Kind: "call", Digest: "d" + key, Name: "billing.charge", Args: json.RawMessage(`{"amount": 9007199254740993}`),
+		Switch: true, Attempt: 1, Began: time.UnixMilli(1700000000123).UTC(),
+	}
+}
+
+func answered(key, result string) script.Entry {
+	e := call(key)
+	e.Done, e.Result, e.Ended = true, json.RawMessage(result), time.UnixMilli(1700000000456).UTC()
+	return e
+}
+
+func testStart(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	r := example()
+	r.Expires = time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	id := start(t, s, r).ID
+	if len(id) != 26 {
+		t.Errorf("id %q, want 26 characters", id)
+	}
+	got, entries := get(t, open(t, runs.Options{}), id)
+	if got.Tool != r.Tool || got.Principal != r.Principal || got.Trace != r.Trace || !bytes.Equal(got.Limits, r.Limits) || !bytes.Equal(got.Args, r.Args) || !got.Expires.Equal(r.Expires) {
+		t.Errorf("Get: %+v\nwant %+v", got, r)
+	}
+	if diff := cmp.Diff(r.Program, got.Program); diff != "" {
+		t.Errorf("program (-want +got):\n%s", diff)
+	}
+	if got.State != runs.Running || got.Owner != "" || len(entries) != 0 || time.Since(got.Created).Abs() > time.Minute {
+		t.Errorf("a new run is %+v with %v", got, entries)
+	}
+	r.ID = id
+	if again, created, err := s.Start(t.Context(), r); err != nil || created || again.ID != id {
+		t.Errorf("Start of the same id: %v, %v, %v", again.ID, created, err)
+	}
+	_, _, err := s.Get(t.Context(), runs.NewID())
+	wantErr(t, "Get of no run", err, runs.ErrUnknown)
+	_, err = s.Take(t.Context(), "../../etc/passwd\x00\xff", "me")
+	wantErr(t, "Take of no run", err, runs.ErrUnknown)
+}
+
+func testDedupe(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	r := example()
+	r.Dedupe = "k 1"
+	first := start(t, s, r)
+	if again, created, err := open(t, runs.Options{}).Start(t.Context(), r); err != nil || created || again.ID != first.ID {
+		t.Errorf("the same request: %v %v %v, want %v", again.ID, created, err, first.ID)
+	}
+	for _, change := range []func(*runs.Run){
+		func(r *runs.Run) { r.Tool = "other" },
+		func(r *runs.Run) { r.Args = json.RawMessage(`{}`) },
+	} {
+		other := r
+		change(&other)
+		_, _, err := s.Start(t.Context(), other)
+		wantErr(t, "Start with another request's key", err, runs.ErrOtherRequest)
+		_, err = s.Create(t.Context(), other, "me", nil)
+		wantErr(t, "Create with another request's key", err, runs.ErrOtherRequest)
+	}
+	_, err := s.Create(t.Context(), r, "me", nil)
+	wantErr(t, "Create of the same request", err, runs.ErrExists)
+	r.Principal = "bert"
+	if start(t, s, r).ID == first.ID {
+		t.Error("two principals have one run")
+	}
+}
+
+func testDedupeAtOnce(t *testing.T, open Open) {
+	r := example()
+	r.Dedupe = "k"
+	var wg sync.WaitGroup
+	ids := make([]string, 6)
+	begun := make([]bool, 6)
+	for i := range ids {
+		s := open(t, runs.Options{})
+		wg.Go(func() {
+			got, created, err := s.Start(t.Context(), r)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i], begun[i] = got.ID, created
+		})
+	}
+	wg.Wait()
+	n := 0
+	for i, id := range ids {
+		if begun[i] {
+			n++
+		}
+		if id != ids[0] {
+			t.Errorf("ids %v, want one", ids)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d runs were begun, want 1", n)
+	}
+}
+
+func testCreate(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	r := example()
+	r.Header = &header
+	l, err := s.Create(t.Context(), r, "me", []script.Entry{answered("0", `1`), call("1")})
+	must(t, err)
+	id := l.Run().ID
+	_, err = s.Take(t.Context(), id, "other")
+	wantErr(t, "Take of a run that was created", err, runs.ErrBusy)
+	must(t, l.Record(answered("1", `2`)))
+	end(t, l, runs.Outcome{State: runs.Paused})
+	_, entries := get(t, s, id)
+	if diff := cmp.Diff([]script.Entry{answered("0", `1`), answered("1", `2`)}, entries); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	l, err = s.Take(t.Context(), id, "me")
+	must(t, err)
+	_, err = l.Open(t.Context(), script.Header{Program: "other", Args: "a", Engine: 1})
+	wantErr(t, "Open of another program", err, script.ErrOtherRun)
+	end(t, l, runs.Outcome{State: runs.Paused})
+}
+
+func testOrder(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	no := call("2")
+	no.Done, no.Failure, no.Read, no.Unsure = true, &script.Failure{Kind: "unknown", Message: "no"}, 12, true
+	sleep := script.Entry{Key: "3", Kind: "sleep", Digest: "s", Until: time.UnixMilli(1800000000001).UTC(), Attempt: 1, Repeatable: true, Again: true}
+	for _, key := range []string{"1.b0.0", "1.b1.0", "2"} {
+		must(t, l.Begin(t.Context(), call(key)))
+	}
+	want := []script.Entry{answered("1.b1.0", `{"b":1,"a":9007199254740993}`), answered("1.b0.0", `2`), no, sleep}
+	for _, e := range want[:3] {
+		must(t, l.Record(e))
+	}
+	must(t, l.Begin(t.Context(), sleep))
+	must(t, l.Begin(t.Context(), call("4")))
+	must(t, l.Release("4"))
+	must(t, l.Release("never begun"))
+	if _, entries := get(t, open(t, runs.Options{}), id); cmp.Diff(want, entries) != "" {
+		t.Errorf("after Begin (-want +got):\n%s", cmp.Diff(want, entries))
+	}
+	end(t, l, runs.Outcome{State: runs.Sleeping, Wake: time.Now().Add(time.Hour)})
+	got, entries := get(t, open(t, runs.Options{}), id)
+	if diff := cmp.Diff(want, entries); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if got.State != runs.Sleeping || got.Entries != 4 || got.Owner != "" || got.Bytes <= 0 {
+		t.Errorf("the run is %+v", got)
+	}
+	l = take(t, s, id)
+	if again, err := l.Open(t.Context(), header); err != nil || cmp.Diff(want, again) != "" {
+		t.Errorf("Open: %v (-want +got):\n%s", err, cmp.Diff(want, again))
+	}
+	end(t, l, runs.Outcome{State: runs.Paused})
+}
+
+func testBytes(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	large := answered("0", `"`+strings.Repeat("0123456789abcdef", 1<<16)+`"`)
+	odd := answered("1", " {\"a\" : \"<\\u0000>\x00\xff\"}\n")
+	odd.Name = "x\x00\xff"
+	must(t, l.Record(large))
+	must(t, l.Record(odd))
+	end(t, l, runs.Outcome{State: runs.Failed, Result: json.RawMessage("{\"x\": \"\x00<\"}"), Error: "bad \x00"})
+	r, entries := get(t, open(t, runs.Options{}), id)
+	if len(entries) != 2 || !bytes.Equal(entries[0].Result, large.Result) {
+		t.Fatalf("%d entries, want 2 with 1 MiB in the first", len(entries))
+	}
+	if diff := cmp.Diff(odd, entries[1]); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if string(r.Result) != "{\"x\": \"\x00<\"}" || r.Error != "bad \x00" || r.State != runs.Failed {
+		t.Errorf("the end is %q %q %v", r.Result, r.Error, r.State)
+	}
+	_, err := s.Take(t.Context(), id, "me")
+	wantErr(t, "Take of a run that has ended", err, runs.ErrEnded)
+}
+
+func testOnce(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Record(answered("0", "1")))
+	if err := l.Record(answered("0", "2")); err == nil {
+		t.Error("Record took a second answer for the same key")
+	}
+	if err := l.Begin(t.Context(), call("0")); err == nil {
+		t.Error("Begin took a key that has an answer")
+	}
+	end(t, l, runs.Outcome{State: runs.Paused})
+	l = take(t, s, id)
+	if err := l.Record(answered("0", "2")); err == nil {
+		t.Error("Record took a second answer from another owner")
+	}
+	end(t, l, runs.Outcome{State: runs.Paused})
+	if _, entries := get(t, s, id); len(entries) != 1 || string(entries[0].Result) != "1" {
+		t.Errorf("entries %v, want the first answer", entries)
+	}
+}
+
+func testAttempt(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Begin(t.Context(), call("0")))
+	if err := l.Begin(t.Context(), call("0")); err == nil {
+		t.Error("Begin took a key that was begun, with the same attempt")
+	}
+	second := call("0")
+	second.Attempt = 2
+	must(t, l.Begin(t.Context(), second))
+	end(t, l, runs.Outcome{State: runs.Paused})
+	if _, entries := get(t, s, id); cmp.Diff([]script.Entry{second}, entries) != "" {
+		t.Errorf("entries %v, want the second attempt", entries)
+	}
+}
+
+func testExclusive(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	id := start(t, s, example()).ID
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var leases []runs.Lease
+	for i := range 8 {
+		other := open(t, runs.Options{})
+		wg.Go(func() {
+			l, err := other.Take(t.Context(), id, fmt.Sprint("owner", i))
+			if err != nil && !errors.Is(err, runs.ErrBusy) {
+				t.Error(err)
+			}
+			if err == nil {
+				mu.Lock()
+				leases = append(leases, l)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(leases) != 1 {
+		t.Fatalf("%d owners have the run", len(leases))
+	}
+	if r := leases[0].Run(); r.Epoch != 1 || r.State != runs.Running || !strings.HasPrefix(r.Owner, "owner") {
+		t.Errorf("the run is %+v", r)
+	}
+	end(t, leases[0], runs.Outcome{State: runs.Paused})
+	l := take(t, s, id)
+	if l.Run().Epoch != 2 {
+		t.Errorf("epoch %d, want 2", l.Run().Epoch)
+	}
+	end(t, l, runs.Outcome{State: runs.Paused})
+}
+
+// short are leases that end soon and are not renewed: their owner is silent.
+var short = runs.Options{Lease: 20 * time.Millisecond, Renew: -1}
+
+// takeLater takes the run when the lease of another one is over.
+func takeLater(t *testing.T, s runs.Store, id string) runs.Lease {
+	t.Helper()
+	for {
+		l, err := s.Take(t.Context(), id, "other")
+		if err == nil {
+			_, err = l.Open(t.Context(), header)
+			must(t, err)
+			return l
+		}
+		if !errors.Is(err, runs.ErrBusy) {
+			t.Fatal(err)
+		}
+		waitDue(t, s)
+	}
+}
+
+// waitDue returns when the store has a run that is due.
+func waitDue(t *testing.T, s runs.Store) []string {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ids, err := s.Due(t.Context(), 10)
+		must(t, err)
+		if len(ids) > 0 {
+			return ids
+		}
+		<-tick.C
+	}
+}
+
+func testFenced(t *testing.T, open Open) {
+	s := open(t, short)
+	id := start(t, s, example()).ID
+	zombie := take(t, s, id)
+	must(t, zombie.Begin(t.Context(), call("0")))
+	if r := zombie.Run(); r.Epoch != 1 {
+		t.Errorf("epoch %d", r.Epoch)
+	}
+	l := takeLater(t, s, id)
+	if err := zombie.Begin(t.Context(), call("1")); !errors.Is(err, runs.ErrTaken) {
+		t.Errorf("a zombie's Begin: %v, want ErrTaken", err)
+	}
+	// Record may be told later: what counts is that nothing is written.
+	_ = zombie.Record(answered("0", `"zombie"`))
+	if err := zombie.End(t.Context(), runs.Outcome{State: runs.Done, Result: json.RawMessage(`"zombie"`)}); !errors.Is(err, runs.ErrTaken) {
+		t.Errorf("a zombie's End: %v, want ErrTaken", err)
+	}
+	<-zombie.Lost()
+	must(t, l.Record(answered("0", `"right"`)))
+	// The new owner's lease may be over by now: then it writes nothing either.
+	err := l.End(t.Context(), runs.Outcome{State: runs.Done, Result: json.RawMessage(`1`)})
+	if err != nil && !errors.Is(err, runs.ErrTaken) {
+		t.Fatal(err)
+	}
+	r, entries := get(t, s, id)
+	for _, e := range entries {
+		if e.Key == "1" || string(e.Result) == `"zombie"` {
+			t.Errorf("a zombie wrote %+v", e)
+		}
+	}
+	if r.Epoch < 2 {
+		t.Errorf("epoch %d, want at least 2", r.Epoch)
+	}
+}
+
+func testRenewed(t *testing.T, open Open) {
+	s := open(t, runs.Options{Lease: 60 * time.Millisecond})
+	watch := open(t, runs.Options{Lease: 60 * time.Millisecond})
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 { // three times as long as a lease
+		<-tick.C
+		if _, err := watch.Take(t.Context(), id, "other"); !errors.Is(err, runs.ErrBusy) {
+			select {
+			case <-l.Lost(): // a machine that stood still: that is noticed, too
+				t.Skip("the machine stood still for longer than the lease")
+			default:
+				t.Fatalf("Take of a run whose lease is renewed: %v", err)
+			}
+		}
+	}
+	end(t, l, runs.Outcome{State: runs.Paused})
+}
