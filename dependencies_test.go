@@ -19,7 +19,7 @@ func TestBinaryHasNoTests(t *testing.T) {
 		t.Fatalf("go list names %d packages, and not proxy", len(packages))
 	}
 	for _, pkg := range packages {
-		for _, not := range []string{"testing", "net/http/httptest", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal"} {
+		for _, not := range []string{"testing", "net/http/httptest", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal/testscript"} {
 			if pkg == not || strings.HasPrefix(pkg, not+"/") {
 				t.Errorf("the program contains %s", pkg)
 			}

@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"internal/secret":           {},
 	"internal/visible":          {},
 	"internal/definition":       {"internal/jsonscan", "internal/wire"},
+	"internal/starfmt":          {"internal/diag", "script"},
 	"internal/testmode":         {}, // for tests
 	"audit":                     {},
 	"auth":                      {"config", "internal/files"},
@@ -74,7 +75,7 @@ var mayImport = map[string][]string{
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},
-	"cmd":                       {"lock", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples"},
+	"cmd":                       {"lock", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples"},
 
 	"backends/internal/child":     {"internal/secret"},
 	"backends/internal/deadline":  {},

@@ -1,0 +1,262 @@
+package starfmt
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bazelbuild/buildtools/build"
+	"go.starlark.net/syntax"
+)
+
+// disguised is a text that buildifier can read, and what it was.
+type disguised struct {
+	text     []byte
+	literals map[int]string // by the byte of text at which one begins: how it is to be written
+	whiles   map[int]bool
+}
+
+// edit is a piece of a text that is replaced.
+type edit struct {
+	start, end int
+	text       string
+	node       syntax.Node // what stands there; nil: the indentation of a statement
+}
+
+// disguise makes the text of a tree one that buildifier reads: a literal becomes one of as many
+// characters and lines, while becomes an if of the same length, and statements are indented by
+// spaces. What it is not to know it finds again by its byte.
+func disguise(tree *syntax.File, src []byte) *disguised {
+	t := newLines(src)
+	edits := t.indentations(tree.Stmts)
+	inLoad := map[syntax.Node]bool{}
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.LoadStmt:
+			inLoad[n.Module] = true
+		case *syntax.WhileStmt:
+			at := t.offset(n.While)
+			edits = append(edits, edit{start: at, end: at + len("while"), text: "if   ", node: n})
+		case *syntax.Literal:
+			if !inLoad[n] {
+				at := t.offset(n.TokenPos)
+				edits = append(edits, edit{start: at, end: at + len(n.Raw), text: placeholder(n), node: n})
+			}
+		}
+		return true
+	})
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.start - b.start })
+	return apply(src, edits)
+}
+
+func apply(src []byte, edits []edit) *disguised {
+	d := &disguised{literals: map[int]string{}, whiles: map[int]bool{}}
+	var out bytes.Buffer
+	at := 0
+	for _, e := range edits {
+		out.Write(src[at:e.start])
+		switch n := e.node.(type) {
+		case *syntax.WhileStmt:
+			d.whiles[out.Len()] = true
+		case *syntax.Literal:
+			if e.start > 0 && isWord(src[e.start-1]) && !isString(n) { // in.5
+				out.WriteByte(' ')
+			}
+			d.literals[out.Len()] = quoted(n)
+			if e.end < len(src) && isWord(src[e.end]) && !isString(n) { // 5if
+				e.text += " "
+			}
+		}
+		out.WriteString(e.text)
+		at = e.end
+	}
+	out.Write(src[at:])
+	d.text = out.Bytes()
+	return d
+}
+
+func isString(l *syntax.Literal) bool { return l.Token == syntax.STRING || l.Token == syntax.BYTES }
+
+func isWord(c byte) bool {
+	return c == '_' || c >= utf8.RuneSelf || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// placeholder is a literal of the shape of another one: as many bytes, in as many lines.
+func placeholder(l *syntax.Literal) string {
+	if !isString(l) {
+		return strings.Repeat("x", len(l.Raw)) // a name: it reads 5. and .5 otherwise
+	}
+	prefix, quotes, content := cut(l.Raw)
+	plain := func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return 'x'
+	}
+	var b strings.Builder
+	for _, c := range []byte(content) { // byte for byte
+		b.WriteRune(plain(rune(c)))
+	}
+	if len(quotes) == 1 && strings.Contains(content, "\n") { // a backslash at the end of a line
+		return `"` + strings.ReplaceAll(strings.Repeat("x", len(prefix))+b.String(), "\n", "x") + `"`
+	}
+	return quotes + strings.Repeat("x", len(prefix)) + b.String() + quotes
+}
+
+// cut takes the token of a string apart.
+func cut(raw string) (prefix, quotes, content string) {
+	i := strings.IndexAny(raw, `"'`)
+	n := 1
+	if rest := raw[i:]; len(rest) >= 6 && rest[1] == rest[0] && rest[2] == rest[0] {
+		n = 3
+	}
+	return raw[:i], raw[i : i+n], raw[i+n : len(raw)-n]
+}
+
+// quoted is how a literal is written: as it was, but strings in double quotes where that
+// changes nothing else.
+func quoted(l *syntax.Literal) string {
+	if !isString(l) {
+		return l.Raw
+	}
+	prefix, quotes, content := cut(l.Raw)
+	if quotes[0] == '"' || strings.Contains(content, `"`) {
+		return l.Raw
+	}
+	if raw := strings.Contains(prefix, "r"); raw && strings.Contains(content, `\'`) {
+		return l.Raw
+	}
+	var b strings.Builder
+	for i := 0; i < len(content); i++ {
+		if content[i] == '\\' && i+1 < len(content) && !strings.Contains(prefix, "r") {
+			if i++; content[i] != '\'' {
+				b.WriteByte('\\')
+			}
+		}
+		b.WriteByte(content[i])
+	}
+	quotes = strings.Repeat(`"`, len(quotes))
+	return prefix + quotes + b.String() + quotes
+}
+
+// whileMark is what is printed for while in an if: NUL is in no script, and the length is that
+// of "while ", so that the lines of a long condition are aligned as they should be.
+const whileMark = "if \x00  "
+
+// restore gives a tree what was disguised.
+func (d *disguised) restore(f *build.File) error {
+	literals, whiles := 0, 0
+	build.Edit(f, func(x build.Expr, _ []build.Expr) build.Expr {
+		start, _ := x.Span()
+		switch x := x.(type) {
+		case *build.StringExpr:
+			if token, ok := d.literals[start.Byte]; ok {
+				literals++
+				return &build.LiteralExpr{Comments: x.Comments, Start: start, Token: token}
+			}
+		case *build.Ident:
+			if token, ok := d.literals[start.Byte]; ok {
+				literals++
+				return &build.LiteralExpr{Comments: x.Comments, Start: start, Token: token}
+			}
+		case *build.DotExpr:
+			if n, ok := x.X.(*build.Ident); ok && d.literals[n.NamePos.Byte] != "" {
+				d.literals[n.NamePos.Byte] += " " // 1.x would begin with a number
+			}
+		case *build.IfStmt:
+			if d.whiles[x.If.Byte] {
+				whiles++
+				x.Cond = &build.AssignExpr{LHS: &build.LiteralExpr{Token: "\x00"}, RHS: x.Cond}
+			}
+			if next, ok := onlyIf(x.False); ok && d.whiles[next.If.Byte] {
+				x.False = append(x.False, nil) // else it would become an elif
+			}
+		}
+		return nil
+	})
+	if literals != len(d.literals) || whiles != len(d.whiles) {
+		return fmt.Errorf("%d of %d literals and %d of %d while statements were found again", literals, len(d.literals), whiles, len(d.whiles))
+	}
+	return nil
+}
+
+func onlyIf(block []build.Expr) (*build.IfStmt, bool) {
+	if len(block) != 1 {
+		return nil, false
+	}
+	s, ok := block[0].(*build.IfStmt)
+	return s, ok
+}
+
+// lines finds the bytes of places.
+type lines struct {
+	src    []byte
+	starts []int
+}
+
+func newLines(src []byte) *lines {
+	l := &lines{src: src, starts: []int{0}}
+	for i, c := range src {
+		if c == '\n' {
+			l.starts = append(l.starts, i+1)
+		}
+	}
+	return l
+}
+
+// offset is the byte of a place; columns count characters.
+func (l *lines) offset(p syntax.Position) int {
+	at := l.starts[p.Line-1]
+	for range p.Col - 1 {
+		_, size := utf8.DecodeRune(l.src[at:])
+		at += size
+	}
+	return at
+}
+
+// indentations are the edits that put every block into lines of its own and indent all by four
+// spaces: buildifier does not count tabs, and reads no comment behind "if x: y".
+func (l *lines) indentations(block []syntax.Stmt) []edit {
+	var edits []edit
+	eachStatement(block, 0, func(p syntax.Position, depth int, first bool) {
+		start, at := l.starts[p.Line-1], l.offset(p)
+		indent := strings.Repeat("    ", depth)
+		switch alone := len(bytes.TrimSpace(l.src[start:at])) == 0; {
+		case alone:
+			edits = append(edits, edit{start: start, end: at, text: indent})
+		case first:
+			edits = append(edits, edit{start: at, end: at, text: "\n" + indent})
+		}
+	})
+	return edits
+}
+
+// eachStatement calls f with the place of each statement and each else, how deep it is, and
+// whether it is the first of its block.
+func eachStatement(block []syntax.Stmt, depth int, f func(at syntax.Position, depth int, first bool)) {
+	for i, s := range block {
+		start, _ := s.Span()
+		f(start, depth, i == 0 && depth > 0)
+		switch s := s.(type) {
+		case *syntax.DefStmt:
+			eachStatement(s.Body, depth+1, f)
+		case *syntax.ForStmt:
+			eachStatement(s.Body, depth+1, f)
+		case *syntax.WhileStmt:
+			eachStatement(s.Body, depth+1, f)
+		case *syntax.IfStmt:
+			eachStatement(s.True, depth+1, f)
+			if len(s.False) == 0 {
+				continue
+			}
+			if next, ok := s.False[0].(*syntax.IfStmt); ok && next.If == s.ElsePos { // elif
+				eachStatement(s.False, depth, f)
+				continue
+			}
+			f(s.ElsePos, depth, false)
+			eachStatement(s.False, depth+1, f)
+		}
+	}
+}
