@@ -72,6 +72,7 @@ var mayImport = map[string][]string{
 	"proxy/adapt":               {"backends", "internal/jsonscan", "internal/wire"},
 	"proxy/catalog":             {"internal/clip", "lock", "config", "policy", "backends", "script", "script/check", "builtins", "migrate", "migrate/legacy", "internal/definition", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell", "internal/visible", "internal/wire"},
 	"runs":                      {"script", "internal/jsonscan", "internal/limits"},
+	"runs/open":                 {"runs", "config"},
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},

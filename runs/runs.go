@@ -315,6 +315,8 @@ type Options struct {
 	MaxBytes   int64
 	// Keep is what stays of runs that have ended; KeepFull where it is "".
 	Keep Keep
+	// Tell are the states of which somebody is told: reaching one puts an event in the outbox.
+	Tell []State
 }
 
 // WithDefaults returns o with what is not set.

@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/runs"
@@ -10,12 +11,13 @@ import (
 
 func TestStore(t *testing.T) {
 	runstest.Test(t, func(*testing.T) runstest.Open {
-		stores := map[runs.Options]*memory.Store{}
+		stores := map[string]*memory.Store{}
 		return func(_ *testing.T, o runs.Options) runs.Store {
-			if stores[o] == nil {
-				stores[o] = memory.New(o)
+			name := fmt.Sprint(o)
+			if stores[name] == nil {
+				stores[name] = memory.New(o)
 			}
-			return stores[o]
+			return stores[name]
 		}
 	})
 }

@@ -291,10 +291,10 @@ func testOrder(t *testing.T, open Open) {
 	for _, e := range want[:3] {
 		must(t, l.Record(e))
 	}
-	must(t, l.Begin(t.Context(), sleep))
 	must(t, l.Begin(t.Context(), call("4")))
 	must(t, l.Release("4"))
 	must(t, l.Release("never begun"))
+	must(t, l.Begin(t.Context(), sleep))
 	if _, entries := get(t, open(t, runs.Options{}), id); cmp.Diff(want, entries) != "" {
 		t.Errorf("after Begin (-want +got):\n%s", cmp.Diff(want, entries))
 	}

@@ -1,0 +1,229 @@
+// Package seal makes stored and sent bytes trustworthy: whoever has no key of the ring cannot change
+// them unseen, and cannot read them where they are encrypted.
+//
+// A sealed text is
+//
+//	form(1) | length of the key's id(1) | id | nonce(12) | AES-256-GCM      form 1
+//	form(1) | length of the key's id(1) | id | HMAC-SHA-256/128 | plain     form 2, not encrypted
+//
+// and bound to a context, such as the row and the column that it stands in: in another place it does
+// not open. Each purpose has keys of its own, derived by HKDF-SHA-256 from those of the ring.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Purposes of keys.
+const (
+	Rows    = "rows"    // what is stored encrypted
+	MAC     = "mac"     // what is stored as it is
+	Digest  = "digest"  // fingerprints of what might be guessed
+	State   = "state"   // requestState
+	Session = "session" // ids of sessions
+	Cursor  = "cursor"  // of lists
+	Peer    = "peer"    // requests between processes
+)
+
+// ErrDamaged is returned for a text that no key of the ring has sealed so, here.
+var ErrDamaged = errors.New("does not fit its seal")
+
+// An UnknownKeyError names the key that a text is sealed by and that the ring does not have.
+type UnknownKeyError struct{ ID string }
+
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("is sealed by the key %q, which is not configured", e.ID)
+}
+
+// Key is one key of a ring: 32 random bytes and a name of 1 to 64 characters.
+type Key struct {
+	ID     string
+	Secret []byte
+}
+
+const (
+	encrypted = 1
+	plain     = 2
+
+	nonceSize = 12
+	tagSize   = 16
+)
+
+// Ring seals with its first key and opens with all of them. It may be replaced while it is used.
+type Ring struct {
+	keys atomic.Pointer[[]*ringKey]
+}
+
+// ringKey is a key with what was derived from it.
+type ringKey struct {
+	Key
+	purposes sync.Map // purpose -> *derived
+}
+
+// derived is a key for one purpose.
+type derived struct {
+	key  []byte
+	aead cipher.AEAD
+}
+
+// New returns a ring of keys, the first of which seals.
+func New(keys []Key) (*Ring, error) {
+	r := &Ring{}
+	return r, r.Replace(keys)
+}
+
+// Replace gives the ring other keys, at once.
+func (r *Ring) Replace(keys []Key) error {
+	if len(keys) == 0 {
+		return errors.New("a key ring needs a key")
+	}
+	ring := make([]*ringKey, len(keys))
+	for i, k := range keys {
+		if len(k.Secret) != 32 || len(k.ID) < 1 || len(k.ID) > 64 {
+			return fmt.Errorf("the key %q: want 32 bytes and an id of 1 to 64 characters", k.ID)
+		}
+		ring[i] = &ringKey{Key: k}
+	}
+	r.keys.Store(&ring)
+	return nil
+}
+
+// First is the id of the key that seals.
+func (r *Ring) First() string { return r.first().ID }
+
+func (r *Ring) first() *ringKey { return (*r.keys.Load())[0] }
+
+func (k *ringKey) derive(purpose string) *derived {
+	if d, ok := k.purposes.Load(purpose); ok {
+		return d.(*derived)
+	}
+	key, err := hkdf.Key(sha256.New, k.Secret, nil, "vmcp/"+purpose, 32)
+	if err != nil {
+		panic(err) // a length that is not allowed
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	d := &derived{key: key, aead: aead}
+	k.purposes.Store(purpose, d)
+	return d
+}
+
+// Encrypt seals a text so that it cannot be read.
+func (r *Ring) Encrypt(purpose, context string, text []byte) []byte {
+	k := r.first()
+	head := header(encrypted, k.ID)
+	out := make([]byte, len(head)+nonceSize, len(head)+nonceSize+len(text)+tagSize)
+	copy(out, head)
+	rand.Read(out[len(head):])
+	return k.derive(purpose).aead.Seal(out, out[len(head):], text, bound(head, purpose, context))
+}
+
+// Sign seals a text so that it can be read.
+func (r *Ring) Sign(purpose, context string, text []byte) []byte {
+	k := r.first()
+	head := header(plain, k.ID)
+	out := make([]byte, 0, len(head)+tagSize+len(text))
+	out = append(append(out, head...), k.derive(purpose).sum(bound(head, purpose, context), text)...)
+	return append(out, text...)
+}
+
+// Open returns what was sealed for the same purpose and context: else ErrDamaged or an *UnknownKeyError.
+func (r *Ring) Open(purpose, context string, sealed []byte) ([]byte, error) {
+	id, head, ok := keyOf(sealed)
+	if !ok {
+		return nil, ErrDamaged
+	}
+	k := r.find(id)
+	if k == nil {
+		return nil, &UnknownKeyError{ID: id}
+	}
+	d, with, rest := k.derive(purpose), bound(sealed[:head], purpose, context), sealed[head:]
+	if sealed[0] == plain {
+		if len(rest) < tagSize || !hmac.Equal(d.sum(with, rest[tagSize:]), rest[:tagSize]) {
+			return nil, ErrDamaged
+		}
+		return rest[tagSize:], nil
+	}
+	if len(rest) < nonceSize+tagSize {
+		return nil, ErrDamaged
+	}
+	text, err := d.aead.Open(nil, rest[:nonceSize], rest[nonceSize:], with)
+	if err != nil {
+		return nil, ErrDamaged
+	}
+	return text, nil
+}
+
+func (r *Ring) find(id string) *ringKey {
+	for _, k := range *r.keys.Load() {
+		if k.ID == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// KeyOf returns the id of the key that a text says it is sealed by; "" for what is no sealed text.
+func KeyOf(sealed []byte) string {
+	id, _, _ := keyOf(sealed)
+	return id
+}
+
+func keyOf(sealed []byte) (id string, end int, ok bool) {
+	if len(sealed) < 3 || sealed[0] != encrypted && sealed[0] != plain {
+		return "", 0, false
+	}
+	end = 2 + int(sealed[1])
+	if sealed[1] == 0 || len(sealed) < end {
+		return "", 0, false
+	}
+	return string(sealed[2:end]), end, true
+}
+
+// Tag is what authenticates a sealed text: 16 bytes that no other text has.
+func Tag(sealed []byte) []byte {
+	_, head, ok := keyOf(sealed)
+	switch {
+	case !ok || len(sealed) < head+tagSize:
+		return nil
+	case sealed[0] == plain:
+		return sealed[head : head+tagSize]
+	}
+	return sealed[len(sealed)-tagSize:]
+}
+
+func header(form byte, id string) []byte {
+	return append([]byte{form, byte(len(id))}, id...)
+}
+
+// bound is what a text is sealed with besides itself: each part behind its length.
+func bound(head []byte, purpose, context string) []byte {
+	all := make([]byte, 0, len(head)+len(purpose)+len(context)+12)
+	for _, part := range []string{string(head), purpose, context} {
+		n := len(part)
+		all = append(append(all, byte(n>>24), byte(n>>16), byte(n>>8), byte(n)), part...)
+	}
+	return all
+}
+
+func (d *derived) sum(with, text []byte) []byte {
+	h := hmac.New(sha256.New, d.key)
+	h.Write(with)
+	h.Write(text)
+	return h.Sum(nil)[:tagSize]
+}

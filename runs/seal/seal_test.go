@@ -1,0 +1,101 @@
+package seal_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+func key(id string, fill byte) seal.Key {
+	return seal.Key{ID: id, Secret: bytes.Repeat([]byte{fill}, 32)}
+}
+
+func ring(t *testing.T, keys ...seal.Key) *seal.Ring {
+	t.Helper()
+	r, err := seal.New(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// forms are the two ways to seal.
+var forms = map[string]func(*seal.Ring, string, string, []byte) []byte{"encrypt": (*seal.Ring).Encrypt, "sign": (*seal.Ring).Sign}
+
+func TestOpen(t *testing.T) {
+	r := ring(t, key("a", 1))
+	for name, form := range forms {
+		for _, text := range [][]byte{nil, []byte("x"), bytes.Repeat([]byte("long"), 1<<16)} {
+			sealed := form(r, seal.Rows, "run|0", text)
+			if got, err := r.Open(seal.Rows, "run|0", sealed); err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%s: Open: %.20q, %v, want %.20q", name, got, err, text)
+			}
+			if seal.KeyOf(sealed) != "a" || len(seal.Tag(sealed)) != 16 {
+				t.Errorf("%s: key %q and tag %x", name, seal.KeyOf(sealed), seal.Tag(sealed))
+			}
+			for _, wrong := range []struct{ purpose, context string }{{seal.State, "run|0"}, {seal.Rows, "run|1"}, {seal.Rows + "run", "|0"}} {
+				if _, err := r.Open(wrong.purpose, wrong.context, sealed); !errors.Is(err, seal.ErrDamaged) {
+					t.Errorf("%s: Open for %v: %v, want ErrDamaged", name, wrong, err)
+				}
+			}
+		}
+	}
+}
+
+// Every bit counts, and every length.
+func TestDamage(t *testing.T) {
+	r := ring(t, key("a", 1), key("b", 2))
+	text := []byte(`{"amount": 7}`)
+	for name, form := range forms {
+		sealed := form(r, seal.Rows, "run|0", text)
+		for bit := range 8 * len(sealed) {
+			flipped := bytes.Clone(sealed)
+			flipped[bit/8] ^= 1 << (bit % 8)
+			if got, err := r.Open(seal.Rows, "run|0", flipped); err == nil {
+				t.Fatalf("%s: with bit %d flipped, Open returns %q", name, bit, got)
+			}
+		}
+		for n := range sealed {
+			if got, err := r.Open(seal.Rows, "run|0", sealed[:n]); err == nil {
+				t.Fatalf("%s: cut to %d bytes, Open returns %q", name, n, got)
+			}
+		}
+	}
+}
+
+func TestRotation(t *testing.T) {
+	r := ring(t, key("old", 1))
+	before := r.Encrypt(seal.Rows, "", []byte("before"))
+	if err := r.Replace([]seal.Key{key("new", 2), key("old", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	after := r.Encrypt(seal.Rows, "", []byte("after"))
+	if seal.KeyOf(after) != "new" {
+		t.Errorf("sealed by %q, want the first key", seal.KeyOf(after))
+	}
+	for _, sealed := range [][]byte{before, after} {
+		if _, err := r.Open(seal.Rows, "", sealed); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Replace([]seal.Key{key("new", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	var unknown *seal.UnknownKeyError
+	if _, err := r.Open(seal.Rows, "", before); !errors.As(err, &unknown) || unknown.ID != "old" {
+		t.Errorf("Open without the key: %v", err)
+	}
+	if err := r.Replace([]seal.Key{key("old", 3)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Open(seal.Rows, "", before); !errors.Is(err, seal.ErrDamaged) {
+		t.Errorf("Open with another key of the same name: %v, want ErrDamaged", err)
+	}
+	for _, bad := range [][]seal.Key{nil, {{ID: "short", Secret: []byte("x")}}, {{ID: "", Secret: make([]byte, 32)}}} {
+		if err := r.Replace(bad); err == nil {
+			t.Errorf("Replace took %v", bad)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package sqlstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// pack puts parts one behind the other, each with its length: any bytes come back, and so does the
+// difference between nil and nothing.
+func pack(parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p) + binary.MaxVarintLen64
+	}
+	out := make([]byte, 0, n)
+	for _, p := range parts {
+		if p == nil {
+			out = append(out, 0)
+			continue
+		}
+		out = append(binary.AppendUvarint(out, uint64(len(p))+1), p...)
+	}
+	return out
+}
+
+// unpack returns the parts of what pack has made, at least n.
+func unpack(b []byte, n int) ([][]byte, error) {
+	var parts [][]byte
+	for len(b) > 0 {
+		size, used := binary.Uvarint(b)
+		if used <= 0 || size > uint64(len(b)-used)+1 {
+			return nil, fmt.Errorf("%w: a part has a wrong length", runs.ErrDamaged)
+		}
+		b = b[used:]
+		if size == 0 {
+			parts = append(parts, nil)
+			continue
+		}
+		parts = append(parts, b[:size-1:size-1])
+		b = b[size-1:]
+	}
+	if len(parts) < n {
+		return nil, fmt.Errorf("%w: %d parts where %d are", runs.ErrDamaged, len(parts), n)
+	}
+	return parts, nil
+}
+
+// encodeEntry is an entry as bytes. What may hold any bytes stands beside the JSON of the others.
+func encodeEntry(e script.Entry) ([]byte, error) {
+	name, args, result, message := []byte(e.Name), []byte(e.Args), []byte(e.Result), []byte(nil)
+	e.Key, e.Name, e.Args, e.Result = "", "", nil, nil
+	if e.Failure != nil {
+		message = append([]byte{}, e.Failure.Message...)
+		e.Failure = &script.Failure{Kind: e.Failure.Kind}
+	}
+	rest, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	return pack(rest, name, args, result, message), nil
+}
+
+func decodeEntry(key string, b []byte) (e script.Entry, err error) {
+	parts, err := unpack(b, 5)
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(parts[0], &e); err != nil {
+		return e, fmt.Errorf("%w: %v", runs.ErrDamaged, err)
+	}
+	e.Key, e.Name, e.Args, e.Result = key, string(parts[1]), parts[2], parts[3]
+	if e.Failure != nil {
+		e.Failure.Message = string(parts[4])
+	}
+	return e, nil
+}
+
+// encodeAbout is what a run was begun with, without its program.
+func encodeAbout(r runs.Run, program string) []byte {
+	return pack([]byte(r.Parent), []byte(r.Tool), []byte(r.Principal), []byte(r.Dedupe), []byte(r.Trace), []byte(program), []byte(r.Program.Hash),
+		r.Limits, r.Args, strconv.AppendInt(nil, micros(r.Expires), 10), strconv.AppendInt(nil, micros(r.Created), 10))
+}
+
+// decodeAbout returns the hash of the program's row, too.
+func decodeAbout(b []byte) (r runs.Run, program string, err error) {
+	p, err := unpack(b, 11)
+	if err != nil {
+		return r, "", err
+	}
+	r = runs.Run{
+		Parent: string(p[0]), Tool: string(p[1]), Principal: string(p[2]), Dedupe: string(p[3]), Trace: string(p[4]),
+		Program: runs.Program{Hash: string(p[6])}, Limits: p[7], Args: p[8], Expires: decodeTime(p[9]), Created: decodeTime(p[10]),
+	}
+	return r, string(p[5]), nil
+}
+
+func decodeTime(b []byte) time.Time {
+	n, _ := strconv.ParseInt(string(b), 10, 64) // sealed: nobody else has written it
+	return fromMicros(n)
+}
+
+// encodeProgram is the files of a program, and the hash that its row has.
+func encodeProgram(p runs.Program) (source []byte, hash string) {
+	parts := [][]byte{[]byte(p.Main), []byte(strconv.Itoa(p.Engine))}
+	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
+		parts = append(parts, []byte(name), []byte(p.Files[name]))
+	}
+	source = pack(parts...)
+	sum := sha256.Sum256(source)
+	return source, hex.EncodeToString(sum[:])
+}
+
+func decodeProgram(source []byte, hash string) (p runs.Program, err error) {
+	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != hash {
+		return p, fmt.Errorf("%w: its program is another one", runs.ErrDamaged)
+	}
+	parts, err := unpack(source, 2)
+	if err != nil {
+		return p, err
+	}
+	p.Main, p.Files = string(parts[0]), map[string]string{}
+	p.Engine, _ = strconv.Atoi(string(parts[1]))
+	for i := 2; i+1 < len(parts); i += 2 {
+		p.Files[string(parts[i])] = string(parts[i+1])
+	}
+	return p, nil
+}
+
+// column is a text as a column that is looked up by: PostgreSQL takes neither NUL nor what is no UTF-8.
+func column(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsRune(s, 0) && !strings.HasPrefix(s, "\ufffd") {
+		return s
+	}
+	return "\ufffd" + hex.EncodeToString([]byte(s))
+}
+
+func fromColumn(s string) string {
+	if rest, ok := strings.CutPrefix(s, "\ufffd"); ok {
+		if b, err := hex.DecodeString(rest); err == nil {
+			return string(b)
+		}
+	}
+	return s
+}

@@ -1,0 +1,177 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// Ask implements [runs.Lease].
+func (l *lease) Ask(ctx context.Context, q ...runs.Question) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	l.note()
+	stmts := l.stmts(l.fence(``))
+	n := len(stmts) - 1
+	l.mu.Unlock()
+	err := l.s.batch(ctx, append(stmts, l.ask(q)...))
+	if errors.Is(err, errFenced) {
+		return l.fenced(ctx)
+	}
+	return l.flushed(n, err)
+}
+
+// ask are the statements that add questions which are not known yet.
+func (l *lease) ask(questions []runs.Question) []stmt {
+	var stmts []stmt
+	for i, q := range questions {
+		sealed := l.s.seal(questionOf(l.id, q.Key), pack([]byte(q.Method), q.Params, encodeTime(q.Deadline)))
+		stmts = append(stmts, stmt{`INSERT INTO @questions (run, key, ord, deadline, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}) + (SELECT COUNT(*) FROM @questions WHERE run = ?), CAST(? AS {int}), CAST(? AS {blob})
+			FROM @runs WHERE id = ? AND epoch = ? ON CONFLICT (run, key) DO NOTHING`, []any{l.id, q.Key, int64(i), l.id, micros(q.Deadline), sealed, l.id, l.epoch}})
+	}
+	return stmts
+}
+
+// Answers implements [runs.Lease].
+func (l *lease) Answers(ctx context.Context) (found []runs.Question, err error) {
+	err = l.s.db.read(ctx, func(t tx) error {
+		found, err = l.s.questions(ctx, t, l.id)
+		return err
+	})
+	return found, err
+}
+
+// End implements [runs.Lease].
+func (l *lease) End(ctx context.Context, o runs.Outcome) error {
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.ended = true
+	l.mu.Unlock()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	err := l.end(ctx, o)
+	if errors.Is(err, errFenced) {
+		err = l.fenced(ctx)
+	}
+	if errors.Is(err, runs.ErrCancelled) {
+		err = l.giveBack(ctx)
+	}
+	if errors.Is(err, runs.ErrUnavailable) {
+		l.mu.Lock()
+		l.ended = false // it may be tried again
+		l.mu.Unlock()
+		return err
+	}
+	l.s.drop(l)
+	l.s.notify()
+	return err
+}
+
+// end writes all that is pending with the end. writing is held.
+func (l *lease) end(ctx context.Context, o runs.Outcome) error {
+	l.mu.Lock()
+	switch {
+	case l.cancelled:
+		stmts := l.stmts(l.fence(``))
+		l.mu.Unlock()
+		return l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
+	case l.err != nil:
+		defer l.mu.Unlock()
+		return l.err
+	}
+	l.note()
+	if o.State.Final() && l.s.options.Keep == runs.KeepNone {
+		l.forget()
+	}
+	wake := micros(o.Wake)
+	if o.State.Final() {
+		wake = 0
+	}
+	stmts := l.stmts(l.fence(`, state = ?, owner = '', lease = 0, wake = ?, updated = {now}, doubts = ?, result = ?`,
+		string(o.State), wake, strings.Join(o.Doubts, " "), l.s.sealResult(l.id, o, false)))
+	n := len(stmts) - 1
+	stmts = append(stmts, l.after(o)...)
+	l.mu.Unlock()
+	if o.State.Final() && l.s.options.Keep == runs.KeepOutline {
+		return l.flushed(n, l.s.db.write(ctx, func(t tx) error { return l.s.outline(ctx, t, l.id, stmts) }))
+	}
+	return l.flushed(n, l.s.batch(ctx, stmts))
+}
+
+// after are the statements behind that of the end itself.
+func (l *lease) after(o runs.Outcome) []stmt {
+	stmts := l.ask(o.Questions)
+	for _, q := range o.Questions {
+		// Asked again, a question may have its answer already.
+		stmts = append(stmts, stmt{`UPDATE @runs SET wake = {now} WHERE id = ? AND epoch = ? AND state = 'waiting' AND EXISTS
+			(SELECT 1 FROM @questions WHERE run = ? AND key = ? AND answer IS NOT NULL)`, []any{l.id, l.epoch, l.id, q.Key}})
+	}
+	if o.State.Final() && l.s.options.Keep != runs.KeepFull {
+		stmts = append(stmts, stmt{`DELETE FROM @questions WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}})
+	}
+	stmts = append(stmts, l.s.tell(l.id, o.State, l.epoch)...)
+	if a := l.s.db.announce(); a.sql != "" {
+		stmts = append(stmts, a)
+	}
+	return stmts
+}
+
+// forget leaves no entries. mu is held.
+func (l *lease) forget() {
+	l.chain, l.bytes = chain{}, 0
+	l.pending = []change{{stmt: stmt{`DELETE FROM @entries WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}}}}
+}
+
+// outline runs statements, the first of which is a fence, and leaves of the run's entries what
+// runs.Outline does.
+func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) error {
+	for i, st := range stmts {
+		n, err := t.exec(ctx, st.sql, st.args...)
+		if err != nil {
+			return err
+		}
+		if i == 0 && n == 0 {
+			return errFenced
+		}
+	}
+	j, err := s.load(ctx, t, id, true)
+	if err != nil {
+		return err
+	}
+	c := chain{}
+	for i := range j.entries {
+		j.entries[i] = runs.Outline(j.entries[i])
+		if err := s.rewrite(ctx, t, id, &c, j.entries[i]); err != nil {
+			return err
+		}
+	}
+	_, err = t.exec(ctx, `UPDATE @runs SET bytes = 0, head = ? WHERE id = ?`, s.head(id, &c), id)
+	return err
+}
+
+// giveBack ends the lease of a run that was cancelled.
+func (l *lease) giveBack(ctx context.Context) error {
+	return l.s.db.write(ctx, func(t tx) error {
+		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0 WHERE id = ? AND epoch = ?`, l.id, l.epoch)
+		return err
+	})
+}
+
+// tell are the statements that put an event in the outbox.
+func (s *Store) tell(id string, state runs.State, epoch int64) []stmt {
+	if !slices.Contains(s.options.Tell, state) {
+		return nil
+	}
+	return []stmt{{`INSERT INTO @outbox (run, event, epoch, attempts, next) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), 0, 0 FROM @runs WHERE id = ? AND epoch = ? AND state = ?
+		ON CONFLICT DO NOTHING`, []any{id, string(state), epoch, id, epoch, string(state)}}}
+}

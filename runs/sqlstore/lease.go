@@ -1,0 +1,367 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// recordWithin is when at the latest what was recorded is written.
+const recordWithin = 2 * time.Millisecond
+
+// retryAfter is when it is tried again after the store did not answer.
+const retryAfter = 100 * time.Millisecond
+
+func timeNow() time.Time { return time.Now() }
+
+// lease is a run in the hands of an owner of this process. Nobody else changes its entries, so
+// their chain is kept here.
+//
+// Changes are put in pending and written by flush, one flush at a time, which takes all that is
+// pending with the head that results. A flush that fails leaves them there: each replaces or deletes
+// one row by its key, so that writing it twice does no harm.
+type lease struct {
+	s     *Store
+	id    string
+	epoch int64
+	taken runs.Run
+	first []script.Entry // as they were when it was taken
+
+	lost chan struct{}
+	once sync.Once
+
+	writing sync.Mutex // held for the length of a flush; before mu
+
+	mu        sync.Mutex // guards what follows
+	header    []byte     // sealed; nil before Open
+	pinned    *script.Header
+	chain     chain
+	recorded  map[string]bool
+	begun     map[string]attempt
+	next      int64
+	bytes     int64
+	keys      []string
+	pending   []change
+	inFlight  int // of pending, from the front
+	timer     *time.Timer
+	until     time.Time // the lease lasts at least as long, on this process's clock
+	cancelled bool
+	ended     bool
+	err       error // why nothing more is written
+}
+
+// attempt is an entry without an answer.
+type attempt struct {
+	number int
+	ord    int64
+	size   int64
+}
+
+// change is a row to be written.
+type change struct {
+	key    string
+	stmt   stmt
+	intent bool // of an effect that was not performed when this is not written
+}
+
+// newLease is the lease of a run as it was read; j is nil for a new run.
+func (s *Store) newLease(r runs.Run, c *chain, j *stored) *lease {
+	l := &lease{
+		s: s, id: r.ID, epoch: r.Epoch, taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header,
+		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()},
+	}
+	if j == nil {
+		return l
+	}
+	l.first, l.recorded, l.next, l.keys, l.header = j.entries, j.recorded, j.next, j.keys, j.header
+	for i, e := range j.entries {
+		if !e.Done {
+			l.begun[e.Key] = attempt{e.Attempt, int64(i), runs.Size(e)}
+		}
+	}
+	return l
+}
+
+// Run implements [runs.Lease].
+func (l *lease) Run() runs.Run { return l.taken }
+
+// Lost implements [runs.Lease].
+func (l *lease) Lost() <-chan struct{} { return l.lost }
+
+func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
+
+// renewed notes that the lease was renewed, at a time not before began.
+func (l *lease) renewed(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = began.Add(l.s.options.Lease)
+}
+
+// loseIfOver gives the run up when the store has not answered for as long as a lease.
+func (l *lease) loseIfOver(after time.Duration) {
+	l.mu.Lock()
+	over := time.Now().After(l.until)
+	if over && l.err == nil {
+		l.err = fmt.Errorf("%w: the lease was not renewed within %s", runs.ErrUnavailable, after)
+	}
+	l.mu.Unlock()
+	if over {
+		l.lose()
+	}
+}
+
+// Open implements [script.Journal].
+func (l *lease) Open(_ context.Context, h script.Header) ([]script.Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pinned == nil {
+		sealed, err := l.s.sealHeader(l.id, h)
+		if err != nil {
+			return nil, err
+		}
+		l.pinned, l.header = &h, sealed
+	}
+	return slices.Clone(l.first), l.pinned.Admit(h)
+}
+
+// Begin implements [script.Journal].
+func (l *lease) Begin(ctx context.Context, e script.Entry) error {
+	e.Done = false
+	if err := l.put(e); err != nil {
+		return err
+	}
+	err := l.flush(ctx)
+	if err != nil {
+		l.mu.Lock()
+		l.release(e.Key) // it is not performed
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// Record implements [script.Journal].
+func (l *lease) Record(e script.Entry) error {
+	e.Done = true
+	if err := l.put(e); err != nil {
+		return err
+	}
+	l.later(recordWithin)
+	return nil
+}
+
+// Release implements [script.Journal].
+func (l *lease) Release(key string) error {
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	l.release(key)
+	l.mu.Unlock()
+	l.later(recordWithin)
+	return nil
+}
+
+// Close implements [script.Journal].
+func (l *lease) Close(script.Ended) error { return nil }
+
+const putEntry = `INSERT INTO @entries (run, key, seq, ord, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), CAST(? AS {int}), CAST(? AS {blob}) FROM @runs WHERE id = ? AND epoch = ?
+	ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq, ord = excluded.ord, sealed = excluded.sealed`
+
+// put seals an entry and makes it pending.
+func (l *lease) put(e script.Entry) error {
+	text, err := encodeEntry(e)
+	if err != nil {
+		return err
+	}
+	sealed := l.s.seal(entryOf(l.id, e.Key), text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, err := l.admit(e)
+	if err != nil {
+		return err
+	}
+	l.note()
+	l.bytes += runs.Size(e) - old.size
+	ord := l.next
+	if old.number > 0 || old.size > 0 {
+		ord = old.ord
+	}
+	l.next++
+	var seq any
+	if e.Done {
+		seq = l.next
+		delete(l.begun, e.Key)
+		l.recorded[e.Key] = true
+		l.chain.record(e.Key, seal.Tag(sealed))
+	} else {
+		l.begun[e.Key] = attempt{e.Attempt, ord, runs.Size(e)}
+		l.chain.begin(e.Key, seal.Tag(sealed))
+	}
+	l.push(change{key: e.Key, intent: !e.Done, stmt: stmt{putEntry, []any{l.id, e.Key, seq, ord, sealed, l.id, l.epoch}}})
+	return nil
+}
+
+// admit says whether the journal takes an entry, and what it replaces. mu is held.
+func (l *lease) admit(e script.Entry) (old attempt, err error) {
+	if l.err != nil && !(e.Done && l.cancelled) {
+		return old, l.err
+	}
+	old, begun := l.begun[e.Key]
+	o := l.s.options
+	switch {
+	case l.recorded[e.Key], begun && !e.Done && e.Attempt <= old.number:
+		return old, fmt.Errorf("%s: is in the journal already", e.Key)
+	case !begun && l.chain.count >= o.MaxEntries:
+		return old, &runs.LimitError{Name: "maxEntries", Max: strconv.Itoa(o.MaxEntries)}
+	case l.bytes+runs.Size(e)-old.size > o.MaxBytes:
+		return old, &runs.LimitError{Name: "maxBytes", Max: limits.Bytes(o.MaxBytes).String()}
+	}
+	return old, nil
+}
+
+// note notes the key that seals now. mu is held.
+func (l *lease) note() {
+	if first := l.s.ring.First(); !slices.Contains(l.keys, first) {
+		l.keys = append(slices.Clone(l.keys), first)
+	}
+}
+
+// release takes back what was begun. mu is held.
+func (l *lease) release(key string) {
+	old, ok := l.begun[key]
+	if !ok {
+		return
+	}
+	delete(l.begun, key)
+	l.chain.release(key)
+	l.bytes -= old.size
+	l.push(change{key: key, stmt: stmt{`DELETE FROM @entries WHERE run = ? AND key = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, key, l.id, l.epoch}}})
+}
+
+// push adds a change, which replaces an earlier one of the same row that is not being written. mu is held.
+func (l *lease) push(c change) {
+	for i := l.inFlight; i < len(l.pending); i++ {
+		if l.pending[i].key == c.key {
+			l.pending[i] = c
+			return
+		}
+	}
+	l.pending = append(l.pending, c)
+}
+
+// later writes what is pending after a while.
+func (l *lease) later(after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer == nil && !l.ended {
+		l.timer = time.AfterFunc(after, l.background)
+	}
+}
+
+// background is a flush that nobody waits for.
+func (l *lease) background() {
+	l.mu.Lock()
+	l.timer = nil
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), l.s.options.Lease)
+	defer cancel()
+	if err := l.flush(ctx); errors.Is(err, runs.ErrUnavailable) {
+		select {
+		case <-l.lost:
+		default:
+			l.later(retryAfter)
+		}
+	}
+}
+
+// flush writes what is pending.
+func (l *lease) flush(ctx context.Context) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	if l.err != nil && !l.cancelled || len(l.pending) == 0 {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	stmts := l.stmts(l.fence(``))
+	l.mu.Unlock()
+	err := l.s.batch(ctx, stmts)
+	if errors.Is(err, errFenced) {
+		return l.fenced(ctx)
+	}
+	return l.flushed(len(stmts)-1, err)
+}
+
+// flushed drops n changes that were written.
+func (l *lease) flushed(n int, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight = 0
+	if err != nil {
+		return err
+	}
+	l.pending = slices.Clone(l.pending[n:])
+	return l.err
+}
+
+// stmts are all that is pending behind a fence. mu is held.
+func (l *lease) stmts(fence stmt) []stmt {
+	stmts := []stmt{fence}
+	for _, c := range l.pending {
+		stmts = append(stmts, c.stmt)
+	}
+	l.inFlight = len(l.pending)
+	return stmts
+}
+
+// fence is the statement that changes nothing when another owner has the run. mu is held.
+func (l *lease) fence(set string, args ...any) stmt {
+	state := runs.Running
+	if l.cancelled {
+		state = runs.Cancelled
+	}
+	all := []any{int64(l.chain.count), l.bytes, l.s.head(l.id, &l.chain), l.header, strings.Join(l.keys, " ")}
+	all = append(append(all, args...), l.id, l.epoch, string(state))
+	return stmt{`UPDATE @runs SET entries = ?, bytes = ?, head = ?, header = COALESCE(header, CAST(? AS {blob})), keys = ?` + set + ` WHERE id = ? AND epoch = ? AND state = ?`, all}
+}
+
+// fenced learns why nothing was written: the run was taken, or cancelled; then what was recorded
+// of it is kept, and what was only begun is not.
+func (l *lease) fenced(ctx context.Context) error {
+	var state string
+	var epoch int64
+	err := l.s.db.read(ctx, func(t tx) error {
+		return one(ctx, t, `SELECT state, epoch FROM @runs WHERE id = ?`, []any{l.id}, &state, &epoch)
+	})
+	if err != nil && !errors.Is(err, errNoRow) {
+		return l.flushed(0, err)
+	}
+	defer l.lose()
+	l.mu.Lock()
+	l.inFlight = 0
+	if epoch != l.epoch || runs.State(state) != runs.Cancelled || l.cancelled {
+		defer l.mu.Unlock()
+		l.err, l.pending = runs.ErrTaken, nil
+		return l.err
+	}
+	l.err, l.cancelled = runs.ErrCancelled, true
+	for _, c := range slices.Clone(l.pending) {
+		if c.intent {
+			l.release(c.key)
+		}
+	}
+	stmts := l.stmts(l.fence(``))
+	l.mu.Unlock()
+	return l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
+}

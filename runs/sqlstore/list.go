@@ -1,0 +1,154 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// where is a condition that grows.
+type where struct {
+	terms []string
+	args  []any
+}
+
+func (w *where) and(term string, args ...any) {
+	w.terms, w.args = append(w.terms, term), append(w.args, args...)
+}
+
+// in asks for one of states; none at all when there are none.
+func (w *where) in(name string, states []runs.State) {
+	if len(states) == 0 {
+		w.and("1 = 0")
+		return
+	}
+	args := make([]any, len(states))
+	for i, s := range states {
+		args[i] = string(s)
+	}
+	w.and(name+` IN (?`+strings.Repeat(`, ?`, len(states)-1)+`)`, args...)
+}
+
+func (w *where) text() string {
+	if len(w.terms) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(w.terms, " AND ")
+}
+
+// List implements [runs.Store].
+func (s *Store) List(ctx context.Context, f runs.Filter) ([]runs.Summary, string, error) {
+	w, err := listed(f)
+	if err != nil {
+		return nil, "", err
+	}
+	limit := cmp.Or(f.Limit, 100)
+	var list []runs.Summary
+	err = s.db.read(ctx, func(t tx) error {
+		list = nil
+		return t.query(ctx, `SELECT id, tool, principal, state, created, updated, wake, entries, doubts, result,
+			(SELECT COUNT(*) FROM @questions WHERE run = id AND answer IS NULL) FROM @runs`+w.text()+` ORDER BY updated DESC, id DESC LIMIT ?`, append(w.args, int64(limit+1)),
+			func(scan func(...any) error) error {
+				r, err := s.summary(scan)
+				list = append(list, r)
+				return err
+			})
+	})
+	if err != nil || len(list) <= limit {
+		return list, "", err
+	}
+	last := list[limit-1]
+	return list[:limit], fmt.Sprintf("%d.%s", micros(last.Updated), last.ID), nil
+}
+
+// listed is the condition of a filter.
+func listed(f runs.Filter) (w where, err error) {
+	if f.States != nil {
+		w.in("state", f.States)
+	}
+	if f.Tool != "" {
+		w.and(`tool = ?`, column(f.Tool))
+	}
+	if f.Principal != "" {
+		w.and(`principal = ?`, column(f.Principal))
+	}
+	if !f.Since.IsZero() {
+		w.and(`updated >= ?`, micros(f.Since))
+	}
+	if f.SealedBy != "" {
+		w.and(`(' ' || keys || ' ') LIKE ('% ' || ? || ' %') ESCAPE '\'`, strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(column(f.SealedBy)))
+	}
+	if f.After != "" {
+		at, id, _ := strings.Cut(f.After, ".")
+		n, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return w, fmt.Errorf("the cursor %q is not one of an earlier list", f.After)
+		}
+		w.and(`(updated < ? OR updated = ? AND id < ?)`, n, n, column(id))
+	}
+	return w, nil
+}
+
+func (s *Store) summary(scan func(...any) error) (r runs.Summary, err error) {
+	var state, tool, principal, doubts string
+	var created, updated, wake, entries, questions int64
+	var result []byte
+	if err := scan(&r.ID, &tool, &principal, &state, &created, &updated, &wake, &entries, &doubts, &result, &questions); err != nil {
+		return r, err
+	}
+	r.Tool, r.Principal, r.State = fromColumn(tool), fromColumn(principal), runs.State(state)
+	r.Created, r.Updated, r.Wake = fromMicros(created), fromMicros(updated), fromMicros(wake)
+	r.Entries, r.Questions, r.Doubts = int(entries), int(questions), len(strings.Fields(doubts))
+	if result == nil {
+		return r, nil
+	}
+	j := stored{run: runs.Run{ID: r.ID, State: r.State}, result: result}
+	if err := s.openResult(nil, nil, &j); err != nil {
+		r.Error = err.Error()
+		return r, nil
+	}
+	r.Error = j.run.Error
+	return r, nil
+}
+
+// Due implements [runs.Store].
+func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
+	err = s.db.read(ctx, func(t tx) error {
+		ids = nil
+		return t.query(ctx, `SELECT id FROM @runs WHERE state NOT IN ('done', 'failed', 'cancelled') AND (wake > 0 AND wake <= {now} OR expires > 0 AND expires <= {now} AND lease <= {now}) ORDER BY wake LIMIT ?`,
+			[]any{int64(n)}, func(scan func(...any) error) error {
+				var id string
+				err := scan(&id)
+				ids = append(ids, id)
+				return err
+			})
+	})
+	return ids, err
+}
+
+// Stats implements [runs.Store].
+func (s *Store) Stats(ctx context.Context) (st runs.Stats, err error) {
+	err = s.db.read(ctx, func(t tx) error {
+		st = runs.Stats{States: map[runs.State]int{}}
+		for _, state := range runs.States {
+			st.States[state] = 0
+		}
+		return t.query(ctx, `SELECT state, COUNT(*), MIN(updated) FROM @runs GROUP BY state`, nil, func(scan func(...any) error) error {
+			var state string
+			var n, oldest int64
+			if err := scan(&state, &n, &oldest); err != nil {
+				return err
+			}
+			st.States[runs.State(state)] = int(n)
+			if runs.State(state) == runs.Waiting {
+				st.OldestWaiting = fromMicros(oldest)
+			}
+			return nil
+		})
+	})
+	return st, err
+}

@@ -1,0 +1,291 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// stored is a run as the database has it, verified.
+type stored struct {
+	run      runs.Run
+	entries  []script.Entry // as script.Journal returns them
+	chain    chain
+	recorded map[string]bool // keys of entries with an answer
+	next     int64           // seq and ord of the next one
+	keys     []string
+	now      int64 // of the store's clock
+
+	head, about, header, result []byte
+	program                     string
+	lease                       int64
+	tool, principal, dedupe     string // as they are looked up by
+}
+
+const columns = `tool, principal, COALESCE(dedupe, ''), program, about, header, state, epoch, owner, lease, wake, updated, entries, bytes, doubts, head, keys, result, {now}`
+
+// load reads and verifies a run: runs.ErrUnknown, runs.ErrDamaged, runs.ErrSealed. With the last two
+// what was read comes, too. With lock nobody else changes the run until the transaction ends.
+func (s *Store) load(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
+	j, err := s.loadRow(ctx, t, id, lock)
+	if err != nil {
+		return j, err
+	}
+	for _, part := range []func(context.Context, tx, *stored) error{s.openAbout, s.loadProgram, s.openResult, s.loadEntries, s.loadQuestions} {
+		if err := part(ctx, t, j); err != nil {
+			return j, fmt.Errorf("run %s: %w", id, err)
+		}
+	}
+	return j, nil
+}
+
+// loadRow reads the row of a run, not verified.
+func (s *Store) loadRow(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
+	j := &stored{recorded: map[string]bool{}}
+	var state, doubts, keys, owner string
+	var wake, updated, entries int64
+	sql := `SELECT ` + columns + ` FROM @runs WHERE id = ?`
+	if lock {
+		sql += ` {lock}`
+	}
+	err := one(ctx, t, sql, []any{column(id)}, &j.tool, &j.principal, &j.dedupe, &j.program, &j.about, &j.header, &state, &j.run.Epoch, &owner,
+		&j.lease, &wake, &updated, &entries, &j.run.Bytes, &doubts, &j.head, &keys, &j.result, &j.now)
+	if errors.Is(err, errNoRow) {
+		return j, runs.ErrUnknown
+	}
+	if err != nil {
+		return j, err
+	}
+	j.run.ID, j.run.State, j.run.Owner = id, runs.State(state), fromColumn(owner)
+	j.run.Tool, j.run.Principal = fromColumn(j.tool), fromColumn(j.principal)
+	j.run.Lease, j.run.Wake, j.run.Updated = fromMicros(j.lease), fromMicros(wake), fromMicros(updated)
+	j.run.Entries, j.run.Doubts, j.keys = int(entries), strings.Fields(doubts), strings.Fields(keys)
+	if !slices.Contains(runs.States, j.run.State) {
+		return j, fmt.Errorf("run %s: %w: its state is %q", id, runs.ErrDamaged, state)
+	}
+	return j, nil
+}
+
+// openAbout reads what the run was begun with, and holds to it what the run is looked up by.
+func (s *Store) openAbout(_ context.Context, _ tx, j *stored) error {
+	text, err := s.unseal(aboutOf(j.run.ID), j.about)
+	if err != nil {
+		return err
+	}
+	about, program, err := decodeAbout(text)
+	if err != nil {
+		return err
+	}
+	if column(about.Tool) != j.tool || column(about.Principal) != j.principal || about.Dedupe != "" && column(about.Dedupe) != j.dedupe || program != j.program {
+		return fmt.Errorf("%w: its row is another one's", runs.ErrDamaged)
+	}
+	r := &j.run
+	r.Parent, r.Tool, r.Principal, r.Dedupe, r.Trace, r.Program.Hash = about.Parent, about.Tool, about.Principal, about.Dedupe, about.Trace, about.Program.Hash
+	r.Limits, r.Args, r.Expires, r.Created = about.Limits, about.Args, about.Expires, about.Created
+	if j.header == nil {
+		return nil
+	}
+	if text, err = s.unseal(headerOf(r.ID), j.header); err != nil {
+		return err
+	}
+	r.Header = &script.Header{}
+	if err := json.Unmarshal(text, r.Header); err != nil {
+		return fmt.Errorf("%w: %v", runs.ErrDamaged, err)
+	}
+	return nil
+}
+
+func (s *Store) sealHeader(id string, h script.Header) ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	return s.seal(headerOf(id), text), nil
+}
+
+func (s *Store) loadProgram(ctx context.Context, t tx, j *stored) error {
+	var source []byte
+	err := one(ctx, t, `SELECT source FROM @programs WHERE hash = ?`, []any{j.program}, &source)
+	if errors.Is(err, errNoRow) {
+		return fmt.Errorf("%w: its program is missing", runs.ErrDamaged)
+	}
+	if err != nil {
+		return err
+	}
+	hash := j.run.Program.Hash
+	j.run.Program, err = decodeProgram(source, j.program)
+	j.run.Program.Hash = hash
+	return err
+}
+
+func (s *Store) openResult(_ context.Context, _ tx, j *stored) error {
+	if j.result == nil {
+		if j.run.State.Final() {
+			return fmt.Errorf("%w: its result is missing", runs.ErrDamaged)
+		}
+		return nil
+	}
+	text, err := s.unseal(resultOf(j.run.ID, j.run.State), j.result)
+	if err != nil {
+		return err
+	}
+	parts, err := unpack(text, 3)
+	if err != nil {
+		return err
+	}
+	j.run.Result, j.run.Error, j.run.Damaged = parts[0], string(parts[1]), len(parts[2]) > 0
+	return nil
+}
+
+// sealResult seals how the run ended, or what it waits for.
+func (s *Store) sealResult(id string, o runs.Outcome, damaged bool) []byte {
+	mark := []byte{}
+	if damaged {
+		mark = []byte{1}
+	}
+	return s.seal(resultOf(id, o.State), pack(o.Result, []byte(o.Error), mark))
+}
+
+func (s *Store) loadEntries(ctx context.Context, t tx, j *stored) error {
+	count, id := j.run.Entries, j.run.ID
+	err := t.query(ctx, `SELECT key, COALESCE(seq, -1), ord, sealed FROM @entries WHERE run = ? ORDER BY CASE WHEN seq IS NULL THEN 1 ELSE 0 END, seq, ord`, []any{id}, func(scan func(...any) error) error {
+		var key string
+		var seq, ord int64
+		var sealed []byte
+		if err := scan(&key, &seq, &ord, &sealed); err != nil {
+			return err
+		}
+		text, err := s.unseal(entryOf(id, key), sealed)
+		if err != nil {
+			return err
+		}
+		e, err := decodeEntry(key, text)
+		if err != nil {
+			return err
+		}
+		if e.Done != (seq >= 0) {
+			return fmt.Errorf("%w: the entry %s has another place than its answer", runs.ErrDamaged, key)
+		}
+		if e.Done {
+			j.chain.record(key, seal.Tag(sealed))
+			j.recorded[key] = true
+		} else {
+			j.chain.begin(key, seal.Tag(sealed))
+		}
+		j.entries, j.next = append(j.entries, e), max(j.next, seq+1, ord+1)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(j.entries) != count || j.chain.count != count {
+		return fmt.Errorf("%w: it has %d entries where %d were written", runs.ErrDamaged, len(j.entries), count)
+	}
+	if err := s.fits(id, j.head, &j.chain); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (s *Store) loadQuestions(ctx context.Context, t tx, j *stored) (err error) {
+	j.run.Questions, err = s.questions(ctx, t, j.run.ID)
+	return err
+}
+
+// questions reads the questions of a run in the order in which they were asked.
+func (s *Store) questions(ctx context.Context, t tx, id string) (found []runs.Question, err error) {
+	err = t.query(ctx, `SELECT key, deadline, sealed, answer FROM @questions WHERE run = ? ORDER BY ord, key`, []any{id}, func(scan func(...any) error) error {
+		var q runs.Question
+		var deadline int64
+		var sealed, answer []byte
+		if err := scan(&q.Key, &deadline, &sealed, &answer); err != nil {
+			return err
+		}
+		text, err := s.unseal(questionOf(id, q.Key), sealed)
+		if err != nil {
+			return err
+		}
+		parts, err := unpack(text, 3)
+		if err != nil {
+			return err
+		}
+		q.Method, q.Params, q.Deadline = string(parts[0]), parts[1], decodeTime(parts[2])
+		if answer != nil {
+			if q.Answer, err = s.unseal(answerOf(id, q.Key), answer); err != nil {
+				return err
+			}
+		}
+		found = append(found, q)
+		return nil
+	})
+	return found, err
+}
+
+// Get implements [runs.Store].
+func (s *Store) Get(ctx context.Context, id string) (runs.Run, []script.Entry, error) {
+	var j *stored
+	err := s.db.read(ctx, func(t tx) (err error) {
+		j, err = s.load(ctx, t, id, false)
+		return err
+	})
+	if j == nil {
+		return runs.Run{}, nil, err
+	}
+	return j.run, j.entries, err
+}
+
+// Take implements [runs.Store].
+func (s *Store) Take(ctx context.Context, id, owner string) (runs.Lease, error) {
+	var l *lease
+	var refused error
+	began := timeNow()
+	err := s.db.write(ctx, func(t tx) error {
+		j, err := s.load(ctx, t, id, true)
+		l, refused = nil, nil
+		switch {
+		case errors.Is(err, runs.ErrDamaged) && !j.run.State.Final():
+			refused = err
+			return s.failDamaged(ctx, t, id, err)
+		case err != nil:
+			return err
+		case j.run.State.Final():
+			return runs.ErrEnded
+		case j.run.Owner != "" && j.lease > j.now:
+			return runs.ErrBusy
+		}
+		n, err := t.exec(ctx, `UPDATE @runs SET state = 'running', owner = ?, epoch = epoch + 1, lease = {now} + ?, wake = {now} + ?, doubts = '', result = NULL WHERE id = ? AND epoch = ?`,
+			column(owner), s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), id, j.run.Epoch)
+		if err == nil && n == 0 {
+			return runs.ErrBusy
+		}
+		j.run.Epoch, j.run.Owner, j.run.State, j.run.Error, j.run.Doubts = j.run.Epoch+1, owner, runs.Running, "", nil
+		l = s.newLease(j.run, &j.chain, j)
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.renewed(began)
+	s.hold(l)
+	return l, nil
+}
+
+// failDamaged ends a run that cannot be trusted. Its rows stay as they are.
+func (s *Store) failDamaged(ctx context.Context, t tx, id string, why error) error {
+	result := s.sealResult(id, runs.Outcome{State: runs.Failed, Error: why.Error()}, true)
+	_, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = epoch + 1, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, result, id)
+	if err != nil {
+		return err
+	}
+	return s.announce(ctx, t)
+}

@@ -1,0 +1,108 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// SQLite takes a write-ahead log whose end is damaged for one that was cut off by a crash, and
+// goes on without what stood there. That is right for what was never acknowledged; for the rest it
+// would make calls again that were made. So every group of writes counts in the database, and the
+// count of the last one that was acknowledged is kept in the lock file, written behind the commit
+// and not synced: it is never ahead of the database, unless commits are missing.
+//
+//	commits(8) | boot(8) | sum(8)
+
+const markSize = 24
+
+// mark notes how many commits were acknowledged.
+func (f *file) mark() error {
+	if f.lock == nil {
+		return nil
+	}
+	f.lock.commits++
+	return f.lock.write(f.lock.commits)
+}
+
+// countCommit counts a commit in the database.
+func (f *file) countCommit(ctx context.Context) error {
+	if f.lock == nil {
+		return nil
+	}
+	_, err := f.conn.ExecContext(ctx, "UPDATE meta SET value = ? WHERE name = 'commits'", f.lock.commits+1)
+	return f.failure("write", err)
+}
+
+// checkMark holds the database to what was acknowledged. What survives the process only may be
+// missing after the machine was started anew.
+func (f *file) checkMark(ctx context.Context, process bool) error {
+	var have int64
+	if err := f.conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'commits'").Scan(&have); err != nil {
+		return f.failure("read", err)
+	}
+	acknowledged, boot, ok := f.lock.read()
+	if ok && acknowledged > have && !(process && boot != bootID()) {
+		return fmt.Errorf("%w: %s has %d commits and %d were acknowledged: the end of %s-wal is missing, or the file is an old copy; to go on with what there is, which may make calls again that were made, remove %s",
+			runs.ErrDamaged, f.path, have, acknowledged, f.path, f.lock.path)
+	}
+	f.lock.commits = max(have, acknowledged)
+	return nil
+}
+
+// lockFile is the file whose lock says that this process serves the database.
+type lockFile struct {
+	path    string
+	file    *os.File
+	commits int64
+}
+
+func (l *lockFile) write(commits int64) error {
+	b := binary.BigEndian.AppendUint64(nil, uint64(commits))
+	b = binary.BigEndian.AppendUint64(b, bootID())
+	sum := sha256.Sum256(b)
+	if _, err := l.file.WriteAt(append(b, sum[:8]...), 0); err != nil {
+		return fmt.Errorf("%w: %w", runs.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// read returns the last mark; false where there is none that is whole.
+func (l *lockFile) read() (commits int64, boot uint64, ok bool) {
+	b := make([]byte, markSize)
+	if n, _ := l.file.ReadAt(b, 0); n != markSize {
+		return 0, 0, false
+	}
+	if sum := sha256.Sum256(b[:16]); string(sum[:8]) != string(b[16:]) {
+		return 0, 0, false
+	}
+	return int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), true
+}
+
+func (l *lockFile) close() error { return l.file.Close() }
+
+// bootID is another number after each start of the machine, where the system tells; else 0.
+func bootID() uint64 {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return 0
+	}
+	sum := sha256.Sum256(text)
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+func lockPath(path string) (*lockFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("another process serves the runs of this file (%s is locked: %v)", path, err)
+	}
+	return &lockFile{path: path, file: f}, nil
+}

@@ -1,0 +1,34 @@
+package sqlstore_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/runstest"
+	"github.com/vmcp-dev/vmcp/runs/sqlstore"
+)
+
+// besides opens a file once as the process that serves it, and then as others beside.
+func besides(path string) runstest.Open {
+	opened := false
+	return func(t *testing.T, o runs.Options) runs.Store {
+		t.Helper()
+		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: o, Encrypt: opened}, Path: path, Beside: opened, Process: true, Look: 5 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened = true
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	runstest.Test(t, func(t *testing.T) runstest.Open { return besides(filepath.Join(t.TempDir(), "a b?%#.db")) })
+}

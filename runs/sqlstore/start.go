@@ -1,0 +1,171 @@
+package sqlstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Start implements [runs.Store].
+func (s *Store) Start(ctx context.Context, r runs.Run) (runs.Run, bool, error) {
+	var got runs.Run
+	var created bool
+	err := s.db.write(ctx, func(t tx) error {
+		old, err := s.same(ctx, t, r)
+		if err != nil || old.ID != "" {
+			got, created = old, false
+			return err
+		}
+		n := s.fresh(r)
+		if created, err = s.insert(ctx, t, n, s.head(n.ID, &chain{}), nil); err != nil {
+			return err
+		}
+		if got = n; !created { // another process was faster
+			got, err = s.same(ctx, t, r)
+		}
+		return err
+	})
+	if err != nil {
+		return runs.Run{}, false, err
+	}
+	return got, created, nil
+}
+
+// Create implements [runs.Store].
+func (s *Store) Create(ctx context.Context, r runs.Run, owner string, entries []script.Entry) (runs.Lease, error) {
+	var l *lease
+	began := time.Now()
+	err := s.db.write(ctx, func(t tx) error {
+		old, err := s.same(ctx, t, r)
+		if err != nil {
+			return err
+		}
+		if old.ID != "" {
+			return runs.ErrExists
+		}
+		n := s.fresh(r)
+		n.Owner, n.Epoch = owner, 1
+		l = s.newLease(n, &chain{}, nil)
+		for _, e := range entries {
+			if err := l.put(e); err != nil {
+				return err
+			}
+		}
+		created, err := s.insert(ctx, t, n, s.head(n.ID, &l.chain), l)
+		if err == nil && !created {
+			err = runs.ErrExists
+		}
+		if err != nil {
+			return err
+		}
+		for _, w := range l.pending {
+			if _, err := t.exec(ctx, w.stmt.sql, w.stmt.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.pending = nil
+	l.renewed(began)
+	s.hold(l)
+	return l, nil
+}
+
+// fresh is a new run.
+func (s *Store) fresh(r runs.Run) runs.Run {
+	now := time.Now().Truncate(time.Microsecond)
+	r.ID = cmp.Or(r.ID, runs.NewID())
+	r.State, r.Created, r.Updated = runs.Running, now, now
+	r.Epoch, r.Owner, r.Entries, r.Bytes, r.Questions, r.Doubts, r.Result, r.Error, r.Damaged = 0, "", 0, 0, nil, nil, nil, "", false
+	return r
+}
+
+// same returns the run that r would be a repetition of; one without an id where there is none.
+func (s *Store) same(ctx context.Context, t tx, r runs.Run) (runs.Run, error) {
+	var id string
+	err := one(ctx, t, `SELECT id FROM @runs WHERE id = ?`, []any{column(r.ID)}, &id)
+	if errors.Is(err, errNoRow) && r.Dedupe != "" {
+		err = one(ctx, t, `SELECT id FROM @runs WHERE principal = ? AND dedupe = ?`, []any{column(r.Principal), column(r.Dedupe)}, &id)
+	}
+	if errors.Is(err, errNoRow) {
+		return runs.Run{}, nil
+	}
+	if err != nil {
+		return runs.Run{}, err
+	}
+	j, err := s.load(ctx, t, id, false)
+	if err != nil {
+		return runs.Run{}, err
+	}
+	if j.run.Principal != r.Principal || j.run.Tool != r.Tool || !bytes.Equal(j.run.Args, r.Args) {
+		return runs.Run{}, runs.ErrOtherRequest
+	}
+	return j.run, nil
+}
+
+// insert writes the row of a new run; false where its key belongs to another one by now. With a
+// lease the run is taken at once.
+func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *lease) (bool, error) {
+	source, program := encodeProgram(r.Program)
+	if _, err := t.exec(ctx, `INSERT INTO @programs (hash, engine, source) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING`, program, int64(r.Program.Engine), source); err != nil {
+		return false, err
+	}
+	about := s.seal(aboutOf(r.ID), encodeAbout(r, program))
+	var dedupe any
+	if r.Dedupe != "" {
+		dedupe = column(r.Dedupe)
+	}
+	var header []byte
+	var err error
+	if r.Header != nil {
+		if header, err = s.sealHeader(r.ID, *r.Header); err != nil {
+			return false, err
+		}
+	}
+	keys, entries, size := []string{s.ring.First()}, 0, int64(0)
+	if l != nil {
+		entries, size = l.chain.count, l.bytes
+	}
+	n, err := t.exec(ctx, `INSERT INTO @runs (id, parent, tool, principal, dedupe, program, about, header, state, epoch, owner, lease, wake, expires, created, updated, entries, bytes, doubts, head, keys, result)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now} + ?, {now} + ?, ?, ?, ?, ?, ?, '', ?, ?, NULL) ON CONFLICT DO NOTHING`,
+		r.ID, column(r.Parent), column(r.Tool), column(r.Principal), dedupe, program, about, header, string(r.State), r.Epoch, column(r.Owner),
+		s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), micros(r.Expires), micros(r.Created), micros(r.Updated),
+		int64(entries), size, head, strings.Join(keys, " "))
+	return n == 1, err
+}
+
+// Where a sealed text stands.
+
+func aboutOf(run string) string  { return "runs|" + run + "|about" }
+func headerOf(run string) string { return "runs|" + run + "|header" }
+func headOf(run string) string   { return "runs|" + run + "|head" }
+func resultOf(run string, state runs.State) string {
+	return "runs|" + run + "|result|" + string(state)
+}
+func entryOf(run, key string) string    { return "entries|" + run + "|" + key }
+func questionOf(run, key string) string { return "questions|" + run + "|" + key }
+func answerOf(run, key string) string   { return "questions|" + run + "|" + key + "|answer" }
+
+// head is the fingerprint of a chain, which nobody makes without the key.
+func (s *Store) head(run string, c *chain) []byte {
+	text := c.text()
+	sealed := s.ring.Sign(seal.MAC, headOf(run), text)
+	return sealed[:len(sealed)-len(text)]
+}
+
+// fits reports whether the head is that of a chain.
+func (s *Store) fits(run string, head []byte, c *chain) error {
+	_, err := s.unseal(headOf(run), slices.Concat(head, c.text()))
+	return err
+}

@@ -1,0 +1,263 @@
+// Package sqlstore keeps runs in a database: SQLite in one file for one process, or PostgreSQL for
+// many.
+//
+// What is kept is trusted only as far as it is sealed (package seal): every row is bound to its
+// place, and the head of a run chains the seals of all its entries with their number, so that a
+// row that is missing, old, or from elsewhere is noticed before anything is done with it. Such a
+// run fails (runs.ErrDamaged); it never goes on with another value.
+//
+// The owner of a run has its head in memory and writes it with every change, in one transaction
+// that begins with the fence: an UPDATE of the run's row that changes nothing where the epoch is
+// another one.
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+var (
+	errFenced = errors.New("the run's epoch or state is another one")
+	errNoRow  = errors.New("no row")
+)
+
+// Options are what both databases have in common.
+type Options struct {
+	runs.Options
+	// Ring seals what is kept.
+	Ring *seal.Ring
+	// Encrypt makes arguments, results, questions and answers unreadable, not only unchangeable.
+	Encrypt bool
+	// Wrote is told how long each write to a journal took and what came of it; nil for nobody.
+	Wrote func(took time.Duration, err error)
+}
+
+// Store is a runs.Store in a database. OpenSQLite and OpenPostgres make one.
+type Store struct {
+	options Options
+	ring    *seal.Ring
+	db      database
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	renewal chan struct{} // asks for a renewal at once
+
+	mu      sync.Mutex
+	leases  map[*lease]struct{} // that have not ended
+	changed chan struct{}
+	closed  bool
+}
+
+// newStore starts what renews leases and listens for others' changes.
+func newStore(o Options, db database) *Store {
+	o.Options = o.Options.WithDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Store{
+		options: o, ring: o.Ring, db: db, stop: stop, renewal: make(chan struct{}, 1),
+		leases: map[*lease]struct{}{}, changed: make(chan struct{}),
+	}
+	s.wg.Go(func() { db.watch(ctx, s.foreign) })
+	if o.Renew > 0 {
+		s.wg.Go(func() { s.renew(ctx) })
+	}
+	return s
+}
+
+// Ring returns the key ring, which may be replaced at any time.
+func (s *Store) Ring() *seal.Ring { return s.ring }
+
+// seal seals a text as its column is kept: as it is where nothing of it is secret.
+func (s *Store) seal(where string, text []byte) []byte {
+	if s.options.Encrypt {
+		return s.ring.Encrypt(seal.Rows, where, text)
+	}
+	return s.ring.Sign(seal.MAC, where, text)
+}
+
+// unseal opens what seal has made, then or now.
+func (s *Store) unseal(where string, sealed []byte) ([]byte, error) {
+	text, err := s.ring.Open(seal.Rows, where, sealed)
+	if errors.Is(err, seal.ErrDamaged) {
+		text, err = s.ring.Open(seal.MAC, where, sealed)
+	}
+	var unknown *seal.UnknownKeyError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, fmt.Errorf("%w: %s %v", runs.ErrSealed, where, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s %v", runs.ErrDamaged, where, err)
+	}
+	return text, nil
+}
+
+// Changed implements [runs.Store].
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// notify closes the channel of Changed.
+func (s *Store) notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// foreign is called when another process may have changed something.
+func (s *Store) foreign() {
+	select {
+	case s.renewal <- struct{}{}: // a lease may be lost
+	default:
+	}
+	s.notify()
+}
+
+// renew renews all leases of this process until it ends, or one that was not renewed in time is lost.
+func (s *Store) renew(ctx context.Context) {
+	tick := time.NewTicker(s.options.Renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.renewal:
+		}
+		s.renewAll(ctx)
+	}
+}
+
+func (s *Store) renewAll(ctx context.Context) {
+	s.mu.Lock()
+	held := make([]*lease, 0, len(s.leases))
+	for l := range s.leases {
+		held = append(held, l)
+	}
+	s.mu.Unlock()
+	if len(held) == 0 {
+		return
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
+	defer cancel()
+	alive := make([]bool, len(held))
+	err := s.db.write(ctx, func(t tx) error {
+		for i, l := range held {
+			n, err := t.exec(ctx, `UPDATE @runs SET lease = {now} + ?, wake = {now} + ? WHERE id = ? AND epoch = ? AND state = 'running'`,
+				s.options.Lease.Microseconds(), s.options.Lease.Microseconds(), l.id, l.epoch)
+			if err != nil {
+				return err
+			}
+			alive[i] = n == 1
+		}
+		return nil
+	})
+	for i, l := range held {
+		switch {
+		case err == nil && alive[i]:
+			l.renewed(began)
+		case err == nil:
+			l.lose()
+		default:
+			l.loseIfOver(s.options.Lease)
+		}
+	}
+}
+
+// hold and drop keep the leases that are renewed.
+
+func (s *Store) hold(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases[l] = struct{}{}
+}
+
+func (s *Store) drop(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leases, l)
+}
+
+// loseLocal tells the owner of a run in this process that it was cancelled.
+func (s *Store) loseLocal(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		if l.id == id {
+			l.lose()
+		}
+	}
+}
+
+// Ping implements [runs.Store].
+func (s *Store) Ping(ctx context.Context) error {
+	return s.db.read(ctx, func(t tx) error {
+		var n int64
+		return one(ctx, t, `SELECT value FROM @meta WHERE name = 'version'`, nil, &n)
+	})
+}
+
+// Close implements [runs.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	held := s.leases
+	s.leases = map[*lease]struct{}{}
+	s.mu.Unlock()
+	s.stop()
+	s.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := s.letGo(ctx, held)
+	s.notify()
+	return errors.Join(err, s.db.close())
+}
+
+// letGo makes the runs of leases due for others at once.
+func (s *Store) letGo(ctx context.Context, held map[*lease]struct{}) error {
+	if len(held) == 0 {
+		return nil
+	}
+	for l := range held {
+		_ = l.flush(ctx) // what it cannot write is lost, as if the process had ended
+	}
+	return s.db.write(ctx, func(t tx) error {
+		for l := range held {
+			l.lose()
+			if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = {now} WHERE id = ? AND epoch = ? AND state = 'running'`, l.id, l.epoch); err != nil {
+				return err
+			}
+		}
+		return s.announce(ctx, t)
+	})
+}
+
+// batch writes to a journal.
+func (s *Store) batch(ctx context.Context, stmts []stmt) error {
+	began := time.Now()
+	err := s.db.batch(ctx, stmts)
+	if s.options.Wrote != nil {
+		s.options.Wrote(time.Since(began), err)
+	}
+	return err
+}
+
+// announce tells other processes of a change, with the transaction.
+func (s *Store) announce(ctx context.Context, t tx) error {
+	a := s.db.announce()
+	if a.sql == "" {
+		return nil
+	}
+	return t.query(ctx, a.sql, a.args, func(func(...any) error) error { return nil })
+}
