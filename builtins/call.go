@@ -99,11 +99,11 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 		return nil, err
 	}
 	run := script.RunOf(t)
+	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args, Tells: caught}
 	caught = caught || run.Caught(t)
 	key := run.Key(t)
-	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args}
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		raw, err := c.ask(ctx, host, key, int64(run.Limits().Result))
+		raw, err := c.ask(ctx, host, CallOptions{Timeout: c.timeout, Key: key, IdempotencyKey: IdempotencyKey(run.ID(), key)}, int64(run.Limits().Result))
 		if err == nil && c.then != nil {
 			raw, err = c.then(ctx, raw)
 		}
@@ -116,10 +116,10 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 }
 
 // ask calls the tool and looks whether it said no.
-func (c *call) ask(ctx context.Context, host Host, key string, most int64) (json.RawMessage, error) {
+func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
 	defer cancel()
-	raw, err := host.CallTool(ctx, c.tool, c.args, CallOptions{Timeout: c.timeout, Key: key})
+	raw, err := host.CallTool(ctx, c.tool, c.args, o)
 	var known *ToolError
 	switch {
 	case err != nil && errors.As(err, &known):
@@ -139,22 +139,18 @@ var errCallTimeout = errors.New("call timeout")
 // answer turns a failed call into what the door takes for an answer, or not.
 func (c *call) answer(ctx context.Context, err error, caught bool) error {
 	var known *ToolError
+	var failure *script.Failure
 	switch {
-	case err == nil, script.Final(err), ctx.Err() != nil:
+	case err == nil, script.Final(err), ctx.Err() != nil, script.IsNotDone(err), errors.As(err, &failure):
 		return err
-	case errors.As(err, &known):
-		failure := &script.Failure{Kind: known.Kind, Message: known.Msg}
-		if caught || known.answer() {
-			return failure
-		}
-		if known.Kind == Unavailable {
-			return script.NotDone(known)
-		}
-		return known
-	case caught:
-		return &script.Failure{Kind: Unavailable, Message: err.Error()}
+	case !errors.As(err, &known), known.Kind == Unknown:
+		return &script.UnknownOutcome{Err: fmt.Errorf("%w: whether it happened is not known", err)}
+	case caught || known.answer():
+		return &script.Failure{Kind: known.Kind, Message: known.Msg}
+	case known.Kind == Unavailable:
+		return script.NotDone(known)
 	}
-	return err
+	return known
 }
 
 // explain says which call failed.

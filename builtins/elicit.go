@@ -170,22 +170,19 @@ func (q *question) askOnce(t *starlark.Thread, message string) (json.RawMessage,
 	}
 	run := script.RunOf(t)
 	asked := script.Question{Key: run.Key(t), Method: "elicitation/create", Params: params}
-	e := script.Effect{Kind: "elicit", Args: params, Repeatable: true}
+	e := script.Effect{Kind: "elicit", Args: params, Repeatable: true, Lasts: q.timeout}
 	return run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, errElicitTimeout)
-		defer cancel()
+		asked.Deadline = script.Until(ctx)
 		raw, err := host.Elicit(ctx, asked)
 		switch {
 		case errors.Is(err, ErrNoElicitation):
 			return nil, &script.Failure{Kind: Unanswerable, Message: ErrNoElicitation.Error()}
-		case err != nil && context.Cause(ctx) == errElicitTimeout:
+		case err != nil && context.Cause(ctx) == script.ErrOver:
 			return nil, &script.Failure{Kind: Timeout, Message: fmt.Sprintf("no answer within %s", q.timeout)}
 		}
 		return raw, err
 	})
 }
-
-var errElicitTimeout = errors.New("elicit timeout")
 
 type elicitParams struct {
 	Message         string          `json:"message"`

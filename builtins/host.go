@@ -15,7 +15,8 @@ import (
 // its clients; scripttest has one for tests of scripts.
 type Host interface {
 	// CallTool calls a tool and returns its CallToolResult as it came. A tool that
-	// could not be called is a *ToolError; a result with isError is no error here.
+	// could not be called is a *ToolError; a result with isError is no error here. Any other error says that it is not
+	// known whether the tool was called.
 	CallTool(ctx context.Context, name string, args json.RawMessage, o CallOptions) (json.RawMessage, error)
 	// Elicit asks the user and returns the ElicitResult. A *script.Suspended says that
 	// the question can only be asked between two requests; ErrNoElicitation that it
@@ -29,8 +30,11 @@ type Host interface {
 type CallOptions struct {
 	// Timeout bounds the call; the context ends with it too.
 	Timeout time.Duration
-	// Key is the position of the call in the run, for traces.
+	// Key is the position of the call in the run.
 	Key string
+	// IdempotencyKey is the same for every attempt of this call, and for no other call: RUN/KEY. "" where the run
+	// has no identity. A host sends it along, as _meta["dev.vmcp/idempotencyKey"].
+	IdempotencyKey string
 	// Unchecked calls go out and come back whether they fit the tool's schemas or not:
 	// so did those of the engine that a migrated workflow was written for.
 	Unchecked bool
@@ -59,7 +63,8 @@ const (
 	InvalidOutput = "invalid_output" // the result does not fit the tool's schema, or cannot be read
 	Tool          = "tool"           // the tool answered with isError
 	Timeout       = "timeout"        // no answer in time
-	Unavailable   = "unavailable"    // the backend could not be reached
+	Unavailable   = "unavailable"    // the backend could not be reached: the tool was surely not called
+	Unknown       = script.Unknown   // the call was sent and no answer came: whether it happened is not known
 	Denied        = "denied"         // the caller may not call the tool
 	NotFound      = "not_found"      // there is no such tool
 )
@@ -75,6 +80,14 @@ func (e *ToolError) Error() string { return e.Msg }
 // answer reports whether the failure is the tool's answer, which stays the same when
 // the run is resumed, and not an accident on the way to it.
 func (e *ToolError) answer() bool { return e.Kind != Unavailable && e.Kind != Timeout }
+
+// IdempotencyKey is the key that every attempt of a call goes with; "" without a run.
+func IdempotencyKey(run, key string) string {
+	if run == "" {
+		return ""
+	}
+	return run + "/" + key
+}
 
 // hostOf returns the host of the run that t belongs to.
 func hostOf(t *starlark.Thread) (Host, error) {

@@ -1,7 +1,6 @@
 package builtins
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,10 +28,12 @@ func retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	if err != nil {
 		return nil, err
 	}
+	run := script.RunOf(t)
+	unsure := run.Unsure(t)
 	for attempt := 1; ; attempt++ {
 		v, err := r.try(t)
 		again, why := worthRetry(v, err)
-		if !again {
+		if !again || run.Unsure(t) > unsure { // something may have happened that may not happen twice
 			return v, err
 		}
 		if attempt == r.attempts {
@@ -131,26 +132,10 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 	if err != nil {
 		return err
 	}
-	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true}
-	_, err = script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		return nil, sleepFor(ctx, time.Duration(float64(delay)*(1+r.jitter*(2*rand.Float64()-1))))
-	})
+	delay = time.Duration(float64(delay) * (1 + r.jitter*(2*rand.Float64()-1)))
+	e := script.Effect{Kind: "retry", Args: args, Repeatable: true, Free: true, Sleep: true, Lasts: delay}
+	_, err = script.RunOf(t).Do(t, e, nil)
 	return err
-}
-
-// sleepFor waits, or returns why the wait was over early.
-func sleepFor(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // number reads an int or a float; nil is fallback.

@@ -37,10 +37,8 @@ func sleep(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	if err != nil {
 		return nil, fmt.Errorf("sleep: %w", err)
 	}
-	e := script.Effect{Kind: "sleep", Name: d.String(), Repeatable: true, Free: true}
-	_, err = script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
-		return nil, sleepFor(ctx, d)
-	})
+	e := script.Effect{Kind: "sleep", Name: d.String(), Repeatable: true, Free: true, Sleep: true, Lasts: d}
+	_, err = script.RunOf(t).Do(t, e, nil)
 	return starlark.None, err
 }
 
@@ -49,8 +47,8 @@ func timeNow(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 		return nil, err
 	}
 	e := script.Effect{Kind: "now", Instant: true, Repeatable: true}
-	raw, err := script.RunOf(t).Do(t, e, func(context.Context) (json.RawMessage, error) {
-		return json.Marshal(time.Now().UTC())
+	raw, err := script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
+		return json.Marshal(script.Now(ctx).UTC())
 	})
 	if err != nil {
 		return nil, err
@@ -104,7 +102,7 @@ func signedDuration(v starlark.Value) (time.Duration, error) {
 	if !ok {
 		return duration(v, 0)
 	}
-	d, err := time.ParseDuration(string(s))
+	d, err := script.ParseDuration(string(s))
 	if err != nil {
 		return 0, fmt.Errorf(`want a duration such as "30s" or "-5m", have %s`, v)
 	}

@@ -22,21 +22,21 @@ func jsonObject(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	return nil, fmt.Errorf("want a dict, have %s", v.Type())
 }
 
-// duration reads a length of time: "1m30s", or a number of seconds; None is fallback.
+// duration reads a length of time: "1m30s", "2d", or a number of seconds; None is fallback.
 func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 	switch v := v.(type) {
 	case nil, starlark.NoneType:
 		return fallback, nil
 	case starlark.String:
-		d, err := time.ParseDuration(string(v))
+		d, err := script.ParseDuration(string(v))
 		if err != nil || d < 0 {
-			return 0, fmt.Errorf(`want a duration such as "30s" or "5m", have %s`, v)
+			return 0, fmt.Errorf(`want a duration such as "30s", "5m" or "2d", have %s`, v)
 		}
 		return d, nil
 	case starlark.Int, starlark.Float:
 		return seconds(v)
 	}
-	return 0, fmt.Errorf(`want a duration such as "30s" or "5m", have %s`, v.Type())
+	return 0, fmt.Errorf(`want a duration such as "30s", "5m" or "2d", have %s`, v.Type())
 }
 
 func seconds(v starlark.Value) (time.Duration, error) {

@@ -16,7 +16,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -49,7 +48,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 func (h *host) call(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	x := h.inner(name, args, o)
 	x.who = h.p.whoIn(ctx, x)
-	resp, err := h.p.call(trace.Below(ctx, o.Key), x, callOfScript)
+	resp, err := h.p.call(ctx, x, callOfScript)
 	if err != nil {
 		return nil, toolError(err)
 	}
@@ -58,6 +57,9 @@ func (h *host) call(ctx context.Context, name string, args json.RawMessage, o bu
 	script.NoteRead(ctx, int64(len(result)))
 	if e := x.called; err == nil && e.Script == nil && !o.Unchecked {
 		err = e.CheckOutput(result)
+	}
+	if be := new(backends.Error); errors.As(err, &be) {
+		return nil, toolError(err)
 	}
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
@@ -168,8 +170,10 @@ func (h *host) nested(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.Script, chain: chain}
 	res, err := inner.execute(ctx, x.get(memberArguments))
 	_, contract := err.(*builtins.ToolError)
+	var suspended *script.Suspended
+	var journal *script.JournalError
 	switch {
-	case contract || err != nil && ctx.Err() != nil:
+	case contract || err != nil && ctx.Err() != nil, errors.As(err, &suspended), errors.As(err, &journal): // the whole run's
 		return nil, err
 	case err != nil:
 		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: script.Clip(explain(err))}
@@ -192,8 +196,9 @@ func toolError(err error) error {
 	var rpc *wire.Error
 	var be *backends.Error
 	var suspended *script.Suspended
+	var journal *script.JournalError
 	switch {
-	case errors.As(err, &suspended), errors.As(err, &known):
+	case errors.As(err, &suspended), errors.As(err, &journal), errors.As(err, &known):
 		return err
 	case errors.As(err, &be):
 		return &builtins.ToolError{Kind: kindForScripts(be.Kind), Msg: be.Error()}
@@ -213,6 +218,8 @@ func kindForScripts(k backends.Kind) string {
 		return builtins.InvalidOutput
 	case backends.Denied:
 		return builtins.Denied
+	case backends.Interrupted, backends.Cancelled:
+		return builtins.Unknown
 	}
 	return builtins.Unavailable
 }

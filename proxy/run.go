@@ -109,7 +109,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	h.p.metrics.Runs.Begin()
 	defer h.p.metrics.Runs.End()
 	res, err := h.tool.Program.Run(ctx, script.RunOptions{
-		Args: args, Host: h, Journal: h.journal, Repeat: h.repeat, Limits: h.tool.Limits,
+		Args: args, Host: h, Journal: h.journal, Repeat: h.repeat, FailInDoubt: true, Limits: h.tool.Limits,
 		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
 	})
 	if err == nil {

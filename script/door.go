@@ -24,9 +24,19 @@ type Effect struct {
 	// Free effects do not count as calls, nor do instant ones.
 	Free bool
 	// Repeatable effects may be performed again when it is not known whether an
-	// interrupted run has performed them.
+	// interrupted run has performed them; that they begin is not written. Of others RunOptions.Repeat is asked.
 	Repeatable bool
+	// Lasts is after how long the effect is over, from when it was first begun, however often the run is
+	// resumed meanwhile: then the context of perform ends, with ErrOver. 0: it has no such time.
+	Lasts time.Duration
+	// Sleep effects do nothing but last: perform is not called, and may be nil.
+	Sleep bool
+	// Tells says that the script goes on with the news that the outcome of the effect is not known, a *Failure
+	// of the kind Unknown. Otherwise the run stops in doubt.
+	Tells bool
 }
+
+type performer = func(context.Context) (json.RawMessage, error)
 
 // Question is what a run asks of somebody.
 type Question struct {
@@ -82,19 +92,34 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if err := r.admit(b, e); err != nil {
 		return nil, err
 	}
-	start := time.Now()
+	if e.Sleep {
+		perform = r.rest(b)
+	}
 	perform = r.surround(t, key, e, perform)
-	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Switch: !e.Instant}
-	res, replayed, err := r.answer(b, e, entry, perform)
+	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
+	if !e.Instant {
+		entry.Args = e.Args
+	}
+	res, replayed, err := r.answer(b, e, &entry, perform)
 	b.keepRoom(0)
 	if replayed {
 		r.stats.Replayed++
 	}
-	r.observe(Event{
-		Key: key, Kind: e.Kind, Name: e.Name, Start: start, Duration: time.Since(start),
-		Replayed: replayed, Bytes: len(res), Err: err, Args: e.Args, Result: res, Pos: r.place(t),
-	})
+	if r.trace != nil {
+		r.trace(Event{
+			Key: key, Kind: e.Kind, Name: e.Name, Start: entry.Began, Duration: r.lasted(entry),
+			Replayed: replayed, Bytes: len(res), Err: err, Args: e.Args, Result: res, Pos: r.place(t),
+		})
+	}
 	return res, err
+}
+
+// lasted is how long an effect took, or has taken until now.
+func (r *Run) lasted(e Entry) time.Duration {
+	if e.Ended.IsZero() {
+		e.Ended = stamp(r.clock.Now())
+	}
+	return e.Ended.Sub(e.Began)
 }
 
 // surround puts RunOptions.Around around perform.
@@ -147,34 +172,21 @@ func (r *Run) admit(b *branch, e Effect) error {
 const effectBytes = 512
 
 // answer takes the answer from the journal, or gets it.
-func (r *Run) answer(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, replayed bool, err error) {
+func (r *Run) answer(b *branch, e Effect, entry *Entry, perform performer) (res json.RawMessage, replayed bool, err error) {
 	old, ok := r.known[entry.Key]
 	if ok && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
 		return nil, false, &Diverged{Key: entry.Key, Have: e.String(), Want: "another " + old.Kind}
 	}
 	if ok && old.Done {
+		*entry = old
 		res, err = r.replay(b, old)
 		return res, true, err
 	}
-	if entry.Switch {
-		if err := r.turns.delay(b); err != nil {
-			return nil, false, err
-		}
-		if b.ctx.Err() != nil {
-			return nil, false, ended(b.ctx)
-		}
+	if ok {
+		res, err = r.attempt(b, e, entry, &old, perform)
+	} else {
+		res, err = r.attempt(b, e, entry, nil, perform)
 	}
-	switch {
-	case ok && old.Repeatable:
-		entry.Attempt, entry.Repeatable = old.Attempt, true
-	case ok && !e.Repeatable:
-		r.turns.strand(b)
-		if b.ctx.Err() != nil {
-			return nil, false, ended(b.ctx)
-		}
-		return nil, false, &Interrupted{[]Doubt{{Key: entry.Key, Kind: e.Kind, Name: e.Name, Args: e.Args, Began: old.Began}}}
-	}
-	res, err = r.perform(b, e, entry, perform)
 	return r.deliver(res, b.takeRead(), err)
 }
 
@@ -225,84 +237,9 @@ func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
 	if e.Failure != nil {
 		failure = e.Failure
 	}
+	b.noteAnswer(e)
 	res, _, err := r.deliver(e.Result, e.Read, failure)
 	return res, err
-}
-
-// perform gets the answer and records it.
-func (r *Run) perform(b *branch, e Effect, entry Entry, perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
-	if !e.Repeatable && r.turns.journal != nil {
-		if err := r.intend(b, e, &entry); err != nil {
-			return nil, err
-		}
-	}
-	if !e.Instant {
-		r.ledger.request.tenant.Touched()
-	}
-	failed := r.turns.perform(b, entry.Switch, func() outcome {
-		if err = b.enter(e); err == nil {
-			res, err = b.called(perform)
-		}
-		b.leave()
-		entry.Used, entry.Read = b.takeUsed(), b.read
-		return outcomeOf(entry, res, err)
-	})
-	switch {
-	case b.ctx.Err() != nil:
-		b.lose(entry.Used)
-		return nil, ended(b.ctx)
-	case failed != nil:
-		return nil, failed
-	}
-	return res, err
-}
-
-// intend notes that an effect is about to be performed. Whether it may be performed twice is decided
-// here, when it is first attempted.
-func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
-	if entry.Attempt == 0 && r.repeat != nil {
-		how := r.repeat(e)
-		entry.Repeatable = how != Once
-		if how == ReadOnly {
-			return nil
-		}
-	}
-	entry.Attempt++
-	entry.Name, entry.Args, entry.Began = e.Name, e.Args, stamp(time.Now())
-	return r.turns.begin(b.ctx, *entry)
-}
-
-// called runs perform; a panic in it is an error of the run, not of the process.
-func (b *branch) called(perform func(context.Context) (json.RawMessage, error)) (res json.RawMessage, err error) {
-	defer recovered(&err)
-	return perform(b.ctx)
-}
-
-// outcome is what the journal learns of an effect that was performed.
-type outcome struct {
-	entry Entry // recorded when Done
-	undo  bool  // it surely did not happen
-}
-
-func outcomeOf(entry Entry, res json.RawMessage, err error) outcome {
-	var (
-		failure *Failure
-		fresh   *notDone
-	)
-	switch {
-	case err == nil:
-		entry.Done, entry.Result, entry.Read = true, res, 0
-	case errors.As(err, &failure):
-		failure.Message = Clip(failure.Message)
-		entry.Done, entry.Failure = true, failure
-	}
-	return outcome{entry, errors.As(err, &fresh) || isSuspended(err)}
-}
-
-func (r *Run) observe(e Event) {
-	if r.trace != nil {
-		r.trace(e)
-	}
 }
 
 func suspended(err error) (*Suspended, bool) {

@@ -77,6 +77,9 @@ type Asked struct {
 	// Effect is the one that is being performed, at the position Key; nil outside of effects.
 	Effect *Effect
 	Key    string
+	// Run identifies the run, as RunOptions.ID; Until is when the effect is over.
+	Run   string
+	Until time.Time
 	// Logged is how many bytes of log the run has paid for and not written.
 	Logged int64
 }
@@ -509,7 +512,7 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 	if s, ok := suspended(err); ok {
 		b.far.suspended = s
 	}
-	answer := &message.Message{Kind: message.Done, Numbers: []int64{0}}
+	answer := &message.Message{Kind: message.Done, Numbers: []int64{0, int64(b.unsure)}}
 	if one, ok := err.(*branchError); ok && b.far.failed[one.index] {
 		answer.Numbers[0] = int64(one.index) + 1
 	} else {
@@ -523,7 +526,8 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 	e := Effect{Kind: string(m.Part(0)), Name: string(m.Part(1)), Args: m.Part(2)}
 	flags := m.Number(sentNumbers + 1)
-	e.Instant, e.Free, e.Repeatable = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	e.Instant, e.Free, e.Repeatable, e.Sleep, e.Tells = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0, flags&16 != 0
+	e.Lasts = time.Duration(m.Number(sentNumbers + 2))
 	if err := r.session.isolation.Check(e); err != nil {
 		return nil, wrong("%v", err)
 	}
@@ -535,11 +539,15 @@ func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 	}
 	far, key := b.far, b.key()
 	far.answer, far.performed, far.result = nil, nil, nil
+	b.catch = int(flags >> 5 & 1)
 	res, err := r.Do(b.thread, e, func(ctx context.Context) (json.RawMessage, error) {
 		far.result, far.performed = r.farPerform(ctx, b, e, key)
 		return far.result, far.performed
 	})
-	answer := &message.Message{Kind: message.Done, Numbers: []int64{0}, Parts: [][]byte{nil, nil}}
+	answer := &message.Message{Kind: message.Done, Numbers: []int64{0, int64(b.unsure)}, Parts: [][]byte{nil, nil}}
+	if s, ok := suspended(err); ok {
+		far.suspended = s
+	}
 	switch {
 	case err != nil && err == far.performed:
 		answer.Numbers[0] = ownError
@@ -568,7 +576,11 @@ func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == 
 func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (json.RawMessage, error) {
 	far := b.far
 	asked, apart := false, false
-	answer := &message.Message{Kind: message.Perform}
+	lasts := int64(0)
+	if e.Lasts > 0 {
+		lasts = within(ctx)
+	}
+	answer := &message.Message{Kind: message.Perform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
 	for {
 		if err := far.send(ctx, answer); err != nil {
 			return nil, err
@@ -631,13 +643,13 @@ func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, 
 		defer cancel()
 	}
 	if e != nil {
-		limit := max(r.limits.CallTimeout, r.limits.ElicitTimeout).Std() + stopWithin
+		limit := max(r.limits.CallTimeout.Std(), e.Lasts) + stopWithin
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	parts, err := r.session.isolation.Ask(ctx, r.host, Asked{
-		Method: string(m.Part(0)), Parts: m.Parts[1:], Effect: e, Key: key, Logged: b.far.logged,
+		Method: string(m.Part(0)), Parts: m.Parts[1:], Effect: e, Key: key, Run: r.id, Until: b.until, Logged: b.far.logged,
 	})
 	if bad, ok := err.(*WorkerError); ok {
 		return nil, bad

@@ -47,7 +47,8 @@ import (
 //
 // # Who holds which lock
 //
-//	turns.mu     one for each run      who is next, places of groups, calls of the journal
+//	turns.mu     one for each run      who is next, places of groups
+//	log.mu       one for each request  calls of the journal
 //	request.mu   one for each request  ledger.used, branch.used, effects that are performed
 //	Pool.mu      one for the process   tenants and what they were granted
 //	slots.mu     one for the process   the right to compute
@@ -317,11 +318,13 @@ func (b *branch) within(l Limits) Limits {
 	return l
 }
 
-// noteUsed adds what a run has used that an effect of b has started.
-func (b *branch) noteUsed(u Usage) {
+// noteUsed adds what a run has used that an effect of b has started, and whether the outcome of a call in it is
+// not known.
+func (b *branch) noteUsed(u Usage, unsure bool) {
 	b.run.ledger.request.mu.Lock()
 	defer b.run.ledger.request.mu.Unlock()
 	b.used = b.used.plus(u)
+	b.below = b.below || unsure
 }
 
 // lose notes what an effect has used that ended with its branch, and so is not in the
@@ -348,11 +351,12 @@ func (b *branch) takeRead() int64 {
 	return n
 }
 
-// takeUsed returns what the runs have used that the present effect of b has started.
-func (b *branch) takeUsed() Usage {
+// takeUsed returns what the runs have used that the present effect of b has started, and whether the outcome of a
+// call in one of them is not known.
+func (b *branch) takeUsed() (Usage, bool) {
 	b.run.ledger.request.mu.Lock()
 	defer b.run.ledger.request.mu.Unlock()
-	u := b.used
-	b.used = Usage{}
-	return u
+	u, unsure := b.used, b.below
+	b.used, b.below = Usage{}, false
+	return u, unsure
 }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
@@ -26,3 +27,6 @@ type Bytes = limits.Bytes
 
 // Duration is a length of time; its text is what the configuration reads: "5m0s".
 type Duration = limits.Duration
+
+// ParseDuration reads a length of time as the configuration writes it: "1m30s", "2d".
+func ParseDuration(text string) (time.Duration, error) { return limits.ParseDuration(text) }

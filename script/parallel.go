@@ -24,7 +24,7 @@ type group struct {
 	size, started, live int
 	width, places       int // see share
 	results             []starlark.Value
-	questions           map[int][]Question
+	waiting             map[int]*Suspended // branches that wait for something
 	failed              error
 	lost                Usage // by effects that ended with their branch
 }
@@ -45,7 +45,7 @@ func (e *branchError) Unwrap() error { return e.err }
 //
 // The first error cancels the other branches and is returned when all have ended. A
 // branch that is suspended keeps its place and lets the others go on; then the
-// suspension has the questions of all.
+// suspension has what all of them wait for.
 func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
 	parent := branchOf(t)
 	if r.worker != nil {
@@ -62,7 +62,7 @@ func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.T
 	ctx, cancel := context.WithCancelCause(parent.ctx)
 	defer cancel(nil)
 	g := &group{
-		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key, questions: map[int][]Question{},
+		run: r, parent: parent, ctx: ctx, cancel: cancel, prefix: key + ".b", key: key, waiting: map[int]*Suspended{},
 		call: call, size: n, results: make([]starlark.Value, n),
 	}
 	g.wait(min(width, n))
@@ -177,10 +177,11 @@ func (g *group) compute(b *branch, i int) (v starlark.Value, err error) {
 func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	t := &g.run.turns
 	b.meter.Settle()
+	g.parent.unsure += b.unsure
 	s, waits := suspended(err)
 	switch {
 	case waits:
-		g.questions[i] = s.Questions
+		g.waiting[i] = s
 	case err != nil:
 		g.fail(i, err)
 	default:
@@ -225,7 +226,7 @@ func (g *group) fail(i int, err error) {
 // that took is in no journal; so it is an effect itself.
 func (g *group) resume() {
 	t := &g.run.turns
-	if g.failed == nil || g.parent.ctx.Err() != nil || t.journal == nil {
+	if g.failed == nil || g.parent.ctx.Err() != nil || g.run.log == nil {
 		t.fresh = append([]*branch{g.parent}, t.fresh...)
 		return
 	}
@@ -240,10 +241,11 @@ func (g *group) resume() {
 	t.done = append(t.done, g.parent)
 }
 
-// asked is what the branches ask, in the order of the branches.
-func (g *group) asked() (all []Question) {
-	for _, i := range slices.Sorted(maps.Keys(g.questions)) {
-		all = append(all, g.questions[i]...)
+// wants is what the branches wait for, in the order of the branches.
+func (g *group) wants() *Suspended {
+	all := &Suspended{}
+	for _, i := range slices.Sorted(maps.Keys(g.waiting)) {
+		all.join(g.waiting[i])
 	}
 	return all
 }
@@ -256,8 +258,8 @@ func (g *group) outcome() ([]starlark.Value, error) {
 		}
 		return nil, g.failed
 	}
-	if len(g.questions) > 0 {
-		return nil, &Suspended{Questions: g.asked()}
+	if len(g.waiting) > 0 {
+		return nil, g.wants()
 	}
 	return g.results, nil
 }

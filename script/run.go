@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -151,6 +150,13 @@ type Run struct {
 	places  bool
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
+	id      string
+	path    string // of its main branch: "", or "3/" for the run that the effect at 3 has called
+	clock   Clock
+	hold    time.Duration
+	pause   <-chan struct{} // may be nil
+	log     *log            // nil: what it does is written nowhere
+	unsure  bool            // when it has ended: see Entry.Unsure
 	ledger  *ledger
 	budget  *meter.Budget
 	turns   turns
@@ -190,6 +196,9 @@ func RunOf(t *starlark.Thread) *Run {
 	}
 	return b.run
 }
+
+// ID returns what identifies the run outside, or "": RunOptions.ID of the run that has no caller.
+func (r *Run) ID() string { return r.id }
 
 // Host returns the host that the run was started with.
 func (r *Run) Host() any { return r.host }
@@ -252,11 +261,11 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 		r.ledger.request.tenant = o.Pool.Join(end)
 	}
 	r.pool = r.ledger.request.tenant.Pool()
+	if err := r.open(ctx, o, caller); err != nil {
+		return nil, err
+	}
 	if o.Journal != nil {
-		if err := r.open(ctx, o.Args); err != nil {
-			return nil, err
-		}
-		defer func() { res, err = closed(o.Journal, res, err) }()
+		defer func() { res, err = r.log.close(res, err) }()
 	}
 	if o.Isolation != nil || o.session != nil {
 		defer r.closeSession(o)
@@ -281,8 +290,16 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final,
 	})
+	r.id, r.clock, r.hold, r.pause = o.ID, o.Clock, o.Hold, o.Pause
+	if r.clock == nil {
+		r.clock = machine{}
+	}
+	if caller != nil {
+		above := caller.run
+		r.id, r.clock, r.hold, r.pause = above.id, above.clock, above.hold, above.pause
+		r.path = caller.at + "/"
+	}
 	r.turns.run = r
-	r.turns.journal = o.Journal
 	r.turns.busy = true
 	return r
 }
@@ -290,13 +307,14 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 // execute computes the run, from its first branch to the end of all.
 func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	r.free = r.limits.Parallel - 1
-	b := r.newBranch(ctx, "", nil)
+	b := r.newBranch(ctx, r.path, nil)
 	r.turns.now = b
 	r.pool.Activate(&r.seat)
 	b.compute()
 	res, err := r.main(b, cmp.Or(o.entry, "run"), o.Args)
 	b.meter.Settle()
 	r.wg.Wait()
+	r.unsure = b.unsure > 0
 	stats := r.Stats()
 	if o.Stats != nil {
 		*o.Stats = stats
@@ -304,41 +322,14 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	if err == nil && o.Accept != nil {
 		err = o.Accept(res)
 	}
+	if s, ok := suspended(err); ok && len(s.Doubts) > 0 && callerOf(ctx) == nil && (o.FailInDoubt || r.log == nil) {
+		err = &Interrupted{s.Doubts}
+	}
 	if err != nil {
 		return nil, r.describe(err)
 	}
 	res.Stats = stats
 	return res, nil
-}
-
-// closed closes the journal of a run that ended so. What could not be written has not happened.
-func closed(j Journal, res *Result, err error) (*Result, error) {
-	if over := j.Close(endOf(res, err)); over != nil && err == nil {
-		return nil, &JournalError{over}
-	}
-	return res, err
-}
-
-// endOf is the outcome of a run as its journal is told it.
-func endOf(res *Result, err error) Ended {
-	var (
-		suspended *Suspended
-		limit     *LimitError
-		cancelled *Cancelled
-		busy      *Busy
-		journal   *JournalError
-	)
-	switch {
-	case err == nil:
-		return Done{res}
-	case errors.As(err, &suspended):
-		return Waits{Questions: suspended.Questions, Doubts: suspended.Doubts, Wake: suspended.Wake, Paused: suspended.Paused}
-	case errors.As(err, &limit):
-		return Failed{err}
-	case errors.As(err, &cancelled), errors.As(err, &busy), errors.As(err, &journal):
-		return Cut{err}
-	}
-	return Failed{err}
 }
 
 // close gives back what was granted and not used, and tells the run that called this
@@ -351,7 +342,7 @@ func (r *Run) close(caller *branch) {
 		return
 	}
 	r.refund(caller)
-	caller.noteUsed(r.ledger.total(Usage{}))
+	caller.noteUsed(r.ledger.total(Usage{}), r.unsure)
 }
 
 // describe makes the error that a caller of Run gets.
@@ -362,12 +353,20 @@ func (r *Run) describe(err error) error {
 	return runError(err)
 }
 
-// open takes the journal and learns what is in it.
-func (r *Run) open(ctx context.Context, args json.RawMessage) error {
-	entries, err := r.turns.journal.Open(ctx, Header{Program: r.program.hash, Args: digest(args), Engine: Engine, Limits: r.limits})
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
+// open takes the journal, or that of the caller, and learns what is in it of this run.
+func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error) {
+	switch {
+	case o.Journal != nil:
+		h := Header{Program: r.program.hash, Args: digest(o.Args), Engine: Engine, Limits: r.limits}
+		if r.log, err = openLog(ctx, o.Journal, h); err != nil {
+			return err
+		}
+	case caller != nil && caller.run.log != nil:
+		r.log = caller.run.log
+	default:
+		return nil
 	}
+	entries := r.log.entries[r.path]
 	r.known = make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		r.known[e.Key] = e

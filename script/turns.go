@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.starlark.net/starlark"
 
@@ -76,8 +77,7 @@ import (
 
 // turns decides which branch of a run computes.
 type turns struct {
-	run     *Run
-	journal Journal
+	run *Run
 
 	mu     sync.Mutex
 	busy   bool      // a branch has the turn
@@ -102,12 +102,17 @@ type branch struct {
 	ctx      context.Context
 	thread   *starlark.Thread
 	meter    *meter.Thread
-	group    *group // that it is part of; nil for the main branch
-	catch    int    // how many builtins around would catch an error
-	room     int64  // of answers that it has under way
-	read     int64  // bytes that the present effect has read
-	used     Usage  // by runs that the present effect has started; guarded by the mutex of the request
-	performs bool   // an effect, and counts for limits.parallel; guarded like used
+	group    *group    // that it is part of; nil for the main branch
+	catch    int       // how many builtins around would catch an error
+	room     int64     // of answers that it has under way
+	read     int64     // bytes that the present effect has read
+	used     Usage     // by runs that the present effect has started; guarded by the mutex of the request
+	below    bool      // an outcome in one of these is not known; guarded like used
+	unsure   int       // answers so far whose Entry is Unsure, those of its parallel() included
+	at       string    // key of the present effect
+	began    time.Time // of the present effect, when it was first begun
+	until    time.Time // when it is over; zero: it has no such time
+	performs bool      // an effect, and counts for limits.parallel; guarded like used
 
 	far  *farBranch  // computes it; nil: it computes here
 	near *nearBranch // of a run in a worker
@@ -262,33 +267,33 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 
 // begin tells the journal that an effect is about to be performed.
 func (t *turns) begin(ctx context.Context, e Entry) error {
-	if t.journal == nil {
+	if t.run.log == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return journalError(t.journal.Begin(ctx, e))
+	return t.run.log.begin(ctx, e)
 }
 
 // record tells the journal what became of an effect. The caller holds t.mu, so that
 // the order of the journal is the order in which branches go on.
 func (t *turns) record(o outcome) error {
 	switch {
-	case t.journal == nil:
+	case t.run.log == nil:
 		return nil
 	case o.entry.Done:
-		return journalError(t.journal.Record(o.entry))
+		return t.run.log.record(o.entry)
 	case o.undo:
-		return journalError(t.journal.Release(o.entry.Key))
+		return t.run.log.release(o.entry.Key)
 	}
 	return nil
 }
 
-func journalError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &JournalError{err}
+// recordNow records an effect that needed no time. The caller has the turn.
+func (t *turns) recordNow(o outcome) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.record(o)
 }
 
 // await waits until the replay comes to key.

@@ -77,6 +77,7 @@ type nearBranch struct {
 	cancel context.CancelCauseFunc
 	group  *nearGroup // the parallel() that it waits for
 	answer []byte     // of the host, in the present effect
+	now    time.Time  // when the present effect began to be performed
 }
 
 // nearGroup is a parallel() in a worker.
@@ -284,7 +285,8 @@ func (a nearAccount) Return(meter.Amount) {}
 func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	near := b.near
 	b.counter++
-	m := r.message(b, message.Do, int64(len(e.Args)), numberOf(e.Instant)|numberOf(e.Free)<<1|numberOf(e.Repeatable)<<2)
+	flags := numberOf(e.Instant) | numberOf(e.Free)<<1 | numberOf(e.Repeatable)<<2 | numberOf(e.Sleep)<<3 | numberOf(e.Tells)<<4 | numberOf(b.catch > 0)<<5
+	m := r.message(b, message.Do, int64(len(e.Args)), flags, int64(e.Lasts))
 	m.Parts = [][]byte{[]byte(e.Kind), []byte(e.Name), nil}
 	if int64(len(e.Args)) <= int64(r.limits.Output) {
 		m.Parts[2] = e.Args
@@ -294,7 +296,8 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	answer := near.call(m)
 	for answer.Kind == message.Perform {
 		near.answer = nil
-		res, failed = b.called(perform)
+		near.now = time.Unix(0, answer.Number(1))
+		res, failed = b.performNear(time.Duration(answer.Number(0)), perform)
 		var failure *Failure
 		if errors.As(failed, &failure) {
 			failure.Message = Clip(failure.Message)
@@ -310,6 +313,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 		answer = near.call(m)
 	}
 	r.given(b, answer)
+	b.unsure = int(answer.Number(1))
 	err := near.received(answer.Part(1))
 	switch {
 	case answer.Number(0) == ownError:
@@ -322,6 +326,17 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	return answer.Part(0), nil
 }
 
+// performNear performs an effect, within the time that it has, if that is bounded.
+func (b *branch) performNear(within time.Duration, perform performer) (json.RawMessage, error) {
+	ctx := b.ctx
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, within, ErrOver)
+		defer cancel()
+	}
+	return called(ctx, perform)
+}
+
 // nearParallel is Parallel in a worker.
 func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
 	b.counter++
@@ -330,6 +345,7 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 	m := b.near.call(r.message(b, message.Parallel, int64(n), int64(width)))
 	b.near.group = nil
 	r.given(b, m)
+	b.unsure = int(m.Number(1))
 	if i := int(m.Number(0)); i > 0 {
 		return nil, &branchError{index: i - 1, err: g.errs[i-1]}
 	}

@@ -102,12 +102,13 @@ func (c *stepCall) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	}
 	run := script.RunOf(t)
 	caught, key := run.Caught(t), run.Key(t)
-	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args}
+	e := script.Effect{Kind: "call", Name: c.tool, Args: c.args, Tells: true}
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
 		if c.step != "" && t.Local(deadlineKey) == nil && !time.Now().Before(w.deadline) {
 			return nil, &script.Failure{Kind: kindWorkflowOver, Message: "workflow timed out"}
 		}
-		raw, err := c.ask(ctx, t, w, host, key, int64(run.Limits().Result))
+		o := builtins.CallOptions{Unchecked: true, Timeout: c.timeout, Key: key, IdempotencyKey: builtins.IdempotencyKey(run.ID(), key)}
+		raw, err := c.ask(ctx, t, w, host, o, int64(run.Limits().Result))
 		return raw, journaled(ctx, err, caught)
 	})
 	if err != nil && !script.Final(err) {
@@ -117,10 +118,10 @@ func (c *stepCall) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 }
 
 // ask calls the tool and looks whether it said no.
-func (c *stepCall) ask(ctx context.Context, t *starlark.Thread, w *engine, host builtins.Host, key string, most int64) (json.RawMessage, error) {
+func (c *stepCall) ask(ctx context.Context, t *starlark.Thread, w *engine, host builtins.Host, o builtins.CallOptions, most int64) (json.RawMessage, error) {
 	inner, cancel := w.stepContext(ctx, t, c.timeout)
 	defer cancel()
-	raw, err := host.CallTool(inner, c.tool, c.args, builtins.CallOptions{Unchecked: true, Timeout: c.timeout, Key: key})
+	raw, err := host.CallTool(inner, c.tool, c.args, o)
 	if err != nil {
 		if late := w.lateness(ctx, inner); late != nil {
 			return nil, late

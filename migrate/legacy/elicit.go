@@ -100,15 +100,18 @@ func (q *question) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	}
 	run := script.RunOf(t)
 	question := script.Question{Key: run.Key(t), Method: "elicitation/create", Params: q.params}
-	e := script.Effect{Kind: "elicit", Args: q.params}
+	e := script.Effect{Kind: "elicit", Args: q.params, Repeatable: true, Lasts: q.timeout}
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
 		if !time.Now().Before(w.deadline) {
 			return nil, &script.Failure{Kind: kindWorkflowOver, Message: "workflow timed out"}
 		}
 		inner, cancel := w.stepContext(ctx, t, q.timeout)
 		defer cancel()
+		question.Deadline = script.Until(ctx)
 		raw, err := host.Elicit(inner, question)
 		switch {
+		case err != nil && context.Cause(ctx) == script.ErrOver:
+			return json.RawMessage(`{"action": "timeout"}`), nil
 		case err == nil || script.Final(err) || ctx.Err() != nil:
 			return raw, err
 		case inner.Err() != nil || errors.Is(err, context.DeadlineExceeded):

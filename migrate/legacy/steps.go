@@ -269,6 +269,7 @@ func (w *engine) retryFor(t *starlark.Thread, body starlark.Callable, attempts i
 	run := script.RunOf(t)
 	slept := time.Duration(0)
 	most := 60 * delay
+	unsure := run.Unsure(t)
 	for i := 1; ; i++ {
 		done := run.Catching(t)
 		v, err := run.Call(t, body, nil, nil)
@@ -276,6 +277,9 @@ func (w *engine) retryFor(t *starlark.Thread, body starlark.Callable, attempts i
 		var failed *Error
 		if err == nil || script.Final(err) || !errors.As(err, &failed) {
 			return v, err
+		}
+		if run.Unsure(t) > unsure { // it may have happened, and may not happen twice
+			return nil, err
 		}
 		if i >= attempts || failed.kind == stepLate || failed.kind == workflowLate || failed.kind == workflowOver || slept > retryTime {
 			return nil, err

@@ -39,25 +39,21 @@ func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 
 // journaled turns a failed call into what the door records as its answer, or leaves it an
 // accident: what did not reach the tool, or got no answer in time, may go otherwise when the
-// run is resumed, unless the script has caught it already.
+// run is resumed, unless the script has caught it already. An outcome that is not known fails the step.
 func journaled(ctx context.Context, err error, caught bool) error {
 	var known *builtins.ToolError
+	var failure *script.Failure
 	switch {
-	case err == nil, script.Final(err), ctx.Err() != nil:
+	case err == nil, script.Final(err), ctx.Err() != nil, script.IsNotDone(err), errors.As(err, &failure):
 		return err
-	case errors.As(err, &known):
-		accident := known.Kind == builtins.Unavailable || known.Kind == builtins.Timeout
-		if caught || !accident {
-			return &script.Failure{Kind: known.Kind, Message: known.Msg}
-		}
-		if known.Kind == builtins.Unavailable {
-			return script.NotDone(known)
-		}
-		return known
-	case caught:
-		return &script.Failure{Kind: builtins.Unavailable, Message: err.Error()}
+	case !errors.As(err, &known), known.Kind == builtins.Unknown:
+		return &script.UnknownOutcome{Err: err}
+	case caught || known.Kind != builtins.Unavailable && known.Kind != builtins.Timeout:
+		return &script.Failure{Kind: known.Kind, Message: known.Msg}
+	case known.Kind == builtins.Unavailable:
+		return script.NotDone(known)
 	}
-	return err
+	return known
 }
 
 // decode makes a value of JSON that came from outside.

@@ -181,7 +181,7 @@ func (r Reply) give(ctx context.Context, tool string, args json.RawMessage) (jso
 		return nil, err
 	}
 	if r.Error != "" {
-		return nil, errors.New(r.Error)
+		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: r.Error}
 	}
 	result := map[string]any{"isError": r.IsError}
 	if r.Content != nil {

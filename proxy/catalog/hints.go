@@ -64,13 +64,11 @@ func readHints(annotations json.RawMessage) hints {
 }
 
 // Repeat is what a tool says of calling it once more (schema, ToolAnnotations): that it only reads, or
-// is idempotent. Of a scripted tool its own calls say it.
+// is idempotent. What a scripted tool does is in the journal of the run that calls it.
 func (e *Entry) Repeat() script.Repeat {
 	h := readHints(jsonscan.Get(e.Definition, "annotations"))
 	switch {
-	case e.Script != nil:
-		return script.Once
-	case h.readOnly:
+	case e.Script != nil, h.readOnly:
 		return script.ReadOnly
 	case h.idempotent:
 		return script.Idempotent

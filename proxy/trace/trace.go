@@ -59,40 +59,26 @@ type recorder struct {
 	left    int      // guarded by mu
 }
 
-// place is where in which trace a run is; it travels with the context of its calls.
-type place struct {
-	*recorder
-	prefix string
-}
-
-type placeKey struct{}
+// recorderKey is the key of the recorder in the context of a call, and of the calls that it makes.
+type recorderKey struct{}
 
 // Start begins a trace.
 func Start(ctx context.Context) context.Context {
-	return context.WithValue(ctx, placeKey{}, place{recorder: &recorder{began: time.Now()}})
-}
-
-// Below says that what happens in the new context is part of the effect at key.
-func Below(ctx context.Context, key string) context.Context {
-	at, ok := ctx.Value(placeKey{}).(place)
-	if !ok {
-		return ctx
-	}
-	return context.WithValue(ctx, placeKey{}, place{at.recorder, at.prefix + key + "/"})
+	return context.WithValue(ctx, recorderKey{}, &recorder{began: time.Now()})
 }
 
 // Recorder notes effects in the trace of ctx, without secrets; nil when there is no trace.
 func Recorder(ctx context.Context, secrets *secret.Redactor) func(script.Event) {
-	at, ok := ctx.Value(placeKey{}).(place)
+	at, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {
 		return nil
 	}
 	return func(e script.Event) { at.add(e, secrets) }
 }
 
-func (at place) add(e script.Event, secrets *secret.Redactor) {
+func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 	effect := Effect{
-		Key: at.prefix + e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText), StartMs: milliseconds(e.Start.Sub(at.began)),
+		Key: e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText), StartMs: milliseconds(e.Start.Sub(at.began)),
 		DurationMs: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
 	}
 	if e.Err != nil {
@@ -112,7 +98,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // Of is the trace of ctx up to now as JSON, nil when there is none. res is nil when the run
 // failed.
 func Of(ctx context.Context, tool string, res *script.Result) json.RawMessage {
-	at, ok := ctx.Value(placeKey{}).(place)
+	at, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {
 		return nil
 	}

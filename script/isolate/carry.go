@@ -24,6 +24,7 @@ type carried struct {
 	Crash       *carriedCrash       `json:"crash,omitempty"`
 	Journal     *carried            `json:"journal,omitempty"` // what it said
 	NotDone     bool                `json:"notDone,omitempty"`
+	Unknown     bool                `json:"unknown,omitempty"`
 	Described   *carriedError       `json:"described,omitempty"`
 	Kind        string              `json:"kind,omitempty"` // of an error of a host
 	Data        []byte              `json:"data,omitempty"`
@@ -114,6 +115,7 @@ func carryError(err error, depth int) *carried {
 		c.Failure = &carriedFailure{[]byte(failure.Kind), []byte(script.Clip(failure.Message))}
 	}
 	c.NotDone = script.IsNotDone(err)
+	c.Unknown = errors.As(err, new(*script.UnknownOutcome))
 	c.Kind, c.Data = encodeHost(err)
 	return c
 }
@@ -189,6 +191,9 @@ func (r carrier) error(c *carried) error {
 	}
 	if c.NotDone {
 		err = script.NotDone(err)
+	}
+	if c.Unknown {
+		err = &script.UnknownOutcome{Err: err}
 	}
 	return err
 }

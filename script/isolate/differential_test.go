@@ -57,7 +57,9 @@ func observe(ctx context.Context, p *script.Program, o script.RunOptions, h *scr
 		var s *script.Suspended
 		if errors.As(err, &s) {
 			r.Suspended = true
-			r.Error = fmt.Sprintf("%s", s.Questions)
+			for _, q := range s.Questions {
+				r.Error += fmt.Sprintln(q.Key, q.Method, string(q.Params), q.Deadline.IsZero())
+			}
 		}
 	} else {
 		r.Result = fmt.Sprintf("%s %s %v", res.Structured, res.Content, res.IsError)

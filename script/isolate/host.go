@@ -26,9 +26,9 @@ const (
 // make a call one that does not count, or one that may happen twice.
 var kinds = map[string][]script.Effect{
 	"call":     {{}},
-	"elicit":   {{Repeatable: true}, {}},
-	"retry":    {{Repeatable: true, Free: true}},
-	"sleep":    {{Repeatable: true, Free: true}, {Repeatable: true}},
+	"elicit":   {{Repeatable: true}},
+	"retry":    {{Repeatable: true, Free: true, Sleep: true}},
+	"sleep":    {{Repeatable: true, Free: true, Sleep: true}, {Repeatable: true}},
 	"now":      {{Repeatable: true, Instant: true}},
 	"caller":   {{Repeatable: true, Instant: true}},
 	"log":      {{Repeatable: true, Instant: true}},
@@ -111,11 +111,17 @@ func (h remoteHost) ask(ctx context.Context, method string, what any) (json.RawM
 // Check refuses effects that no builtin has.
 func (*Workers) Check(e script.Effect) error {
 	for _, k := range kinds[e.Kind] {
-		if e.Instant == k.Instant && e.Free == k.Free && e.Repeatable == k.Repeatable {
+		if e.Instant == k.Instant && e.Free == k.Free && e.Repeatable == k.Repeatable && e.Sleep == k.Sleep && fits(e) {
 			return nil
 		}
 	}
 	return errors.New("an effect of no kind that there is")
+}
+
+// fits reports whether an effect has what only some kinds have.
+func fits(e script.Effect) bool {
+	lasts := e.Lasts == 0 || e.Lasts > 0 && (e.Sleep || e.Kind == "elicit")
+	return lasts && (!e.Tells || e.Kind == "call")
 }
 
 // misplaced is the error of a worker that asks for what its effect is not.
@@ -140,10 +146,10 @@ func (w *Workers) Ask(ctx context.Context, of any, q script.Asked) ([][]byte, er
 		if err := json.Unmarshal(what, &o); err != nil {
 			return nil, misplaced(q)
 		}
-		raw, err := host.CallTool(ctx, e.Name, e.Args, builtins.CallOptions{Timeout: o.Timeout, Unchecked: o.Unchecked, Key: q.Key})
+		raw, err := host.CallTool(ctx, e.Name, e.Args, builtins.CallOptions{Timeout: o.Timeout, Unchecked: o.Unchecked, Key: q.Key, IdempotencyKey: builtins.IdempotencyKey(q.Run, q.Key)})
 		return answerOf(raw), err
 	case q.Method == methodElicit && e.Kind == "elicit":
-		raw, err := host.Elicit(ctx, script.Question{Key: q.Key, Method: "elicitation/create", Params: e.Args})
+		raw, err := host.Elicit(ctx, script.Question{Key: q.Key, Method: "elicitation/create", Params: e.Args, Deadline: q.Until})
 		return answerOf(raw), err
 	case q.Method == methodCaller && e.Kind == "caller":
 		c, err := builtins.CallerOf(ctx, host)
