@@ -21,6 +21,7 @@ type loader struct {
 	program *Program
 	load    func(from, name string) (File, error)
 	inspect func(*syntax.File) error
+	entries bool // Options.Entries
 	size    int
 }
 
@@ -35,7 +36,7 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 		return nil, reached("program", limit)
 	}
 	out := &file{name: f.Name, source: f, tree: parsed, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
-	if len(chain) == 0 {
+	if len(chain) == 0 && !l.entries {
 		var wrong *Error
 		if out.run, wrong = entryOf(parsed); wrong != nil {
 			return nil, wrong

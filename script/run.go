@@ -22,6 +22,8 @@ import (
 type RunOptions struct {
 	// Args is the JSON value that run(params) gets; nothing is {}.
 	Args json.RawMessage
+	// Entry is a function to run instead of run(params), without arguments.
+	Entry string
 	// entry is the function to run instead of run.
 	entry string
 	// Host is what the builtins reach the world through; package builtins knows its type.
@@ -148,6 +150,7 @@ type Run struct {
 	trace   func(Event)
 	repeat  func(Effect) Repeat // RunOptions.Repeat; may be nil
 	places  bool
+	bare    bool                                                                                                    // its function takes no arguments
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
@@ -284,11 +287,11 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	}
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
-		places: o.Places, around: o.Around, idle: o.Idle,
+		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
 		ledger: newLedger(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
-		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final,
+		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final, Cover: p.cover,
 	})
 	r.id, r.clock, r.hold, r.pause = o.ID, o.Clock, o.Hold, o.Pause
 	if r.clock == nil {
@@ -311,7 +314,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	r.turns.now = b
 	r.pool.Activate(&r.seat)
 	b.compute()
-	res, err := r.main(b, cmp.Or(o.entry, "run"), o.Args)
+	res, err := r.main(b, cmp.Or(o.Entry, o.entry, "run"), o.Args)
 	b.meter.Settle()
 	r.wg.Wait()
 	r.unsure = b.unsure > 0
@@ -403,7 +406,11 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 	if !ok {
 		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.main.run}
 	}
-	v, err := r.Call(b.thread, run, starlark.Tuple{params}, nil)
+	given := starlark.Tuple{params}
+	if r.bare {
+		given = nil
+	}
+	v, err := r.Call(b.thread, run, given, nil)
 	if err != nil {
 		return nil, err
 	}

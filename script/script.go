@@ -47,6 +47,10 @@ type Options struct {
 	Inspect func(*syntax.File) error
 	// Limits hold for compiling, and for every run that sets none of its own.
 	Limits Limits
+	// Entries allows a main file without a function run: a run says what it calls.
+	Entries bool
+	// Cover counts what runs reach; nil: nothing does.
+	Cover *Coverage
 }
 
 // Program is a compiled script with all that it loads. It does not change and may run
@@ -58,6 +62,7 @@ type Program struct {
 	limits      Limits
 	hash        string
 	frames      meter.Frames // of all files
+	cover       *Coverage
 }
 
 // file is one compiled file.
@@ -88,8 +93,9 @@ func Compile(f File, o Options) (*Program, error) {
 		frames:      meter.Frames{},
 		predeclared: predeclared(o.Builtins),
 		limits:      o.Limits.Or(DefaultLimits()),
+		cover:       o.Cover,
 	}
-	l := &loader{program: p, load: o.Load, inspect: o.Inspect}
+	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries}
 	main, err := l.file(f, nil)
 	if err != nil {
 		return nil, compileErrors(err)
@@ -164,7 +170,7 @@ func (l *loader) compile(f *file) error {
 		}
 	}
 	suggest := tree.Suggestions(f.tree, l.program.predeclared)
-	large, err := rewrite.Instrument(f.tree)
+	large, err := rewrite.Instrument(f.tree, l.program.cover)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func benchmarkMetering(b *testing.B, source string, metering bool) {
 	predeclared := starlark.StringDict{}
 	if metering {
 		maps.Copy(predeclared, meter.Universe())
-		if _, err := rewrite.Instrument(f); err != nil {
+		if _, err := rewrite.Instrument(f, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -47,6 +47,8 @@ import (
 	"math"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/cover"
 )
 
 // What things weigh in the budget, in bytes and in steps.
@@ -114,6 +116,8 @@ type Options struct {
 	Check func() error
 	// Final reports whether an error ends the run whatever the script says: then its text stays.
 	Final func(error) bool
+	// Cover counts what is reached; nil: nothing does.
+	Cover *cover.Set
 }
 
 // Budget is the meter of a run: it spends what its ledger has granted. All branches of

@@ -20,6 +20,7 @@ type operator struct {
 	test   func(b *Budget, x, y starlark.Value) (bool, error)
 	single func(b *Budget, y starlark.Value) (starlark.Value, error)
 	saved  int64 // steps that the interpreter counts on top of the operation's own
+	mark   bool  // of coverage: it costs nothing to have it
 	right  starlark.Value
 }
 
@@ -72,6 +73,7 @@ var operatorNames = [...]string{
 	"==", "!=", "<", ">", "<=", ">=", "in",
 	"unary+", "unary-", "unary~",
 	"index", "slice", "place", "augment", "key", "pair", "entries", "view", "args", "kwargs", "made",
+	"mark", "way", "loop",
 }
 
 // operatorTable is what a run's operators begin as, and operatorIndex where each is.
@@ -110,6 +112,9 @@ var operatorKinds = func() map[string]operator {
 		"args":    {single: (*Budget).args, saved: 2},
 		"kwargs":  {single: (*Budget).kwargs, saved: 2},
 		"made":    {single: (*Budget).made, saved: 4},
+		"mark":    {single: (*Budget).mark, saved: 4, mark: true},
+		"way":     {apply: (*Budget).way, saved: 4, mark: true},
+		"loop":    {apply: (*Budget).loop, saved: 4, mark: true},
 	}
 	for op := syntax.PLUS; op <= syntax.GTGT; op++ {
 		if op == syntax.TILDE {
@@ -135,11 +140,21 @@ func (ops *operators) Attr(name string) (starlark.Value, error) {
 	if name == "none" {
 		return starlark.None, nil
 	}
+	if name == "alone" {
+		ops.place.budget.steps -= 2 * takingSteps
+		return starlark.None, nil
+	}
 	if i, ok := operatorIndex[name]; ok {
+		if o := &ops.byName[i]; o.mark {
+			o.budget.steps -= takingSteps
+		}
 		return &ops.byName[i], nil
 	}
 	return nil, nil
 }
+
+// takingSteps are those in which a file takes an operator, or all of them.
+const takingSteps = 3
 
 func (ops *operators) AttrNames() []string   { return nil }
 func (ops *operators) String() string        { return "operators" }

@@ -102,7 +102,7 @@ func execChunk(thread *starlark.Thread, opts *syntax.FileOptions, source string,
 		return err
 	}
 	if metering {
-		if _, err := rewrite.Instrument(f); err != nil {
+		if _, err := rewrite.Instrument(f, nil); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/cover"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -19,12 +20,14 @@ import (
 // What is rewritten, and why the rest need not be, is in docs/limits.md.
 //
 // It returns the functions whose frames are large.
-func Instrument(f *syntax.File) (meter.Frames, error) {
+//
+// With a set that counts it marks statements and branches, too; nil marks none.
+func Instrument(f *syntax.File, counts *cover.Set) (meter.Frames, error) {
 	if err := Check(f); err != nil {
 		return nil, err
 	}
-	r := &rewriter{used: map[string]bool{}, bound: boundNames(f), frames: meter.Frames{}}
-	f.Stmts = r.stmts(f.Stmts)
+	r := &rewriter{used: map[string]bool{}, bound: boundNames(f), frames: meter.Frames{}, cover: counts, loops: map[*syntax.WhileStmt]*cover.Point{}}
+	f.Stmts = r.stmts(f.Stmts, true)
 	if len(r.used) > 0 {
 		f.Stmts = append(r.prelude(syntax.MakePosition(&f.Path, 1, 1)), f.Stmts...)
 	}
@@ -35,6 +38,8 @@ type rewriter struct {
 	used   map[string]bool // operators
 	bound  map[string]bool // names that the file gives a meaning of its own
 	frames meter.Frames
+	cover  *cover.Set                         // nil: nothing is counted
+	loops  map[*syntax.WhileStmt]*cover.Point // that were marked
 }
 
 // operatorVar is the global variable that holds an operator. Source cannot spell it,
@@ -48,6 +53,9 @@ func (r *rewriter) prelude(pos syntax.Position) []syntax.Stmt {
 		return &syntax.AssignStmt{OpPos: pos, Op: syntax.EQ, LHS: ident(name), RHS: x}
 	}
 	const all = "_ operators"
+	if r.marksOnly() {
+		r.used["alone"] = true
+	}
 	stmts := []syntax.Stmt{assign(all, &syntax.CallExpr{Fn: ident(meter.OperatorsName), Lparen: pos, Rparen: pos})}
 	for _, name := range slices.Sorted(maps.Keys(r.used)) {
 		op := &syntax.DotExpr{X: ident(all), Dot: pos, NamePos: pos, Name: ident(name)}
@@ -81,9 +89,13 @@ func number(pos syntax.Position, n int) syntax.Expr {
 // stmts rewrites a block. A while loop gets a statement before it, because its jumps have
 // no position of their own: an error that the interpreter raises at one, such as the
 // last step, names the position before it.
-func (r *rewriter) stmts(stmts []syntax.Stmt) (out []syntax.Stmt) {
-	for _, s := range stmts {
+func (r *rewriter) stmts(stmts []syntax.Stmt, documented bool) (out []syntax.Stmt) {
+	for i, s := range stmts {
+		mark := r.statement(s, i == 0, documented && i < docLen(stmts))
 		r.stmt(s)
+		if mark != nil {
+			out = append(out, mark)
+		}
 		if loop, ok := s.(*syntax.WhileStmt); ok {
 			out = append(out, r.pay(loop.While, 1))
 		}
@@ -99,22 +111,22 @@ func (r *rewriter) stmt(s syntax.Stmt) {
 	case *syntax.DefStmt:
 		r.params(s.Params)
 		weight := r.frameWeight(s, s.Def, s.Params)
-		s.Body = r.stmts(s.Body)
+		s.Body = r.stmts(s.Body, true)
 		if weight > 0 {
 			s.Body = slices.Insert(s.Body, docLen(s.Body), r.pay(s.Def, weight))
 		}
 	case *syntax.ExprStmt:
 		s.X = r.expr(s.X)
 	case *syntax.IfStmt:
-		s.Cond = r.expr(s.Cond)
-		s.True, s.False = r.stmts(s.True), r.stmts(s.False)
+		s.Cond = r.condition(s.Cond, s.If)
+		s.True, s.False = r.stmts(s.True, false), r.stmts(s.False, false)
 	case *syntax.ForStmt:
-		s.X = r.expr(s.X)
+		s.X = r.iterable(s)
 		s.Vars = r.target(s.Vars)
-		s.Body = r.stmts(s.Body)
+		s.Body = r.stmts(s.Body, false)
 	case *syntax.WhileStmt:
-		s.Cond = r.expr(s.Cond)
-		s.Body = r.stmts(s.Body)
+		s.Cond = r.whileCondition(s)
+		s.Body = r.stmts(s.Body, false)
 	case *syntax.ReturnStmt:
 		if s.Result != nil {
 			s.Result = r.expr(s.Result)
@@ -128,6 +140,9 @@ func (r *rewriter) pay(pos syntax.Position, weight int) syntax.Stmt {
 
 // docLen is the number of statements that are the documentation of a function.
 func docLen(body []syntax.Stmt) int {
+	if len(body) == 0 {
+		return 0
+	}
 	if s, ok := body[0].(*syntax.ExprStmt); ok {
 		if lit, ok := s.X.(*syntax.Literal); ok && lit.Token == syntax.STRING {
 			return 1
@@ -209,7 +224,7 @@ func (r *rewriter) expr(e syntax.Expr) syntax.Expr {
 	case *syntax.Comprehension:
 		return r.comprehension(e)
 	case *syntax.CondExpr:
-		e.Cond, e.True, e.False = r.expr(e.Cond), r.expr(e.True), r.expr(e.False)
+		e.Cond, e.True, e.False = r.condition(e.Cond, e.If), r.expr(e.True), r.expr(e.False)
 	case *syntax.DotExpr:
 		e.X = r.expr(e.X)
 		if meter.IsMetered(e.Name.Name) {
@@ -323,6 +338,10 @@ func (r *rewriter) unary(e *syntax.UnaryExpr) syntax.Expr {
 
 func (r *rewriter) binary(e *syntax.BinaryExpr) syntax.Expr {
 	native := r.isNative(e)
+	if r.cover != nil && (e.Op == syntax.AND || e.Op == syntax.OR) {
+		e.X, e.Y = r.leftOperand(e, nil, nil), r.expr(e.Y)
+		return e
+	}
 	e.X, e.Y = r.expr(e.X), r.expr(e.Y)
 	if native {
 		return e
@@ -361,7 +380,7 @@ func (r *rewriter) comprehension(e *syntax.Comprehension) syntax.Expr {
 			c.X = r.expr(c.X)
 			c.Vars = r.target(c.Vars)
 		case *syntax.IfClause:
-			c.Cond = r.expr(c.Cond)
+			c.Cond = r.condition(c.Cond, c.If)
 		}
 	}
 	entry, ok := e.Body.(*syntax.DictEntry)

@@ -1,0 +1,37 @@
+package script
+
+import (
+	"context"
+
+	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/cover"
+)
+
+// Coverage counts which statements and branches the runs of programs reach, at no cost in steps.
+// The zero value is ready; programs are compiled with it.
+type Coverage = cover.Set
+
+// Interlude lets f compute in a run in which nobody else can: between RunOptions.Idle, called with
+// the number of effects that RunOptions.Around holds, and the end of the first of these. What f calls
+// is paid for by the run; effects in it have to end at once.
+func (r *Run) Interlude(ctx context.Context, f func(t *starlark.Thread) error) (err error) {
+	t := &r.turns
+	b := r.bareBranch(ctx, "interlude.")
+	b.meter = r.budget.Attach(b.thread, 0)
+	t.mu.Lock()
+	if t.busy {
+		panic("script: an interlude of a run that computes")
+	}
+	t.busy, t.now = true, b
+	t.mu.Unlock()
+	defer func() {
+		b.meter.Settle()
+		t.mu.Lock()
+		b.meter.End()
+		t.busy = false
+		t.mu.Unlock()
+	}()
+	defer recovered(&err)
+	return f(b.thread)
+}

@@ -1,0 +1,132 @@
+package rewrite
+
+import (
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/internal/cover"
+)
+
+// Marks of coverage are operators like those of the budget, in builds for tests only. Each gives
+// back the steps that the interpreter counts for it, so that a script has the same number with
+// and without them: a mark is a statement of its own, or wraps the value of a condition. Only the
+// leaves of a condition are wrapped, what stands between its and, or and not, since wrapping
+// more would change the jumps around it.
+
+// statement is the mark before a statement, the first of its block or not; nil for what is none to
+// a reader.
+func (r *rewriter) statement(s syntax.Stmt, first, documentation bool) syntax.Stmt {
+	if r.cover == nil || documentation {
+		return nil
+	}
+	switch s := s.(type) {
+	case *syntax.DefStmt, *syntax.LoadStmt:
+		return nil
+	case *syntax.ExprStmt:
+		if r.declares(s) {
+			return nil
+		}
+	}
+	at := syntax.Start(s)
+	probe := &cover.Probe{Statement: r.cover.Point(at, false)}
+	if jump, ok := s.(*syntax.BranchStmt); ok {
+		probe.Jump = first && jump.Token != syntax.PASS
+	}
+	if loop, ok := s.(*syntax.WhileStmt); ok && !r.constant(loop.Cond) {
+		probe.Loop = r.cover.Point(loop.While, true)
+		r.loops[loop] = probe.Loop
+	}
+	return &syntax.ExprStmt{X: r.single("mark", at, number(at, r.cover.Probe(probe)))}
+}
+
+// declares reports whether a statement only says what the file is: tool(...).
+func (r *rewriter) declares(s *syntax.ExprStmt) bool {
+	call, ok := s.X.(*syntax.CallExpr)
+	if !ok {
+		return false
+	}
+	id, ok := call.Fn.(*syntax.Ident)
+	return ok && id.Name == "tool" && !r.bound[id.Name]
+}
+
+// condition rewrites what decides between two ways, at the place that names it.
+func (r *rewriter) condition(e syntax.Expr, at syntax.Position) syntax.Expr {
+	if r.cover == nil || r.constant(e) {
+		return r.expr(e)
+	}
+	p := r.cover.Point(at, true)
+	return r.decide(e, []cover.Way{{Point: p}}, []cover.Way{{Point: p, Index: 1}})
+}
+
+// whileCondition rewrites the condition of a loop, whose ways are entered and not entered.
+func (r *rewriter) whileCondition(s *syntax.WhileStmt) syntax.Expr {
+	p := r.loops[s]
+	if p == nil {
+		return r.expr(s.Cond)
+	}
+	return r.decide(s.Cond, []cover.Way{{Point: p, First: true}}, []cover.Way{{Point: p, Index: 1, First: true}})
+}
+
+// constant reports whether a condition always goes the same way.
+func (r *rewriter) constant(e syntax.Expr) bool { return r.literal(unparen(e)) }
+
+// decide rewrites an expression whose truth takes the given ways.
+func (r *rewriter) decide(e syntax.Expr, yes, no []cover.Way) syntax.Expr {
+	switch e := e.(type) {
+	case *syntax.ParenExpr:
+		e.X = r.decide(e.X, yes, no)
+		return e
+	case *syntax.UnaryExpr:
+		if e.Op == syntax.NOT {
+			e.X = r.decide(e.X, no, yes)
+			return e
+		}
+	case *syntax.BinaryExpr:
+		if e.Op == syntax.AND || e.Op == syntax.OR {
+			e.X = r.leftOperand(e, yes, no)
+			e.Y = r.decide(e.Y, yes, no)
+			return e
+		}
+	}
+	value := r.expr(e)
+	if len(yes)+len(no) == 0 {
+		return value
+	}
+	start := startOf(e)
+	n := r.cover.Probe(&cover.Probe{True: yes, False: no})
+	return r.double("way", start, number(start, n), value)
+}
+
+// leftOperand rewrites the first operand of and, or: it decides whether the second one is looked
+// at, and if not, what is decided as a whole.
+func (r *rewriter) leftOperand(e *syntax.BinaryExpr, yes, no []cover.Way) syntax.Expr {
+	if r.constant(e.X) {
+		return r.decide(e.X, nil, nil)
+	}
+	p := r.cover.Point(e.OpPos, true)
+	taken, other := []cover.Way{{Point: p}}, []cover.Way{{Point: p, Index: 1}}
+	if e.Op == syntax.AND {
+		return r.decide(e.X, taken, append(other, no...))
+	}
+	return r.decide(e.X, append(taken, yes...), other)
+}
+
+// iterable rewrites what a for loop goes over, whose ways are entered and not entered.
+func (r *rewriter) iterable(s *syntax.ForStmt) syntax.Expr {
+	value := r.expr(s.X)
+	if r.cover == nil {
+		return value
+	}
+	p := r.cover.Point(s.For, true)
+	n := r.cover.Probe(&cover.Probe{True: []cover.Way{{Point: p}}, False: []cover.Way{{Point: p, Index: 1}}})
+	return r.double("loop", s.For, number(s.For, n), value)
+}
+
+// marksOnly reports whether a file takes no operators but marks, so that without them it had none.
+func (r *rewriter) marksOnly() bool {
+	for name := range r.used {
+		if name != "mark" && name != "way" && name != "loop" {
+			return false
+		}
+	}
+	return true
+}
