@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -91,17 +92,18 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 // longer than the timeout of 3 s.
 func TestDeadlineStartsAgainOnProgress(t *testing.T) {
 	t.Parallel()
+	unit := time.Duration(testmode.Count(400, 1000)) * time.Millisecond
 	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) {
 		token := x.Param("_meta", "progressToken")
 		for range 5 {
-			pause(x.Request.Context(), time.Second)
+			pause(x.Request.Context(), unit)
 			if token != "" {
 				x.Event("", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+token+`,"progress":1}}`)
 			}
 		}
 		x.EventResult(`{"content":[{"text":"done"}]}`)
 	}}
-	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(3 * time.Second)})
+	b, _ := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(3 * unit)})
 	r := tool("t", `{}`, &backends.Caller{Sink: &client{}})
 	if _, err := b.Call(t.Context(), r); kind(err) != backends.Timeout {
 		t.Errorf("without a token: %v, want a timeout", err)
@@ -121,10 +123,11 @@ func pause(ctx context.Context, d time.Duration) {
 
 func TestDeadlineStandsStillWhileTheClientIsAsked(t *testing.T) {
 	t.Parallel()
-	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), Timeout: config.Duration(2 * time.Second)}
+	unit := time.Duration(testmode.Count(400, 1000)) * time.Millisecond
+	cfg := config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), true), Timeout: config.Duration(2 * unit)}
 	b, _ := ready(t, backends.Options{}, cfg)
 	ann := &client{name: "ann", answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-		pause(ctx, 3*time.Second)
+		pause(ctx, 3*unit)
 		return json.RawMessage(`{"action":"decline"}`), nil
 	}}
 	if got := text(t, b, tool("ask", `{}`, caller(ann))); !strings.HasPrefix(got, "decline") {

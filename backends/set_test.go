@@ -38,7 +38,7 @@ func newSetFor(t testing.TB, o backends.Options, cfg *config.Config) (*backends.
 		default:
 		}
 	}
-	if testing.Verbose() {
+	if o.Log == nil && testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	s := backends.NewSet(o)

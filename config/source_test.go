@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // watched is a folder with a configuration that a File follows.
@@ -110,6 +111,7 @@ func (w *watched) do(err error) {
 const withScript = "name: first\nscriptedTools: [{name: a, description: A., scriptFile: scripts/a.star}]\n"
 
 func TestFileIsFollowed(t *testing.T) {
+	testmode.Parallel(t)
 	w := watchFolder(t, func(dir string) {
 		put(t, dir, "vmcp.yaml", withScript)
 		put(t, dir, "scripts/a.star", "one")
@@ -141,6 +143,7 @@ func TestFileIsFollowed(t *testing.T) {
 }
 
 func TestFoldersAreFollowed(t *testing.T) {
+	testmode.Parallel(t)
 	w := watchFolder(t, func(dir string) {
 		put(t, dir, "vmcp.yaml", "name: n\nscripts: [tools]\nlibraries: [{path: lib}]\n")
 		put(t, dir, "tools/a.star", "a")
@@ -159,6 +162,7 @@ func TestFoldersAreFollowed(t *testing.T) {
 
 // A file of a folder that nobody watched yet is found, too.
 func TestMissingFileIsFound(t *testing.T) {
+	testmode.Parallel(t)
 	w := watchFolder(t, func(dir string) { put(t, dir, "vmcp.yaml", "name: first") }, "vmcp.yaml")
 	w.want("first")
 	w.write("vmcp.yaml", withScript)
@@ -169,6 +173,7 @@ func TestMissingFileIsFound(t *testing.T) {
 
 // Kubernetes swaps the symbolic link ..data; the files' own links never change.
 func TestLinksAreFollowed(t *testing.T) {
+	testmode.Parallel(t)
 	lay := func(dir, version, text string) {
 		put(t, dir, "mount/..v"+version+"/vmcp.yaml", "name: v"+version+"\nscripts: [.]\n")
 		put(t, dir, "mount/..v"+version+"/a.star", text)

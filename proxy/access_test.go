@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -144,6 +145,7 @@ func TestWithoutAToken(t *testing.T) {
 
 // A stream ends when its token is revoked; that of another token goes on.
 func TestAStreamEndsWithItsToken(t *testing.T) {
+	testmode.Parallel(t)
 	file, token := tokens(t, "alice", "bob")
 	_, srv := guardedEndpoint(t, config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}})
 	stream := func(who string) (ended chan struct{}) {

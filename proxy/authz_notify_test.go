@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // heard is what a client was notified of, in order.
@@ -134,6 +135,7 @@ func addPrompt(s *mcp.Server, name string) {
 // Who is told of what: of lists that read differently for them, and of resources that they may
 // read when they are updated.
 func TestNotificationsTellNothingHidden(t *testing.T) {
+	testmode.Parallel(t)
 	s, url := changing(t)
 	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
 	backends := fmt.Sprintf("backends:\n  - {name: c, url: %q, sessions: shared}\n", url)

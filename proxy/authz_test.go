@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
@@ -376,6 +377,7 @@ func TestHiddenReadsAsUnknown(t *testing.T) {
 
 // More scopes are named all at once, and count in the same session.
 func TestStepUp(t *testing.T) {
+	testmode.Parallel(t)
 	o := openOffice(t, `
 allow:
   - {name: readers, tools: ["*"], when: readOnly}

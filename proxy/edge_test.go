@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // raw is an HTTP client that says exactly what it is told to.
@@ -64,6 +65,7 @@ const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-
 
 // TestEdgeRefuses shows the status and the code of everything that the edge turns away.
 func TestEdgeRefuses(t *testing.T) {
+	testmode.Parallel(t)
 	_, url := start(t, &config.Config{})
 	modern := func(h ...string) []string {
 		return append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list"}, h...)

@@ -37,6 +37,7 @@ func sized() *backendtest.Raw {
 // TestLargeResultsArriveWhole: a result that is still on its way when the call has
 // returned arrives to its end, whatever the stateless client declared that it can be asked.
 func TestLargeResultsArriveWhole(t *testing.T) {
+	testmode.Parallel(t)
 	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: sized().Start(t)}}})
 	rounds := 3
 	if testmode.Thorough() {

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -179,6 +180,7 @@ def run(params):
 }
 
 func TestListChangedReachesEveryRevision(t *testing.T) {
+	testmode.Parallel(t)
 	for _, client := range []string{"2025-11-25", "2026-07-28"} {
 		for _, stateless := range []bool{false, true} {
 			t.Run(fmt.Sprintf("client %s stateless backend %v", client, stateless), func(t *testing.T) {

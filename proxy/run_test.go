@@ -186,13 +186,16 @@ func TestACallThatWasCutOff(t *testing.T) {
 		"neither":    {mcp.ToolAnnotations{}, "whether it happened is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			underWay := make(chan struct{})
+			underWay, end := make(chan struct{}), make(chan struct{})
 			var calls atomic.Int32
 			s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
 			mcp.AddTool(s, &mcp.Tool{Name: "act", Annotations: &tt.annotations}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
 				if calls.Add(1) == 1 {
 					close(underWay)
-					<-ctx.Done()
+					select { // the SDK's server may miss that its client has left
+					case <-ctx.Done():
+					case <-end:
+					}
 				}
 				return nil, map[string]string{"did": "it"}, nil
 			})
@@ -201,6 +204,7 @@ def run(params):
     elicit("sure?", schema = {"type": "object", "properties": {"answer": {"type": "string"}}})
     return call_tool("act", {})
 `))
+			t.Cleanup(func() { close(end) })
 			result, _ := modernCall(t, url, "asking", "")
 			in := asks(t, result)
 			ctx, leave := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -130,6 +131,7 @@ func TestFirstListsWaitForStartingBackends(t *testing.T) {
 // TestNobodyWaitsForeverForAHangingBackend: after startup.wait lists come without it,
 // /readyz says that the endpoint is ready, and its names are "starting".
 func TestNobodyWaitsForeverForAHangingBackend(t *testing.T) {
+	testmode.Parallel(t)
 	g := newGated(t, "one")
 	cfg := &config.Config{Backends: []config.Backend{{Name: "a", URL: sdkBackend(t, toolServer("a", "x"), false)}, {Name: "b", URL: g.url}}}
 	cfg.Operational.Startup.Wait = config.Duration(50 * time.Millisecond)
@@ -265,6 +267,7 @@ func (c *raw) metrics() string {
 // are few notifications, and a later one is announced as well. A client that lists
 // anew on each of them ends with everything.
 func TestChangesAreAnnouncedTogether(t *testing.T) {
+	testmode.Parallel(t)
 	cfg := &config.Config{}
 	var gates []*gated
 	for i := range 11 {
@@ -334,6 +337,7 @@ func (c *raw) events() <-chan string {
 // other, a large one in between: a script that calls them all is never said to call a
 // tool that does not exist.
 func TestNoFalseWarningsAtStart(t *testing.T) {
+	testmode.Parallel(t)
 	var large []string
 	for i := range 4000 {
 		large = append(large, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i))

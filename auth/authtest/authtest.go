@@ -114,11 +114,34 @@ func (i *Issuer) Rotate(t testing.TB, withdraw bool) {
 }
 
 func (i *Issuer) rotate(withdraw bool) error {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := rsaKey()
 	if err == nil {
 		i.add(key, jose.RS256, withdraw)
 	}
 	return err
+}
+
+// rsaKeys are made once in a process: making one costs a fifth of a second. Issuers that are
+// made after each other, and the keys of one that rotates, take the next.
+var rsaKeys struct {
+	mu   sync.Mutex
+	next int                // guarded by mu, like keys
+	keys [4]*rsa.PrivateKey // nil until it is asked for
+}
+
+func rsaKey() (*rsa.PrivateKey, error) {
+	rsaKeys.mu.Lock()
+	defer rsaKeys.mu.Unlock()
+	slot := &rsaKeys.keys[rsaKeys.next%len(rsaKeys.keys)]
+	rsaKeys.next++
+	if *slot == nil {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			return nil, err
+		}
+		*slot = key
+	}
+	return *slot, nil
 }
 
 // UseECDSA makes a new signing key for ES256.

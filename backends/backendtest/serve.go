@@ -24,7 +24,7 @@ func Main(m *testing.M) {
 		play(name)
 		os.Exit(0)
 	}
-	testmode.SideBySide(8)
+	testmode.SideBySide(16)
 	os.Exit(m.Run())
 }
 

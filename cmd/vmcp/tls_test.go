@@ -21,6 +21,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -95,6 +96,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 // Client certificates say who asks; one that nobody vouches for, or none, does not come in.
 // A new certificate of the server is served without a restart.
 func TestClientCertificates(t *testing.T) {
+	testmode.Parallel(t)
 	dir, ca, stranger := t.TempDir(), newAuthority(t), newAuthority(t)
 	cert, key := ca.issue(t, dir, "server", "")
 	clients := filepath.Join(dir, "clients.pem")

@@ -44,7 +44,7 @@ func TestAttack(t *testing.T) {
 	for _, name := range programs(t) {
 		t.Run(name, func(t *testing.T) {
 			switch name {
-			case "n02_retry_callargs_fail", "n12_bigerr_loop", "n85_struct_add":
+			case "n02_retry_callargs_fail", "n85_struct_add":
 			default:
 				testmode.NeedThorough(t)
 			}

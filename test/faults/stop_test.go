@@ -87,7 +87,7 @@ func (s *served) draining(t *testing.T) {
 // served over connections that end; then the port closes, and the running call ends well.
 func TestLateBalancerLosesNothing(t *testing.T) {
 	t.Parallel()
-	delay := testmode.Count(5, 30) // seconds, in which all of this has to happen
+	delay := testmode.Count(3, 30) // seconds, in which all of this has to happen
 	// The running call ends when the test says so: neither its own timeout nor drainTime may be first.
 	s := serve(t, stdioBackend(t, "b", "good"), urlBackend("h", "http://"+freeAddr(t)+"/mcp"),
 		fmt.Sprintf("operational: {timeouts: {default: 10m}, shutdown: {delay: %ds, drainTime: 10m}}\n", delay))

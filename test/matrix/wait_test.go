@@ -19,7 +19,7 @@ func next[T any](ctx context.Context, from <-chan T) (T, error) {
 
 // soon is next with little patience, for what is asked for again.
 func soon[T any](ctx context.Context, from <-chan T) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	return next(ctx, from)
 }

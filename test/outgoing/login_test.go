@@ -24,6 +24,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -313,6 +314,7 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 // A running server follows the store: a logout ends the use of a token that is still good, and
 // the next login is used without being asked for.
 func TestTheServerFollowsTheStore(t *testing.T) {
+	testmode.Parallel(t)
 	p := newProvider(t)
 	g := loginServer(t, p)
 	cfg, store := loggingIn(t, g)

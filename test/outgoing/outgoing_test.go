@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -136,6 +137,7 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 
 // While the token endpoint is down, calls are unavailable and the backend is not blamed.
 func TestATokenEndpointThatIsDown(t *testing.T) {
+	testmode.Parallel(t)
 	e := newEndpoint(t)
 	e.life = time.Second
 	g := newGuarded(t, false, func(a string) bool { return e.owner(strings.TrimPrefix(a, "Bearer ")) != "" })

@@ -161,6 +161,7 @@ func storeLogins(t *testing.T, cfg *config.Config, issuer *authtest.Issuer, e *e
 // Backends that repeat their credentials, and a token endpoint that repeats what it gets, in
 // every way: nothing of it is in what anybody can read.
 func TestNoCredentialInAnyOutput(t *testing.T) {
+	testmode.Parallel(t)
 	for name := range strategies(t, newEndpoint(t)) {
 		for how, echo := range echoes {
 			for _, method := range []string{"initialize", "tools/call"} {

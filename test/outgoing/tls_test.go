@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // authority signs certificates.
@@ -71,6 +72,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 // Connections to a backend trust the configured authority and show a certificate; new files
 // hold for new connections, broken ones for none.
 func TestTLSToBackends(t *testing.T) {
+	testmode.Parallel(t)
 	dir, theirs, ours, stranger := t.TempDir(), newAuthority(t), newAuthority(t), newAuthority(t)
 	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	show := func(by *authority) {

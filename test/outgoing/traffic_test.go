@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -27,6 +28,7 @@ const recordTo = "OUTGOING_RECORD"
 func TestMain(m *testing.M) {
 	path := os.Getenv(recordTo)
 	if path == "" {
+		testmode.SideBySide(8)
 		os.Exit(m.Run())
 	}
 	record, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
