@@ -13,14 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 // TestPages follows the pages that show how to use vmcp, as their readers do: files with
 // a title are written, commands are run, and their output is compared.
 func TestPages(t *testing.T) {
-	testmode.Parallel(t)
 	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/pins.md", "docs/scripting.md"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", "..", name))
