@@ -42,6 +42,12 @@ func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ri
 			return nil, nil, err
 		}
 		return store, store.Ring(), nil
+	case config.StoragePostgres:
+		store, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{Options: options, URL: s.URL, Schema: s.Schema, MaxConnections: s.MaxConnections, Process: s.Sync == "process"})
+		if err != nil {
+			return nil, nil, err
+		}
+		return store, store.Ring(), nil
 	}
 	return nil, nil, fmt.Errorf("sessionStorage.provider: %q keeps no runs", s.Provider)
 }

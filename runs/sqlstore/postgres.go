@@ -1,0 +1,265 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// PostgresOptions say where the database is and how it is used.
+type PostgresOptions struct {
+	Options
+	// URL is that of libpq. What it sets as a parameter, such as statement_timeout, stays.
+	URL string
+	// Schema has the tables; it is made where it is missing. "vmcp" where it is "".
+	Schema string
+	// MaxConnections bounds the pool; 16 where it is 0. One more waits for notifications.
+	MaxConnections int
+	// Process makes what is written survive the end of this process, not that of the database's machine.
+	Process bool
+}
+
+const (
+	connectWithin   = 5 * time.Second
+	statementWithin = "5000" // milliseconds
+	// pollEvery is how often others' changes are looked for: notifications may be lost.
+	pollEvery = 5 * time.Second
+	channel   = "vmcp_runs"
+)
+
+// cluster is a database of PostgreSQL.
+type cluster struct {
+	dialect
+	name string // for errors: no password
+	self string // this store, in notifications
+	pool *pgxpool.Pool
+}
+
+var schemaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// OpenPostgres opens the runs of a database. Many processes may have it open.
+func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
+	if o.Schema == "" {
+		o.Schema = "vmcp"
+	}
+	if !schemaName.MatchString(o.Schema) {
+		return nil, fmt.Errorf("the schema %q: want letters, digits and _", o.Schema)
+	}
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", runs.ErrUnavailable, err) // pgx hides the password
+	}
+	cfg.MaxConns = 16
+	if o.MaxConnections > 0 {
+		cfg.MaxConns = int32(min(o.MaxConnections, 10_000))
+	}
+	cfg.ConnConfig.ConnectTimeout = connectWithin
+	params := cfg.ConnConfig.RuntimeParams
+	if params["statement_timeout"] == "" {
+		params["statement_timeout"] = statementWithin
+	}
+	if params["application_name"] == "" {
+		params["application_name"] = "vmcp"
+	}
+	if o.Process {
+		params["synchronous_commit"] = "off"
+	}
+	c := &cluster{name: fmt.Sprintf("PostgreSQL at %s/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Database), self: o.Schema + " " + runs.NewID()}
+	c.schema, c.dollars = `"`+o.Schema+`".`, true
+	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
+	if c.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, c.failure("connect", err)
+	}
+	if err := c.write(ctx, func(t tx) error {
+		// Processes that start at once wait for each other.
+		if _, err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('vmcp'))`); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `CREATE SCHEMA IF NOT EXISTS "`+o.Schema+`"`); err != nil {
+			return err
+		}
+		return migrate(ctx, t, "the schema "+o.Schema)
+	}); err != nil {
+		c.pool.Close()
+		return nil, err
+	}
+	return newStore(o.Options, c), nil
+}
+
+// failure says which database did not do what, and why.
+func (c *cluster) failure(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "XX001" || pg.Code == "XX002") {
+		return fmt.Errorf("%w: %s: %s: %w", runs.ErrDamaged, c.name, what, err)
+	}
+	return fmt.Errorf("%w: %s: %s: %w", runs.ErrUnavailable, c.name, what, err)
+}
+
+// postgresTx is a transaction.
+type postgresTx struct {
+	c *cluster
+	t pgx.Tx
+}
+
+func (t postgresTx) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	tag, err := t.t.Exec(ctx, t.c.text(sql), args...)
+	return tag.RowsAffected(), t.c.failure("write", err)
+}
+
+func (t postgresTx) query(ctx context.Context, sql string, args []any, row func(func(...any) error) error) error {
+	rows, err := t.t.Query(ctx, t.c.text(sql), args...)
+	if err != nil {
+		return t.c.failure("read", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(func(dest ...any) error {
+			if err := rows.Scan(dest...); err != nil {
+				return fmt.Errorf("%w: %s: %v", runs.ErrDamaged, t.c.name, err)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return t.c.failure("read", rows.Err())
+}
+
+// write runs do, once more where the connection has died before anything was committed.
+func (c *cluster) write(ctx context.Context, do func(tx) error) error {
+	err, again := c.attempt(ctx, pgx.TxOptions{}, do)
+	if err != nil && again {
+		err, _ = c.attempt(ctx, pgx.TxOptions{}, do)
+	}
+	return err
+}
+
+func (c *cluster) read(ctx context.Context, do func(tx) error) error {
+	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err, again := c.attempt(ctx, o, do)
+	if err != nil && again {
+		err, _ = c.attempt(ctx, o, do)
+	}
+	return err
+}
+
+// attempt runs one transaction. again says that nothing of it can have been committed, and that a
+// fresh connection may do better.
+func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) error) (err error, again bool) {
+	t, err := c.pool.BeginTx(ctx, o)
+	if err != nil {
+		return c.failure("begin", err), died(err)
+	}
+	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect behind a commit
+	if err := do(postgresTx{c, t}); err != nil {
+		return err, died(err)
+	}
+	if err := t.Commit(ctx); err != nil {
+		return c.failure("commit", err), false
+	}
+	return nil, false
+}
+
+// died reports whether an error is that of a connection, not of what was asked over it.
+func died(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "57P01" || strings.HasPrefix(pg.Code, "08") || pg.Code == "40001" || pg.Code == "40P01"
+	}
+	var connect *pgconn.ConnectError
+	return errors.Is(err, runs.ErrUnavailable) && !errors.As(err, &connect) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
+}
+
+// batch sends all statements at once: one way there and back. Each of them looks for the epoch by
+// itself, so those behind a fence that did nothing do nothing either.
+func (c *cluster) batch(ctx context.Context, stmts []stmt) error {
+	err := c.batchOnce(ctx, stmts)
+	if err != nil && died(err) {
+		err = c.batchOnce(ctx, stmts) // rows are written by their key: twice does no harm
+	}
+	return err
+}
+
+func (c *cluster) batchOnce(ctx context.Context, stmts []stmt) error {
+	var b pgx.Batch
+	for _, s := range stmts {
+		b.Queue(c.text(s.sql), s.args...)
+	}
+	results := c.pool.SendBatch(ctx, &b)
+	fenced := false
+	for i := range stmts {
+		tag, err := results.Exec()
+		if err != nil {
+			results.Close()
+			return c.failure("write", err)
+		}
+		fenced = fenced || i == 0 && tag.RowsAffected() == 0
+	}
+	if err := results.Close(); err != nil {
+		return c.failure("commit", err)
+	}
+	if fenced {
+		return errFenced
+	}
+	return nil
+}
+
+func (c *cluster) announce() stmt {
+	return stmt{`SELECT pg_notify('` + channel + `', CAST(? AS TEXT))`, []any{c.self}}
+}
+
+// watch listens on a connection of its own, and looks by itself every now and then.
+func (c *cluster) watch(ctx context.Context, changed func()) {
+	for ctx.Err() == nil {
+		if err := c.listen(ctx, changed); err != nil && ctx.Err() == nil {
+			changed()
+			select {
+			case <-ctx.Done():
+			case <-time.After(pollEvery / 5):
+			}
+		}
+	}
+}
+
+// listen calls changed for notifications of others until the connection ends.
+func (c *cluster) listen(ctx context.Context, changed func()) error {
+	conn, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	changed() // what came before
+	for {
+		wait, cancel := context.WithTimeout(ctx, pollEvery)
+		n, err := conn.WaitForNotification(wait)
+		late := wait.Err() != nil
+		cancel()
+		switch {
+		case err == nil && n.Payload == c.self:
+			continue
+		case err != nil && (!late || ctx.Err() != nil):
+			return err
+		}
+		changed()
+	}
+}
+
+func (c *cluster) close() error {
+	c.pool.Close()
+	return nil
+}
