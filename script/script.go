@@ -13,8 +13,11 @@ package script
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
@@ -107,6 +110,16 @@ func Compile(f File, o Options) (*Program, error) {
 
 // Hash identifies the source of the program, all loaded files included.
 func (p *Program) Hash() string { return p.hash }
+
+// Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
+func (p *Program) Sums() map[string]string {
+	sums := map[string]string{}
+	for _, f := range append(slices.Collect(maps.Values(p.files)), p.main) {
+		sum := sha256.Sum256(f.source.Source)
+		sums[f.source.shown()] = hex.EncodeToString(sum[:])
+	}
+	return sums
+}
 
 // Name returns the name of the main file.
 func (p *Program) Name() string { return p.main.name }

@@ -156,6 +156,7 @@ type patterns struct {
 	longest int
 	first   [256]bool                   // bytes that one begins with
 	by      map[[Shortest]byte][]string // the longest first
+	masks   map[string]string           // of patterns that have one of their own
 }
 
 func compile(values []string) *patterns {
@@ -179,8 +180,11 @@ func compile(values []string) *patterns {
 	return p
 }
 
-// stretch is a part of a text.
-type stretch struct{ from, to int }
+// stretch is a part of a text, and the pattern that stands there.
+type stretch struct {
+	from, to int
+	form     string
+}
 
 // replace hides every pattern in s; what several of them cover becomes one mask.
 func (p *patterns) replace(s string) string {
@@ -204,10 +208,10 @@ func (p *patterns) replace(s string) string {
 			next.to = max(next.to, h.to)
 			continue
 		}
-		out.WriteString(s[done:next.from] + Mask)
+		out.WriteString(s[done:next.from] + p.mask(next.form))
 		done, next = next.to, h
 	}
-	out.WriteString(s[done:next.from] + Mask + s[next.to:])
+	out.WriteString(s[done:next.from] + p.mask(next.form) + s[next.to:])
 	return out.String()
 }
 
@@ -215,30 +219,34 @@ func (p *patterns) replace(s string) string {
 // that s was decoded from; nil is in the same places.
 func (p *patterns) find(s string, origin []int, found []stretch) []stretch {
 	for i := 0; i+Shortest <= len(s); i++ {
-		n := p.match(s[i:])
+		form := p.match(s[i:])
+		n := len(form)
 		switch {
 		case n == 0:
 		case origin == nil:
-			found = append(found, stretch{i, i + n})
+			found = append(found, stretch{i, i + n, form})
 		default:
-			found = append(found, stretch{origin[i], origin[i+n]})
+			found = append(found, stretch{origin[i], origin[i+n], form})
 		}
 	}
 	return found
 }
 
-// match is the length of the longest pattern that s begins with, or 0.
-func (p *patterns) match(s string) int {
+// match is the longest pattern that s begins with, or "".
+func (p *patterns) match(s string) string {
 	if !p.first[s[0]] {
-		return 0
+		return ""
 	}
 	for _, form := range p.by[[Shortest]byte([]byte(s[:Shortest]))] {
 		if strings.HasPrefix(s, form) {
-			return len(form)
+			return form
 		}
 	}
-	return 0
+	return ""
 }
+
+// mask is what stands for a pattern.
+func (p *patterns) mask(form string) string { return cmp.Or(p.masks[form], Mask) }
 
 // forms are the ways in which a value can stand in a text.
 func forms(value string) []string {

@@ -5,9 +5,11 @@ package trace
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/script"
@@ -55,8 +57,9 @@ type recorder struct {
 	began time.Time
 
 	mu      sync.Mutex
-	effects []Effect // guarded by mu
-	left    int      // guarded by mu
+	effects []Effect    // guarded by mu
+	starts  []time.Time // of effects; guarded by mu
+	left    int         // guarded by mu
 }
 
 // recorderKey is the key of the recorder in the context of a call, and of the calls that it makes.
@@ -65,6 +68,20 @@ type recorderKey struct{}
 // Start begins a trace.
 func Start(ctx context.Context) context.Context {
 	return context.WithValue(ctx, recorderKey{}, &recorder{began: time.Now()})
+}
+
+// wholeKey is the key of what records the call of a context.
+type wholeKey struct{}
+
+// Record records the call in ctx, all of it; a trace has what a client may see.
+func Record(ctx context.Context, r *cases.Recorder) context.Context {
+	return context.WithValue(ctx, wholeKey{}, r)
+}
+
+// Whole is what records the call in ctx; nil when nothing does.
+func Whole(ctx context.Context) *cases.Recorder {
+	r, _ := ctx.Value(wholeKey{}).(*cases.Recorder)
+	return r
 }
 
 // Recorder notes effects in the trace of ctx, without secrets; nil when there is no trace.
@@ -78,7 +95,7 @@ func Recorder(ctx context.Context, secrets *secret.Redactor) func(script.Event) 
 
 func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 	effect := Effect{
-		Key: e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText), StartMs: milliseconds(e.Start.Sub(at.began)),
+		Key: e.Key, Kind: e.Kind, Name: clip.Text(secrets.Text(e.Name), maxText),
 		DurationMs: milliseconds(e.Duration), Bytes: e.Bytes, Replayed: e.Replayed,
 	}
 	if e.Err != nil {
@@ -90,7 +107,23 @@ func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 		at.left++
 		return
 	}
-	at.effects = append(at.effects, effect)
+	at.effects, at.starts = append(at.effects, effect), append(at.starts, e.Start)
+}
+
+// timed are the effects with their times since the first of them, or since the trace began if that was
+// earlier: what was done before a question was done before this request. at is locked.
+func (at *recorder) timed() (effects []Effect, took time.Duration) {
+	began := at.began
+	for _, s := range at.starts {
+		if s.Before(began) {
+			began = s
+		}
+	}
+	effects = slices.Clone(at.effects)
+	for i := range effects {
+		effects[i].StartMs = milliseconds(at.starts[i].Sub(began))
+	}
+	return effects, time.Since(began)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -104,7 +137,8 @@ func Of(ctx context.Context, tool string, res *script.Result) json.RawMessage {
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	t := Trace{Tool: tool, DurationMs: milliseconds(time.Since(at.began)), Effects: at.effects, LeftOut: at.left}
+	effects, took := at.timed()
+	t := Trace{Tool: tool, DurationMs: milliseconds(took), Effects: effects, LeftOut: at.left}
 	if res != nil {
 		t.Steps, t.Memory = res.Stats.Steps, res.Stats.Memory
 	}

@@ -1,0 +1,119 @@
+// Package cases keeps runs of scripted tools as files: what a tool was called with, every effect
+// with its answer, and what came of it. A case can be run again as a test, served as a fake
+// backend, and shown as a picture.
+//
+//	r := cases.NewRecorder(time.Now())
+//	... every effect of the run: r.Add("", event)
+//	c := r.Case("refund", arguments)
+//	c.Redact(rules)
+//	err := cases.Write("tools/refund_cases/late.json", c)
+//
+// Files are for people and for Git: indented, numbers as they came, characters that do not show
+// escaped. They are written whole, for their owner only.
+package cases
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/visible"
+)
+
+const (
+	// Version is the version of the format that Parse reads and Encode writes.
+	Version = 1
+	// MaxFile bounds a file, in bytes.
+	MaxFile = 128 << 20
+	// MaxEffects bounds the effects of one case.
+	MaxEffects = 20000
+)
+
+// Case is one recorded call of a scripted tool.
+type Case struct {
+	Version  int       `json:"version"`
+	Tool     string    `json:"tool"`
+	Recorded time.Time `json:"recorded"`
+	// Program has the hash of every file of the script, "sha256:" and hexadecimal digits, by its name.
+	Program map[string]string `json:"program,omitempty"`
+	// Arguments is the object that the tool was called with.
+	Arguments json.RawMessage `json:"arguments"`
+	// Effects are in the order in which the script goes through them.
+	Effects []Effect `json:"effects"`
+	// Order has the keys of the effects in the order in which they were answered.
+	Order []string `json:"order"`
+	// Output is the value that the script returned, Content the blocks that it made itself. A run
+	// that failed has a Failure instead of both.
+	Output  json.RawMessage `json:"output,omitempty"`
+	Content json.RawMessage `json:"content,omitempty"`
+	IsError bool            `json:"isError,omitempty"` // the script declared its result an error
+	Failure *Failure        `json:"failure,omitempty"`
+
+	DurationMs float64 `json:"durationMs"`
+	// Redacted are JSON pointers to what was replaced.
+	Redacted []string `json:"redacted,omitempty"`
+}
+
+// Effect is one thing that the script did or learned, with its answer.
+type Effect struct {
+	// Key is its position in the run, such as "2.b0.1", or "3/0" in a scripted tool that was called.
+	Key  string `json:"key"`
+	Kind string `json:"kind"` // call, elicit, sleep, now, log, ...
+	Name string `json:"name"` // of the tool; the text of a log message, the length of a sleep
+	// Args are those of the call, or the message and the form of a question.
+	Args json.RawMessage `json:"args,omitempty"`
+	// Result is the answer: a CallToolResult, an ElicitResult, a time. One that was no has a Failure instead.
+	Result     json.RawMessage `json:"result,omitempty"`
+	Failure    *Failure        `json:"failure,omitempty"`
+	StartMs    float64         `json:"startMs"` // since the run began
+	DurationMs float64         `json:"durationMs"`
+	// File and Line are the place in the script; none for effects of isolated scripts.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+// Failure is an answer that was no, or why a run failed.
+type Failure struct {
+	Kind    string `json:"kind"` // as of try_call_tool; "script" where the script itself failed
+	Message string `json:"message"`
+}
+
+// Nested reports whether the effect is one of a scripted tool that the recorded one called.
+func (e *Effect) Nested() bool { return strings.Contains(e.Key, "/") }
+
+// Failed reports whether the call did not end well.
+func (c *Case) Failed() bool { return c.Failure != nil || c.IsError }
+
+// Encode is the text of a file.
+func (c *Case) Encode() ([]byte, error) {
+	var compact bytes.Buffer
+	e := json.NewEncoder(&compact)
+	e.SetEscapeHTML(false) // <redacted 1> is to be read by people
+	if err := e.Encode(c); err != nil {
+		return nil, fmt.Errorf("case of %s: %w", c.Tool, err)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(compact.Bytes()), "", "  "); err != nil {
+		return nil, fmt.Errorf("case of %s: %w", c.Tool, err)
+	}
+	out.WriteByte('\n')
+	return visible.JSON(out.Bytes()), nil
+}
+
+// Write writes a file for its owner only. Nobody ever sees half of it.
+func Write(path string, c *Case) error {
+	data, err := c.Encode()
+	if err != nil {
+		return err
+	}
+	return files.WritePrivate(path, data)
+}
+
+// FolderOf is where the cases of a script are: beside its file, named after it.
+func FolderOf(script string) string {
+	return strings.TrimSuffix(script, filepath.Ext(script)) + "_cases"
+}

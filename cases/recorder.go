@@ -1,0 +1,223 @@
+package cases
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+const (
+	// MaxRecorded bounds what the recorder of one call holds, in bytes.
+	MaxRecorded = 64 << 20
+	// MaxHeld bounds what all recorders of the process hold.
+	MaxHeld = 256 << 20
+	// effectSize is what an effect costs besides its texts.
+	effectSize = 400
+)
+
+// held is what all recorders hold at the moment.
+var held atomic.Int64
+
+// A Recorder collects what one call of a scripted tool does, over all the requests that the call
+// takes. What is more than it may hold makes the whole call one that is not recorded. It is safe for
+// concurrent use.
+type Recorder struct {
+	mu      sync.Mutex
+	began   time.Time
+	effects []timed
+	index   map[string]int // of effects, by key
+	raw     map[string]json.RawMessage
+	size    int64
+	full    bool
+}
+
+// timed is an effect and when it began and was answered.
+type timed struct {
+	Effect
+	start, end time.Time
+}
+
+// NewRecorder makes a recorder of a call that began at a time.
+func NewRecorder(began time.Time) *Recorder {
+	return &Recorder{began: began, index: map[string]int{}, raw: map[string]json.RawMessage{}}
+}
+
+// Answered notes what a tool has answered, where the script gets something that was made of it.
+func (r *Recorder) Answered(key string, result json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.take(int64(len(result))) {
+		r.raw[key] = result
+	}
+}
+
+// Add adds an effect whose key in the run is below prefix, "" for the recorded tool itself. One
+// that is there already stays as it was recorded first; one that waits for an answer is none yet.
+func (r *Recorder) Add(prefix string, e script.Event) {
+	if _, waits := errors.AsType[*script.Suspended](e.Err); waits {
+		return
+	}
+	key := prefix + e.Key
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, twice := r.index[key]; twice {
+		return
+	}
+	answered := r.raw[key]
+	delete(r.raw, key)
+	if answered == nil {
+		answered = e.Result
+	} else {
+		r.give(int64(len(answered)))
+	}
+	if !r.take(int64(len(e.Name)+len(e.Args)+len(answered)) + effectSize) {
+		return
+	}
+	effect := Effect{Key: key, Kind: e.Kind, Name: e.Name, Args: e.Args, Line: int(e.Pos.Line)}
+	if effect.Line > 0 {
+		effect.File = diag.File(e.Pos.Filename())
+	}
+	if e.Err != nil {
+		effect.Failure = failureOf(e.Err)
+	} else {
+		effect.Result = answered
+	}
+	r.index[key] = len(r.effects)
+	r.effects = append(r.effects, timed{effect, e.Start, e.Start.Add(e.Duration)})
+}
+
+// failureOf is an error as an answer.
+func failureOf(err error) *Failure {
+	if f, ok := errors.AsType[*script.Failure](err); ok {
+		return &Failure{f.Kind, f.Message}
+	}
+	if t, ok := errors.AsType[*builtins.ToolError](err); ok {
+		return &Failure{t.Kind, t.Msg}
+	}
+	return &Failure{"script", script.Clip(err.Error())}
+}
+
+// take counts bytes; false where they are too many. The recorder is locked.
+func (r *Recorder) take(n int64) bool {
+	if r.full {
+		return false
+	}
+	r.size += n
+	if held.Add(n) > MaxHeld || r.size > MaxRecorded || len(r.effects) >= MaxEffects {
+		r.forget()
+		r.full = true
+		return false
+	}
+	return true
+}
+
+func (r *Recorder) give(n int64) {
+	r.size -= n
+	held.Add(-n)
+}
+
+func (r *Recorder) forget() {
+	held.Add(-r.size)
+	r.size, r.effects, r.index, r.raw = 0, nil, nil, nil
+}
+
+// Close forgets what was recorded.
+func (r *Recorder) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget()
+	r.full = true
+}
+
+// Ended is how a run ended.
+type Ended struct {
+	Result *script.Result // nil when it failed
+	Err    error
+	Time   time.Time
+}
+
+// Case is what was recorded of a call of a tool; nil when it was more than may be held. Its
+// texts are shared with the recorder.
+func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, end Ended) *Case {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full {
+		return nil
+	}
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	began := r.began
+	for i := range r.effects { // an earlier request, of another process, may have begun it
+		if start := r.effects[i].start; start.Before(began) {
+			began = start
+		}
+	}
+	c := &Case{
+		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: programOf(p), Arguments: args,
+		Effects: []Effect{}, Order: []string{}, DurationMs: milliseconds(end.Time.Sub(began)),
+	}
+	for i := range r.effects {
+		e := r.effects[i]
+		c.Order = append(c.Order, e.Key)
+		e.StartMs, e.DurationMs = milliseconds(e.start.Sub(began)), milliseconds(e.end.Sub(e.start))
+		c.Effects = append(c.Effects, e.Effect)
+	}
+	slices.SortStableFunc(c.Effects, func(a, b Effect) int { return CompareKeys(a.Key, b.Key) })
+	c.ended(end)
+	return c
+}
+
+func (c *Case) ended(end Ended) {
+	switch {
+	case end.Err != nil:
+		c.Failure = &Failure{"script", script.Clip(end.Err.Error())}
+	default:
+		c.Output, c.Content, c.IsError = end.Result.Structured, end.Result.Content, end.Result.IsError
+	}
+}
+
+func programOf(p *script.Program) map[string]string {
+	if p == nil {
+		return nil
+	}
+	all := map[string]string{}
+	for name, sum := range p.Sums() {
+		all[diag.File(name)] = "sha256:" + sum
+	}
+	return all
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// CompareKeys orders positions as the script goes through them: "2" before "10", "2.b0.0" before "3".
+func CompareKeys(a, b string) int {
+	for a != "" && b != "" {
+		x, y := "", ""
+		x, a = cutPart(a)
+		y, b = cutPart(b)
+		if len(x) != len(y) {
+			return len(x) - len(y)
+		}
+		if c := strings.Compare(x, y); c != 0 {
+			return c
+		}
+	}
+	return len(a) - len(b)
+}
+
+// cutPart cuts off the first part of a position.
+func cutPart(key string) (part, rest string) {
+	if i := strings.IndexAny(key, "./"); i >= 0 {
+		return key[:i], key[i+1:]
+	}
+	return key, ""
+}

@@ -1,0 +1,291 @@
+package cases
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vmcp-dev/vmcp/internal/secret"
+)
+
+// Redaction follows values. First the places that hold a secret are marked: by the schemas of tools and
+// forms, by pointers, by the names of members. Then every text that stood in one is replaced wherever else
+// it stands in the case, in whatever form: content repeats structured content, scripts pass tokens on,
+// errors quote them. The same text gets the same placeholder, so that a case that is run again still sees
+// it passed on.
+
+// Rules say what of a case is secret.
+type Rules struct {
+	// Pointers are JSON pointers into the case, with * for any one part. Below /effects/N/result they may
+	// leave out structuredContent.
+	Pointers []string
+	// Schemas returns the schemas of a tool's arguments and of its structured result, nil where it has none.
+	// The tool is the recorded one or one that it calls, by the name that it uses. It may be nil.
+	Schemas func(tool string) (input, output json.RawMessage)
+	// Text hides the secrets of the configuration. It may be nil.
+	Text func(string) string
+}
+
+// CheckPointer says what is wrong with a pointer.
+func CheckPointer(pointer string) error {
+	switch {
+	case pointer == "" || pointer[0] != '/':
+		return fmt.Errorf("want a JSON pointer into a recorded case, such as /arguments/card or /effects/*/result/email, have %q", pointer)
+	case strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(pointer), "~"):
+		return fmt.Errorf("%q: ~ is written ~0 in a JSON pointer, and / in a name ~1", pointer)
+	}
+	switch first, _, _ := strings.Cut(pointer[1:], "/"); first {
+	case "arguments", "effects", "output", "content", "failure", "*":
+		return nil
+	}
+	return fmt.Errorf("%q: want a pointer into arguments, effects, output, content or failure", pointer)
+}
+
+// Redact replaces what the rules and the names of members call secret. The case has texts of its own afterwards.
+func (c *Case) Redact(rules Rules) error {
+	m := &marker{numbers: map[string]int{}, digits: map[string]bool{}}
+	for _, p := range rules.Pointers {
+		m.patterns = append(m.patterns, strings.Split(strings.TrimPrefix(p, "/"), "/"))
+	}
+	parts, err := c.mark(m, rules)
+	if err != nil {
+		return fmt.Errorf("case of %s: %w", c.Tool, err)
+	}
+	masks := map[string]string{}
+	for text, n := range m.numbers {
+		masks[text] = placeholder(n)
+	}
+	r := &replacer{marker: m, values: secret.NewReplacer(masks), text: rules.Text}
+	for _, p := range parts {
+		r.node(p.tree)
+		*p.raw = p.tree.appendJSON(nil)
+	}
+	for i := range c.Effects {
+		e := &c.Effects[i]
+		if e.Kind != "call" { // else it is the name of a tool
+			e.Name = r.string(e.Name)
+		}
+		r.failure(e.Failure)
+	}
+	r.failure(c.Failure)
+	c.Redacted = m.found
+	return nil
+}
+
+func placeholder(n int) string { return fmt.Sprintf("<redacted %d>", n) }
+
+// part is one value of a case.
+type part struct {
+	raw  *json.RawMessage
+	tree *node
+}
+
+// mark finds the secrets in all values of the case, in their order.
+func (c *Case) mark(m *marker, rules Rules) (parts []part, err error) {
+	schemas := rules.Schemas
+	if schemas == nil {
+		schemas = func(string) (input, output json.RawMessage) { return nil, nil }
+	}
+	add := func(raw *json.RawMessage, at string, s *shape) {
+		if len(*raw) == 0 || err != nil {
+			return
+		}
+		tree, failed := parseTree(*raw)
+		if failed != nil {
+			err = fmt.Errorf("%s: %w", at, failed)
+			return
+		}
+		m.visit(tree, strings.Split(at, "/"), s)
+		parts = append(parts, part{raw, tree})
+	}
+	input, output := schemas(c.Tool)
+	add(&c.Arguments, "arguments", shapeOf(input))
+	for i := range c.Effects {
+		e := &c.Effects[i]
+		at := "effects/" + strconv.Itoa(i)
+		switch e.Kind {
+		case "call":
+			in, out := schemas(e.Name)
+			add(&e.Args, at+"/args", shapeOf(in))
+			add(&e.Result, at+"/result", &shape{isResult: true, result: shapeOf(out)})
+		case "elicit":
+			add(&e.Args, at+"/args", &shape{question: true})
+			add(&e.Result, at+"/result", &shape{properties: map[string]*shape{"content": formOf(e.Args)}})
+		default:
+			add(&e.Args, at+"/args", nil)
+			add(&e.Result, at+"/result", nil)
+		}
+	}
+	add(&c.Output, "output", shapeOf(output))
+	add(&c.Content, "content", &shape{blocks: &shape{json: shapeOf(output)}})
+	return parts, err
+}
+
+// A marker marks nodes and remembers what stood in them.
+type marker struct {
+	patterns [][]string      // pointers
+	numbers  map[string]int  // of texts, in the order in which they were found
+	digits   map[string]bool // numbers that are long enough to be followed
+	found    []string        // pointers
+}
+
+// visit looks at a value at a place, whose form may be known.
+func (m *marker) visit(n *node, at []string, s *shape) {
+	if s.secretHere() || m.pointed(at) {
+		m.mark(n, at)
+		return
+	}
+	if n.isText && s.holdsJSON() {
+		m.inText(n, at, s)
+	}
+	for i, p := range n.parts {
+		name := strconv.Itoa(i)
+		if n.object {
+			name = n.names[i]
+		}
+		below := append(at[:len(at):len(at)], escape(name))
+		if n.object && !s.isForm() && m.named(name, p) {
+			m.mark(p, below)
+			continue
+		}
+		m.visit(p, below, s.below(n, name))
+	}
+}
+
+// inText looks into a text that is JSON: content repeats what is structured.
+func (m *marker) inText(n *node, at []string, s *shape) {
+	text := strings.TrimSpace(n.text)
+	if text == "" || text[0] != '{' && text[0] != '[' {
+		return
+	}
+	tree, err := parseTree(json.RawMessage(text))
+	if err != nil {
+		return
+	}
+	inner := &marker{numbers: m.numbers, digits: m.digits}
+	inner.visit(tree, []string{""}, s.json)
+	if len(inner.found) > 0 {
+		(&replacer{marker: m}).node(tree)
+		n.text = string(tree.appendJSON(nil))
+		m.found = append(m.found, pointer(at))
+	}
+}
+
+// mark marks a value, and remembers the texts and numbers in it.
+func (m *marker) mark(n *node, at []string) {
+	if n.isNull() {
+		return
+	}
+	n.secret = true
+	m.found = append(m.found, pointer(at))
+	m.remember(n)
+}
+
+func (m *marker) remember(n *node) {
+	switch {
+	case n.isText && n.text != "":
+		if _, known := m.numbers[n.text]; !known {
+			m.numbers[n.text] = len(m.numbers) + 1
+		}
+	case n.isNumber() && len(n.scalar) >= secret.Shortest:
+		m.digits[string(n.scalar)] = true
+		if _, known := m.numbers[string(n.scalar)]; !known {
+			m.numbers[string(n.scalar)] = len(m.numbers) + 1
+		}
+	}
+	for _, p := range n.parts {
+		m.remember(p)
+	}
+}
+
+func pointer(at []string) string { return "/" + strings.Join(at, "/") }
+
+func escape(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// pointed reports whether a rule's pointer leads to a place.
+func (m *marker) pointed(at []string) bool {
+	for _, p := range m.patterns {
+		if leadsTo(p, at) {
+			return true
+		}
+		if len(at) > 3 && at[0] == "effects" && at[2] == "result" && at[3] == "structuredContent" &&
+			leadsTo(p, append(at[:3:3], at[4:]...)) && len(at) > 4 {
+			return true
+		}
+	}
+	return false
+}
+
+func leadsTo(pattern, at []string) bool {
+	if len(pattern) != len(at) {
+		return false
+	}
+	for i, p := range pattern {
+		if p != "*" && p != at[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// replacer replaces what a marker has found.
+type replacer struct {
+	*marker
+	values *secret.Replacer    // nil: only what is marked
+	text   func(string) string // may be nil
+}
+
+func (r *replacer) node(n *node) {
+	switch {
+	case n.secret:
+		r.zero(n)
+	case n.isText:
+		n.text = r.string(n.text)
+	case n.isNumber() && r.digits[string(n.scalar)]:
+		n.scalar = json.RawMessage("0")
+	}
+	for i, p := range n.parts {
+		if n.object {
+			n.names[i] = r.string(n.names[i])
+		}
+		r.node(p)
+	}
+}
+
+// zero makes a marked value one that tells nothing.
+func (r *replacer) zero(n *node) {
+	n.secret = false
+	switch {
+	case n.isText && n.text != "":
+		n.text = placeholder(r.numbers[n.text])
+	case n.isNumber():
+		n.scalar = json.RawMessage("0")
+	case n.object, n.array:
+		n.names, n.parts = nil, nil
+	case !n.isText:
+		n.scalar = json.RawMessage("false")
+	}
+}
+
+func (r *replacer) string(s string) string {
+	if r.values != nil {
+		s = r.values.Text(s)
+	}
+	if r.text != nil {
+		s = r.text(s)
+	}
+	return s
+}
+
+func (r *replacer) failure(f *Failure) {
+	if f != nil {
+		f.Message = strings.ToValidUTF8(r.string(f.Message), string(utf8.RuneError))
+	}
+}
