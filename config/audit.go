@@ -106,3 +106,46 @@ func (v *validator) audit(a *Audit) {
 		v.report("audit.logFile", "there is no folder for %q", given)
 	}
 }
+
+// Recording writes calls of scripted tools down as cases, which can be run again as tests and shown as
+// pictures. Secrets are replaced before.
+type Recording struct {
+	// Dir is the folder for the files, relative to the configuration file; it is made. Without it nothing is recorded.
+	Dir string `json:"dir,omitempty"`
+	// Only says which calls are recorded.
+	Only string `json:"only,omitempty" enum:"failed,all" default:"failed"`
+	// Keep is how many of the newest files are kept.
+	Keep int `json:"keep,omitempty" default:"100"`
+	// Redact are JSON pointers into a case to what is replaced beside what schemas and names call secret; * is any one part, such as /effects/*/result/customer/email.
+	Redact []string `json:"redact,omitempty"`
+}
+
+// recordingParts are the members of a case that a pointer of redact may lead into.
+var recordingParts = []string{"arguments", "effects", "output", "content", "failure", "*"}
+
+func (v *validator) recording(r *Recording) {
+	switch {
+	case v.set("recording.dir") && r.Dir == "":
+		v.report("recording.dir", "want the name of a folder, such as recordings")
+	case r.Dir != "":
+		given := r.Dir
+		r.Dir = v.absolute(given)
+		if info, err := os.Stat(r.Dir); err == nil && !info.IsDir() {
+			v.report("recording.dir", "%q is no folder", given)
+		}
+	}
+	for i, p := range r.Redact {
+		at := document.IndexPath("recording.redact", i)
+		part, below, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
+		switch {
+		case !strings.HasPrefix(p, "/"):
+			v.report(at, "want a JSON pointer into a case, such as /arguments/card, have %q", p)
+		case strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(p), "~"):
+			v.report(at, "%q: in a JSON pointer ~ is written ~0, and / inside of a name ~1", p)
+		case !slices.Contains(recordingParts, part):
+			v.report(at, "%q: want a pointer into arguments, effects, output, content or failure", p)
+		case part == "effects" && strings.Count(below, "/") < 1:
+			v.report(at, "%q: want a pointer into an effect, such as /effects/*/result/email", p)
+		}
+	}
+}

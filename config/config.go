@@ -55,6 +55,8 @@ type Config struct {
 	Audit Audit `json:"audit,omitempty"`
 	// Pins hold the backends to definitions that somebody has reviewed.
 	Pins Pins `json:"pins,omitempty"`
+	// Recording writes calls of scripted tools down as cases.
+	Recording Recording `json:"recording,omitempty"`
 	// RateLimiting bounds how often tools are called.
 	RateLimiting RateLimiting `json:"rateLimiting,omitempty"`
 	// Backends are the MCP servers behind the endpoint.

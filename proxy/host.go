@@ -38,6 +38,9 @@ type host struct {
 // Errors come without the secrets of the configuration.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	result, err := h.call(ctx, name, args, o)
+	if err == nil {
+		trace.Answered(ctx, o.Key, result)
+	}
 	var failed *builtins.ToolError
 	if errors.As(err, &failed) {
 		err = &builtins.ToolError{Kind: failed.Kind, Msg: h.p.secrets.Text(failed.Msg)}

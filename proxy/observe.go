@@ -69,13 +69,18 @@ func (h *host) effect(e script.Event) {
 
 // observer is told of every effect of a run.
 func (h *host) observer(ctx context.Context) func(script.Event) {
-	record := trace.Recorder(ctx, h.p.secrets)
-	if record == nil {
+	shown, whole := trace.Recorder(ctx, h.p.secrets), trace.Recording(ctx)
+	if shown == nil && whole == nil {
 		return h.effect
 	}
 	return func(e script.Event) {
 		h.effect(e)
-		record(h.forClient(e))
+		if whole != nil {
+			whole(e)
+		}
+		if shown != nil {
+			shown(h.forClient(e))
+		}
 	}
 }
 
@@ -133,6 +138,9 @@ func (h *host) forgotten(c *parkedCall) func() {
 	return func() {
 		if !c.over.Swap(true) {
 			m.Over(name, outcome.Timeout)
+		}
+		if r := c.recorder.Load(); r != nil {
+			r.Close()
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -52,6 +53,12 @@ type Options struct {
 	Workers *isolate.Workers
 	// IsolateScripts isolates all scripts, whatever the configuration says of them.
 	IsolateScripts bool
+	// Recorded gets every call of a scripted tool that a client makes, before the call is answered:
+	// nil and no error when it was more than may be recorded. nil: only what the configuration wants
+	// is recorded.
+	Recorded func(*cases.Case, error)
+	// RecordFull leaves secrets in what is recorded, but for those of the configuration.
+	RecordFull bool
 	// Charged is told what all scripts that run have been charged for memory, whenever that
 	// has changed by a step. It must not wait. May be nil.
 	Charged func(bytes int64)
@@ -79,6 +86,7 @@ type Proxy struct {
 	subscriptions *subscriptions.Set
 	overlays      overlays
 	pins          catalog.PinReport
+	recording     atomic.Pointer[recording]
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -187,10 +195,18 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if (scripts.Isolated() || p.options.IsolateScripts) && p.options.Workers == nil {
 		return errors.New("scripts are to be isolated, and there are no worker processes here to run them in")
 	}
-	before := p.rules.Load()
-	if err := p.adopt(cfg, scripts, rules); err != nil {
+	recording, err := p.recordingOf(cfg.Recording)
+	if err != nil {
 		return err
 	}
+	before := p.rules.Load()
+	if err := p.adopt(cfg, scripts, rules); err != nil {
+		if recording != p.recording.Load() {
+			recording.close()
+		}
+		return err
+	}
+	p.useRecording(recording)
 	warnComposites(p.log, cfg)
 	for _, w := range warnings {
 		p.log.Warn("policy", "warning", w)
@@ -326,6 +342,7 @@ func (p *Proxy) Close() error {
 	p.spawning.Unlock()
 	p.work.Wait()
 	p.record.Close()
+	p.recording.Load().close()
 	return err
 }
 

@@ -63,7 +63,9 @@ func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response
 		ctx = trace.Start(ctx)
 		h.x.traceAll = h.x.traceAll || h.x.who != nil // an admin
 	}
+	ctx = h.record(ctx)
 	res, err := h.execute(ctx, raw)
+	h.recordEnd(ctx, raw, res, err)
 	h.x.ended(outcome.OfRun(ctx, res, err))
 	var suspended *script.Suspended
 	var noRoom *script.Busy
@@ -109,7 +111,7 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	h.p.metrics.Runs.Begin()
 	defer h.p.metrics.Runs.End()
 	res, err := h.tool.Program.Run(ctx, script.RunOptions{
-		Args: args, Host: h, Journal: h.journal, Repeat: h.repeat, FailInDoubt: true, Limits: h.tool.Limits,
+		Args: args, Host: h, Journal: h.journal, Repeat: h.repeat, FailInDoubt: true, Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
 		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
 	})
 	if err == nil {

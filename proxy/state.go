@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/script"
@@ -42,6 +43,8 @@ type parkedCall struct {
 	forgotten func()       // a run is over because nobody answered
 	over      atomic.Bool  // the run has ended and is counted
 	took      atomic.Int64 // time.Duration of its parts up to now
+
+	recorder atomic.Pointer[cases.Recorder] // of all its parts; nil while the call is not recorded
 }
 
 // bytes is what the call holds in memory for as long as it waits: a journal, or the body
