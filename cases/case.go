@@ -3,7 +3,7 @@
 // backend, and shown as a picture.
 //
 //	r := cases.NewRecorder(time.Now())
-//	... every effect of the run: r.Add("", event)
+//	... every effect of the run: r.Add(event)
 //	c := r.Case("refund", arguments)
 //	c.Redact(rules)
 //	err := cases.Write("tools/refund_cases/late.json", c)

@@ -142,7 +142,7 @@ func TestARecorderIsBounded(t *testing.T) {
 	r := NewRecorder(time.Now())
 	big := json.RawMessage(`"` + strings.Repeat("x", 10<<20) + `"`)
 	for i := range 10 {
-		r.Add("", script.Event{Key: string(rune('0' + i)), Kind: "call", Name: "big", Start: time.Now(), Result: big})
+		r.Add(script.Event{Key: string(rune('0' + i)), Kind: "call", Name: "big", Start: time.Now(), Result: big})
 	}
 	if c := r.Case("x", nil, nil, Ended{Err: errors.New("no"), Time: time.Now()}); c != nil {
 		t.Errorf("a case with %d effects", len(c.Effects))

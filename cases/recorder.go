@@ -35,6 +35,7 @@ type Recorder struct {
 	effects []timed
 	index   map[string]int // of effects, by key
 	raw     map[string]json.RawMessage
+	asked   map[string]time.Time // when a question was first asked that waits for another request
 	size    int64
 	full    bool
 }
@@ -47,7 +48,7 @@ type timed struct {
 
 // NewRecorder makes a recorder of a call that began at a time.
 func NewRecorder(began time.Time) *Recorder {
-	return &Recorder{began: began, index: map[string]int{}, raw: map[string]json.RawMessage{}}
+	return &Recorder{began: began, index: map[string]int{}, raw: map[string]json.RawMessage{}, asked: map[string]time.Time{}}
 }
 
 // Answered notes what a tool has answered, where the script gets something that was made of it.
@@ -59,15 +60,16 @@ func (r *Recorder) Answered(key string, result json.RawMessage) {
 	}
 }
 
-// Add adds an effect whose key in the run is below prefix, "" for the recorded tool itself. One
-// that is there already stays as it was recorded first; one that waits for an answer is none yet.
-func (r *Recorder) Add(prefix string, e script.Event) {
-	if _, waits := errors.AsType[*script.Suspended](e.Err); waits {
-		return
-	}
-	key := prefix + e.Key
+// Add adds an effect. One that is there already stays as it was recorded first; one that waits for
+// an answer is none yet.
+func (r *Recorder) Add(e script.Event) {
+	key := e.Key
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, waits := errors.AsType[*script.Suspended](e.Err); waits {
+		r.ask(key, e.Start)
+		return
+	}
 	if _, twice := r.index[key]; twice {
 		return
 	}
@@ -90,8 +92,19 @@ func (r *Recorder) Add(prefix string, e script.Event) {
 	} else {
 		effect.Result = answered
 	}
+	start, end := e.Start, e.Start.Add(e.Duration)
+	if asked, ok := r.asked[key]; ok && asked.Before(start) {
+		start = asked
+	}
 	r.index[key] = len(r.effects)
-	r.effects = append(r.effects, timed{effect, e.Start, e.Start.Add(e.Duration)})
+	r.effects = append(r.effects, timed{effect, start, end})
+}
+
+// ask notes when a question was asked. The recorder is locked.
+func (r *Recorder) ask(key string, at time.Time) {
+	if _, twice := r.asked[key]; !twice && r.take(effectSize) {
+		r.asked[key] = at
+	}
 }
 
 // failureOf is an error as an answer.
@@ -126,7 +139,7 @@ func (r *Recorder) give(n int64) {
 
 func (r *Recorder) forget() {
 	held.Add(-r.size)
-	r.size, r.effects, r.index, r.raw = 0, nil, nil, nil
+	r.size, r.effects, r.index, r.raw, r.asked = 0, nil, nil, nil, nil
 }
 
 // Close forgets what was recorded.
@@ -179,10 +192,23 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 func (c *Case) ended(end Ended) {
 	switch {
 	case end.Err != nil:
-		c.Failure = &Failure{"script", script.Clip(end.Err.Error())}
+		c.Failure = FailureOfRun(end.Err)
 	default:
 		c.Output, c.Content, c.IsError = end.Result.Structured, end.Result.Content, end.Result.IsError
 	}
+}
+
+// FailureOfRun is why a run failed, without the place in the script.
+func FailureOfRun(err error) *Failure {
+	f := failureOf(err)
+	if e, ok := errors.AsType[*script.Error](err); ok {
+		f.Message = script.Clip(e.Msg)
+	}
+	if l, ok := errors.AsType[*script.LimitError](err); ok {
+		f.Kind = "limit"
+		f.Message = l.Error()
+	}
+	return f
 }
 
 func programOf(p *script.Program) map[string]string {

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -38,8 +39,8 @@ type host struct {
 // Errors come without the secrets of the configuration.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	result, err := h.call(ctx, name, args, o)
-	if err == nil {
-		trace.Answered(ctx, o.Key, result)
+	if whole := trace.Whole(ctx); whole != nil && err == nil {
+		whole.Answered(o.Key, result)
 	}
 	var failed *builtins.ToolError
 	if errors.As(err, &failed) {

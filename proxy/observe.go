@@ -69,14 +69,14 @@ func (h *host) effect(e script.Event) {
 
 // observer is told of every effect of a run.
 func (h *host) observer(ctx context.Context) func(script.Event) {
-	shown, whole := trace.Recorder(ctx, h.p.secrets), trace.Recording(ctx)
+	shown, whole := trace.Recorder(ctx, h.p.secrets), trace.Whole(ctx)
 	if shown == nil && whole == nil {
 		return h.effect
 	}
 	return func(e script.Event) {
 		h.effect(e)
 		if whole != nil {
-			whole(e)
+			whole.Add(e)
 		}
 		if shown != nil {
 			shown(h.forClient(e))
