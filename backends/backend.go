@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -45,9 +47,9 @@ type Backend struct {
 	transport string
 	url       *url.URL
 	headers   http.Header
-	info      json.RawMessage // clientInfo of the proxy
-	invalid   error           // why the configuration cannot work
-	http      *http.Transport // nil for stdio
+	info      json.RawMessage       // clientInfo of the proxy
+	invalid   error                 // why the configuration cannot work
+	http      *httpclient.Transport // nil for stdio
 
 	credentials *credentials.Provider            // nil: none
 	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
@@ -156,10 +158,11 @@ func (b *Backend) configure() {
 	}
 	if b.transport != TransportStdio {
 		b.url, b.invalid = endpoint.Parse(b.cfg.URL)
-		b.http = endpoint.Transport()
+		var conf *tls.Config
 		if b.url != nil {
-			b.http.TLSClientConfig = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
+			conf = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
 		}
+		b.http = endpoint.Transport(b.url, conf)
 	}
 }
 

@@ -3,7 +3,6 @@ package backends
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/questions"
 	"github.com/vmcp-dev/vmcp/backends/internal/queue"
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -37,19 +37,19 @@ type conn struct {
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
 	modern      bool
-	legacyToo   bool               // it is modern, and speaks a revision with sessions as well
-	peer        listing.Peer       // what the backend says of itself
-	declared    json.RawMessage    // the client capabilities declared at initialize
-	multiplexed bool               // all calls share one stream of frames
-	onDemand    bool               // it is a private session's, opened when that needs it
-	private     bool               // exclusive to one client: everything on it is that client's
-	session     string             // whose it is, when it is a session's
-	counted     bool               // the pool counts it; the main connection is counted by itself
-	reserved    *slot              // what it counts as in the pool; nil for a shared connection and over HTTP
-	credential  credentials.Source // with which its HTTP requests are made; nil: none
-	http        *http.Transport    // of a principal's connection; nil: the backend's
-	asking      *questions.Table   // the backend's requests that a client is answering
-	turn        chan struct{}      // held by the one call that may call back or log; of the main connection
+	legacyToo   bool                  // it is modern, and speaks a revision with sessions as well
+	peer        listing.Peer          // what the backend says of itself
+	declared    json.RawMessage       // the client capabilities declared at initialize
+	multiplexed bool                  // all calls share one stream of frames
+	onDemand    bool                  // it is a private session's, opened when that needs it
+	private     bool                  // exclusive to one client: everything on it is that client's
+	session     string                // whose it is, when it is a session's
+	counted     bool                  // the pool counts it; the main connection is counted by itself
+	reserved    *slot                 // what it counts as in the pool; nil for a shared connection and over HTTP
+	credential  credentials.Source    // with which its HTTP requests are made; nil: none
+	http        *httpclient.Transport // of a principal's connection; nil: the backend's
+	asking      *questions.Table      // the backend's requests that a client is answering
+	turn        chan struct{}         // held by the one call that may call back or log; of the main connection
 
 	mu            sync.Mutex
 	calls         map[int64]*call

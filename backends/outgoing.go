@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 )
 
 // What requests to a backend carry to say who sends them.
@@ -101,7 +102,7 @@ func (c *conn) authenticate(principal credentials.Source) {
 }
 
 // httpConnections is the pool of HTTP connections that c uses.
-func (c *conn) httpConnections() *http.Transport {
+func (c *conn) httpConnections() *httpclient.Transport {
 	if c.http != nil {
 		return c.http
 	}

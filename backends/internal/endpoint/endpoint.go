@@ -5,6 +5,7 @@ package endpoint
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 )
 
 // Types of content.
@@ -29,19 +32,21 @@ const (
 	maxRest = 64 << 10
 )
 
-// Transport is a pool of HTTP connections for one backend: wide enough for the concurrency of
-// many clients, and HTTP/1.1, where one call cannot hold up another.
-func Transport() *http.Transport {
+// Transport is a pool of HTTP connections for the backend at u, which may be nil: wide enough for
+// the concurrency of many clients, and HTTP/1.1, where one call cannot hold up another. conf is
+// for https; it may be nil.
+func Transport(u *url.URL, conf *tls.Config) *httpclient.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	return &http.Transport{
+	return httpclient.New(u, &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig:     conf,
 		DisableCompression:  true,
 		Protocols:           httpOne(),
-	}
+	})
 }
 
 func httpOne() *http.Protocols {
@@ -120,7 +125,11 @@ func (e *Endpoint) PostTo(ctx context.Context, u *url.URL, frame []byte) (*http.
 }
 
 func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) *http.Request {
-	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(frame)), nil }
+	body := func() (io.ReadCloser, error) {
+		b := new(frameBody)
+		b.Reset(frame)
+		return b, nil
+	}
 	r := (&http.Request{
 		Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -129,6 +138,12 @@ func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) 
 	r.Body, _ = body()
 	return r
 }
+
+// frameBody is a frame as the body of a request.
+type frameBody struct{ bytes.Reader }
+
+// Close implements io.Closer.
+func (*frameBody) Close() error { return nil }
 
 // Delete ends the session that the headers name.
 func (e *Endpoint) Delete(ctx context.Context) (*http.Response, error) {

@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package httpclient
+
+import "golang.org/x/sys/unix"
+
+// peekAt looks at the first byte that has come, without waiting for it.
+func peekAt(fd int) error {
+	var b [1]byte
+	_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err
+}

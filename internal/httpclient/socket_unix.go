@@ -1,0 +1,37 @@
+//go:build unix
+
+package httpclient
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const onUnix = true
+
+// peek looks whether anything has come, without taking it.
+func (c *conn) peek(fd uintptr) bool {
+	err := error(unix.EINTR)
+	for err == unix.EINTR {
+		err = peekAt(int(fd))
+	}
+	c.silent = err == unix.EAGAIN
+	return true
+}
+
+// write writes c.out as far as the socket takes it now.
+func (c *conn) write(fd uintptr) bool {
+	for {
+		n, err := unix.Write(int(fd), c.out)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == nil:
+			c.wrote = n
+		case err != unix.EAGAIN:
+			c.wroteErr = os.NewSyscallError("write", err)
+		}
+		return true
+	}
+}
