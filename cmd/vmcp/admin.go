@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
@@ -19,10 +20,10 @@ func listenAdmin(cfg *config.Admin) (net.Listener, error) {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
 	if cfg.TokenFile == "" && !origin.IsLoopback(host) {
-		return nil, &hintError{
+		return nil, usage.WithHint(
 			usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and the port asks for no token: whoever connects sees what the backends are", cfg.Listen)),
 			"listen on 127.0.0.1, or name a file with a token in admin.tokenFile",
-		}
+		)
 	}
 	l, err := listen(cfg.Listen, config.IncomingAuth{}, true)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
 // callFlags are the flags of the call command.
@@ -183,7 +184,7 @@ func (a *app) callError(ctx context.Context, e *endpoint, name string, err error
 		return err
 	}
 	if near := e.Nearest(ctx, name); near != "" {
-		return &hintError{err, fmt.Sprintf("did you mean %q?", near)}
+		return usage.WithHint(err, fmt.Sprintf("did you mean %q?", near))
 	}
-	return &hintError{err, `"vmcp tools" lists the tools`}
+	return usage.WithHint(err, `"vmcp tools" lists the tools`)
 }

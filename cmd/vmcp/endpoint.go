@@ -18,6 +18,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -96,13 +97,13 @@ func explainDial(u *url.URL, token string, err error) error {
 		if token != "" {
 			err = fmt.Errorf("%s: the token is not accepted", u)
 		}
-		return &hintError{err, "name a file with a token in --token-file, or put a token in VMCP_TOKEN"}
+		return usage.WithHint(err, "name a file with a token in --token-file, or put a token in VMCP_TOKEN")
 	}
 	if _, bad := errors.AsType[*tls.CertificateVerificationError](err); bad {
-		return &hintError{err, "name a file with the certificate, or with that of who signed it, in --ca-file"}
+		return usage.WithHint(err, "name a file with the certificate, or with that of who signed it, in --ca-file")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return &hintError{fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`}
+		return usage.WithHint(fmt.Errorf("%s: nothing is listening there", u), `start it with "vmcp serve", or name a configuration with --config`)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -159,7 +160,7 @@ func readable(file string, needed bool) (*lock.File, error) {
 	case errors.Is(err, fs.ErrNotExist) && !needed:
 		return lock.New(), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &hintError{usageError("there is no " + file), "vmcp lock writes it"}
+		return nil, usage.WithHint(usageError("there is no "+file), "vmcp lock writes it")
 	}
 	return nil, usageError(err.Error())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -136,7 +137,7 @@ func (a *app) loginAt(file, name string) (config.Backend, *credentials.Store, er
 	case i < 0:
 		return config.Backend{}, nil, fmt.Errorf("%s: no backend is named %q", file, name)
 	case cfg.Backends[i].Outgoing == nil || cfg.Backends[i].Outgoing.Type != config.Login:
-		return config.Backend{}, nil, &hintError{fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends." + name + ": {type: oauth, oauth: {}} gives it one"}
+		return config.Backend{}, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} gives it one")
 	}
 	store, err := credentials.OpenStore(cfg.TokenStore)
 	if err != nil {

@@ -264,25 +264,6 @@ func TestMigrateWritesOverNothing(t *testing.T) {
 	}
 }
 
-// TestMigrateTakesBackWhatItWrote leaves no file and no folder behind when one cannot be written.
-func TestMigrateTakesBackWhatItWrote(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.Mkdir("kept", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	m := &migration{dir: filepath.Join("kept", "new", "scripts")}
-	err := m.create([]*newFile{
-		{name: filepath.Join(m.dir, "a.star"), data: []byte("a")},
-		{name: filepath.Join("nowhere", "b.star"), data: []byte("b")},
-	})
-	if err == nil {
-		t.Error("no error")
-	}
-	if entries, err := os.ReadDir("kept"); err != nil || len(entries) > 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-}
-
 // TestMigrateGoesOnWhereItWasKilled finds whole files, or none, of the command that was killed.
 func TestMigrateGoesOnWhereItWasKilled(t *testing.T) {
 	dir := folder(t)

@@ -15,6 +15,7 @@ import (
 	jsonyaml "sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/policy"
@@ -47,8 +48,8 @@ func (a *app) policies(file string) (*config.Config, *policy.Set, error) {
 	case len(errs) > 0:
 		return nil, nil, errs
 	case set == nil:
-		return nil, nil, &hintError{fmt.Errorf("%s: there are no policies: whoever comes in may do everything", file),
-			"write policies, policyFiles or allow below incomingAuth.authz"}
+		return nil, nil, usage.WithHint(fmt.Errorf("%s: there are no policies: whoever comes in may do everything", file),
+			"write policies, policyFiles or allow below incomingAuth.authz")
 	}
 	return cfg, set, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
@@ -77,18 +78,7 @@ func runContext(ctx context.Context, args []string, stdin io.Reader, stdout, std
 var earlyHangups = make(chan os.Signal, 1)
 
 // usageError is an argument that only a running command finds wrong.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
-
-// hintError adds what to do about an error.
-type hintError struct {
-	err  error
-	hint string
-}
-
-func (e *hintError) Error() string { return e.err.Error() }
-func (e *hintError) Unwrap() error { return e.err }
+type usageError = usage.Error
 
 // errReported is a problem that has been reported already.
 var errReported = errors.New("reported already")
@@ -103,9 +93,9 @@ func (a *app) report(err error) {
 			a.say("%s", line)
 		}
 	}
-	var hinted *hintError
+	var hinted *usage.Hint
 	if errors.As(err, &hinted) {
-		a.say("hint: %s", hinted.hint)
+		a.say("hint: %s", hinted.Hint())
 	}
 }
 
@@ -171,7 +161,7 @@ func knownCommand(root *cobra.Command, args []string) error {
 	}
 	err := fmt.Errorf("unknown command %q", args[0])
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-		return &hintError{err, fmt.Sprintf("did you mean %q?", near[0])}
+		return usage.WithHint(err, fmt.Sprintf("did you mean %q?", near[0]))
 	}
-	return &hintError{err, `"vmcp --help" lists the commands`}
+	return usage.WithHint(err, `"vmcp --help" lists the commands`)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/origin"
@@ -165,7 +166,7 @@ func listen(addr string, in config.IncomingAuth, insecure bool) (net.Listener, e
 	}
 	l, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &hintError{fmt.Errorf("listen %s: another program uses this port", addr), "choose another one with --listen, such as --listen 127.0.0.1:0 for any"}
+		return nil, usage.WithHint(fmt.Errorf("listen %s: another program uses this port", addr), "choose another one with --listen, such as --listen 127.0.0.1:0 for any")
 	}
 	return l, err
 }
@@ -184,10 +185,10 @@ func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 	if insecure || in.TokenFile != "" {
 		return nil
 	}
-	return &hintError{
+	return usage.WithHint(
 		usageError(fmt.Sprintf("listen %s: other machines reach this address, and there is no incomingAuth: whoever connects can call every tool", addr)),
 		"configure incomingAuth, ask for a token with --token-file, listen on 127.0.0.1, or allow it with --insecure-listen",
-	}
+	)
 }
 
 // serveHTTP serves until the context ends, and then until the running calls are done.

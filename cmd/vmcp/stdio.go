@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
 // serveStdio serves the client on standard input and output until its input or the context
@@ -74,15 +75,15 @@ func (s *served) verify(ctx context.Context) error {
 	}
 	var refusal *auth.Refusal
 	if errors.As(err, &refusal) && refusal.NoToken {
-		return &hintError{
+		return usage.WithHint(
 			fmt.Errorf("serve standard input: %w, and a client that starts this program has none", err),
 			"give it a configuration whose incomingAuth takes tokens or asks nobody, or let it use the endpoint over TLS",
-		}
+		)
 	}
-	return &hintError{
+	return usage.WithHint(
 		fmt.Errorf("serve standard input: VMCP_TOKEN: %w", err),
 		"set VMCP_TOKEN to a token of incomingAuth in the environment of the client's server entry",
-	}
+	)
 }
 
 // watchedInput reports when its end was read.

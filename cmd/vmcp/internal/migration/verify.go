@@ -1,4 +1,4 @@
-package main
+package migration
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// verify runs recorded cases: against their own definitions, or against one of the file.
-func (m *migration) verify(ctx context.Context, given bool, names []string) error {
-	cases, err := verify.Load(m.cases)
+// Verify runs recorded cases: against their own definitions, or against one of the file.
+func (m *Migration) Verify(ctx context.Context, given bool, names []string) error {
+	cases, err := verify.Load(m.Cases)
 	if err != nil {
 		return err
 	}
@@ -26,11 +26,11 @@ func (m *migration) verify(ctx context.Context, given bool, names []string) erro
 		}
 		chosen = scripts[0]
 	}
-	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CASE\tRESULT\tWHAT\tHAVE\tWANT")
 	differ := 0
 	for _, c := range cases {
-		c.Style = migrate.Style(m.style)
+		c.Style = migrate.Style(m.Style)
 		if row := m.verifyCase(ctx, w, c, chosen); row {
 			differ++
 		}
@@ -45,7 +45,7 @@ func (m *migration) verify(ctx context.Context, given bool, names []string) erro
 }
 
 // verifyCase runs one case, writes its rows and reports whether it differs.
-func (m *migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, s *migrate.Script) bool {
+func (m *Migration) verifyCase(ctx context.Context, w io.Writer, c verify.Case, s *migrate.Script) bool {
 	var have verify.Outcome
 	var err error
 	if s == nil {

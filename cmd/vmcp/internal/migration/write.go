@@ -1,4 +1,4 @@
-package main
+package migration
 
 import (
 	"bytes"
@@ -10,16 +10,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
-func (m *migration) printEntries(scripts []*migrate.Script) error {
+func (m *Migration) printEntries(scripts []*migrate.Script) error {
 	data, err := migrate.ScriptedTools(scripts)
 	if err != nil {
 		return err
 	}
-	_, err = m.out.Write(data)
+	_, err = m.Out.Write(data)
 	return err
 }
 
@@ -31,10 +32,10 @@ type newFile struct {
 	made  bool // by this command
 }
 
-// write puts each script into a file, and next to each configuration one that uses them.
+// writeAll puts each script into a file, and next to each configuration one that uses them.
 // Nothing is written unless everything can be: a file that is there has to have the same
 // content already.
-func (m *migration) write(sources []*workflowFile, scripts []*migrate.Script) error {
+func (m *Migration) writeAll(sources []*workflowFile, scripts []*migrate.Script) error {
 	targets, err := m.targets(sources, scripts)
 	if err != nil {
 		return err
@@ -46,15 +47,15 @@ func (m *migration) write(sources []*workflowFile, scripts []*migrate.Script) er
 		return err
 	}
 	for _, t := range targets {
-		fmt.Fprintln(m.out, t.name)
+		fmt.Fprintln(m.Out, t.name)
 	}
 	return nil
 }
 
 // create makes the folder and the files, or nothing.
-func (m *migration) create(targets []*newFile) error {
-	folders := missingFolders(m.dir)
-	err := os.MkdirAll(m.dir, 0o755)
+func (m *Migration) create(targets []*newFile) error {
+	folders := missingFolders(m.Write)
+	err := os.MkdirAll(m.Write, 0o755)
 	for _, t := range targets {
 		if err == nil {
 			err = t.create()
@@ -84,7 +85,7 @@ func missingFolders(dir string) (missing []string) {
 }
 
 // targets are the files to write: a script for each workflow, and the configurations.
-func (m *migration) targets(sources []*workflowFile, scripts []*migrate.Script) (targets []*newFile, err error) {
+func (m *Migration) targets(sources []*workflowFile, scripts []*migrate.Script) (targets []*newFile, err error) {
 	from := map[string]*migrate.Script{}
 	for _, s := range scripts {
 		name := m.scriptFile(s)
@@ -110,15 +111,15 @@ func (m *migration) targets(sources []*workflowFile, scripts []*migrate.Script) 
 		return targets, nil
 	}
 	entries, err := migrate.ScriptedTools(rest)
-	return append(targets, &newFile{name: filepath.Join(m.dir, "scripted-tools.yaml"), data: entries}), err
+	return append(targets, &newFile{name: filepath.Join(m.Write, "scripted-tools.yaml"), data: entries}), err
 }
 
-func (m *migration) scriptFile(s *migrate.Script) string {
-	return filepath.Join(m.dir, filepath.Base(s.Name)+".star")
+func (m *Migration) scriptFile(s *migrate.Script) string {
+	return filepath.Join(m.Write, filepath.Base(s.Name)+".star")
 }
 
 // rewritten is the new configuration; nil when the workflows are in no configuration.
-func (m *migration) rewritten(src *workflowFile, scripts []*migrate.Script) *newFile {
+func (m *Migration) rewritten(src *workflowFile, scripts []*migrate.Script) *newFile {
 	relative := func(s *migrate.Script) string {
 		path := m.scriptFile(s)
 		if rel, err := filepath.Rel(filepath.Dir(src.name), path); err == nil {
@@ -135,7 +136,7 @@ func (m *migration) rewritten(src *workflowFile, scripts []*migrate.Script) *new
 }
 
 // inTheWay refuses what is there with another content, or is no file at all.
-func (m *migration) inTheWay(targets []*newFile) error {
+func (m *Migration) inTheWay(targets []*newFile) error {
 	var other, odd []string
 	for _, t := range targets {
 		if _, err := os.Lstat(t.name); errors.Is(err, fs.ErrNotExist) {
@@ -163,10 +164,10 @@ func (m *migration) inTheWay(targets []*newFile) error {
 	case len(odd) > 0:
 		return fmt.Errorf("%s: there already, and no regular file; nothing was written", strings.Join(odd, ", "))
 	case len(other) > 0:
-		return &hintError{
+		return usage.WithHint(
 			fmt.Errorf("%s: there already with another content, and not written over; nothing was written", strings.Join(other, ", ")),
 			"move it away, or compare it with what the command prints without --write; workflows of one file are migrated by one command",
-		}
+		)
 	}
 	return nil
 }
