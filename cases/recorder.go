@@ -175,7 +175,7 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 		}
 	}
 	c := &Case{
-		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: programOf(p), Arguments: args,
+		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: ProgramOf(p), Arguments: args,
 		Effects: []Effect{}, Order: []string{}, DurationMs: milliseconds(end.Time.Sub(began)),
 	}
 	for i := range r.effects {
@@ -211,7 +211,8 @@ func FailureOfRun(err error) *Failure {
 	return f
 }
 
-func programOf(p *script.Program) map[string]string {
+// ProgramOf has the hashes of the files of a program.
+func ProgramOf(p *script.Program) map[string]string {
 	if p == nil {
 		return nil
 	}

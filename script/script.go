@@ -121,6 +121,9 @@ func (p *Program) Sums() map[string]string {
 	return sums
 }
 
+// Entry is where run is defined.
+func (p *Program) Entry() syntax.Position { return p.main.run }
+
 // Name returns the name of the main file.
 func (p *Program) Name() string { return p.main.name }
 
