@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -130,12 +131,19 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.fmt(), a.schema(), a.version(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.tools(), a.call(), a.migrate(), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.schema(), a.version(), a.demoBackend()} {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// runs is the command of those who look after kept runs.
+func (a *app) runs() *cobra.Command {
+	return runs.Command(runs.Env{
+		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
+	})
 }
 
 // noteRunning makes a command and those below it note that they run: whatever goes wrong

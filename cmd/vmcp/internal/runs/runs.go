@@ -1,0 +1,155 @@
+// Package runs is the command vmcp runs: what people do with runs of scripted tools that are kept. It
+// talks to the store directly, beside a running server or without one; a server notices within a second.
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/open"
+)
+
+// Env is what the command needs of the program that it is part of.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	// Load reads a configuration; JSON writes a result; Output adds --output to a command.
+	Load   func(file string) (*config.Config, error)
+	JSON   func(v any) error
+	Output func(*cobra.Command) *string
+	// Cell and Text show what others have written, in a line and in several.
+	Cell, Text func(string) string
+}
+
+// Command returns the command.
+func Command(e Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "runs",
+		Short: "list, show and steer the kept runs of scripted tools",
+		Long: `Runs works with the runs that sessionStorage of a configuration keeps, beside a running server or
+without one. A server notices what was changed within a second, and goes on with the run.
+
+A run is running, waiting (for an answer), sleeping, paused (its client went away), in doubt (the
+outcome of a call is not known), done, failed or cancelled. The last three are final.`,
+	}
+	file := c.PersistentFlags().String("config", e.DefaultFile, "the configuration file")
+	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists
+	for _, sub := range []func(Env, *string) *cobra.Command{list, show, answer, resolve, resume, cancel, export, prune} {
+		c.AddCommand(sub(e, file))
+	}
+	return c
+}
+
+// with opens the store of a configuration for f.
+func (e Env) with(ctx context.Context, file string, f func(*config.Config, runs.Store) error) (err error) {
+	cfg, err := e.Load(file)
+	if err != nil {
+		return err
+	}
+	if cfg.SessionStorage.Provider == config.StorageMemory {
+		return usage.WithHint(fmt.Errorf("%s: runs are kept in the memory of vmcp serve, where nobody else sees them", file), "set sessionStorage.provider to sqlite or postgres")
+	}
+	store, _, err := open.Store(ctx, cfg, open.How{Beside: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return f(cfg, store)
+}
+
+// state is what commands print that change a run.
+type state struct {
+	ID    string     `json:"id"`
+	State runs.State `json:"state"`
+}
+
+// change runs f on a run and prints its state.
+func (e Env) change(ctx context.Context, file, id string, asJSON bool, f func(runs.Store) error) error {
+	return e.with(ctx, file, func(_ *config.Config, s runs.Store) error {
+		if err := f(s); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		r, _, err := s.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return e.JSON(state{id, r.State})
+		}
+		_, err = fmt.Fprintf(e.Out, "%s %s\n", id, r.State)
+		return err
+	})
+}
+
+// ids completes the id of a run in one of states.
+func (e Env) ids(file *string, states ...runs.State) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = e.with(c.Context(), *file, func(_ *config.Config, s runs.Store) error {
+			list, _, err := s.List(c.Context(), runs.Filter{States: states, Limit: 50})
+			for _, r := range list {
+				if strings.HasPrefix(r.ID, prefix) {
+					found = append(found, cobra.CompletionWithDesc(r.ID, string(r.State)+", "+r.Tool))
+				}
+			}
+			return err
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// parseStates reads --state.
+func parseStates(names []string) (states []runs.State, err error) {
+	for _, n := range names {
+		if !slices.Contains(runs.States, runs.State(n)) {
+			return nil, usage.Error(fmt.Sprintf("--state: want %s, have %q", join(runs.States), n))
+		}
+		states = append(states, runs.State(n))
+	}
+	return states, nil
+}
+
+func join(states []runs.State) string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = string(s)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// ago reads a time: how long ago, such as 7d, or RFC 3339. "" is no time.
+func ago(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	var d limits.Duration
+	if err := d.UnmarshalText([]byte(text)); err == nil {
+		return time.Now().Add(-d.Std()), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usage.Error(fmt.Sprintf("%s: want how long ago, such as 7d or 0s, or a time such as 2026-11-02T15:04:05Z; have %q", flag, text))
+	}
+	return t, nil
+}
+
+func completeStates(c *cobra.Command, states []runs.State) {
+	var names []cobra.Completion
+	for _, s := range states {
+		names = append(names, string(s))
+	}
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}

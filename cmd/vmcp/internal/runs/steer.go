@@ -1,0 +1,306 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+func answer(e Env, file *string) *cobra.Command {
+	var action, content string
+	c := &cobra.Command{
+		Use:   "answer ID [KEY]",
+		Short: "answer a question that a run waits for",
+		Long: `Answer gives the answer of a person to an open question, which show lists. KEY may be left out when
+one question is open. What is accepted has to fit the schema of the question. The first answer
+counts, wherever it comes from.`,
+		Example: "  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya 1 --action accept --content '{\"ship\": true}'\n  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya --action decline",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	c.ValidArgsFunction = e.ids(file, runs.Waiting, runs.Doubt, runs.Running)
+	output := e.Output(c)
+	c.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
+	c.Flags().StringVar(&content, "content", "", "what is accepted, a JSON object")
+	_ = c.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"accept", "decline", "cancel"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	c.RunE = func(c *cobra.Command, args []string) error {
+		result, err := elicitResult(action, content)
+		if err != nil {
+			return err
+		}
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
+			q, err := asked(c.Context(), s, args)
+			if err != nil {
+				return err
+			}
+			if err := fits(q, action, content); err != nil {
+				return err
+			}
+			return s.Answer(c.Context(), args[0], q.Key, result)
+		})
+	}
+	return c
+}
+
+// elicitResult is the answer as the client of a session would send it.
+func elicitResult(action, content string) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	switch {
+	case action != "accept" && action != "decline" && action != "cancel":
+		return nil, usage.Error(fmt.Sprintf("--action: want accept, decline or cancel, have %q", action))
+	case action != "accept" && content != "":
+		return nil, usage.Error("--content: belongs to --action accept")
+	case content != "" && (json.Unmarshal([]byte(content), &object) != nil || object == nil):
+		return nil, usage.Error("--content: want a JSON object such as {\"ship\": true}")
+	}
+	if action == "accept" && content == "" {
+		content = "{}"
+	}
+	return json.Marshal(struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content,omitempty"`
+	}{action, json.RawMessage(content)})
+}
+
+// asked is the open question that the arguments name.
+func asked(ctx context.Context, s runs.Store, args []string) (runs.Question, error) {
+	r, _, err := s.Get(ctx, args[0])
+	if err != nil {
+		return runs.Question{}, err
+	}
+	if r.State.Final() {
+		return runs.Question{}, runs.ErrEnded
+	}
+	var open []runs.Question
+	for _, q := range r.Questions {
+		switch {
+		case len(args) == 2 && q.Key == args[1]:
+			return q, nil
+		case q.Answer == nil:
+			open = append(open, q)
+		}
+	}
+	switch {
+	case len(args) == 2:
+		return runs.Question{}, fmt.Errorf("%w %s", runs.ErrNoQuestion, args[1])
+	case len(open) == 0:
+		return runs.Question{}, runs.ErrNoQuestion
+	case len(open) > 1:
+		return runs.Question{}, fmt.Errorf("%d questions are open: name one of them, %s", len(open), keys(open))
+	}
+	return open[0], nil
+}
+
+func keys(open []runs.Question) (text string) {
+	for i, q := range open {
+		if i > 0 {
+			text += ", "
+		}
+		text += q.Key
+	}
+	return text
+}
+
+// fits holds an answer to what the question asks for.
+func fits(q runs.Question, action, content string) error {
+	if q.Method != "elicitation/create" {
+		return fmt.Errorf("the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
+	}
+	if action != "accept" {
+		return nil
+	}
+	var params struct {
+		Schema json.RawMessage `json:"requestedSchema"`
+	}
+	if err := json.Unmarshal(q.Params, &params); err != nil || params.Schema == nil {
+		return nil // it asks for consent, without content
+	}
+	form, err := schema.Compile(params.Schema)
+	if err != nil {
+		return fmt.Errorf("the question %s: its schema: %w", q.Key, err)
+	}
+	if content == "" {
+		content = "{}"
+	}
+	if err := form.Validate(json.RawMessage(content)); err != nil {
+		return fmt.Errorf("--content does not fit the question %s: %w", q.Key, err)
+	}
+	return nil
+}
+
+func resolve(e Env, file *string) *cobra.Command {
+	var done, failed string
+	var repeat bool
+	c := &cobra.Command{
+		Use:   "resolve ID [KEY]",
+		Short: "say what became of a call in doubt",
+		Long: `Resolve ends the doubt about a call whose outcome is not known: the process or the connection was
+lost before its answer came. Find out at the backend whether it happened. With --done the script
+sees the JSON as the output of the call, with --failed a failure of kind "tool"; --repeat makes the
+call once more. KEY may be left out when one call is in doubt. The run goes on by itself.`,
+		Example: "  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	c.ValidArgsFunction = e.ids(file, runs.Doubt)
+	output := e.Output(c)
+	fl := c.Flags()
+	fl.StringVar(&done, "done", "", "it happened, and this JSON is its output")
+	fl.StringVar(&failed, "failed", "", "it did not happen, and this text is its error")
+	fl.BoolVar(&repeat, "repeat", false, "it did not happen, and is made once more")
+	c.MarkFlagsMutuallyExclusive("done", "failed", "repeat")
+	c.MarkFlagsOneRequired("done", "failed", "repeat")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		to := runs.Resolution{Failed: failed, Repeat: repeat}
+		if fl.Changed("done") {
+			if !json.Valid([]byte(done)) {
+				return usage.Error("--done: want JSON such as {\"id\": 7} or \"text\"")
+			}
+			to.Done = json.RawMessage(done)
+		}
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
+			key, err := doubted(c.Context(), s, args)
+			if err != nil {
+				return err
+			}
+			return s.Resolve(c.Context(), args[0], key, to)
+		})
+	}
+	return c
+}
+
+// doubted is the key of the call in doubt that the arguments name.
+func doubted(ctx context.Context, s runs.Store, args []string) (string, error) {
+	if len(args) == 2 {
+		return args[1], nil
+	}
+	r, _, err := s.Get(ctx, args[0])
+	switch {
+	case err != nil:
+		return "", err
+	case r.State.Final():
+		return "", runs.ErrEnded
+	case len(r.Doubts) == 0:
+		return "", runs.ErrNoDoubt
+	case len(r.Doubts) > 1:
+		return "", fmt.Errorf("%d calls are in doubt: name one of them, %v", len(r.Doubts), r.Doubts)
+	}
+	return r.Doubts[0], nil
+}
+
+func resume(e Env, file *string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "resume ID",
+		Short: "let a run go on that is paused, sleeps or waits",
+		Args:  cobra.ExactArgs(1),
+	}
+	c.ValidArgsFunction = e.ids(file, runs.Paused, runs.Sleeping, runs.Waiting)
+	output := e.Output(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Resume(c.Context(), args[0]) })
+	}
+	return c
+}
+
+func cancel(e Env, file *string) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "end a run: nothing new begins, a call under way ends and is recorded",
+		Args:  cobra.ExactArgs(1),
+	}
+	c.ValidArgsFunction = e.ids(file, runs.States[:5]...)
+	output := e.Output(c)
+	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "what everybody is told who asks for the run")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Cancel(c.Context(), args[0], reason) })
+	}
+	return c
+}
+
+func prune(e Env, file *string) *cobra.Command {
+	var before, principal string
+	var states []string
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "forget runs that are done, failed or cancelled",
+		Long: `Prune forgets final runs with all that they hold, and their idempotency keys. Without --before these
+are the ones that runs.retention keeps no longer.`,
+		Example: "  vmcp runs prune --before 30d\n  vmcp runs prune --before 0s --principal anna",
+		Args:    cobra.NoArgs,
+	}
+	output := e.Output(c)
+	fl := c.Flags()
+	fl.StringVar(&before, "before", "", "runs that were last changed before then: a duration such as 7d, or a time")
+	fl.StringSliceVar(&states, "state", nil, "runs in one of these final states")
+	fl.StringVar(&principal, "principal", "", "runs of this principal")
+	completeStates(c, runs.States[5:])
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		asked, err := parseStates(states)
+		if err != nil {
+			return err
+		}
+		for _, s := range asked {
+			if !s.Final() {
+				return usage.Error(fmt.Sprintf("--state: %s is not final: want %s", s, join(runs.States[5:])))
+			}
+		}
+		at, err := ago("--before", before)
+		if err != nil {
+			return err
+		}
+		return e.with(c.Context(), *file, func(cfg *config.Config, s runs.Store) error {
+			n, err := forget(c.Context(), s, olds(cfg, at, asked, principal, fl.Changed("principal")))
+			switch {
+			case err != nil:
+				return err
+			case *output == "json":
+				return e.JSON(struct {
+					Pruned int `json:"pruned"`
+				}{n})
+			}
+			_, err = fmt.Fprintf(e.Out, "pruned %d\n", n)
+			return err
+		})
+	}
+	return c
+}
+
+// olds are the runs to be forgotten: those before a time, or those that are kept no longer.
+func olds(cfg *config.Config, before time.Time, states []runs.State, principal string, one bool) (list []runs.Old) {
+	old := runs.Old{Before: before, States: states}
+	if one {
+		old.Principal = &principal
+	}
+	if !before.IsZero() {
+		return []runs.Old{old}
+	}
+	keep := cfg.Runs.Retention
+	for _, s := range runs.States[5:] {
+		if states != nil && !slices.Contains(states, s) {
+			continue
+		}
+		old.States, old.Before = []runs.State{s}, time.Now().Add(-keep.Failed.Std())
+		if s == runs.Done {
+			old.Before = time.Now().Add(-keep.Done.Std())
+		}
+		list = append(list, old)
+	}
+	return list
+}
+
+func forget(ctx context.Context, s runs.Store, list []runs.Old) (total int, err error) {
+	for _, old := range list {
+		n, pruned := s.Prune(ctx, old)
+		total, err = total+n, errors.Join(err, pruned)
+	}
+	return total, err
+}
