@@ -29,17 +29,6 @@ func row(name, signature, help string, f function) check.Builtin {
 	return b
 }
 
-// meanings are what checks have to know of parameters.
-var meanings = map[string]check.Builtin{
-	"call_tool":     {Tool: check.Param{Index: 0, Name: "name"}, Args: check.Param{Index: 1, Name: "args"}, Effect: true},
-	"try_call_tool": {Tool: check.Param{Index: 0, Name: "name"}, Args: check.Param{Index: 1, Name: "args"}, Effect: true},
-	"pages":         {Tool: check.Param{Index: 0, Name: "tool"}, Effect: true}, // adds a cursor to args
-	"retry":         {Effect: true},
-	"parallel":      {Branches: check.Param{Index: 0, Name: "fns"}, Effect: true},
-	"elicit":        {Form: check.Param{Index: 1, Name: "schema"}, Effect: true},
-	"sleep":         {Effect: true},
-}
-
 // Table lists everything that a script can call beyond the language itself.
 func Table() []check.Builtin { return slices.Clone(table) }
 
@@ -86,7 +75,7 @@ func module(name, help string, m *starlarkstruct.Module) check.Builtin {
 	doc := documentation[name]
 	return check.Builtin{
 		Name: name, Signature: name + "." + strings.Join(members, ", "+name+"."), Help: help,
-		Details: doc.details, Example: doc.example, Value: m,
+		Details: doc.details, Example: doc.example, Value: m, Members: moduleMeanings[name],
 	}
 }
 

@@ -9,14 +9,22 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // Check is Apply stopped before anything starts: it finds everything that is wrong with a
 // configuration, its scripts, libraries and workflows, and what may not be meant.
 // A configuration with problems of its own is checked as far as it goes.
 func Check(cfg *config.Config) diag.Problems {
+	_, problems := CheckWith(cfg, catalog.Known{})
+	return problems
+}
+
+// CheckWith is Check with what is known of the tools of backends: types are followed from their
+// schemas. The program answers what editors ask; texts that are not saved yet are in known.
+func CheckWith(cfg *config.Config, known catalog.Known) (*check.Program, diag.Problems) {
 	cfg.Complete()
-	problems := catalog.Check(cfg)
+	program, problems := catalog.Check(cfg, known)
 	if err := auth.Check(cfg.IncomingAuth); err != nil && !cfg.Partial() {
 		problems = append(problems, diag.Problem{Pos: cfg.Place("incomingAuth"), Code: "config", Message: err.Error()})
 	}
@@ -24,7 +32,7 @@ func Check(cfg *config.Config) diag.Problems {
 		_, found := policy.Compile(cfg)
 		problems = append(problems, found...)
 	}
-	return problems.Sorted()
+	return program, problems.Sorted()
 }
 
 // warnComposites says, once per tool and configuration, how to leave the old format.

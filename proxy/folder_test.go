@@ -34,7 +34,7 @@ load("words.star", "greet")
 tool(
     name = "hello",
     description = "Says hello.",
-    parameters = {"type": "object", "properties": {"name": {"type": "string"}}},
+    parameters = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     timeout = "5s",
     limits = {"steps": 5000, "memory": "1MB"},
     annotations = {"readOnlyHint": True},

@@ -378,7 +378,7 @@ func TestScriptsAreCheckedAgainstTheTools(t *testing.T) {
 		got = append(got, pr.Entry+" "+pr.Text())
 	}
 	all := strings.Join(got, "\n")
-	for _, want := range []string{`typo typo.star:2:15: `, `did you mean "echo"?`, `typo typo.star:3:`, `text`} {
+	for _, want := range []string{`typo typo.star:2:15: `, `did you mean echo?`, `typo typo.star:3:`, `text`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("problems\n%s\nlack %s", all, want)
 		}

@@ -107,6 +107,14 @@ func (f File) Has(p syntax.Position) bool {
 	return !f.Origin.Exact || p.Line > lines && int(p.Line-lines) <= bytes.Count(f.Source, []byte("\n"))+1
 }
 
+// Holds reports whether a place, as problems have it, is one in this file.
+func (f File) Holds(p diag.Pos) bool {
+	if f.Origin.Line > 0 && !f.Origin.Exact {
+		return p == f.Origin.Pos
+	}
+	return f.Has(syntax.MakePosition(&p.File, int32(p.Line), int32(p.Column)))
+}
+
 // Token is where the word or sign at a position ends: behind its last character.
 func (f File) Token(p syntax.Position) (end syntax.Position, ok bool) {
 	if !f.Has(p) || p.Line == 0 {

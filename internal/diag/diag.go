@@ -66,6 +66,22 @@ type Problem struct {
 	Backend string    `json:"backend,omitempty"`
 	Entry   string    `json:"entry,omitempty"`
 	Related []Related `json:"related,omitempty"`
+	// Fix is a change of the text that ends the problem; nil when there is no telling.
+	Fix *Fix `json:"fix,omitempty"`
+}
+
+// Fix is a change of the text.
+type Fix struct {
+	Title string `json:"title"`
+	Edits []Edit `json:"edits"`
+}
+
+// Edit puts a text in the place of another.
+type Edit struct {
+	Pos
+	EndLine   int    `json:"endLine"`
+	EndColumn int    `json:"endColumn"`
+	Text      string `json:"text"`
 }
 
 // Text is what a line says that names backend and entry by itself: Error for what is in a file,

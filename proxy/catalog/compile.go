@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -26,43 +24,22 @@ type Scripts struct {
 	texts []*scriptText
 	load  loadFunc
 	pins  *pins
+	// program is what is known of the texts without any tool of a backend.
+	program *check.Program
 }
 
-// A scriptText is the text of a scripted tool or of a library.
+// A scriptText is the text of a scripted tool, of a library or of tests.
 type scriptText struct {
-	entry   string // the tool, or the name that scripts load
-	file    script.File
-	library bool
-	output  json.RawMessage // what a tool says that it returns; nil: anything
-	limits  script.Limits
-	// problems are what the text shows without knowing any tool. They keep nothing from
-	// being served that compiles.
+	entry  string // the tool, or the name that scripts load
+	source check.Source
+	// problems are what the text shows without knowing any tool of a backend. They keep nothing
+	// from being served that compiles.
 	problems diag.Problems
 }
 
 // Isolated reports whether a script has to run in worker processes.
 func (s *Scripts) Isolated() bool {
 	return slices.ContainsFunc(s.tools, func(t *ScriptedTool) bool { return t.Isolated })
-}
-
-// check looks for mistakes once it is known which tools there are; nil: it is not.
-func (s *Scripts) check(t *scriptText, tools toolSchemas) diag.Problems {
-	if t.file.Source == nil {
-		return t.problems
-	}
-	return check.File(t.file, check.Options{
-		Builtins: builtins.Table(), Tools: tools, Library: t.library, Limits: t.limits, Load: s.load, Output: t.output,
-	})
-}
-
-// Check finds what is wrong with the scripts, libraries and workflows of a
-// configuration, and what may not be meant.
-func Check(cfg *config.Config) diag.Problems {
-	set, problems := Compile(cfg)
-	for _, t := range set.texts {
-		problems = append(problems, t.problems...)
-	}
-	return append(problems, deprecated(cfg)...)
 }
 
 // deprecated warns of every composite tool, and says how to leave the format.
@@ -85,18 +62,27 @@ type compiler struct {
 	cfg      *config.Config
 	set      *Scripts
 	problems diag.Problems
+	overlay  Overlay
+	last     *check.Program
+	made     []func() // what compiles the tools, once all texts were checked
 }
 
 // Compile compiles every scripted tool of a configuration, and reads its pins. The problems are
 // those for which it cannot be served; the texts have more.
-func Compile(cfg *config.Config) (*Scripts, diag.Problems) {
-	load := legacy.With(script.Options{Load: libraries(cfg).Load}).Load
-	c := &compiler{cfg: cfg, set: &Scripts{load: load}}
+func Compile(cfg *config.Config) (*Scripts, diag.Problems) { return compile(cfg, Known{}) }
+
+func compile(cfg *config.Config, known Known) (*Scripts, diag.Problems) {
+	load := legacy.With(script.Options{Load: known.Overlay.load(libraries(cfg).Load)}).Load
+	c := &compiler{cfg: cfg, set: &Scripts{load: load}, overlay: known.Overlay, last: known.Last}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))
 	}
 	c.folders()
+	c.checkTexts()
+	for _, make := range c.made {
+		make()
+	}
 	for i := range cfg.CompositeTools {
 		if cfg.CompositeTools[i].Raw.IsZero() {
 			continue // the configuration's own problem
@@ -130,11 +116,22 @@ func placed(cfg *config.Config, i int, err error) error {
 	return problems
 }
 
-// add checks a text.
-func (c *compiler) add(t *scriptText) *scriptText {
-	t.problems = c.set.check(t, nil)
+// add adds a text.
+func (c *compiler) add(entry string, source check.Source) *scriptText {
+	if source.Limits == (script.Limits{}) {
+		source.Limits = generalLimits(c.cfg)
+	}
+	t := &scriptText{entry: entry, source: source}
 	c.set.texts = append(c.set.texts, t)
 	return t
+}
+
+// checkTexts checks all texts together, as far as they say something without the tools of backends.
+func (c *compiler) checkTexts() {
+	tools := scriptedTools(c.set.texts)
+	unknown := func(string) bool { return len(c.cfg.Backends)+len(c.cfg.CompositeTools) > 0 }
+	c.set.program = c.set.check(tools, unknown, c.last)
+	c.set.assign(c.set.program.Problems(), func(t *scriptText, p diag.Problem) { t.problems = append(t.problems, p) })
 }
 
 // refuse notes an error. What says no place of its own gets that of at.
@@ -173,8 +170,8 @@ func (c *compiler) known(p diag.Problem) bool {
 // fileAt is the file that an error of the engine stands in.
 func (c *compiler) fileAt(f script.File, e *script.Error) script.File {
 	for _, t := range c.set.texts {
-		if t.file.Has(e.Pos) {
-			return t.file
+		if t.source.Has(e.Pos) {
+			return t.source.File
 		}
 	}
 	return f
@@ -193,38 +190,39 @@ func (c *compiler) pins() {
 	c.problems = append(c.problems, p)
 }
 
-// libraries checks every library, whether anything loads it or not.
+// libraries adds every library, whether anything loads it or not.
 func (c *compiler) libraries() {
-	limits := generalLimits(c.cfg)
 	for i, l := range c.cfg.Libraries {
 		if l.Path == "" {
 			origin := c.cfg.Origin(fmt.Sprintf("libraries[%d].source", i))
-			c.add(&scriptText{entry: l.Name, library: true, limits: limits,
-				file: script.File{Name: l.Name, Source: []byte(l.Source), Origin: origin}})
+			c.add(l.Name, check.Source{Kind: check.Library, File: script.File{Name: l.Name, Source: []byte(l.Source), Origin: origin}})
 			continue
 		}
 		for _, name := range librariesBelow(l.Path) {
-			c.library(l.Path, name, limits)
+			c.library(l.Path, name)
 		}
 	}
 }
 
-func (c *compiler) library(dir, name string, limits script.Limits) {
+func (c *compiler) library(dir, name string) {
+	kind := check.Library
+	if files.IsTest(name) {
+		kind = check.TestFile
+	}
 	origin := diag.InFile(filepath.Join(dir, name))
-	source, err := files.ReadBelow(dir, name, maxSource)
+	source, err := c.overlay.read(dir, name)
 	if err != nil {
-		c.set.texts = append(c.set.texts, &scriptText{entry: name, library: true,
+		c.set.texts = append(c.set.texts, &scriptText{entry: name,
 			problems: diag.Problems{{Pos: origin.Pos, Code: "load", Message: err.Error()}}})
 		return
 	}
-	c.add(&scriptText{entry: name, library: true, limits: limits,
-		file: script.File{Name: filepath.ToSlash(name), Source: source, Origin: origin}})
+	c.add(name, check.Source{Kind: kind, File: script.File{Name: filepath.ToSlash(name), Source: source, Origin: origin}})
 }
 
 // maxLibraries bounds how many files of a folder are checked without being asked for.
 const maxLibraries = 5000
 
-// librariesBelow lists the files below a folder that scripts can load.
+// librariesBelow lists the files below a folder that scripts can load, and their tests.
 func librariesBelow(dir string) (names []string) {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -236,7 +234,7 @@ func librariesBelow(dir string) (names []string) {
 			}
 		case len(names) == maxLibraries:
 			return fs.SkipAll
-		case strings.HasSuffix(name, ".star") && !d.IsDir() && !files.IsTest(name):
+		case strings.HasSuffix(name, ".star") && !d.IsDir():
 			if rel, err := filepath.Rel(dir, name); err == nil {
 				names = append(names, rel)
 			}
@@ -253,7 +251,7 @@ func (c *compiler) configured(t *config.ScriptedTool, path string) {
 	}
 	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(path + ".script")}
 	if t.ScriptFile != "" {
-		source, err := readScript(t.ScriptFile)
+		source, err := c.readScript(t.ScriptFile)
 		if err != nil {
 			c.refuse(file, diag.Problem{Pos: c.cfg.Place(path + ".scriptFile"), Code: "config"}, err)
 			return
@@ -263,21 +261,23 @@ func (c *compiler) configured(t *config.ScriptedTool, path string) {
 	c.tool(t, file, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: "schema"})
 }
 
-// tool checks and compiles a scripted tool; at is where it is declared.
+// tool adds a scripted tool, and has it compiled; at is where it is declared.
 func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Problem) {
-	text := c.add(&scriptText{entry: t.Name, file: file, output: t.Output.JSON, limits: toolLimits(c.cfg, t)})
+	text := c.add(t.Name, check.Source{File: file, Tool: t.Name, Input: t.Parameters.JSON, Output: t.Output.JSON, Limits: toolLimits(c.cfg, t)})
 	if c.cfg.Partial() {
 		return
 	}
-	made, err := compileScript(t, text, c.set.load)
-	if err != nil {
-		c.problems = append(c.problems, text.problems...)
-		c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)
-		return
-	}
-	if err := made.compileSchemas(t); err != nil {
-		c.refuse(file, at, err)
-		return
-	}
-	c.set.tools = append(c.set.tools, made)
+	c.made = append(c.made, func() {
+		made, err := compileScript(t, text, c.set.load)
+		if err != nil {
+			c.problems = append(c.problems, text.problems...)
+			c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)
+			return
+		}
+		if err := made.compileSchemas(t); err != nil {
+			c.refuse(file, at, err)
+			return
+		}
+		c.set.tools = append(c.set.tools, made)
+	})
 }

@@ -28,7 +28,11 @@ func (c *compiler) folders() {
 			c.refuse(script.File{}, diag.Problem{Pos: c.cfg.Place(fmt.Sprintf("scripts[%d]", i)), Code: "config"}, fmt.Errorf("scripts folder: %w", err))
 		}
 		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), ".star") && !strings.HasPrefix(e.Name(), ".") && !files.IsTest(e.Name()) {
+			switch {
+			case !strings.HasSuffix(e.Name(), ".star") || strings.HasPrefix(e.Name(), "."):
+			case files.IsTest(e.Name()):
+				c.library(dir, e.Name())
+			default:
 				c.folderFile(filepath.Join(dir, e.Name()), owners)
 			}
 		}
@@ -52,8 +56,8 @@ const maxSource = 16 << 20
 
 // readScript reads the file of a script, wherever it is named: nothing that lies outside
 // its folder, and nothing that is no regular file.
-func readScript(name string) ([]byte, error) {
-	source, err := files.ReadBelow(filepath.Dir(name), filepath.Base(name), maxSource)
+func (c *compiler) readScript(name string) ([]byte, error) {
+	source, err := c.overlay.read(filepath.Dir(name), filepath.Base(name))
 	if err != nil {
 		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: err.Error()}}
 	}
@@ -62,7 +66,7 @@ func readScript(name string) ([]byte, error) {
 
 // folderFile checks one file of a scripts folder, and makes a tool of it if it is one.
 func (c *compiler) folderFile(name string, owners map[string]string) {
-	source, err := readScript(name)
+	source, err := c.readScript(name)
 	if err != nil {
 		c.refuse(script.File{}, diag.Problem{}, err)
 		return
@@ -74,13 +78,13 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 			problems = undeclared(file)
 		}
 		c.problems = append(c.problems, problems...)
-		c.add(&scriptText{entry: filepath.Base(name), file: file, library: true, limits: generalLimits(c.cfg)})
+		c.add(filepath.Base(name), check.Source{File: file, Kind: check.Library})
 		return
 	}
 	t, err := c.declared(d, name, owners)
 	if err != nil {
 		c.refuse(file, diag.Problem{}, err)
-		c.add(&scriptText{entry: d.Name, file: file, limits: generalLimits(c.cfg)})
+		c.add(d.Name, check.Source{File: file})
 		return
 	}
 	c.tool(t, file, d.Problem(""))

@@ -1,13 +1,13 @@
 package catalog
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // checkShadowed reports scripts that name a tool of a backend whose name a scripted tool
@@ -25,8 +25,13 @@ func (b *builder) checkShadowed() {
 	}
 }
 
-// toolSchemas are the tools that scripts can call, with their inputSchema.
-type toolSchemas map[string]json.RawMessage
+// known is what checks may know of a tool.
+func (e *Entry) known() check.Tool {
+	return check.Tool{
+		Input: jsonscan.Get(e.Definition, "inputSchema"), Output: jsonscan.Get(e.Definition, "outputSchema"),
+		Annotations: jsonscan.Get(e.Definition, "annotations"), Script: e.Script != nil,
+	}
+}
 
 // lint looks for mistakes in scripts and libraries that their text shows once it is known
 // which tools there are: tools that do not exist, arguments that do not fit. Until then it
@@ -38,16 +43,19 @@ func (b *builder) lint(scripts *Scripts) {
 		}
 		return
 	}
-	tools := toolSchemas{}
+	tools := map[string]check.Tool{}
 	for name, e := range b.c.toolByName {
-		tools[name] = jsonscan.Get(e.Definition, "inputSchema")
+		tools[name] = e.known()
 	}
 	for origin, e := range b.c.toolByOrigin {
-		tools[origin] = jsonscan.Get(e.Definition, "inputSchema")
+		tools[origin] = e.known()
 	}
 	for _, t := range scripts.texts {
-		b.reportText(t, scripts.check(t, tools))
+		if t.source.Source == nil {
+			b.reportText(t, t.problems)
+		}
 	}
+	scripts.assign(scripts.check(tools, nil, nil).Problems(), func(t *scriptText, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
 	for _, s := range scripts.tools {
 		if s.composite {
 			b.lintComposite(s, tools)
@@ -63,7 +71,7 @@ func (b *builder) reportText(t *scriptText, problems diag.Problems) {
 }
 
 // lintComposite looks for steps whose tool does not exist.
-func (b *builder) lintComposite(s *ScriptedTool, tools toolSchemas) {
+func (b *builder) lintComposite(s *ScriptedTool, tools map[string]check.Tool) {
 	for _, t := range s.steps {
 		if _, ok := tools[t.Name]; ok {
 			continue

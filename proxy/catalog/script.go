@@ -64,11 +64,11 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 }
 
 func compileScript(c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: c.Name, Limits: text.limits, trusted: c.TrustAnnotations, Isolated: c.Isolated}
+	t := &ScriptedTool{Name: c.Name, Limits: text.source.Limits, trusted: c.TrustAnnotations, Isolated: c.Isolated}
 	scan := check.NewScan(builtins.Table())
 	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: t.Limits, Inspect: scan.File})
 	var err error
-	if t.Program, err = script.Compile(text.file, options); err != nil {
+	if t.Program, err = script.Compile(text.source.File, options); err != nil {
 		return nil, err
 	}
 	t.calls = scan.Calls()

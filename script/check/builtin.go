@@ -1,8 +1,15 @@
 package check
 
 import (
+	"fmt"
+	"strings"
+
 	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/flow"
+	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
 // Builtin is a row of the table of what scripts can call: what the reference prints, and
@@ -29,6 +36,71 @@ type Builtin struct {
 	Branches Param
 	// Effect says that a call can give the turn to other branches.
 	Effect bool
+
+	// Call is Signature for checks, where that shows several forms.
+	Call string
+	// Types say what parameters take, by name: text, integer, positive, number, bool, dict, list,
+	// duration, time, function, functions. Choices are the texts that one may be.
+	Types   map[string]string
+	Choices map[string][]string
+	// Returns says what a call returns: a type such as "text" and "list of text", or how it
+	// depends on the arguments: output, outcome, pages, called, branches, answer, match,
+	// texts or tuples, struct. "" is anything.
+	Returns string
+	// Repeats takes a function that may be called again, Waits a time that is waited, Pattern a
+	// regular expression.
+	Repeats, Waits, Pattern Param
+	// Members are the functions of a module, by their names in it.
+	Members map[string]Builtin
+	// Pure says that it is called for its result alone.
+	Pure bool
+}
+
+// callable is the row for those checks that follow types.
+func (b *Builtin) callable() *flow.Callable {
+	c := &flow.Callable{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
+		Repeats: b.Repeats.Name, Waits: b.Waits.Name, Pattern: b.Pattern.Name, Pure: b.Pure}
+	if m, ok := b.Value.(*starlarkstruct.Module); ok {
+		c.Members, c.Values = map[string]*flow.Callable{}, map[string]types.Type{}
+		for name, v := range m.Members {
+			member := b.Members[name]
+			member.Name = b.Name + "." + name
+			if _, ok := v.(starlark.Callable); ok {
+				c.Members[name] = member.callable()
+			} else {
+				c.Values[name] = flow.Parse(member.Returns)
+			}
+		}
+		return c
+	}
+	call := b.Call
+	if call == "" {
+		call = b.Signature
+	}
+	c.Params, c.Varargs, c.Kwargs = b.parameters(call)
+	return c
+}
+
+// parameters reads a signature; of one that is none nothing is known.
+func (b *Builtin) parameters(signature string) (params []flow.Param, varargs, kwargs bool) {
+	_, inside, ok := strings.Cut(signature, "(")
+	f, err := syntax.Parse("", fmt.Sprintf("def f(%s: pass", inside), 0)
+	if !ok || err != nil {
+		return nil, true, true
+	}
+	params = []flow.Param{}
+	for _, p := range f.Stmts[0].(*syntax.DefStmt).Params {
+		switch p := p.(type) {
+		case *syntax.Ident:
+			params = append(params, flow.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
+		case *syntax.BinaryExpr:
+			name := p.X.(*syntax.Ident).Name
+			params = append(params, flow.Param{Name: name, Type: b.Types[name], Choices: b.Choices[name], Optional: true})
+		case *syntax.UnaryExpr:
+			varargs, kwargs = varargs || p.Op == syntax.STAR, kwargs || p.Op == syntax.STARSTAR
+		}
+	}
+	return params, varargs, kwargs
 }
 
 // Example is a piece of a script. Behind the expressions whose value matters it says

@@ -8,80 +8,73 @@
 package check
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/schema"
-	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// Options say what a script is checked against.
+// Options say what scripts are checked against.
 type Options struct {
-	// Builtins is the table of what it may call.
+	// Builtins is the table of what they may call.
 	Builtins []Builtin
-	// Tools are the tools that it may call, with their inputSchema; nil: not known.
-	Tools map[string]json.RawMessage
-	// Library files need no run.
-	Library bool
-	Limits  script.Limits
+	// TestBuiltins are what tests may call besides; nil: testing, of which nothing is known.
+	TestBuiltins []Builtin
+	// Tools are the tools that they may call; nil: not known.
+	Tools map[string]Tool
+	// Unknown reports whether a name that is not in Tools may be that of a tool all the same; nil:
+	// none may.
+	Unknown func(name string) bool
 	// Load finds what load statements name; nil: what they name is not looked at.
 	Load func(from, name string) (script.File, error)
-	// Output is the JSON Schema of what run returns; nil: anything.
-	Output json.RawMessage
+	// Limits hold for files that have none of their own.
+	Limits script.Limits
+	// Last is what was known of an earlier text of the same files: of one that cannot be parsed
+	// now its types are answered. nil: nothing.
+	Last *Program
+
+	// Library and Output are for File: files that need no run, and the JSON Schema of what run returns.
+	Library bool
+	Output  json.RawMessage
 }
 
-// Codes of the problems that are found here.
+// Tool is what is known of a tool that scripts can call.
+type Tool struct {
+	// Input and Output are JSON Schemas; nil: not known.
+	Input, Output json.RawMessage
+	// Annotations are the hints of MCP; nil: the tool gives none.
+	Annotations json.RawMessage
+	// Script says that it is a scripted tool of the same configuration, declared at Pos.
+	Script bool
+	Pos    diag.Pos
+}
+
+// Codes of the problems that are found here; package flow has those of types.
 const (
 	codeSyntax      = "syntax"
 	codeUndefined   = "undefined"
 	codeDeclaration = "tool-declaration"
 	codeLoad        = "load"
 	codeForm        = "form"
-	codeOutput      = "output"
-	codeToolUnknown = "tool-unknown"
-	codeMissing     = "argument-missing"
-	codeUnknown     = "argument-unknown"
-	codeType        = "argument-type"
-	codeValue       = "argument-value"
 	codeUnreachable = "unreachable"
 	codeClosure     = "closure"
 	codeLostUpdate  = "lost-update"
 )
 
-// File looks for mistakes in one file that its text shows: names that nothing
-// defines, code that is never reached, tools that do not exist, literal arguments that
-// do not fit a tool, forms that no client can show, lambdas that all see the last value
-// of a loop, counters that branches overwrite. It returns all of them, in the order of the text.
+// File looks for mistakes in one file. It returns all of them, in the order of the text.
 func File(f script.File, o Options) diag.Problems {
-	c := &checker{o: o, file: f, builtins: tableOf(o.Builtins), tools: slices.Sorted(maps.Keys(o.Tools))}
-	tree, err := script.Parse(f, o.Limits)
-	if err != nil {
-		c.engine(codeSyntax, err)
-		return c.found
+	s := Source{File: f, Output: o.Output, Limits: o.Limits}
+	if o.Library {
+		s.Kind = Library
 	}
-	c.loads(tree)
-	c.constants = constantsOf(tree)
-	if !o.Library {
-		c.engine(codeDeclaration, script.CheckEntry(tree))
-	}
-	c.block(tree.Stmts)
-	syntax.Walk(tree, c.node)
-	c.branches(tree)
-	c.returns(tree)
-	c.engine(codeUndefined, script.Resolve(tree, values(o.Builtins)))
-	return c.found.OnePerPlace()
+	return Check([]Source{s}, o).Problems()
 }
 
 // checker collects the problems of one file.
@@ -90,8 +83,6 @@ type checker struct {
 	file      script.File
 	builtins  table
 	constants *constants
-	tools     []string
-	schemas   map[string]*schema.Schema
 	found     diag.Problems
 }
 
@@ -169,7 +160,7 @@ func (c *checker) node(n syntax.Node) bool {
 	case *syntax.Comprehension:
 		c.comprehension(n)
 	case *syntax.CallExpr:
-		c.call(n)
+		c.form(n)
 	}
 	return true
 }
@@ -228,14 +219,6 @@ func breaks(stmts []syntax.Stmt) bool {
 	return false
 }
 
-// call checks a call of a builtin that the text shows in full.
-func (c *checker) call(call *syntax.CallExpr) {
-	if b := c.builtins.called(call); b != nil && b.Tool.Name != "" {
-		c.toolCall(b, call)
-	}
-	c.form(call)
-}
-
 // form checks the schema of a question.
 func (c *checker) form(call *syntax.CallExpr) {
 	b := c.builtins.called(call)
@@ -253,109 +236,6 @@ func (c *checker) form(call *syntax.CallExpr) {
 	if _, err := FormSchema(raw); err != nil {
 		c.add(codeForm, x, "%s: %s: %v", b.Name, b.Form.Name, err)
 	}
-}
-
-// toolCall checks the name of a tool and its arguments.
-func (c *checker) toolCall(b *Builtin, call *syntax.CallExpr) {
-	if c.o.Tools == nil {
-		return
-	}
-	arg := b.Tool.of(call)
-	name, ok := literalString(arg)
-	if !ok {
-		return
-	}
-	raw, ok := c.o.Tools[name]
-	if !ok {
-		p := c.add(codeToolUnknown, arg, "%s: no tool %q", b.Name, name)
-		if near := spell.Nearest(name, c.tools); len(c.found) < tree.EnoughHints && near != "" {
-			p.Hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		return
-	}
-	if s := c.schema(name, raw); s != nil && b.Args.Name != "" {
-		c.arguments(fmt.Sprintf("%s(%q)", b.Name, name), b.Args.of(call), call, s)
-	}
-}
-
-// schema compiles the schema of a tool once; one that cannot be compiled is not checked.
-func (c *checker) schema(name string, raw json.RawMessage) *schema.Schema {
-	if s, ok := c.schemas[name]; ok {
-		return s
-	}
-	if c.schemas == nil {
-		c.schemas = map[string]*schema.Schema{}
-	}
-	s, err := schema.CompileForeign(raw)
-	if len(raw) == 0 || err != nil {
-		s = nil
-	}
-	c.schemas[name] = s
-	return s
-}
-
-// arguments checks the arguments of a call as far as they are literal.
-func (c *checker) arguments(what string, x syntax.Expr, call *syntax.CallExpr, s *schema.Schema) {
-	known, computed := json.RawMessage("{}"), map[string]bool{}
-	if x != nil {
-		var ok bool
-		if known, computed, ok = c.knownPart(x); !ok {
-			return
-		}
-	} else if spreads(call) {
-		return
-	}
-	if filled, err := s.Defaults(known); err == nil {
-		c.fits(subject{what: what, value: x, whole: call}, s.Validate(filled), computed)
-	}
-}
-
-// subject is a value that has to fit a schema.
-type subject struct {
-	what  string
-	value syntax.Expr // nil: none is given
-	whole syntax.Node // what lacks something when the value does
-	code  string      // of all problems; "" for those of arguments
-}
-
-// fits reports how a value does not fit a schema, but for what is not known of it.
-func (c *checker) fits(of subject, err error, computed map[string]bool) {
-	var violations schema.Violations
-	errors.As(err, &violations)
-	missing := map[syntax.Node]int{} // index of the problem
-	for _, v := range violations {
-		if v.Path == "" && len(computed) > 0 || concerns(v, computed) {
-			continue
-		}
-		code, n := of.at(v)
-		i, told := missing[n]
-		switch {
-		case v.Kind == schema.Missing && told: // one problem for all that a place lacks
-			c.found[i].Message += "; " + v.String()
-			continue
-		case v.Kind == schema.Missing:
-			missing[n] = len(c.found)
-		}
-		c.add(cmp.Or(of.code, code), n, "%s: %s", of.what, v)
-	}
-}
-
-// at is the kind of a violation and the smallest piece of text that is to blame: the call or
-// dict that lacks something, the key that should not be there, the value that is wrong.
-func (of subject) at(v schema.Violation) (code string, n syntax.Node) {
-	code = map[schema.Kind]string{schema.Missing: codeMissing, schema.Unknown: codeUnknown, schema.WrongType: codeType, schema.BadValue: codeValue}[v.Kind]
-	if of.value == nil || v.Kind == schema.Missing && len(v.At) == 1 {
-		return code, of.whole
-	}
-	way := v.At
-	if v.Kind == schema.Missing {
-		way = way[:len(way)-1]
-	}
-	key, value := locate(of.value, way)
-	if v.Kind == schema.Unknown {
-		return code, key
-	}
-	return code, value
 }
 
 // locate follows the way into a literal as far as it is written out, and returns the last
@@ -402,47 +282,4 @@ func element(list []syntax.Expr, step string) (key, value syntax.Expr) {
 		return list[i], list[i]
 	}
 	return nil, nil
-}
-
-// spreads reports whether a call takes arguments from a list or dict.
-func spreads(call *syntax.CallExpr) bool {
-	return slices.ContainsFunc(call.Args, func(x syntax.Expr) bool {
-		u, ok := x.(*syntax.UnaryExpr)
-		return ok && (u.Op == syntax.STAR || u.Op == syntax.STARSTAR)
-	})
-}
-
-// knownPart is the JSON of a dict with null for the members that are computed, and the
-// names of these.
-func (c *checker) knownPart(x syntax.Expr) (json.RawMessage, map[string]bool, bool) {
-	computed := map[string]bool{}
-	d, ok := x.(*syntax.DictExpr)
-	if !ok {
-		raw, err := c.constants.json(x)
-		return raw, computed, err == nil
-	}
-	known := starlark.NewDict(len(d.List))
-	for _, e := range d.List {
-		entry := e.(*syntax.DictEntry)
-		key, err := c.constants.value(entry.Key)
-		name, ok := key.(starlark.String)
-		if err != nil || !ok {
-			return nil, nil, false
-		}
-		v, err := c.constants.value(entry.Value)
-		if err != nil {
-			computed[string(name)] = true
-			v = starlark.None
-		}
-		if err := known.SetKey(name, v); err != nil {
-			return nil, nil, false
-		}
-	}
-	raw, err := c.constants.encode(known)
-	return raw, computed, err == nil
-}
-
-// concerns reports whether a violation is about a value that is not known.
-func concerns(v schema.Violation, computed map[string]bool) bool {
-	return len(v.At) > 0 && computed[v.At[0]] && v.Kind != schema.Unknown
 }

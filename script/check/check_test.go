@@ -11,10 +11,10 @@ import (
 )
 
 func TestCheckFindsWhatTheTextShows(t *testing.T) {
-	tools := map[string]json.RawMessage{
-		"ci_build": json.RawMessage(`{"type": "object", "required": ["ref"], "additionalProperties": false, "properties": {
-			"ref": {"type": "string"}, "clean": {"type": "boolean"}, "jobs": {"type": "array", "items": {"type": "integer"}}}}`),
-		"odd": json.RawMessage(`{"type": "nonsense"}`),
+	tools := map[string]check.Tool{
+		"ci_build": {Input: json.RawMessage(`{"type": "object", "required": ["ref"], "additionalProperties": false, "properties": {
+			"ref": {"type": "string"}, "clean": {"type": "boolean"}, "jobs": {"type": "array", "items": {"type": "integer"}}}}`)},
+		"odd": {Input: json.RawMessage(`{"type": "nonsense"}`)},
 	}
 	for _, tt := range []struct{ name, src, want string }{
 		{"fine", `
@@ -45,17 +45,17 @@ def run(params):
 `, `5:9: warning: this is never reached [unreachable]
 8:5: warning: this is never reached [unreachable]`},
 		{"unknown tool", `def run(p): return call_tool("ci_biuld", {})`,
-			`1:30: call_tool: no tool "ci_biuld"; did you mean "ci_build"? [tool-unknown]`},
-		{"unknown tool by keyword", `def run(p): return try_call_tool(args={}, name="x")`, `1:48: try_call_tool: no tool "x" [tool-unknown]`},
+			`1:30: no tool "ci_biuld"; did you mean ci_build? [tool-unknown]`},
+		{"unknown tool by keyword", `def run(p): return try_call_tool(args={}, name="x")`, `1:48: no tool "x" [tool-unknown]`},
 		{"computed tool", `def run(p): return call_tool("ci_" + p["name"])`, ``},
-		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: call_tool("ci_build"): ref: is required [argument-missing]`},
+		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: ci_build needs the argument ref [argument-missing]`},
 		{"wrong arguments", `def run(p): return call_tool("ci_build", {"ref": 1, "jobs": [1, "2"], "cleen": True})`,
-			`1:50: call_tool("ci_build"): ref: want string, have number [argument-type]
-1:65: call_tool("ci_build"): jobs[1]: want integer, have string [argument-type]
-1:71: call_tool("ci_build"): cleen: is not a known property [argument-unknown]`},
+			`1:50: ref wants a text, this is an integer [argument-type]
+1:65: jobs[1] wants an integer, this is a text [argument-type]
+1:71: ci_build has no argument "cleen"; did you mean "clean"? [argument-unknown]`},
 		{"partly computed arguments", `def run(p): return call_tool("ci_build", {"ref": p, "clean": 1, "new": p})`,
-			`1:62: call_tool("ci_build"): clean: want boolean, have number [argument-type]
-1:65: call_tool("ci_build"): new: is not a known property [argument-unknown]`},
+			`1:62: clean wants a bool, this is an integer [argument-type]
+1:65: ci_build has no argument "new"; it has ref, clean, jobs [argument-unknown]`},
 		{"several lines of arguments, several mistakes in one call", `def run(p):
     return call_tool("ci_build", {
         "clean": "yes",
@@ -64,12 +64,12 @@ def run(params):
             "two",
         ],
         "reff": p,
-    })`, `2:12: call_tool("ci_build"): ref: is required [argument-missing]
-3:18: call_tool("ci_build"): clean: want boolean, have string [argument-type]
-6:13: call_tool("ci_build"): jobs[1]: want integer, have string [argument-type]
-8:9: call_tool("ci_build"): reff: is not a known property [argument-unknown]`},
+    })`, `2:12: ci_build needs the argument ref [argument-missing]
+3:18: clean wants a bool, this is a text [argument-type]
+6:13: jobs[1] wants an integer, this is a text [argument-type]
+8:9: ci_build has no argument "reff"; it has ref, clean, jobs [argument-unknown]`},
 		{"constant arguments", "ARGS = {\"ref\": 1}\ndef run(p): return call_tool(\"ci_build\", ARGS)",
-			`2:42: call_tool("ci_build"): ref: want string, have number [argument-type]`},
+			`1:16: ref wants a text, this is an integer [argument-type]`},
 		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
 		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
 		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,

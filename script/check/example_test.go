@@ -20,14 +20,14 @@ def run(params):
 	file := script.File{Name: "release.star", Source: []byte(source)}
 	for _, p := range check.File(file, check.Options{
 		Builtins: builtins.Table(),
-		Tools: map[string]json.RawMessage{
-			"deploy": json.RawMessage(`{"type": "object", "properties": {"environment": {"type": "string"}}, "additionalProperties": false}`),
+		Tools: map[string]check.Tool{
+			"deploy": {Input: json.RawMessage(`{"type": "object", "properties": {"environment": {"type": "string"}}, "additionalProperties": false}`)},
 		},
 	}) {
 		fmt.Println(p)
 	}
 	// Output:
-	// release.star:3:26: error: call_tool("deploy"): enviroment: is not a known property [argument-unknown]
+	// release.star:3:26: error: deploy has no argument "enviroment"; did you mean "environment"? [argument-unknown]
 	// release.star:5:12: error: undefined: totl; did you mean total? [undefined]
 }
 

@@ -1,0 +1,202 @@
+package catalog
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/definition"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// Known is what is known when a configuration is checked. The zero value is nothing: what is
+// found then needs no tool of a backend.
+type Known struct {
+	// Lock has the tools of the backends; nil: they are not known.
+	Lock *lock.File
+	// Overlay are texts of files that are not saved yet.
+	Overlay Overlay
+	// Last is what was known of earlier texts, see check.Options.
+	Last *check.Program
+}
+
+// Overlay are texts that stand for those of files, by absolute path.
+type Overlay map[string][]byte
+
+// read reads a file below a folder.
+func (o Overlay) read(dir, name string) ([]byte, error) {
+	if abs, err := filepath.Abs(filepath.Join(dir, name)); err == nil && o[abs] != nil {
+		return o[abs], nil
+	}
+	return files.ReadBelow(dir, name, maxSource)
+}
+
+// load loads libraries with the texts that are not saved yet.
+func (o Overlay) load(saved loadFunc) loadFunc {
+	if len(o) == 0 {
+		return saved
+	}
+	return func(from, name string) (script.File, error) {
+		f, err := saved(from, name)
+		if abs, absErr := filepath.Abs(f.Origin.File); err == nil && absErr == nil && o[abs] != nil {
+			f.Source = o[abs]
+		}
+		return f, err
+	}
+}
+
+// Check finds what is wrong with the scripts, libraries, tests and workflows of a configuration,
+// and what may not be meant.
+func Check(cfg *config.Config, known Known) (*check.Program, diag.Problems) {
+	set, problems := compile(cfg, known)
+	if known.Lock == nil {
+		for _, t := range set.texts {
+			problems = append(problems, t.problems...)
+		}
+		return set.program, append(problems, deprecated(cfg)...)
+	}
+	for _, t := range set.texts {
+		if t.source.Source == nil {
+			problems = append(problems, t.problems...)
+		}
+	}
+	tools := lockedTools(cfg, known.Lock)
+	for name, t := range scriptedTools(set.texts) {
+		tools[name] = t
+	}
+	missing := notLocked(cfg, known.Lock)
+	p := set.check(tools, func(name string) bool { return mayBeOf(cfg, missing, name) }, known.Last)
+	problems = append(problems, p.Problems()...)
+	for _, i := range missing {
+		problems = append(problems, diag.Problem{Pos: cfg.Place(fmt.Sprintf("backends[%d]", i)), Severity: diag.Warning, Code: "lock-incomplete",
+			Message: fmt.Sprintf("nothing of the backend %s is in the lock: calls of its tools are not checked", cfg.Backends[i].Name),
+			Hint:    "vmcp lock --backend " + cfg.Backends[i].Name})
+	}
+	return p, append(problems, deprecated(cfg)...)
+}
+
+// check checks all texts together.
+func (s *Scripts) check(tools map[string]check.Tool, unknown func(string) bool, last *check.Program) *check.Program {
+	var sources []check.Source
+	for _, t := range s.texts {
+		if t.source.Source != nil {
+			sources = append(sources, t.source)
+		}
+	}
+	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, Load: s.load, Last: last})
+}
+
+// assign finds the text that each problem stands in.
+func (s *Scripts) assign(problems diag.Problems, to func(*scriptText, diag.Problem)) {
+	for _, p := range problems {
+		i := slices.IndexFunc(s.texts, func(t *scriptText) bool { return t.source.Source != nil && t.source.Holds(p.Pos) })
+		if i >= 0 {
+			to(s.texts[i], p)
+		}
+	}
+}
+
+// scriptedTools are the tools that texts are.
+func scriptedTools(texts []*scriptText) map[string]check.Tool {
+	tools := map[string]check.Tool{}
+	for _, t := range texts {
+		if s := t.source; s.Tool != "" {
+			tools[s.Tool] = check.Tool{Input: orAnyObject(s.Input), Output: s.Output, Script: true, Pos: s.Origin.Pos}
+		}
+	}
+	return tools
+}
+
+// lockedTools are the tools of backends as a file of pins has them, by the names under which
+// scripts call them: names, overrides and conflicts are as when they are served.
+func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
+	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}}
+	b.readRules()
+	tools := map[string]check.Tool{}
+	for _, name := range priority(cfg) {
+		rule := b.rules[name]
+		items, exact := lockedItems(f, name), map[string]bool{}
+		for _, item := range items {
+			if text := b.toolText(name, rule, item.Name); exposedName(text) == text {
+				exact[text] = true
+			}
+		}
+		for _, item := range items {
+			if definition.Tool.Usable(item.Name, item.Raw) != nil {
+				continue
+			}
+			text := b.toolText(name, rule, item.Name)
+			exposed := exposedName(text)
+			if exposed != text && exact[exposed] {
+				exposed = hashedName(text)
+			}
+			var over config.ToolOverride
+			if rule != nil {
+				over = rule.Overrides[item.Name]
+			}
+			tool := (&Entry{Definition: overrideTool(item.Raw, exposed, over)}).known()
+			if _, taken := tools[exposed]; !taken {
+				tools[exposed] = tool
+			}
+			tools[name+"."+item.Name] = tool
+		}
+	}
+	return tools
+}
+
+// priority is the order in which backends claim names.
+func priority(cfg *config.Config) (names []string) {
+	for _, b := range cfg.Backends {
+		names = append(names, b.Name)
+	}
+	order := cfg.Aggregation.ConflictResolutionConfig.PriorityOrder
+	if cfg.Aggregation.ConflictResolution == "priority" && len(order) > 0 {
+		rank := func(name string) int {
+			if i := slices.Index(order, name); i >= 0 {
+				return i
+			}
+			return len(order)
+		}
+		slices.SortStableFunc(names, func(x, y string) int { return rank(x) - rank(y) })
+	}
+	return names
+}
+
+func lockedItems(f *lock.File, backend string) (items []backends.Item) {
+	for _, n := range f.Names() {
+		if n.Kind == lock.Tool && n.Backend == backend {
+			items = append(items, backends.Item{Name: n.Own, Raw: f.Entries[n].Definition})
+		}
+	}
+	return items
+}
+
+// notLocked are the backends, by index, of which nothing is in a file of pins.
+func notLocked(cfg *config.Config, f *lock.File) (missing []int) {
+	for i, b := range cfg.Backends {
+		if !f.Has(b.Name) {
+			missing = append(missing, i)
+		}
+	}
+	return missing
+}
+
+// mayBeOf reports whether a name may be that of a tool of one of the backends.
+func mayBeOf(cfg *config.Config, indices []int, name string) bool {
+	b := &builder{cfg: cfg}
+	for _, i := range indices {
+		backend := cfg.Backends[i].Name
+		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, sanitise(b.prefix(backend))) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(cfg.CompositeTools, func(c config.CompositeTool) bool { return c.Name == name })
+}

@@ -1,0 +1,157 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// What editors ask. Lines and columns count from 1, columns in characters, as in problems; file is
+// the name that problems have. Of a file that cannot be parsed the answers are those of its last
+// text that could be, of Options.Last.
+
+// file finds a file that could be parsed.
+func (p *Program) file(name string) *checked {
+	if p == nil {
+		return nil
+	}
+	for _, f := range p.files {
+		if f.tree != nil && f.tree.Path == name {
+			return f
+		}
+	}
+	return p.options.Last.file(name)
+}
+
+// TypeAt is the type of the smallest expression at a place, and where that stands; ok is false
+// when there is none.
+func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to syntax.Position, ok bool) {
+	f := p.file(file)
+	if f == nil {
+		return t, from, to, false
+	}
+	at := syntax.MakePosition(&file, int32(line), int32(column))
+	for x, known := range f.types {
+		start, end := x.Span()
+		if !inside(at, start, end) || ok && !inside(start, from, to) {
+			continue
+		}
+		t, from, to, ok = known, start, end, true
+	}
+	return t, from, to, ok
+}
+
+// inside reports whether a position is from start to end, both included.
+func inside(p, start, end syntax.Position) bool { return !less(p, start) && !less(end, p) }
+
+func less(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
+
+// TypeOf is the type of an expression that somebody is writing, such as order or
+// order["buyer"], as it would be at a line: each name in it has the type that it had last
+// above. It is Any when that is not known.
+func (p *Program) TypeOf(file, expression string, line int) types.Type {
+	f := p.file(file)
+	x, err := syntax.ParseExpr("", expression, 0)
+	if f == nil || err != nil {
+		return types.Any
+	}
+	return f.typeOf(x, line)
+}
+
+func (f *checked) typeOf(x syntax.Expr, line int) types.Type {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return f.typeOf(x.X, line)
+	case *syntax.Ident:
+		return f.lastOf(x.Name, line)
+	case *syntax.IndexExpr:
+		on := f.typeOf(x.X, line)
+		if lit, ok := x.Y.(*syntax.Literal); ok {
+			if name, ok := lit.Value.(string); ok {
+				return fieldOf(on, name)
+			}
+		}
+		return elementOf(on)
+	case *syntax.DotExpr:
+		return fieldOf(f.typeOf(x.X, line), x.Name.Name)
+	}
+	return types.Any
+}
+
+// lastOf is the type that a name had at its last use above a line.
+func (f *checked) lastOf(name string, line int) types.Type {
+	best, found := types.Any, syntax.Position{}
+	for x, t := range f.types {
+		id, ok := x.(*syntax.Ident)
+		if !ok || id.Name != name || int(id.NamePos.Line) > line || t.IsAny() && found.IsValid() {
+			continue
+		}
+		if !found.IsValid() || less(found, id.NamePos) {
+			best, found = t, id.NamePos
+		}
+	}
+	return best
+}
+
+func fieldOf(t types.Type, name string) types.Type {
+	out := types.Never
+	for _, a := range t.Atoms() {
+		if f, ok := a.Field(name); ok {
+			out = types.Join(out, f.Type)
+		}
+	}
+	if out.IsNever() {
+		return types.Any
+	}
+	return out
+}
+
+func elementOf(t types.Type) types.Type {
+	out := types.Never
+	for _, a := range t.Atoms() {
+		if a.Kind == types.List || a.Kind == types.Iterable {
+			out = types.Join(out, a.Elem)
+		}
+	}
+	if out.IsNever() {
+		return types.Any
+	}
+	return out
+}
+
+// Fields are the fields of the dicts and structs that a type has, for completion behind [" and a
+// dot: sorted, each once.
+func Fields(t types.Type) (fields []types.Field) {
+	for _, a := range t.Atoms() {
+		if a.Kind != types.Dict && a.Kind != types.Struct {
+			continue
+		}
+		for _, f := range a.Fields {
+			if !slices.ContainsFunc(fields, func(g types.Field) bool { return g.Name == f.Name }) {
+				fields = append(fields, f)
+			}
+		}
+	}
+	slices.SortFunc(fields, func(a, b types.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields
+}
+
+// Tools are the names of the tools that scripts can call, sorted; nil when they are not known.
+func (p *Program) Tools() []string { return p.shared.names }
+
+// Tool is what is known of a tool.
+func (p *Program) Tool(name string) (Tool, bool) {
+	t, ok := p.options.Tools[name]
+	return t, ok
+}
+
+// Tree is the tree of a file, resolved; nil when there is none. It must not be changed.
+func (p *Program) Tree(file string) *syntax.File {
+	if f := p.file(file); f != nil {
+		return f.tree
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// article is a type as messages say it: a text, an integer or None.
+func article(t types.Type) string {
+	if t.IsAny() {
+		return "anything"
+	}
+	var names []string
+	for _, a := range t.Atoms() {
+		name := a.Kind.String()
+		if a.Kind == types.Struct && a.Name != "" {
+			name = a.Name
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return types.List2(names, "or")
+}
+
+// describe is an expression as messages name it: its last part, or all of it if it is short.
+func describe(x syntax.Expr) string {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return describe(x.X)
+	case *syntax.Ident:
+		return x.Name
+	case *syntax.IndexExpr:
+		if lit, ok := x.Y.(*syntax.Literal); ok {
+			if s, ok := lit.Value.(string); ok {
+				return s
+			}
+		}
+		return describe(x.X) + "[...]"
+	case *syntax.DotExpr:
+		return describe(x.X) + "." + x.Name.Name
+	case *syntax.CallExpr:
+		if dot, ok := x.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "get" && len(x.Args) > 0 {
+			if lit, ok := x.Args[0].(*syntax.Literal); ok {
+				if s, ok := lit.Value.(string); ok {
+					return s
+				}
+			}
+		}
+		return "what " + describe(x.Fn) + " returns"
+	}
+	return "this"
+}
+
+// meant is a suggestion for a name, in the words of messages.
+func meant(name string, names []string) (hint, near string) {
+	near = spell.Nearest(name, names)
+	if near == "" || near == name {
+		return "", ""
+	}
+	return "did you mean " + near + "?", near
+}
+
+// index is x[y].
+func (e *engine) index(x *syntax.IndexExpr) types.Type {
+	on, key := e.eval(x.X), e.eval(x.Y)
+	if on.IsAny() {
+		return types.Any
+	}
+	if on.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Set, types.Duration, types.Time, types.Opaque) {
+		e.notIndexed(x, on)
+		return types.Any
+	}
+	e.noneFor(x.X, on, func(a *types.Atom) bool {
+		return a.Kind == types.Dict || a.Kind == types.List || a.Kind == types.Tuple || a.Kind == types.Text
+	})
+	on = on.Without(types.None)
+	e.indexKey(x, on, key)
+	if name, ok := key.Text(); ok && on.Is(types.Dict) {
+		return e.field(x, on, name)
+	}
+	return e.element(x, on, key)
+}
+
+func (e *engine) notIndexed(x *syntax.IndexExpr, on types.Type) {
+	p := e.tell("index", x, "%s has no elements", article(on))
+	if on.Is(types.Struct) {
+		if lit, ok := x.Y.(*syntax.Literal); ok {
+			if s, ok := lit.Value.(string); ok {
+				p.Hint = "write ." + s
+			}
+		}
+	}
+}
+
+// indexKey tells of keys of the wrong kind.
+func (e *engine) indexKey(x *syntax.IndexExpr, on, key types.Type) {
+	switch {
+	case on.Is(types.List, types.Tuple, types.Text, types.Range) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List):
+		e.tell("index", x.Y, "%s is indexed by an integer, not by %s", article(on), article(key))
+	case on.Is(types.Dict):
+		e.hashable(x.Y, key)
+	}
+}
+
+// element is x[i] where no field is named.
+func (e *engine) element(x *syntax.IndexExpr, on, key types.Type) types.Type {
+	out := types.Never
+	n, known := key.Int()
+	for _, a := range on.Atoms() {
+		switch {
+		case a.Kind == types.Text:
+			out = types.Join(out, types.Kinds(types.Text))
+		case a.Sized && known:
+			i := n
+			if i < 0 {
+				i += len(a.Elems)
+			}
+			if i < 0 || i >= len(a.Elems) {
+				e.outside(x, on, a)
+				return types.Any
+			}
+			out = types.Join(out, a.Elems[i])
+		case a.Kind == types.List, a.Kind == types.Range:
+			out = types.Join(out, a.Elem)
+		case a.Kind == types.Dict && a.Role != types.Made && len(a.Fields) == 0:
+			out = types.Join(out, a.Elem)
+		default:
+			return types.Any
+		}
+	}
+	if out.IsNever() {
+		return types.Any
+	}
+	return out
+}
+
+// outside tells of an element that a tuple of known length does not have.
+func (e *engine) outside(x *syntax.IndexExpr, on types.Type, a *types.Atom) {
+	if on.Only() == nil {
+		return
+	}
+	if a.Name == groupsName {
+		e.tell("regexp", x.Y, "the pattern has %s", plural(len(a.Elems), "group"))
+		return
+	}
+	e.tell("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == types.List], plural(len(a.Elems), "element"))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// field is x["name"] of dicts.
+func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Type {
+	out := types.Never
+	missing, optional := 0, 0
+	var from *types.Atom
+	for _, a := range on.Atoms() {
+		f, ok := a.Field(name)
+		switch {
+		case e.isWild(name):
+			out = types.Any
+		case ok:
+			out = types.Join(out, f.Type)
+			if f.Presence == types.Optional {
+				optional++
+				from = a
+			}
+		case declared(a):
+			missing++
+			from = a
+		default:
+			out = types.Join(out, unnamed(a))
+		}
+	}
+	switch n := len(on.Atoms()); {
+	case missing == n:
+		e.noField(x.Y, from, name)
+		return types.Any
+	case optional == n:
+		e.optionalField(x, from, name)
+	}
+	if out.IsNever() {
+		return types.Any
+	}
+	return out
+}
+
+// isWild reports whether a key is set in dicts that are not known.
+func (e *engine) isWild(name string) bool {
+	s := e.frame.unit.scopes
+	return s.wilder || s.wild[name] || e.root.scopes.wild[name] || e.root.scopes.wilder
+}
+
+// unnamed is what is under a key that is no field.
+func unnamed(a *types.Atom) types.Type {
+	if a.Role == types.Made {
+		return types.Any
+	}
+	return a.Elem
+}
+
+// declared reports whether the fields of an atom are all that its author knows of.
+func declared(a *types.Atom) bool {
+	return a.Kind == types.Dict && len(a.Fields) > 0 && (a.Role == types.Output || a.Role == types.Params || a.Role == types.Content)
+}
+
+// noField tells of a field that is not declared.
+func (e *engine) noField(at syntax.Expr, a *types.Atom, name string) {
+	hint, near := meant(name, a.Names())
+	switch a.Role {
+	case types.Params:
+		p := Problem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: quoted(near)}
+		if a.Name != "" {
+			p.Message = a.Name + " has no " + name
+		}
+		e.say(p)
+	case types.Content:
+		e.say(Problem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near)})
+	default:
+		p := Problem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near)}
+		if hint == "" {
+			p.Message += "; it has " + strings.Join(a.Names(), ", ")
+		}
+		e.say(p)
+	}
+}
+
+func quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return `"` + name + `"`
+}
+
+// contract is the code of problems with a tool: another one for scripted tools.
+func (e *engine) contract(tool, code string) string {
+	if t, _ := e.Tool(tool); t != nil && t.Script {
+		return "tool-contract"
+	}
+	return code
+}
+
+// optionalField warns of a field that may be missing, once on each way.
+func (e *engine) optionalField(x *syntax.IndexExpr, a *types.Atom, name string) {
+	switch a.Role {
+	case types.Params:
+		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, describe(x.X), name)
+	case types.Content:
+		e.warn("optional-field", x.Y, "%s is optional in the form: this fails when it is missing; .get(%q)", name, name)
+	default:
+		e.warn("optional-field", x.Y, "%s is optional in %s's output: this fails when it is missing; .get(%q)", name, a.Name, name)
+	}
+	e.refine(x, func(t types.Type) types.Type { return t })
+}
+
+// attribute is x.name, which is no call.
+func (e *engine) attribute(x *syntax.DotExpr) types.Type {
+	on := e.eval(x.X)
+	if on.IsAny() || on.IsNever() {
+		return types.Any
+	}
+	if on.Is(types.None) {
+		if on.Every(surprisingNone) {
+			e.tell("attribute", x.Name, "None has no %s", x.Name.Name)
+		}
+		return types.Any
+	}
+	name := x.Name.Name
+	e.noneFor(x.X, on, func(a *types.Atom) bool { _, ok := e.member(a, name); return ok })
+	on = on.Without(types.None)
+	out, misses := types.Never, 0
+	for _, a := range on.Atoms() {
+		t, ok := e.member(a, name)
+		if !ok {
+			misses++
+			continue
+		}
+		out = types.Join(out, t)
+	}
+	if misses > 0 && misses == len(on.Atoms()) {
+		e.noMember(x, on)
+		return types.Any
+	}
+	if out.IsNever() {
+		return types.Any
+	}
+	return out
+}
+
+// member is a field or method of a value.
+func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
+	switch a.Kind {
+	case types.Struct:
+		f, ok := a.Field(name)
+		if !ok && a.Open {
+			return types.Any, true
+		}
+		return f.Type, ok
+	case types.Module:
+		c := a.Fn.(*Callable)
+		if v, ok := c.Values[name]; ok {
+			return v, true
+		}
+		if m := c.Members[name]; m != nil {
+			return types.Of(&types.Atom{Kind: types.Func, Fn: m, Name: m.Name}), true
+		}
+		return types.Any, false
+	case types.Time:
+		return timeMember(name)
+	case types.Opaque, types.Func:
+		return types.Any, true
+	}
+	if m := methodOf(a.Kind, name); m != nil {
+		return types.Of(&types.Atom{Kind: types.Func, Fn: &bound{on: a, method: m}, Name: name}), true
+	}
+	return types.Any, a.Kind == types.Iterable && a.Name != ""
+}
+
+// noMember tells of an attribute that a value does not have.
+func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
+	name := x.Name.Name
+	a := on.Atoms()[0]
+	switch {
+	case a.Kind == types.Module:
+		e.noModuleMember(x, a.Fn.(*Callable), name)
+	case a.Kind == types.Struct:
+		hint, near := meant(name, a.Names())
+		subject := a.Name
+		if subject == "" {
+			subject = "the struct"
+		}
+		p := Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near}
+		e.say(p)
+	case a.Kind == types.Dict:
+		if f, ok := a.Field(name); ok && on.Only() != nil {
+			e.say(Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("a dict has no attribute %s", name), Hint: fmt.Sprintf("write [%q]", f.Name)})
+			return
+		}
+		e.noMethod(x, on, name)
+	default:
+		e.noMethod(x, on, name)
+	}
+}
+
+func (e *engine) noMethod(x *syntax.DotExpr, on types.Type, name string) {
+	a := on.Atoms()[0]
+	hint, near := meant(name, methodNames(a.Kind))
+	if h := habit(a.Kind, name); h != "" {
+		hint, near = h, ""
+	}
+	e.say(Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", article(on), name), Hint: hint, Fix: near})
+}
+
+func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
+	var names []string
+	for n := range c.Members {
+		names = append(names, n)
+	}
+	for n := range c.Values {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	p := Problem{Code: "module-member", Node: x.Name, Message: fmt.Sprintf("%s has no %s", c.Name, name)}
+	if e.Builtins[name] != nil {
+		p.Hint = "the builtin is " + name
+	} else {
+		p.Hint, p.Fix = meant(name, names)
+	}
+	if p.Hint == "" {
+		p.Hint = "it has " + strings.Join(names, ", ")
+	}
+	e.say(p)
+}

@@ -1,0 +1,313 @@
+package flow
+
+import (
+	"math/big"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// eval is the type of an expression; what is wrong in it is told.
+func (e *engine) eval(x syntax.Expr) types.Type {
+	if e.work++; e.work > maxWork || x == nil {
+		return types.Any
+	}
+	t := e.compute(x)
+	e.note(x, t)
+	return t
+}
+
+func (e *engine) compute(x syntax.Expr) types.Type {
+	switch x := x.(type) {
+	case *syntax.Literal:
+		return literalType(x)
+	case *syntax.Ident:
+		return e.name(x)
+	case *syntax.ParenExpr:
+		return e.eval(x.X)
+	case *syntax.ListExpr:
+		return types.ListOf(e.joined(x.List))
+	case *syntax.TupleExpr:
+		elems := make([]types.Type, len(x.List))
+		for i, el := range x.List {
+			elems[i] = e.eval(el)
+		}
+		return types.TupleOf(elems...)
+	case *syntax.DictExpr:
+		return e.dict(x)
+	case *syntax.UnaryExpr:
+		return e.unary(x)
+	case *syntax.BinaryExpr:
+		return e.operation(x)
+	case *syntax.CondExpr:
+		return e.conditional(x)
+	case *syntax.DotExpr:
+		return e.attribute(x)
+	case *syntax.IndexExpr:
+		return e.index(x)
+	case *syntax.SliceExpr:
+		return e.slice(x)
+	case *syntax.Comprehension:
+		return e.comprehension(x)
+	case *syntax.LambdaExpr:
+		return e.lambda(x)
+	case *syntax.CallExpr:
+		return e.call(x)
+	}
+	return types.Any
+}
+
+func literalType(x *syntax.Literal) types.Type {
+	switch v := x.Value.(type) {
+	case string:
+		if x.Token == syntax.BYTES {
+			return types.Kinds(types.Bytes)
+		}
+		return types.Literal(v)
+	case int64, *big.Int, float64:
+		return types.Literal(v)
+	}
+	return types.Any
+}
+
+func (e *engine) joined(list []syntax.Expr) types.Type {
+	t := types.Never
+	for _, x := range list {
+		t = types.Join(t, e.eval(x))
+	}
+	return t
+}
+
+// name is what an identifier means.
+func (e *engine) name(id *syntax.Ident) types.Type {
+	if t, bound := e.read(id); bound {
+		return t
+	}
+	switch id.Name {
+	case "None":
+		return types.Of(&types.Atom{Kind: types.None, Role: types.Made})
+	case "True":
+		return types.Literal(true)
+	case "False":
+		return types.Literal(false)
+	}
+	if c := e.Builtins[id.Name]; c != nil {
+		if c.Members != nil {
+			return types.Of(&types.Atom{Kind: types.Module, Name: id.Name, Fn: c})
+		}
+		return types.Of(&types.Atom{Kind: types.Func, Fn: c, Name: c.Name})
+	}
+	if u := universe[id.Name]; u != nil {
+		return types.Of(&types.Atom{Kind: types.Func, Fn: u, Name: id.Name})
+	}
+	return types.Any
+}
+
+func (e *engine) dict(x *syntax.DictExpr) types.Type {
+	a := &types.Atom{Kind: types.Dict, Role: types.Made}
+	for _, el := range x.List {
+		entry := el.(*syntax.DictEntry)
+		key, value := e.eval(entry.Key), e.eval(entry.Value)
+		e.hashable(entry.Key, key)
+		a = storedIn(a, key, value, entry.Key, entry.Value)
+	}
+	a.Base = nil
+	return types.Of(a)
+}
+
+// hashable tells of a key that cannot be one.
+func (e *engine) hashable(at syntax.Expr, key types.Type) {
+	if key.Is(types.List, types.Dict, types.Set) {
+		e.tell("index", at, "%s cannot be a key", article(key))
+	}
+}
+
+func (e *engine) unary(x *syntax.UnaryExpr) types.Type {
+	if x.X == nil {
+		return types.Any
+	}
+	t := e.eval(x.X)
+	switch x.Op {
+	case syntax.NOT:
+		return types.Kinds(types.Bool)
+	case syntax.MINUS, syntax.PLUS:
+		if a := t.Only(); a != nil && a.Lit != nil && x.Op == syntax.MINUS {
+			switch lit := a.Lit.(type) {
+			case *big.Int:
+				return types.Literal(new(big.Int).Neg(lit))
+			case float64:
+				return types.Literal(-lit)
+			}
+		}
+		if t.Is(types.Text, types.List, types.Dict, types.None, types.Bool) {
+			e.tell("operand", x, "%s has no sign", article(t))
+			return types.Any
+		}
+		return t.Widen()
+	}
+	return types.Any
+}
+
+// operation is a binary operator; and, or guard what stands behind them.
+func (e *engine) operation(x *syntax.BinaryExpr) types.Type {
+	if x.Op != syntax.AND && x.Op != syntax.OR {
+		left := e.eval(x.X)
+		return e.binary(x, left, e.eval(x.Y))
+	}
+	left := e.eval(x.X)
+	skip := e.state.clone()
+	e.narrow(x.X, x.Op == syntax.AND)
+	right := types.Never
+	if !e.state.dead {
+		right = e.eval(x.Y)
+	}
+	e.state = join(skip, e.state)
+	if x.Op == syntax.AND {
+		return types.Join(left.Keep((*types.Atom).Falsy), right)
+	}
+	return types.Join(left.Keep((*types.Atom).Truthy), right)
+}
+
+func (e *engine) conditional(x *syntax.CondExpr) types.Type {
+	e.eval(x.Cond)
+	no := e.state.clone()
+	a, b := types.Never, types.Never
+	e.narrow(x.Cond, true)
+	if !e.state.dead {
+		a = e.eval(x.True)
+	}
+	yes := e.state
+	e.state = no
+	e.narrow(x.Cond, false)
+	if !e.state.dead {
+		b = e.eval(x.False)
+	}
+	e.state = join(yes, e.state)
+	return types.Join(a, b)
+}
+
+func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
+	saved := e.state
+	e.state = saved.clone()
+	for _, c := range x.Clauses {
+		switch c := c.(type) {
+		case *syntax.ForClause:
+			e.assign(c.Vars, e.iterated(c.X, e.eval(c.X)), nil)
+		case *syntax.IfClause:
+			e.eval(c.Cond)
+			e.narrow(c.Cond, true)
+		}
+	}
+	var t types.Type
+	if entry, ok := x.Body.(*syntax.DictEntry); ok {
+		key := e.eval(entry.Key)
+		e.hashable(entry.Key, key)
+		t = types.Of(&types.Atom{Kind: types.Dict, Open: true, Elem: e.eval(entry.Value), Role: types.Made})
+	} else {
+		t = types.ListOf(e.eval(x.Body.(syntax.Expr)))
+	}
+	e.state = saved
+	return t
+}
+
+// iterated is what a loop over a value gives.
+func (e *engine) iterated(at syntax.Expr, t types.Type) types.Type {
+	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Text, types.Func, types.Struct, types.Duration, types.Time) {
+		e.tell("index", at, "%s is not iterable", article(t))
+		return types.Any
+	}
+	e.noneFor(at, t, iterable)
+	return elementOf(t)
+}
+
+func iterable(a *types.Atom) bool {
+	switch a.Kind {
+	case types.List, types.Tuple, types.Set, types.Dict, types.Iterable, types.Range, types.Bytes:
+		return true
+	}
+	return false
+}
+
+// elementOf is what iterating over a value gives.
+func elementOf(t types.Type) types.Type {
+	if t.IsAny() {
+		return types.Any
+	}
+	out := types.Never
+	for _, a := range t.Atoms() {
+		switch a.Kind {
+		case types.List, types.Set, types.Iterable:
+			out = types.Join(out, a.Elem)
+		case types.Range:
+			out = types.Join(out, types.Kinds(types.Int))
+		case types.Tuple:
+			if !a.Sized {
+				return types.Any
+			}
+			for _, el := range a.Elems {
+				out = types.Join(out, el)
+			}
+		case types.Dict:
+			out = types.Join(out, keysOf(a))
+		case types.None:
+		default:
+			return types.Any
+		}
+	}
+	return out
+}
+
+// keysOf are the keys of a dict: texts when they come from JSON.
+func keysOf(a *types.Atom) types.Type {
+	switch {
+	case a.Role != types.Made && len(a.Fields) > 0:
+		return types.Kinds(types.Text)
+	case a.Role == types.Made && !a.Open:
+		t := types.Never
+		for _, f := range a.Fields {
+			t = types.Join(t, types.Literal(f.Name))
+		}
+		return t
+	}
+	return types.Any
+}
+
+func (e *engine) slice(x *syntax.SliceExpr) types.Type {
+	t := e.eval(x.X)
+	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
+		if p != nil {
+			if b := e.eval(p); b.Is(types.Text, types.Float, types.Dict, types.List) {
+				e.tell("index", p, "a slice is from and to integers, not %s", article(b))
+			}
+		}
+	}
+	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Dict, types.Set, types.Struct, types.Func) {
+		e.tell("index", x, "%s cannot be cut in slices", article(t))
+		return types.Any
+	}
+	e.noneFor(x.X, t, func(a *types.Atom) bool {
+		return a.Kind == types.Text || a.Kind == types.List || a.Kind == types.Tuple || a.Kind == types.Bytes
+	})
+	return eachAtom(t.Without(types.None).Widen(), types.Tuple, func(a *types.Atom) *types.Atom {
+		return &types.Atom{Kind: types.Tuple, Elem: types.Any}
+	})
+}
+
+// noneFor warns of a value that may be None where None cannot be used. It is silent unless the
+// rest can.
+func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) bool) bool {
+	if t.IsAny() || !t.Some(surprisingNone) {
+		return false
+	}
+	rest := t.Without(types.None)
+	if rest.IsNever() || !rest.Every(can) {
+		return false
+	}
+	e.warn("maybe-none", at, "%s may be None here", describe(at))
+	e.refine(at, func(t types.Type) types.Type { return t.Without(types.None) })
+	return true
+}
+
+// surprisingNone is a None that the script did not write down itself.
+func surprisingNone(a *types.Atom) bool { return a.Kind == types.None && a.Role != types.Made }

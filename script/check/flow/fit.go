@@ -1,0 +1,391 @@
+package flow
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// fitting is a value that is held to a schema.
+type fitting struct {
+	unit    *Unit
+	code    string      // of all problems; "" for those of arguments
+	subject string      // whose schema it is
+	whole   syntax.Node // what lacks something when the value does
+	tool    *Tool
+	skip    string // an argument that is given elsewhere
+	output  bool
+	path    string
+}
+
+func (f fitting) codeFor(code string) string {
+	switch {
+	case f.code != "":
+		return f.code
+	case f.tool != nil && f.tool.Script:
+		return "tool-contract"
+	}
+	return code
+}
+
+// name is what messages call the value.
+func (f fitting) name() string {
+	switch {
+	case f.path != "":
+		return f.path
+	case f.output:
+		return "output"
+	}
+	return "args"
+}
+
+// below is the fitting of a member.
+func (f fitting) below(name string) fitting {
+	if f.path != "" {
+		name = f.path + "." + name
+	}
+	f.path = name
+	return f
+}
+
+// fit tells how a value does not fit a schema. x is where it is written, if it is.
+func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
+	x = unparen(x)
+	if t.IsAny() || t.IsNever() || s == nil {
+		return
+	}
+	var at syntax.Node = f.whole
+	if x != nil {
+		at = x
+	}
+	if s.Type.IsAny() && len(s.Alternatives) == 0 && !s.Known {
+		return
+	}
+	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *types.Atom) bool {
+		return isJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
+	}) {
+		if f.skip == "" || x != nil {
+			e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
+		}
+		return
+	}
+	if len(s.Alternatives) > 0 {
+		e.fitAlternatives(f, at, t, s)
+		return
+	}
+	e.noneValue(f, x, t, s)
+	e.fitValues(f, at, t, s)
+	only := t.Without(types.None).Only()
+	if only == nil {
+		return
+	}
+	switch only.Kind {
+	case types.Dict:
+		e.fitDict(f, x, at, only, s)
+	case types.List:
+		e.fitList(f, x, only, s)
+	}
+}
+
+func unparen(x syntax.Expr) syntax.Expr {
+	for {
+		p, ok := x.(*syntax.ParenExpr)
+		if !ok {
+			return x
+		}
+		x = p.X
+	}
+}
+
+// isJSON reports whether it is known what a value is in JSON.
+func isJSON(a *types.Atom) bool {
+	switch a.Kind {
+	case types.None, types.Bool, types.Int, types.Float, types.Text, types.List, types.Dict, types.Tuple:
+		return true
+	}
+	return false
+}
+
+// kindFits reports whether a value of one kind may be one of a schema's kind.
+func kindFits(a, b *types.Atom) bool {
+	switch {
+	case a.Kind == types.Tuple:
+		return b.Kind == types.List
+	case a.Kind == types.Float && b.Kind == types.Int: // 2.0 is an integer in JSON Schema
+		f, known := a.Lit.(float64)
+		return !known || f == float64(int64(f))
+	case a.Kind == types.Int && b.Kind == types.Float:
+		return true
+	}
+	return a.Kind == b.Kind
+}
+
+// wantedType is a schema's type as messages say it.
+func wantedType(s *types.Schema) string {
+	if len(s.Enum) > 0 {
+		return enumText(s.Enum)
+	}
+	if s.Type.Is(types.Int, types.Float) && s.Type.Has(types.Float) {
+		return "a number"
+	}
+	words := article(s.Type)
+	words = strings.NewReplacer("an integer, a float", "a number", "an integer or a float", "a number", "a dict", "an object").Replace(words)
+	return words
+}
+
+func enumText(values []any) string {
+	var list []string
+	for _, v := range values {
+		s, ok := v.(string)
+		if !ok {
+			s = types.Show(v)
+		}
+		list = append(list, s)
+	}
+	return types.List2(list, "or")
+}
+
+// noneValue warns of a value that may be None where the schema has no null.
+func (e *engine) noneValue(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
+	if x == nil || f.output || !t.Some(surprisingNone) || s.Type.IsAny() || s.Type.Has(types.None) {
+		return
+	}
+	if rest := t.Without(types.None); rest.IsNever() || !rest.Every(func(a *types.Atom) bool { return s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) }) }) {
+		return
+	}
+	p := Problem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", describe(x), f.name(), f.subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
+	e.say(p)
+}
+
+// fitAlternatives tells of a value that fits none of the alternatives, for the kinds alone.
+func (e *engine) fitAlternatives(f fitting, at syntax.Node, t types.Type, s *types.Schema) {
+	all := types.Never
+	for _, alt := range s.Alternatives {
+		all = types.Join(all, alt.Type)
+	}
+	if all.IsAny() || !s.Type.IsAny() && len(s.Props) > 0 {
+		return
+	}
+	if t.Every(func(a *types.Atom) bool {
+		return isJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
+	}) {
+		e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), article(t))
+	}
+}
+
+// fitValues tells of literals that the schema does not allow.
+func (e *engine) fitValues(f fitting, at syntax.Node, t types.Type, s *types.Schema) {
+	why := ""
+	if !t.Every(func(a *types.Atom) bool {
+		if a.Kind == types.None && s.Type.Has(types.None) {
+			return false
+		}
+		if a.Lit == nil {
+			return false
+		}
+		why = valueProblem(a.Lit, s)
+		return why != ""
+	}) {
+		return
+	}
+	a := t.Atoms()[0]
+	p := Problem{Code: f.codeFor("argument-value"), Node: at, Message: fmt.Sprintf("%s is %s, this is %s", f.name(), why, types.Show(a.Lit))}
+	if text, ok := a.Lit.(string); ok && len(s.Enum) > 0 {
+		var names []string
+		for _, v := range s.Enum {
+			if n, ok := v.(string); ok {
+				names = append(names, n)
+			}
+		}
+		if near := spell.Nearest(text, names); near != "" {
+			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), quoted(near)
+		}
+	}
+	e.say(p)
+}
+
+// valueProblem says what a literal had to be; "" when it is.
+func valueProblem(lit any, s *types.Schema) string {
+	if len(s.Enum) > 0 {
+		if slices.ContainsFunc(s.Enum, func(v any) bool { return types.SameLit(v, lit) }) {
+			return ""
+		}
+		return enumText(s.Enum)
+	}
+	if n := numeric(lit); n != nil {
+		switch {
+		case s.Min != nil && n.Cmp(s.Min) < 0:
+			return "at least " + s.Min.Text('g', -1)
+		case s.Max != nil && n.Cmp(s.Max) > 0:
+			return "at most " + s.Max.Text('g', -1)
+		case s.Above != nil && n.Cmp(s.Above) <= 0:
+			return "more than " + s.Above.Text('g', -1)
+		case s.Below != nil && n.Cmp(s.Below) >= 0:
+			return "less than " + s.Below.Text('g', -1)
+		}
+	}
+	if text, ok := lit.(string); ok {
+		n := utf8.RuneCountInString(text)
+		switch {
+		case s.MinLength != nil && n < *s.MinLength:
+			return "at least " + plural(*s.MinLength, "character")
+		case s.MaxLength != nil && n > *s.MaxLength:
+			return "at most " + plural(*s.MaxLength, "character")
+		}
+	}
+	return ""
+}
+
+func numeric(lit any) *big.Float {
+	switch v := lit.(type) {
+	case *big.Int:
+		return new(big.Float).SetInt(v)
+	case float64:
+		if v == v {
+			return new(big.Float).SetFloat64(v)
+		}
+	}
+	return nil
+}
+
+// fitDict holds the fields of a dict to the properties.
+func (e *engine) fitDict(f fitting, x syntax.Expr, at syntax.Node, a *types.Atom, s *types.Schema) {
+	var missing []string
+	misspelt := map[string]bool{}
+	for _, field := range a.Fields {
+		if _, known := s.Prop(field.Name); !known {
+			misspelt[closeTo(field.Name, s.Names())] = true
+		}
+	}
+	for _, p := range s.Props {
+		field, has := a.Field(p.Name)
+		switch {
+		case has && (field.Presence == types.Required || field.Value != nil):
+			e.fit(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
+		case !has && p.Required && !p.Default && !a.Open && (a.Role == types.Made || f.output) && p.Name != f.skip && !e.isWild(p.Name) && !misspelt[p.Name]:
+			missing = append(missing, p.Name)
+		}
+	}
+	if len(missing) > 0 {
+		e.lacks(f, x, at, missing)
+	}
+	if a.Role != types.Made {
+		return
+	}
+	for _, field := range a.Fields {
+		if _, known := s.Prop(field.Name); known || len(s.Props) == 0 && !s.Closed {
+			continue
+		}
+		near := closeTo(field.Name, s.Names())
+		if s.Closed || s.Known && near != "" && !hasField(a, near) {
+			e.unknownField(f, x, at, field, s, near)
+		}
+	}
+}
+
+// closeTo is the name that was surely meant; "" where it may be another one altogether.
+func closeTo(name string, names []string) string {
+	near := spell.Nearest(name, names)
+	if len(name) < 4 || len(near) < 4 || near == name {
+		return ""
+	}
+	return near
+}
+
+func hasField(a *types.Atom, name string) bool { _, ok := a.Field(name); return ok }
+
+// valueAt is where the value of a field is written: within x, or elsewhere in the text.
+func valueAt(x syntax.Expr, field types.Field) syntax.Expr {
+	if field.Value != nil {
+		return field.Value
+	}
+	if field.Key != nil {
+		return field.Key
+	}
+	return x
+}
+
+// lacks tells of what is missing, once for a place.
+func (e *engine) lacks(f fitting, x syntax.Expr, at syntax.Node, missing []string) {
+	list := types.List2(missing, "and")
+	if f.path == "" && !f.output {
+		word := "the argument"
+		if len(missing) > 1 {
+			word = "the arguments"
+		}
+		e.tell(f.codeFor("argument-missing"), f.whole, "%s needs %s %s", f.subject, word, list)
+		return
+	}
+	if f.output && x == nil {
+		at = f.whole
+	}
+	e.tell(f.codeFor("argument-missing"), at, "%s needs also %s", f.name(), list)
+}
+
+func (e *engine) unknownField(f fitting, x syntax.Expr, at syntax.Node, field types.Field, s *types.Schema, near string) {
+	if field.Key != nil {
+		at = field.Key
+	} else if x == nil {
+		at = f.whole
+	}
+	p := Problem{Code: f.codeFor("argument-unknown"), Node: at}
+	switch {
+	case f.output:
+		p.Message = fmt.Sprintf("%s has no %s", f.name(), field.Name)
+	case f.path != "":
+		p.Message = fmt.Sprintf("%s of %s has no %s", f.path, f.subject, field.Name)
+	default:
+		p.Message = fmt.Sprintf("%s has no argument %q", f.subject, field.Name)
+	}
+	if near != "" && !hasFieldNamed(s, field.Name) {
+		p.Hint, p.Fix = "did you mean "+near+"?", quoted(near)
+		if !f.output {
+			p.Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	} else {
+		p.Message += "; it has " + strings.Join(s.Names(), ", ")
+	}
+	e.say(p)
+}
+
+func hasFieldNamed(s *types.Schema, name string) bool { _, ok := s.Prop(name); return ok }
+
+// fitList holds the elements of a list to their schema.
+func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schema) {
+	list := elementsOf(x)
+	if _, isList := x.(*syntax.ListExpr); isList {
+		switch {
+		case s.MinItems != nil && len(list) < *s.MinItems:
+			e.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), plural(*s.MinItems, "element"), len(list))
+		case s.MaxItems != nil && len(list) > *s.MaxItems:
+			e.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), plural(*s.MaxItems, "element"), len(list))
+		}
+	}
+	if s.Items == nil {
+		return
+	}
+	if list != nil {
+		for i, el := range list {
+			g := f
+			g.path = fmt.Sprintf("%s[%d]", f.path, i)
+			e.fit(g, el, e.quiet(el), s.Items)
+		}
+		return
+	}
+	g := f
+	g.path = f.path + "[]"
+	if comp, ok := x.(*syntax.Comprehension); ok {
+		if body, ok := comp.Body.(syntax.Expr); ok {
+			e.fit(g, body, a.Elem, s.Items)
+			return
+		}
+	}
+	e.fit(g, x, a.Elem, s.Items)
+}

@@ -1,0 +1,274 @@
+// Package flow follows the types of values through a script: from the schemas of tools through
+// variables, helpers, comprehensions and guards, to where they do not fit.
+//
+// A function is followed once for each call that the text shows, with the types of that call. What
+// is said holds for every member of a union; where that cannot be known, nothing is said.
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// Problem is a mistake, with the node that is to blame.
+type Problem struct {
+	Code          string
+	Warning       bool
+	Unit          *Unit
+	Node          syntax.Node
+	Message, Hint string
+	Fix           string // what may stand in the node's place; "" for none
+	Caller        syntax.Node
+	CallerUnit    *Unit // of the call for which the problem exists, if that is in another file
+}
+
+// World is what a script is checked against.
+type World struct {
+	Builtins map[string]*Callable
+	// Tool finds a tool; known says that one which is not found does not exist.
+	Tool func(name string) (t *Tool, known bool)
+	// ToolNames are the names for suggestions.
+	ToolNames []string
+	// Load finds a file that a load statement names; nil when there is none.
+	Load func(from *Unit, module string) *Unit
+	// JSON is the JSON text of a literal; nil of what is none.
+	JSON func(u *Unit, x syntax.Expr) json.RawMessage
+	// Report takes the problems.
+	Report func(Problem)
+	// Time and Steps, Calls are the limits of a run; 0 for none.
+	Time         float64 // seconds
+	Steps, Calls int64
+}
+
+// Tool is a tool that scripts can call.
+type Tool struct {
+	Name          string
+	Input, Output *types.Schema // nil: not known
+	Script        bool          // a scripted tool of the same configuration
+	// Repeat says why a second call may do harm; "" where nothing is said about it.
+	Repeat string
+	// Writes says that the tool is known not to be read-only.
+	Writes bool
+}
+
+// Callable is a builtin: a row of the table as checks see it.
+type Callable struct {
+	Name    string
+	Params  []Param
+	Varargs bool
+	Kwargs  bool
+	Returns string
+	Tool    string // the parameter that takes the name of a tool; "" for none
+	Args    string // the parameter with the arguments for it
+	Form    string // the parameter with the form of a question
+	Pages   bool   // the tool is called page by page
+	Repeats string // the parameter with a function that is called again
+	Waits   string // the parameter with a time that is waited
+	Members map[string]*Callable
+	Values  map[string]types.Type // the members of a module that are no functions
+	Pattern string                // the parameter with a regular expression
+	Pure    bool                  // called for its result alone
+}
+
+// Param is a parameter of a builtin.
+type Param struct {
+	Name     string
+	Type     string // text, integer, number, bool, dict, list, duration, function, functions; "" is anything
+	Optional bool
+	Choices  []string
+}
+
+// Unit is one file.
+type Unit struct {
+	Name   string
+	Tree   *syntax.File
+	Source any // what the caller knows it by
+	// Params and Output are what a tool's run gets and returns; nil for libraries.
+	Params, Output *types.Schema
+	Tool           string // the tool's name
+	scopes         *scopes
+}
+
+// NewUnit looks at the names of a file. The resolver must have seen the tree.
+func NewUnit(name string, tree *syntax.File) *Unit {
+	return &Unit{Name: name, Tree: tree, scopes: scopesOf(tree)}
+}
+
+// maxWork bounds how many expressions are looked at for one file; what is left is not followed.
+const maxWork = 400_000
+
+// engine follows one file.
+type engine struct {
+	*World
+	root     *Unit
+	modules  map[*Unit]*module
+	frame    *frame
+	state    *state
+	mute     int // what is found in rounds of a loop that may still change is not told
+	work     int
+	types    map[syntax.Expr]types.Type
+	seen     map[syntax.Node]bool // functions that were followed
+	chain    []*frame
+	repeated []repeatedAt // functions around that are called again
+	funcs    map[syntax.Node]*function
+	loading  int
+	pending  []*function // nested functions that nobody called yet
+}
+
+// repeatedAt is where a function is given to be called again.
+type repeatedAt struct {
+	unit *Unit
+	node syntax.Node
+}
+
+// module is a file whose top level was followed.
+type module struct {
+	unit    *Unit
+	globals map[string]types.Type
+	loading bool
+}
+
+// Result is what is known of a file after it was followed.
+type Result struct {
+	// Types are those of the expressions, as they were seen last.
+	Types map[syntax.Expr]types.Type
+}
+
+// Follow follows a file and reports what does not fit.
+func Follow(u *Unit, w *World) *Result {
+	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{},
+		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
+	e.module(u)
+	e.entry(u)
+	e.rest(u.Tree.Stmts)
+	return &Result{Types: e.types}
+}
+
+// module follows the top level of a file.
+func (e *engine) module(u *Unit) *module {
+	if m := e.modules[u]; m != nil {
+		return m
+	}
+	m := &module{unit: u, globals: map[string]types.Type{}, loading: true}
+	e.modules[u] = m
+	if e.loading > 16 {
+		return m
+	}
+	e.loading++
+	outerFrame, outerState := e.frame, e.state
+	e.frame = &frame{unit: u, top: true}
+	vars := map[*syntax.Ident]types.Type{}
+	if outerState != nil {
+		vars = outerState.vars
+	}
+	e.state = &state{vars: vars}
+	if u != e.root {
+		e.mute++
+	}
+	e.stmts(u.Tree.Stmts)
+	if u != e.root {
+		e.mute--
+	}
+	for name, first := range u.scopes.globals {
+		if t, ok := e.state.vars[first]; ok {
+			m.globals[name] = t
+		}
+	}
+	m.loading = false
+	vars = e.state.vars
+	e.frame, e.state = outerFrame, outerState
+	if outerState == nil {
+		e.frame, e.state = &frame{unit: u, top: true}, &state{vars: vars}
+	} else {
+		e.state.vars = vars
+	}
+	e.loading--
+	return m
+}
+
+// entry follows run with what the tool's schema says of its arguments.
+func (e *engine) entry(u *Unit) {
+	def := u.scopes.defs["run"]
+	fn := e.funcs[def]
+	if def == nil || fn == nil {
+		return
+	}
+	params := types.Any
+	if u.Params != nil {
+		params = u.Params.Type
+	}
+	args := []argument{}
+	for i, p := range def.Params {
+		if id, ok := p.(*syntax.Ident); ok && i == 0 {
+			args = append(args, argument{name: id.Name, typ: params})
+		}
+	}
+	e.state.dead = false
+	e.invoke(fn, args, nil, true)
+}
+
+// rest follows the functions that no call was seen of, with unknown arguments.
+func (e *engine) rest(stmts []syntax.Stmt) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.DefStmt:
+			if fn := e.funcs[s]; fn != nil && !e.seen[s] {
+				e.unknown(fn)
+			}
+		case *syntax.IfStmt:
+			e.rest(s.True)
+			e.rest(s.False)
+		case *syntax.ForStmt:
+			e.rest(s.Body)
+		case *syntax.WhileStmt:
+			e.rest(s.Body)
+		}
+	}
+	for len(e.pending) > 0 {
+		fn := e.pending[0]
+		e.pending = e.pending[1:]
+		if !e.seen[fn.node] {
+			e.unknown(fn)
+		}
+	}
+}
+
+// unknown follows a function with unknown arguments.
+func (e *engine) unknown(fn *function) {
+	saved := e.state
+	e.state = e.state.clone()
+	e.state.dead = false
+	e.invoke(fn, nil, nil, true)
+	e.state = saved
+}
+
+// tell reports a problem, unless the round is not the last.
+func (e *engine) tell(code string, n syntax.Node, format string, args ...any) *Problem {
+	return e.say(Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
+}
+
+func (e *engine) warn(code string, n syntax.Node, format string, args ...any) *Problem {
+	return e.say(Problem{Code: code, Node: n, Warning: true, Message: fmt.Sprintf(format, args...)})
+}
+
+func (e *engine) say(p Problem) *Problem {
+	if e.mute > 0 || e.state.dead || e.work > maxWork || p.Node == nil {
+		return &p
+	}
+	if p.Unit == nil {
+		p.Unit = e.frame.unit
+	}
+	if p.Unit != e.root {
+		for _, f := range e.chain {
+			if f.unit == e.root && f.call != nil {
+				p.Caller, p.CallerUnit = f.call, e.root
+			}
+		}
+	}
+	e.Report(p)
+	return &p
+}

@@ -1,0 +1,349 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// function is a def or lambda of a script.
+type function struct {
+	node     syntax.Node
+	name     string
+	unit     *Unit
+	params   []syntax.Expr
+	body     []syntax.Stmt
+	result   syntax.Expr // of a lambda
+	defaults map[string]types.Type
+	kept     map[*syntax.Ident]types.Type // captured variables that are assigned once, as they were
+}
+
+// argument is one of a call.
+type argument struct {
+	name   string // "" for one by position
+	typ    types.Type
+	expr   syntax.Expr
+	spread bool // *args or **kwargs
+}
+
+const maxChain = 4 // calls within calls that are followed
+
+func (e *engine) define(s *syntax.DefStmt) {
+	fn := e.function(s, s.Name.Name, s.Params, s.Function)
+	fn.body = s.Body
+	e.set(s.Name, types.Of(&types.Atom{Kind: types.Func, Fn: fn, Name: fn.name}))
+}
+
+func (e *engine) lambda(x *syntax.LambdaExpr) types.Type {
+	fn := e.function(x, "lambda", x.Params, x.Function)
+	fn.result = x.Body
+	return types.Of(&types.Atom{Kind: types.Func, Fn: fn, Name: fn.name})
+}
+
+// function is what a def or lambda makes, with its defaults and what it captures.
+func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, resolved any) *function {
+	fn := e.funcs[n]
+	if fn == nil {
+		fn = &function{node: n, name: name, unit: e.frame.unit, params: params}
+		e.funcs[n] = fn
+		if e.frame.unit == e.root && (e.frame.fn != nil || name == "lambda") {
+			e.pending = append(e.pending, fn)
+		}
+	}
+	fn.defaults = map[string]types.Type{}
+	for _, p := range params {
+		if b, ok := p.(*syntax.BinaryExpr); ok {
+			fn.defaults[b.X.(*syntax.Ident).Name] = e.eval(b.Y)
+		}
+	}
+	fn.kept = map[*syntax.Ident]types.Type{}
+	if r, ok := resolved.(*resolve.Function); ok {
+		for _, free := range r.FreeVars {
+			v := fn.unit.scopes.vars[free.First]
+			if t, known := e.state.vars[free.First]; known && v != nil && v.assigned == 1 {
+				fn.kept[free.First] = t
+			}
+		}
+	}
+	return fn
+}
+
+// invoke follows a function with the arguments of one call, or with unknown ones. force follows
+// it however deep the calls are.
+func (e *engine) invoke(fn *function, args []argument, call syntax.Node, force bool) types.Type {
+	if e.work > maxWork || !force && len(e.chain) >= maxChain || e.isFollowed(fn) {
+		return types.Any
+	}
+	saved, outer := e.state, e.frame
+	e.state = saved.clone()
+	e.frame = &frame{unit: fn.unit, fn: e.copyKept(fn), call: call}
+	e.chain = append(e.chain, e.frame)
+	if e.mute == 0 {
+		e.seen[fn.node] = true
+	}
+	e.bind(fn, args)
+	if fn.result != nil {
+		e.frame.returns = returnedNone(e.eval(fn.result))
+	} else {
+		e.stmts(fn.body)
+		e.end(fn)
+	}
+	t := e.frame.returns
+	ended := t.IsNever() && e.work <= maxWork
+	e.chain = e.chain[:len(e.chain)-1]
+	e.state, e.frame = saved, outer
+	if ended && call != nil {
+		e.state = dead(e.state) // it never returns
+	}
+	return t
+}
+
+// copyKept is the function for one call: what the call finds out about captured variables holds
+// for that call alone.
+func (e *engine) copyKept(fn *function) *function {
+	c := *fn
+	c.kept = map[*syntax.Ident]types.Type{}
+	for k, t := range fn.kept {
+		c.kept[k] = t
+	}
+	return &c
+}
+
+func (e *engine) isFollowed(fn *function) bool {
+	return slices.ContainsFunc(e.chain, func(f *frame) bool { return f.fn.node == fn.node })
+}
+
+// end looks at what happens at the end of a function's text.
+func (e *engine) end(fn *function) {
+	if e.state.dead {
+		return
+	}
+	none := &types.Atom{Kind: types.None, Role: types.Output}
+	if n := len(fn.body); n > 0 && !e.frame.returns.IsNever() {
+		switch fn.body[n-1].(type) {
+		case *syntax.ForStmt, *syntax.WhileStmt: // it may well return from within, always
+			none.Role = types.Made
+		}
+	}
+	if e.isRun() && e.root.Output != nil && !e.root.Output.Type.IsAny() && !e.root.Output.Type.Has(types.None) {
+		if none.Role != types.Made && e.work <= maxWork {
+			def := fn.node.(*syntax.DefStmt)
+			var at syntax.Node = def.Name
+			if !e.frame.returns.IsNever() {
+				at = fn.body[len(fn.body)-1]
+			}
+			e.tell("return-missing", at, "returns None here, output wants %s", article(e.root.Output.Type))
+		}
+	}
+	e.frame.returns = types.Join(e.frame.returns, types.Of(none))
+}
+
+// bind gives the parameters what a call passes.
+func (e *engine) bind(fn *function, args []argument) {
+	spread := args == nil || slices.ContainsFunc(args, func(a argument) bool { return a.spread })
+	position, positional := 0, byPosition(args)
+	for _, p := range fn.params {
+		switch p := p.(type) {
+		case *syntax.Ident:
+			e.set(p, e.passed(p.Name, args, positional, &position, spread, types.Any))
+		case *syntax.BinaryExpr:
+			id := p.X.(*syntax.Ident)
+			fallback := fn.defaults[id.Name]
+			if spread {
+				fallback = types.Any
+			}
+			e.set(id, e.passed(id.Name, args, positional, &position, spread, fallback))
+		case *syntax.UnaryExpr:
+			if id, ok := p.X.(*syntax.Ident); ok {
+				if p.Op == syntax.STAR {
+					position = len(positional)
+					e.set(id, types.Kinds(types.Tuple))
+				} else {
+					e.set(id, types.Kinds(types.Dict))
+				}
+			}
+		}
+	}
+}
+
+func byPosition(args []argument) (list []argument) {
+	for _, a := range args {
+		if a.name == "" && !a.spread {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+func (e *engine) passed(name string, args, positional []argument, position *int, spread bool, fallback types.Type) types.Type {
+	i := *position
+	*position++
+	if i < len(positional) {
+		return positional[i].typ
+	}
+	for _, a := range args {
+		if a.name == name {
+			return a.typ
+		}
+	}
+	if spread {
+		return types.Any
+	}
+	return fallback
+}
+
+// callFunction is a call of a function of the script.
+func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []argument) types.Type {
+	if !e.arity(x, fn, args) {
+		return types.Any
+	}
+	if args == nil {
+		args = []argument{}
+	}
+	t := e.invoke(fn, args, x, false)
+	e.leaked(fn, args)
+	return t
+}
+
+// leaked forgets what is known of the arguments that a function may change or keep.
+func (e *engine) leaked(fn *function, args []argument) {
+	positional := byPosition(args)
+	for i, p := range fn.params {
+		id, ok := p.(*syntax.Ident)
+		if b, isDefault := p.(*syntax.BinaryExpr); isDefault {
+			id, ok = b.X.(*syntax.Ident)
+		}
+		if !ok {
+			continue
+		}
+		v := fn.unit.scopes.vars[first(id)]
+		if v == nil || v.changed == 0 && len(v.stored) == 0 && !v.captured {
+			continue
+		}
+		for j, a := range args {
+			if a.name == id.Name || a.name == "" && i < len(positional) && j == i {
+				if a.expr != nil {
+					e.change(a.expr, weaken)
+				}
+			}
+		}
+	}
+}
+
+// arity tells of a call that does not fit a function's parameters.
+func (e *engine) arity(x *syntax.CallExpr, fn *function, args []argument) bool {
+	names, required, most, kwargs := signature(fn.params)
+	if slices.ContainsFunc(args, func(a argument) bool { return a.spread }) {
+		return true
+	}
+	positional := byPosition(args)
+	if most >= 0 && len(positional) > most {
+		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, wanted(names), len(positional))
+		return false
+	}
+	for _, a := range args {
+		if a.name != "" && !kwargs && !slices.Contains(names, a.name) {
+			hint, near := meant(a.name, names)
+			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near})
+			return false
+		}
+		if i := slices.Index(names, a.name); a.name != "" && i >= 0 && i < len(positional) && most >= 0 {
+			e.tell("call-arity", keywordAt(x, a.name), "%s gets %s twice", fn.name, a.name)
+			return false
+		}
+	}
+	for i, name := range required {
+		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a argument) bool { return a.name == name }) {
+			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, wanted(names), len(args))
+			return false
+		}
+	}
+	return true
+}
+
+func wanted(names []string) string {
+	if len(names) == 0 {
+		return "no arguments"
+	}
+	return plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
+}
+
+// signature reads parameters: all names, by position those that have to be given ("" for one with
+// a default), how many may be given by position (-1: any number), and whether any name will do.
+func signature(params []syntax.Expr) (names, required []string, most int, kwargs bool) {
+	star := false
+	for _, p := range params {
+		switch p := p.(type) {
+		case *syntax.Ident:
+			names, required = append(names, p.Name), append(required, p.Name)
+		case *syntax.BinaryExpr:
+			names, required = append(names, p.X.(*syntax.Ident).Name), append(required, "")
+		case *syntax.UnaryExpr:
+			if p.Op == syntax.STARSTAR {
+				kwargs = true
+				continue
+			}
+			star = true
+			if p.X != nil {
+				most = -1
+			}
+			continue
+		}
+		if !star {
+			most++
+		}
+	}
+	return names, required, most, kwargs
+}
+
+// keywordAt is the name of a keyword argument.
+func keywordAt(x *syntax.CallExpr, name string) syntax.Node {
+	for _, arg := range x.Args {
+		if b, ok := arg.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
+			if id, ok := b.X.(*syntax.Ident); ok && id.Name == name {
+				return id
+			}
+		}
+	}
+	return x
+}
+
+// results are what a value returns when it is called with some arguments: for functions that a
+// builtin calls.
+func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) types.Type {
+	if fn.IsAny() {
+		return types.Any
+	}
+	out := types.Never
+	for _, a := range fn.Atoms() {
+		f, ok := a.Fn.(*function)
+		if !ok {
+			return types.Any
+		}
+		list := []argument{}
+		for _, t := range args {
+			list = append(list, argument{typ: t})
+		}
+		if _, required, most, _ := signature(f.params); most >= 0 && len(list) > most || len(required) > len(list) && required[len(list)] != "" {
+			e.wrongCallback(at, f, len(list))
+			return types.Any
+		}
+		out = types.Join(out, e.invoke(f, list, at, false))
+	}
+	return out
+}
+
+// wrongCallback tells of a function that a builtin cannot call.
+func (e *engine) wrongCallback(at syntax.Node, f *function, n int) {
+	names, _, _, _ := signature(f.params)
+	if n == 0 {
+		e.tell("call-arity", at, "%s wants %s, and is called without any", f.name, wanted(names))
+		return
+	}
+	e.tell("call-arity", at, "%s wants %s, and is called with %d", f.name, wanted(names), n)
+}

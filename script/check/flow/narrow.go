@@ -1,0 +1,404 @@
+package flow
+
+import (
+	"slices"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// narrow takes into account that a condition held, or did not.
+func (e *engine) narrow(x syntax.Expr, truth bool) {
+	if e.state.dead {
+		return
+	}
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		e.narrow(x.X, truth)
+	case *syntax.UnaryExpr:
+		if x.Op == syntax.NOT {
+			e.narrow(x.X, !truth)
+		}
+	case *syntax.BinaryExpr:
+		e.narrowBinary(x, truth)
+	case *syntax.Ident:
+		if x.Name == "True" && !truth || (x.Name == "False" || x.Name == "None") && truth {
+			if first(x) == nil {
+				e.state = dead(e.state)
+				return
+			}
+		}
+		e.refine(x, truthy(truth))
+	case *syntax.Literal:
+		if a := literalType(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
+			e.state = dead(e.state)
+		}
+	case *syntax.CallExpr:
+		e.narrowCall(x, truth)
+	default:
+		e.refine(x, truthy(truth))
+	}
+}
+
+func truthy(truth bool) func(types.Type) types.Type {
+	return func(t types.Type) types.Type {
+		if truth {
+			t = t.Keep((*types.Atom).Truthy)
+			return boolIs(t, true)
+		}
+		return boolIs(t.Keep((*types.Atom).Falsy), false)
+	}
+}
+
+// boolIs makes what is a bool the one that it is.
+func boolIs(t types.Type, value bool) types.Type {
+	return eachAtom(t, types.Bool, func(a *types.Atom) *types.Atom {
+		if a.Lit != nil {
+			return a
+		}
+		return &types.Atom{Kind: types.Bool, Lit: value, Role: a.Role}
+	})
+}
+
+func (e *engine) narrowBinary(x *syntax.BinaryExpr, truth bool) {
+	switch x.Op {
+	case syntax.AND, syntax.OR:
+		e.narrowBoth(x, truth)
+	case syntax.EQL, syntax.NEQ:
+		equal := truth == (x.Op == syntax.EQL)
+		if name, ok := typeOfCall(x.X); ok {
+			e.narrowType(name, x.Y, equal)
+			return
+		}
+		e.narrowEqual(x.X, x.Y, equal)
+		e.narrowEqual(x.Y, x.X, equal)
+	case syntax.IN, syntax.NOT_IN:
+		e.narrowIn(x, truth == (x.Op == syntax.IN))
+	case syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+		if truth { // None cannot be compared: it was not there
+			e.refine(x.X, func(t types.Type) types.Type { return t.Without(types.None) })
+			e.refine(x.Y, func(t types.Type) types.Type { return t.Without(types.None) })
+		}
+	}
+}
+
+// narrowBoth is "a and b" or "a or b".
+func (e *engine) narrowBoth(x *syntax.BinaryExpr, truth bool) {
+	if truth == (x.Op == syntax.AND) { // both are known
+		e.narrow(x.X, truth)
+		e.narrow(x.Y, truth)
+		return
+	}
+	other := e.state.clone()
+	e.narrow(x.X, truth)
+	first := e.state
+	e.state = other
+	e.narrow(x.X, !truth)
+	e.narrow(x.Y, truth)
+	e.state = join(first, e.state)
+}
+
+// narrowEqual takes into account that x is, or is not, what y is.
+func (e *engine) narrowEqual(x, y syntax.Expr, equal bool) {
+	value := e.quiet(y).Only()
+	if value == nil || value.Lit == nil && value.Kind != types.None {
+		return
+	}
+	e.refine(x, func(t types.Type) types.Type {
+		if equal {
+			return only(t, value)
+		}
+		return t.Keep(func(a *types.Atom) bool { return !sameValue(a, value) })
+	})
+}
+
+// quiet is the type of an expression, without telling anything again.
+func (e *engine) quiet(x syntax.Expr) types.Type {
+	e.mute++
+	defer func() { e.mute-- }()
+	return e.eval(x)
+}
+
+// sameValue reports whether all that a can be is value.
+func sameValue(a, value *types.Atom) bool {
+	if a.Kind == types.None || value.Kind == types.None {
+		return a.Kind == value.Kind
+	}
+	return a.Lit != nil && types.SameLit(a.Lit, value.Lit)
+}
+
+// only is the part of t that can be equal to a value.
+func only(t types.Type, value *types.Atom) types.Type {
+	if t.IsAny() {
+		if value.Kind == types.None {
+			return types.Of(value)
+		}
+		return types.Of(&types.Atom{Kind: value.Kind, Lit: value.Lit})
+	}
+	out := types.Never
+	for _, a := range t.Atoms() {
+		switch {
+		case sameValue(a, value):
+			out = types.Join(out, types.Of(a))
+		case a.Lit == nil && (a.Kind == value.Kind || a.Kind == types.Float && value.Kind == types.Int) && a.Kind != types.None:
+			out = types.Join(out, types.Of(&types.Atom{Kind: a.Kind, Lit: value.Lit, Role: a.Role}))
+		}
+	}
+	return out
+}
+
+// typeOfCall recognises type(x), and returns its argument.
+func typeOfCall(x syntax.Expr) (syntax.Expr, bool) {
+	call, ok := x.(*syntax.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return nil, false
+	}
+	id, ok := call.Fn.(*syntax.Ident)
+	if !ok || id.Name != "type" || first(id) != nil {
+		return nil, false
+	}
+	return call.Args[0], true
+}
+
+var typeNames = map[string]types.Kind{"NoneType": types.None, "bool": types.Bool, "int": types.Int, "float": types.Float, "string": types.Text,
+	"bytes": types.Bytes, "list": types.List, "tuple": types.Tuple, "set": types.Set, "dict": types.Dict, "struct": types.Struct,
+	"function": types.Func, "builtin_function_or_method": types.Func, "range": types.Range}
+
+func (e *engine) narrowType(x, name syntax.Expr, equal bool) {
+	text, ok := e.quiet(name).Text()
+	k, known := typeNames[text]
+	if !ok || !known {
+		return
+	}
+	e.refine(x, func(t types.Type) types.Type {
+		switch {
+		case t.IsAny() && equal && k != types.Struct && k != types.Func && k != types.None:
+			return types.Kinds(k)
+		case equal:
+			return t.Keep(func(a *types.Atom) bool { return a.Kind == k })
+		}
+		return t.Without(k)
+	})
+}
+
+func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
+	if name, ok := e.literal(x.X); ok {
+		e.refine(x.Y, func(t types.Type) types.Type {
+			return eachDict(t, func(a *types.Atom) *types.Atom { return present(a, name, in) })
+		})
+	}
+	list := elementsOf(x.Y)
+	if list == nil {
+		return
+	}
+	var values []*types.Atom
+	for _, el := range list {
+		v := e.quiet(el).Only()
+		if v == nil || v.Lit == nil && v.Kind != types.None {
+			return
+		}
+		values = append(values, v)
+	}
+	e.refine(x.X, func(t types.Type) types.Type {
+		if !in {
+			return t.Keep(func(a *types.Atom) bool {
+				return !slices.ContainsFunc(values, func(v *types.Atom) bool { return sameValue(a, v) })
+			})
+		}
+		if t.IsAny() {
+			return t
+		}
+		out := types.Never
+		for _, v := range values {
+			if t.Some(func(a *types.Atom) bool { return sameValue(a, v) || a.Lit == nil && a.Kind == v.Kind }) {
+				out = types.Join(out, only(t, v))
+			}
+		}
+		return out
+	})
+}
+
+// elementsOf are the elements of a list or tuple that is written out.
+func elementsOf(x syntax.Expr) []syntax.Expr {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return elementsOf(x.X)
+	case *syntax.ListExpr:
+		return x.List
+	case *syntax.TupleExpr:
+		return x.List
+	}
+	return nil
+}
+
+// present is an atom whose key is there, or not; nil when that cannot be.
+func present(a *types.Atom, name string, there bool) *types.Atom {
+	f, ok := a.Field(name)
+	switch {
+	case ok && there:
+		f.Presence = types.Required
+		return a.With(f)
+	case there && !ok && (a.Open || a.Role != types.Made):
+		return a.With(types.Field{Name: name, Type: unnamed(a)})
+	}
+	return a
+}
+
+// narrowCall is a condition such as d.get("k") or bool(x).
+func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
+	if base, name, ok := e.getCall(x); ok {
+		e.refineGet(base, name, truthy(truth))
+		return
+	}
+	if id, ok := x.Fn.(*syntax.Ident); ok && first(id) == nil && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len") {
+		e.narrow(x.Args[0], truth)
+	}
+}
+
+// getCall recognises base.get("name").
+func (e *engine) getCall(x syntax.Expr) (base syntax.Expr, name string, ok bool) {
+	call, isCall := x.(*syntax.CallExpr)
+	if !isCall || len(call.Args) == 0 {
+		return nil, "", false
+	}
+	dot, isDot := call.Fn.(*syntax.DotExpr)
+	if !isDot || dot.Name.Name != "get" {
+		return nil, "", false
+	}
+	name, ok = e.literal(call.Args[0])
+	if len(call.Args) > 1 {
+		if d := e.quiet(call.Args[1]).Only(); d == nil || d.Truthy() { // the default could be what is seen
+			return nil, "", false
+		}
+	}
+	return dot.X, name, ok
+}
+
+// refineGet takes into account what base.get("name") was.
+func (e *engine) refineGet(base syntax.Expr, name string, f func(types.Type) types.Type) {
+	e.refine(base, func(t types.Type) types.Type {
+		return eachDict(t, func(a *types.Atom) *types.Atom {
+			field, ok := a.Field(name)
+			if !ok {
+				if a.Role == types.Made && !a.Open {
+					return a
+				}
+				field = types.Field{Name: name, Type: unnamed(a), Presence: types.Optional}
+			}
+			got := field.Type
+			if field.Presence != types.Required {
+				got = types.Join(got, types.Kinds(types.None))
+			}
+			left := f(got)
+			if !ok && (left.IsAny() || left.Has(types.None)) {
+				return a
+			}
+			if left.IsNever() {
+				return nil
+			}
+			if !left.IsAny() && !left.Has(types.None) || left.IsAny() && field.Presence != types.Required {
+				if !left.IsAny() {
+					field.Presence = types.Required
+				}
+				field.Type = left
+				if !ok && left.IsAny() {
+					return a
+				}
+				return a.With(field)
+			}
+			return a
+		})
+	})
+}
+
+// refine narrows the value of a path: a variable, or a part of one. What cannot be is dropped
+// with all that it is in; when nothing is left, nothing leads here.
+func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		e.refine(x.X, f)
+	case *syntax.Ident:
+		e.refineName(x, f)
+	case *syntax.IndexExpr:
+		if name, ok := e.literal(x.Y); ok {
+			e.refine(x.X, func(t types.Type) types.Type {
+				return eachDict(t, func(a *types.Atom) *types.Atom { return refined(a, name, f) })
+			})
+			return
+		}
+		if n, ok := e.quiet(x.Y).Int(); ok && n >= 0 {
+			e.refineElement(x, n, f)
+		}
+	case *syntax.DotExpr:
+		e.refine(x.X, func(t types.Type) types.Type {
+			return eachAtom(t, types.Struct, func(a *types.Atom) *types.Atom { return refined(a, x.Name.Name, f) })
+		})
+	case *syntax.CallExpr:
+		if base, name, ok := e.getCall(x); ok {
+			e.refineGet(base, name, f)
+		}
+	}
+}
+
+func (e *engine) refineName(x *syntax.Ident, f func(types.Type) types.Type) {
+	id := first(x)
+	if id == nil {
+		return
+	}
+	if v := e.frame.unit.scopes.vars[id]; v != nil && v.owner != e.frame.node() && v.assigned > 1 {
+		return
+	}
+	t, known := e.state.vars[id]
+	if e.frame.fn != nil {
+		if kept, has := e.frame.fn.kept[id]; has {
+			t, known = kept, true
+		}
+	}
+	if !known || t.IsNever() {
+		return
+	}
+	left := f(t)
+	if left.IsNever() {
+		e.state = dead(e.state)
+		return
+	}
+	e.state.vars[id] = left
+	if e.frame.fn != nil {
+		if _, has := e.frame.fn.kept[id]; has {
+			e.state.vars[id] = left
+			delete(e.frame.fn.kept, id)
+		}
+	}
+}
+
+// refineElement narrows an element of a tuple.
+func (e *engine) refineElement(x *syntax.IndexExpr, n int, f func(types.Type) types.Type) {
+	e.refine(x.X, func(t types.Type) types.Type {
+		return eachAtom(t, types.Tuple, func(a *types.Atom) *types.Atom {
+			if !a.Sized || n >= len(a.Elems) {
+				return a
+			}
+			b := *a
+			b.Elems = slices.Clone(a.Elems)
+			if b.Elems[n] = f(a.Elems[n]); b.Elems[n].IsNever() {
+				return nil
+			}
+			return &b
+		})
+	})
+}
+
+// refined is an atom with a field narrowed that was read; nil when it can have no such field.
+func refined(a *types.Atom, name string, f func(types.Type) types.Type) *types.Atom {
+	field, ok := a.Field(name)
+	if !ok {
+		return a
+	}
+	field.Type = f(field.Type)
+	if field.Type.IsNever() {
+		return nil
+	}
+	field.Presence = types.Required
+	return a.With(field)
+}

@@ -1,0 +1,458 @@
+package flow
+
+import (
+	"go.starlark.net/resolve"
+	"go.starlark.net/syntax"
+)
+
+// scopes are the variables of a file. A variable is known by the identifier that binds it first,
+// which the resolver notes for every use, in inner functions too.
+type scopes struct {
+	vars    map[*syntax.Ident]*variable
+	globals map[string]*syntax.Ident
+	defs    map[string]*syntax.DefStmt // functions of the top level that are bound once
+	wild    map[string]bool            // keys that are set in dicts whose other names are not known
+	wilder  bool                       // computed ones are, too
+}
+
+// variable is what the text says about a variable.
+type variable struct {
+	assigned int // places that assign it; two for the variable of a loop
+	owner    syntax.Node
+	captured bool // an inner function uses it
+	fresh    bool // every value that it gets is made where it is assigned
+	changed  int  // places that change its value
+	inside   bool // an inner function changes its value
+	stored   []syntax.Position
+	changes  []syntax.Position
+	loops    map[syntax.Node]bool // loops around what stores it
+	shared   bool                 // its value may be changed under another name
+}
+
+// first is the identifier that binds what id means; nil for what is not bound in the file.
+func first(id *syntax.Ident) *syntax.Ident {
+	if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope >= resolve.Local && b.Scope <= resolve.Global {
+		return b.First
+	}
+	return nil
+}
+
+func scopesOf(tree *syntax.File) *scopes {
+	s := &scopes{vars: map[*syntax.Ident]*variable{}, globals: map[string]*syntax.Ident{}, defs: map[string]*syntax.DefStmt{}, wild: map[string]bool{}}
+	w := &scopeWalk{scopes: s}
+	for _, stmt := range tree.Stmts {
+		w.visit(stmt)
+	}
+	for _, stmt := range tree.Stmts {
+		if d, ok := stmt.(*syntax.DefStmt); ok && s.of(d.Name) != nil && s.of(d.Name).assigned == 1 {
+			s.defs[d.Name.Name] = d
+		}
+	}
+	s.settle()
+	w.wildKeys()
+	return s
+}
+
+// of returns the variable that an identifier means.
+func (s *scopes) of(id *syntax.Ident) *variable {
+	f := first(id)
+	if f == nil {
+		return nil
+	}
+	v := s.vars[f]
+	if v == nil {
+		v = &variable{fresh: true, loops: map[syntax.Node]bool{}}
+		s.vars[f] = v
+	}
+	return v
+}
+
+// settle decides which values may be changed under another name.
+func (s *scopes) settle() {
+	for _, v := range s.vars {
+		switch {
+		case v.inside, v.captured && v.changed > 0:
+			v.shared = true
+		}
+		for _, at := range v.stored {
+			for _, c := range v.changes {
+				if before(at, c) {
+					v.shared = true
+				}
+			}
+		}
+	}
+}
+
+func before(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Col <= b.Col }
+
+// scopeWalk goes through a file and notes what happens to its variables.
+type scopeWalk struct {
+	*scopes
+	funcs  []syntax.Node // functions around, outermost first
+	writes []write
+}
+
+// write is an assignment to a part of a value.
+type write struct {
+	root *syntax.Ident
+	deep bool
+	key  syntax.Expr
+}
+
+func (w *scopeWalk) inner() syntax.Node {
+	if len(w.funcs) == 0 {
+		return nil
+	}
+	return w.funcs[len(w.funcs)-1]
+}
+
+// bind notes an assignment of a name.
+func (w *scopeWalk) bind(id *syntax.Ident, times int, fresh bool) {
+	v := w.of(id)
+	if v == nil {
+		return
+	}
+	if v.assigned == 0 {
+		v.owner = w.inner()
+	}
+	v.assigned += times
+	v.fresh = v.fresh && fresh
+	if f := first(id); f != nil {
+		if b := id.Binding.(*resolve.Binding); b.Scope == resolve.Global || len(w.funcs) == 0 {
+			w.globals[id.Name] = f
+		}
+	}
+}
+
+func (w *scopeWalk) bindAll(x syntax.Expr, times int, fresh bool) {
+	switch x := x.(type) {
+	case *syntax.Ident:
+		w.bind(x, times, fresh)
+	case *syntax.ParenExpr:
+		w.bindAll(x.X, times, fresh)
+	case *syntax.TupleExpr:
+		for _, e := range x.List {
+			w.bindAll(e, times, false)
+		}
+	case *syntax.ListExpr:
+		for _, e := range x.List {
+			w.bindAll(e, times, false)
+		}
+	case *syntax.IndexExpr:
+		w.change(x, x.Y)
+		w.visit(x.X)
+		w.visit(x.Y)
+	case *syntax.DotExpr:
+		w.visit(x.X)
+	}
+}
+
+// change notes that a part of a value is set.
+func (w *scopeWalk) change(x syntax.Expr, key syntax.Expr) {
+	id, deep := rootOf(x)
+	if id == nil {
+		w.writes = append(w.writes, write{key: key})
+		return
+	}
+	w.writes = append(w.writes, write{root: id, deep: deep, key: key})
+	if v := w.of(id); v != nil {
+		v.changed++
+		v.changes = append(v.changes, id.NamePos)
+		if v.owner != w.inner() {
+			v.inside = true
+		}
+	}
+}
+
+// rootOf is the variable that a path begins with, and whether it goes down more than once.
+func rootOf(x syntax.Expr) (id *syntax.Ident, deep bool) {
+	for depth := 0; ; depth++ {
+		switch e := x.(type) {
+		case *syntax.IndexExpr:
+			x = e.X
+		case *syntax.DotExpr:
+			x = e.X
+		case *syntax.ParenExpr:
+			x, depth = e.X, depth-1
+		case *syntax.Ident:
+			return e, depth > 1
+		default:
+			return nil, true
+		}
+	}
+}
+
+// made reports whether an expression makes a new value, that nothing else holds.
+func made(x syntax.Expr) bool {
+	switch x := x.(type) {
+	case *syntax.DictExpr, *syntax.ListExpr, *syntax.Comprehension, *syntax.Literal, *syntax.BinaryExpr, *syntax.LambdaExpr:
+		return true
+	case *syntax.ParenExpr:
+		return made(x.X)
+	case *syntax.CallExpr:
+		id, ok := x.Fn.(*syntax.Ident)
+		return ok && first(id) == nil
+	}
+	return false
+}
+
+func (w *scopeWalk) visit(n syntax.Node) {
+	switch n := n.(type) {
+	case nil:
+	case *syntax.AssignStmt:
+		w.assign(n)
+	case *syntax.ForStmt:
+		w.bindAll(n.Vars, 2, false)
+		w.visit(n.X)
+		w.all(n.Body)
+	case *syntax.WhileStmt:
+		w.visit(n.Cond)
+		w.all(n.Body)
+	case *syntax.IfStmt:
+		w.visit(n.Cond)
+		w.all(n.True)
+		w.all(n.False)
+	case *syntax.DefStmt:
+		w.bind(n.Name, 1, true)
+		w.function(n, n.Params, func() { w.all(n.Body) })
+	case *syntax.LambdaExpr:
+		w.function(n, n.Params, func() { w.visit(n.Body) })
+	case *syntax.ReturnStmt:
+		if n.Result != nil {
+			w.visit(n.Result)
+		}
+	case *syntax.ExprStmt:
+		w.visit(n.X)
+	case *syntax.LoadStmt:
+		for _, id := range n.To {
+			w.bind(id, 1, true)
+		}
+	case syntax.Expr:
+		w.expr(n)
+	}
+}
+
+func (w *scopeWalk) all(stmts []syntax.Stmt) {
+	for _, s := range stmts {
+		w.visit(s)
+	}
+}
+
+func (w *scopeWalk) assign(n *syntax.AssignStmt) {
+	w.visit(n.RHS)
+	if n.Op != syntax.EQ {
+		w.use(n.LHS)
+	}
+	if id, ok := n.RHS.(*syntax.Ident); ok { // another name for the same value
+		w.store(id)
+		if to, ok := n.LHS.(*syntax.Ident); ok {
+			w.alias(id, to)
+		}
+	}
+	if call, ok := n.RHS.(*syntax.CallExpr); ok {
+		if dot, ok := call.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "setdefault" {
+			w.change(dot.X, nil)
+		}
+	}
+	w.bindAll(n.LHS, 1, made(n.RHS))
+}
+
+// alias notes that two names are the same value: what changes one changes the other.
+func (w *scopeWalk) alias(a, b *syntax.Ident) {
+	x, y := w.of(a), w.of(b)
+	if x == nil || y == nil || x == y {
+		return
+	}
+	x.stored, y.stored = append(x.stored, syntax.Position{}), append(y.stored, syntax.Position{})
+}
+
+func (w *scopeWalk) store(id *syntax.Ident) {
+	if v := w.of(id); v != nil {
+		v.stored = append(v.stored, id.NamePos)
+	}
+}
+
+func (w *scopeWalk) use(x syntax.Expr) {
+	if id, ok := x.(*syntax.Ident); ok {
+		if v := w.of(id); v != nil && v.assigned > 0 && v.owner != w.inner() {
+			v.captured = true
+		}
+	}
+}
+
+func (w *scopeWalk) function(n syntax.Node, params []syntax.Expr, body func()) {
+	for _, p := range params {
+		if b, ok := p.(*syntax.BinaryExpr); ok {
+			w.visit(b.Y)
+		}
+	}
+	w.funcs = append(w.funcs, n)
+	for _, p := range params {
+		switch p := p.(type) {
+		case *syntax.Ident:
+			w.bind(p, 1, false)
+		case *syntax.BinaryExpr:
+			w.bind(p.X.(*syntax.Ident), 1, false)
+		case *syntax.UnaryExpr:
+			if id, ok := p.X.(*syntax.Ident); ok {
+				w.bind(id, 1, true)
+			}
+		}
+	}
+	body()
+	w.funcs = w.funcs[:len(w.funcs)-1]
+}
+
+// changing are the methods that change what they are called on.
+var changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
+	"update": true, "setdefault": true, "popitem": true, "add": true, "discard": true}
+
+func (w *scopeWalk) expr(x syntax.Expr) {
+	switch x := x.(type) {
+	case *syntax.Ident:
+		w.use(x)
+	case *syntax.ListExpr:
+		w.elements(x.List)
+	case *syntax.TupleExpr:
+		w.elements(x.List)
+	case *syntax.DictExpr:
+		for _, e := range x.List {
+			entry := e.(*syntax.DictEntry)
+			w.visit(entry.Key)
+			w.element(entry.Value)
+		}
+	case *syntax.Comprehension:
+		for _, c := range x.Clauses {
+			switch c := c.(type) {
+			case *syntax.ForClause:
+				w.visit(c.X)
+				w.bindAll(c.Vars, 2, false)
+			case *syntax.IfClause:
+				w.visit(c.Cond)
+			}
+		}
+		if entry, ok := x.Body.(*syntax.DictEntry); ok {
+			w.visit(entry.Key)
+			w.element(entry.Value)
+			return
+		}
+		w.element(x.Body.(syntax.Expr))
+	case *syntax.CallExpr:
+		w.call(x)
+	default:
+		for _, part := range parts(x) {
+			w.visit(part)
+		}
+	}
+}
+
+// parts are the expressions that an expression consists of.
+func parts(x syntax.Expr) []syntax.Expr {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return []syntax.Expr{x.X}
+	case *syntax.UnaryExpr:
+		if x.X != nil {
+			return []syntax.Expr{x.X}
+		}
+	case *syntax.BinaryExpr:
+		return []syntax.Expr{x.X, x.Y}
+	case *syntax.CondExpr:
+		return []syntax.Expr{x.Cond, x.True, x.False}
+	case *syntax.DotExpr:
+		return []syntax.Expr{x.X}
+	case *syntax.IndexExpr:
+		return []syntax.Expr{x.X, x.Y}
+	case *syntax.SliceExpr:
+		var all []syntax.Expr
+		for _, p := range []syntax.Expr{x.X, x.Lo, x.Hi, x.Step} {
+			if p != nil {
+				all = append(all, p)
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+func (w *scopeWalk) elements(list []syntax.Expr) {
+	for _, e := range list {
+		w.element(e)
+	}
+}
+
+// element is what is kept in another value.
+func (w *scopeWalk) element(x syntax.Expr) {
+	if id, ok := x.(*syntax.Ident); ok {
+		w.store(id)
+	}
+	w.visit(x)
+}
+
+func (w *scopeWalk) call(x *syntax.CallExpr) {
+	w.visit(x.Fn)
+	stores := true
+	switch fn := x.Fn.(type) {
+	case *syntax.Ident:
+		stores = first(fn) != nil // builtins of any kind keep nothing
+	case *syntax.DotExpr:
+		stores = changing[fn.Name.Name]
+		if stores {
+			w.change(&syntax.IndexExpr{X: fn.X, Y: fn.X}, methodKey(fn.Name.Name, x.Args))
+		}
+	}
+	for _, arg := range x.Args {
+		if b, ok := arg.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
+			arg = b.Y
+		}
+		if u, ok := arg.(*syntax.UnaryExpr); ok && (u.Op == syntax.STAR || u.Op == syntax.STARSTAR) && u.X != nil {
+			arg = u.X
+		}
+		if id, ok := arg.(*syntax.Ident); ok && stores {
+			w.store(id)
+		}
+		w.visit(arg)
+	}
+}
+
+// methodKey is the key that a method sets, as far as the text shows it.
+func methodKey(method string, args []syntax.Expr) syntax.Expr {
+	if method == "setdefault" && len(args) > 0 {
+		return args[0]
+	}
+	if method == "update" && len(args) == 1 {
+		return args[0]
+	}
+	return nil
+}
+
+// wildKeys collects the keys that are set in values which may have other names.
+func (w *scopeWalk) wildKeys() {
+	for _, wr := range w.writes {
+		if wr.root != nil {
+			if v := w.of(wr.root); v != nil && v.fresh && !wr.deep && !v.shared {
+				continue
+			}
+		}
+		switch key := wr.key.(type) {
+		case *syntax.Literal:
+			if s, ok := key.Value.(string); ok {
+				w.wild[s] = true
+			}
+		case *syntax.DictExpr:
+			for _, e := range key.List {
+				if lit, ok := e.(*syntax.DictEntry).Key.(*syntax.Literal); ok {
+					if s, ok := lit.Value.(string); ok {
+						w.wild[s] = true
+					}
+				}
+			}
+		case nil:
+		default:
+			if wr.root == nil || w.of(wr.root) == nil || !w.of(wr.root).fresh {
+				w.wilder = true
+			}
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package flow
+
+import (
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+func (e *engine) stmts(list []syntax.Stmt) {
+	for _, s := range list {
+		if e.state.dead || e.work > maxWork {
+			return
+		}
+		e.stmt(s)
+	}
+}
+
+func (e *engine) stmt(s syntax.Stmt) {
+	switch s := s.(type) {
+	case *syntax.ExprStmt:
+		e.statement(s)
+	case *syntax.AssignStmt:
+		e.assignment(s)
+	case *syntax.IfStmt:
+		e.branch(s)
+	case *syntax.ForStmt:
+		e.forLoop(s)
+	case *syntax.WhileStmt:
+		e.whileLoop(s)
+	case *syntax.DefStmt:
+		e.define(s)
+	case *syntax.ReturnStmt:
+		e.returned(s)
+	case *syntax.LoadStmt:
+		e.load(s)
+	case *syntax.BranchStmt:
+		e.jump(s)
+	}
+}
+
+func (e *engine) branch(s *syntax.IfStmt) {
+	e.eval(s.Cond)
+	no := e.state.clone()
+	e.narrow(s.Cond, true)
+	e.stmts(s.True)
+	yes := e.state
+	e.state = no
+	e.narrow(s.Cond, false)
+	e.stmts(s.False)
+	e.state = join(yes, e.state)
+}
+
+func (e *engine) jump(s *syntax.BranchStmt) {
+	if s.Token == syntax.PASS || len(e.frame.breaks) == 0 {
+		return
+	}
+	l := e.frame.breaks[len(e.frame.breaks)-1]
+	if s.Token == syntax.BREAK {
+		l.out = join(l.out, e.state)
+	} else {
+		l.next = join(l.next, e.state)
+	}
+	e.state = &state{vars: e.state.vars, dead: true}
+}
+
+func dead(s *state) *state { return &state{vars: s.vars, dead: true} }
+
+const rounds = 3
+
+// loop follows a body until nothing is new, then once more to tell what is wrong. head is
+// followed before each round; while reports whether the loop may be left there.
+func (e *engine) loop(head func(), body []syntax.Stmt, leave func()) {
+	start := e.state
+	exits := &loopExits{}
+	round := func() *state {
+		exits.out, exits.next = dead(start), dead(start)
+		e.state = start.clone()
+		e.frame.breaks = append(e.frame.breaks, exits)
+		head()
+		e.stmts(body)
+		e.frame.breaks = e.frame.breaks[:len(e.frame.breaks)-1]
+		return join(e.state, exits.next)
+	}
+	e.mute++
+	for i := range rounds + 2 {
+		next, changed := grown(start, round(), i >= rounds)
+		start = next
+		if !changed {
+			break
+		}
+	}
+	e.mute--
+	end, _ := grown(start, round(), false)
+	e.state = end.clone()
+	leave()
+	e.state = join(e.state, exits.out)
+}
+
+func (e *engine) forLoop(s *syntax.ForStmt) {
+	over := e.eval(s.X)
+	elem := e.iterated(s.X, over)
+	once := nonEmpty(over)
+	before := e.state
+	ran := before
+	e.loop(func() { e.assign(s.Vars, elem, nil); e.watch(s) }, s.Body, func() {})
+	if once { // the body ran: what it sets is set
+		ran = e.state
+	} else {
+		ran = join(before, e.state)
+	}
+	e.state = ran
+}
+
+// nonEmpty reports whether a loop over a value surely runs.
+func nonEmpty(t types.Type) bool {
+	return t.Every(func(a *types.Atom) bool { return a.Kind == types.Tuple && a.Sized && len(a.Elems) > 0 })
+}
+
+func (e *engine) whileLoop(s *syntax.WhileStmt) {
+	e.loop(func() {
+		e.eval(s.Cond)
+		e.narrow(s.Cond, true)
+	}, s.Body, func() {
+		e.eval(s.Cond)
+		e.narrow(s.Cond, false)
+	})
+}
+
+// watch looks for changes of what is iterated over, within the loop.
+func (e *engine) watch(s *syntax.ForStmt) {
+	id, ok := s.X.(*syntax.Ident)
+	if !ok || e.mute > 0 {
+		return
+	}
+	t, _ := e.read(id)
+	if !t.Is(types.Dict, types.List, types.Set) {
+		return
+	}
+	w := &changeWatch{engine: e, id: first(id), name: id.Name}
+	w.block(s.Body)
+}
+
+func (e *engine) returned(s *syntax.ReturnStmt) {
+	t := types.Kinds(types.None)
+	if s.Result != nil {
+		t = e.eval(s.Result)
+	}
+	e.frame.returns = types.Join(e.frame.returns, returnedNone(t))
+	if e.isRun() && e.root.Output != nil && !e.state.dead {
+		var n syntax.Node = s
+		if s.Result != nil {
+			n = s.Result
+		}
+		e.fit(fitting{unit: e.frame.unit, code: "output", subject: "the output", whole: n, output: true}, s.Result, t, e.root.Output)
+	}
+	e.state = dead(e.state)
+}
+
+// returnedNone marks a None that leaves a function: who calls it has to expect it.
+func returnedNone(t types.Type) types.Type {
+	if !t.Has(types.None) {
+		return t
+	}
+	out := t.Without(types.None)
+	return types.Join(out, types.Of(&types.Atom{Kind: types.None, Role: types.Output}))
+}
+
+// isRun reports whether the function that is followed is the tool itself.
+func (e *engine) isRun() bool {
+	return e.frame.fn != nil && e.frame.unit == e.root && e.frame.fn.node == syntax.Node(e.root.scopes.defs["run"])
+}
+
+func (e *engine) load(s *syntax.LoadStmt) {
+	var m *module
+	if u := e.Load(e.frame.unit, s.ModuleName()); u != nil {
+		m = e.module(u)
+	}
+	for i, id := range s.To {
+		t := types.Any
+		if m != nil && !m.loading {
+			if known, ok := m.globals[s.From[i].Name]; ok {
+				t = known
+			}
+		}
+		e.set(id, t)
+	}
+}
+
+func (e *engine) assignment(s *syntax.AssignStmt) {
+	if s.Op == syntax.EQ {
+		e.assign(s.LHS, e.eval(s.RHS), s.RHS)
+		return
+	}
+	left := e.eval(s.LHS)
+	right := e.eval(s.RHS)
+	op := s.Op - syntax.PLUS_EQ + syntax.PLUS
+	var t types.Type
+	if left.Has(types.List) && op == syntax.PLUS { // extends it with anything that can be iterated over
+		t = eachAtom(left, types.List, func(a *types.Atom) *types.Atom {
+			return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, elementOf(right))}
+		})
+	} else {
+		t = e.binary(&syntax.BinaryExpr{X: s.LHS, OpPos: s.OpPos, Op: op, Y: s.RHS}, left, right)
+	}
+	e.assign(s.LHS, t, s.RHS)
+}
+
+// assign gives what stands on the left of an assignment a value.
+func (e *engine) assign(x syntax.Expr, t types.Type, value syntax.Expr) {
+	switch x := x.(type) {
+	case *syntax.Ident:
+		e.set(x, t)
+	case *syntax.ParenExpr:
+		e.assign(x.X, t, value)
+	case *syntax.TupleExpr:
+		e.unpack(x, x.List, t)
+	case *syntax.ListExpr:
+		e.unpack(x, x.List, t)
+	case *syntax.IndexExpr:
+		e.setItem(x, t, value)
+	case *syntax.DotExpr:
+		if on := e.eval(x.X); on.Is(types.Struct) {
+			e.tell("immutable", x, "%s cannot be changed", article(on))
+		}
+	}
+}
+
+func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t types.Type) {
+	sized := t.Is(types.Tuple, types.List)
+	for i, target := range list {
+		elem := types.Never
+		for _, a := range t.Atoms() {
+			switch {
+			case a.Sized && i < len(a.Elems):
+				elem = types.Join(elem, a.Elems[i])
+			case a.Kind == types.List, a.Kind == types.Iterable, a.Kind == types.Set:
+				elem = types.Join(elem, a.Elem)
+			default:
+				elem = types.Any
+			}
+		}
+		if t.IsAny() || elem.IsNever() {
+			elem = types.Any
+		}
+		e.assign(target, elem, nil)
+	}
+	if sized && t.Every(func(a *types.Atom) bool { return a.Sized && len(a.Elems) != len(list) }) {
+		e.tell("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
+	}
+	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func) && !t.Is(types.None) {
+		e.tell("index", at, "%s cannot be taken apart", article(t))
+	}
+}
+
+// setItem is d[key] = value.
+func (e *engine) setItem(x *syntax.IndexExpr, t types.Type, value syntax.Expr) {
+	on := e.eval(x.X)
+	key := e.eval(x.Y)
+	if on.Is(types.Tuple, types.Text, types.Bytes, types.Range) {
+		e.tell("immutable", x, "%s cannot be changed", article(on))
+		return
+	}
+	if on.Is(types.Dict) {
+		e.hashable(x.Y, key)
+	}
+	if on.Is(types.List) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List) {
+		e.tell("index", x.Y, "a list is indexed by an integer, not by %s", article(key))
+	}
+	e.change(x.X, func(old types.Type) types.Type { return stored(old, key, t, x.Y, value) })
+}
+
+// stored is a value after one under a key was set.
+func stored(old, key, t types.Type, keyAt, valueAt syntax.Expr) types.Type {
+	if old.IsAny() {
+		return old
+	}
+	out := types.Never
+	for _, a := range old.Atoms() {
+		b := *a
+		switch {
+		case a.Kind == types.List:
+			b = types.Atom{Kind: types.List, Elem: types.Join(a.Elem, t)}
+		case a.Kind != types.Dict:
+		default:
+			b = *storedIn(a, key, t, keyAt, valueAt)
+		}
+		out = types.Join(out, types.Of(&b))
+	}
+	return out
+}
+
+func storedIn(a *types.Atom, key, t types.Type, keyAt, valueAt syntax.Expr) *types.Atom {
+	if name, ok := key.Text(); ok {
+		return a.With(types.Field{Name: name, Type: t, Key: keyAt, Value: valueAt})
+	}
+	b := *a
+	names := []string{}
+	if !key.Every(func(k *types.Atom) bool {
+		s, ok := k.Lit.(string)
+		names = append(names, s)
+		return ok
+	}) {
+		b.Open = true
+		b.Elem = types.Join(b.Elem, t)
+		b.Fields = nil
+		for _, f := range a.Fields {
+			f.Type = types.Join(f.Type, t)
+			b.Fields = append(b.Fields, f)
+		}
+		return &b
+	}
+	out := a
+	for _, name := range names {
+		f, has := out.Field(name)
+		if !has {
+			f = types.Field{Name: name, Presence: types.Maybe, Key: keyAt}
+		}
+		f.Type, f.Value = types.Join(f.Type, t), nil
+		out = out.With(f)
+	}
+	return out
+}

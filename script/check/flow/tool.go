@@ -1,0 +1,167 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// toolCall is a call of a tool, and its output.
+func (e *engine) toolCall(x *syntax.CallExpr, c *Callable, got given) types.Type {
+	t, at := e.toolNamed(c, got)
+	if t == nil {
+		return types.Any
+	}
+	e.retried(t, at)
+	if t.Input != nil {
+		args, has := got[c.Args]
+		if !has && !slices.ContainsFunc(x.Args, spread) {
+			args = argument{typ: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
+		}
+		if !args.typ.IsNever() {
+			e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: ""}, args.expr, args.typ, t.Input)
+		}
+	}
+	if t.Output == nil {
+		return types.Any
+	}
+	return t.Output.Type
+}
+
+func spread(x syntax.Expr) bool {
+	u, ok := x.(*syntax.UnaryExpr)
+	return ok && (u.Op == syntax.STAR || u.Op == syntax.STARSTAR)
+}
+
+// toolNamed finds the tool that a call names; nil when it is not known.
+func (e *engine) toolNamed(c *Callable, got given) (*Tool, syntax.Expr) {
+	a, ok := got[c.Tool]
+	if !ok {
+		return nil, nil
+	}
+	name, ok := a.typ.Text()
+	if !ok {
+		return nil, nil
+	}
+	t, known := e.Tool(name)
+	if t == nil && known {
+		hint, near := meant(name, e.ToolNames)
+		e.say(Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: quoted(near)})
+	}
+	return t, a.expr
+}
+
+// retried warns of a tool that should not be called again.
+func (e *engine) retried(t *Tool, at syntax.Expr) {
+	for _, r := range e.repeated {
+		if r.node == nil || t.Repeat == "" {
+			continue
+		}
+		p := Problem{Code: "retry-twice", Warning: true, Unit: r.unit, Node: r.node, Message: fmt.Sprintf("%s %s", t.Name, t.Repeat)}
+		if e.frame.unit != r.unit || e.frame.unit == e.root {
+			p.Caller, p.CallerUnit = at, e.frame.unit
+		}
+		e.say(p)
+		return
+	}
+}
+
+// pages is what a loop over pages gives.
+func (e *engine) pages(x *syntax.CallExpr, c *Callable, got given) types.Type {
+	out := func(elem types.Type) types.Type {
+		return types.Of(&types.Atom{Kind: types.Iterable, Elem: elem, Name: "pages"})
+	}
+	t, at := e.toolNamed(c, got)
+	if t == nil {
+		return out(types.Any)
+	}
+	path := func(name, fallback string) (string, syntax.Expr, bool) {
+		a, ok := got[name]
+		if !ok {
+			return fallback, at, true
+		}
+		s, known := a.typ.Text()
+		return s, a.expr, known
+	}
+	cursor, cursorAt, known := path("cursor", "cursor")
+	if known && t.Input != nil && t.Input.Known && t.Input.Closed {
+		if _, ok := t.Input.Prop(cursor); !ok {
+			e.tell(e.contract(t.Name, "pages"), cursorAt, "%s has no argument %s; it has %s", t.Name, cursor, strings.Join(t.Input.Names(), ", "))
+			return out(types.Any)
+		}
+	}
+	if args, has := got[c.Args]; t.Input != nil && has {
+		e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: cursor}, args.expr, args.typ, t.Input)
+	}
+	if t.Output == nil || t.Output.Type.IsAny() {
+		return out(types.Any)
+	}
+	items, itemsAt, ok := path("items", "items")
+	if a, has := got["items"]; has && a.typ.Is(types.None) {
+		return out(t.Output.Type)
+	}
+	if _, each := got["each"]; each {
+		return out(types.Any)
+	}
+	if !ok {
+		return out(types.Any)
+	}
+	if _, found := below(t.Output.Type, items); !found {
+		e.tell(e.contract(t.Name, "pages"), itemsAt, "%s has no field %s; %s", t.Name, items, e.pagesHint(t, got))
+		return out(types.Any)
+	}
+	next, nextAt, ok := path("next", "nextCursor")
+	if _, found := below(t.Output.Type, next); ok && !found {
+		e.tell(e.contract(t.Name, "pages"), nextAt, "%s has no field %s: only the first page is read; %s", t.Name, next, e.pagesHint(t, got))
+	}
+	elem, _ := below(t.Output.Type, items)
+	return out(elementOf(elem))
+}
+
+// pagesHint says how the pages of a tool are read.
+func (e *engine) pagesHint(t *Tool, got given) string {
+	a := t.Output.Type.Only()
+	if a == nil {
+		return "see its output schema"
+	}
+	items, next := "items", "nextCursor"
+	if s, ok := got["next"].typ.Text(); ok {
+		next = s
+	}
+	for _, f := range a.Fields {
+		if f.Type.Is(types.List) {
+			items = f.Name
+		}
+		if low := strings.ToLower(f.Name); f.Type.Has(types.Text) && (strings.Contains(low, "next") || strings.Contains(low, "cursor")) {
+			next = f.Name
+		}
+	}
+	hint := "pages(..."
+	if items != "items" {
+		hint += fmt.Sprintf(", items = %q", items)
+	}
+	if next != "nextCursor" {
+		hint += fmt.Sprintf(", next = %q", next)
+	}
+	return hint + ")"
+}
+
+// below follows a path such as page.next into a type; ok is false when it leads nowhere.
+func below(t types.Type, path string) (types.Type, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		a := t.Only()
+		if a == nil || !declared(a) {
+			return types.Any, true
+		}
+		f, ok := a.Field(name)
+		if !ok {
+			return types.Any, false
+		}
+		t = f.Type
+	}
+	return t, true
+}

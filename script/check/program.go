@@ -1,0 +1,307 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check/flow"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// Kind is what a file is.
+type Kind uint8
+
+// The kinds of files.
+const (
+	ToolFile Kind = iota // has run
+	Library              // is loaded
+	TestFile             // has tests; neither a tool nor a library
+)
+
+// Source is a file to check, with its text as it is now, saved or not.
+type Source struct {
+	script.File
+	Kind Kind
+	// Tool is the name of the tool that it is, Input what that takes and Output what it returns,
+	// as JSON Schemas; nil: not declared.
+	Tool          string
+	Input, Output json.RawMessage
+	// Limits are those of a run; zero ones are those of Options.
+	Limits script.Limits
+}
+
+// Program is what is known of the files that were checked together. It does not change.
+type Program struct {
+	options  Options
+	files    []*checked
+	problems diag.Problems
+	shared   *shared
+}
+
+// checked is one file.
+type checked struct {
+	source Source
+	tree   *syntax.File // nil: it cannot be parsed
+	unit   *flow.Unit
+	types  map[syntax.Expr]types.Type
+	found  diag.Problems
+}
+
+// shared is what the files that are checked at the same time have in common.
+type shared struct {
+	o         Options
+	builtins  map[string]*flow.Callable
+	predefine table
+	names     []string
+	loadedBy  map[string]bool // names that some file loads from another: "file.star name"
+
+	mu      sync.Mutex
+	tools   map[string]*flow.Tool // guarded by mu
+	loaded  map[string]*flow.Unit // guarded by mu; by the name of the file
+	sources map[*flow.Unit]script.File
+}
+
+// Check checks files together: each for itself, as many at a time as there are processors. A
+// mistake in one hides none in another.
+func Check(sources []Source, o Options) *Program {
+	p := &Program{options: o, shared: newShared(sources, o)}
+	p.files = make([]*checked, len(sources))
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(runtime.GOMAXPROCS(0), len(sources)) {
+		wg.Go(func() {
+			for i := range next {
+				p.files[i] = p.check(sources[i])
+			}
+		})
+	}
+	for i := range sources {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for _, f := range p.files {
+		p.problems = append(p.problems, f.found...)
+	}
+	p.problems = suppress(p.problems, sources).OnePerPlace()
+	return p
+}
+
+// Problems are the problems of all files, sorted, at most one for a place and code.
+func (p *Program) Problems() diag.Problems { return p.problems }
+
+func newShared(sources []Source, o Options) *shared {
+	s := &shared{o: o, builtins: map[string]*flow.Callable{}, predefine: tableOf(o.Builtins), tools: map[string]*flow.Tool{},
+		loaded: map[string]*flow.Unit{}, sources: map[*flow.Unit]script.File{}, loadedBy: map[string]bool{}}
+	for i := range o.Builtins {
+		s.builtins[o.Builtins[i].Name] = o.Builtins[i].callable()
+	}
+	s.names = slices.Sorted(maps.Keys(o.Tools))
+	for _, src := range sources {
+		noteLoads(src.Source, s.loadedBy)
+	}
+	return s
+}
+
+// check checks one file.
+func (p *Program) check(src Source) *checked {
+	o := p.options
+	o.Limits = src.Limits.Or(o.Limits)
+	if src.Kind == TestFile {
+		o.Builtins = o.testBuiltins()
+	}
+	out := &checked{source: src}
+	c := &checker{o: o, file: src.File, builtins: p.shared.predefine}
+	tree, err := script.Parse(src.File, o.Limits)
+	if err != nil {
+		c.engine(codeSyntax, err)
+		out.found = c.found
+		return out
+	}
+	c.loads(tree)
+	c.constants = constantsOf(tree)
+	if src.Kind == ToolFile {
+		c.engine(codeDeclaration, script.CheckEntry(tree))
+	}
+	c.block(tree.Stmts)
+	syntax.Walk(tree, c.node)
+	c.branches(tree)
+	c.engine(codeUndefined, script.Resolve(tree, values(o.Builtins)))
+	out.tree = tree
+	out.unit = flow.NewUnit(src.Name, tree)
+	out.unit.Tool, out.unit.Source = src.Tool, src.File
+	if len(src.Input) > 0 {
+		out.unit.Params = types.Read(src.Input, types.Params, "")
+	}
+	if len(src.Output) > 0 {
+		out.unit.Output = types.Read(src.Output, types.Plain, "")
+	}
+	c.follow(out, p.shared, src)
+	out.found = c.found.OnePerPlace()
+	return out
+}
+
+// testBuiltins are what a test may call.
+func (o Options) testBuiltins() []Builtin {
+	if o.TestBuiltins != nil {
+		return slices.Concat(o.Builtins, o.TestBuiltins)
+	}
+	return append(slices.Clone(o.Builtins), Builtin{Name: "testing", Value: starlark.None})
+}
+
+// builtinsOf is the table as types are followed by it.
+func (s *shared) builtinsOf(k Kind) map[string]*flow.Callable {
+	if k != TestFile {
+		return s.builtins
+	}
+	all := maps.Clone(s.builtins)
+	for _, b := range s.o.testBuiltins()[len(s.o.Builtins):] {
+		all[b.Name] = b.callable()
+	}
+	return all
+}
+
+// follow follows the types of a file.
+func (c *checker) follow(out *checked, s *shared, src Source) {
+	limits := c.o.Limits.Or(script.DefaultLimits())
+	w := &flow.World{
+		Builtins: s.builtinsOf(src.Kind), Tool: s.tool, ToolNames: s.names, Load: s.load,
+		Time: time.Duration(limits.Time).Seconds(), Steps: int64(limits.Steps), Calls: int64(limits.Calls),
+		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
+			if u != out.unit {
+				return nil
+			}
+			raw, _ := c.constants.json(x) // nil of what is no literal
+			return raw
+		},
+		Report: func(p flow.Problem) { c.report(p) },
+	}
+	if src.Kind == Library { // who calls it is not known here, nor with which limits
+		w.Time, w.Steps, w.Calls = 0, 0, 0
+	}
+	out.types = flow.Follow(out.unit, w).Types
+}
+
+// report takes a problem of what types show.
+func (c *checker) report(p flow.Problem) {
+	f, ok := p.Unit.Source.(script.File)
+	if !ok {
+		return
+	}
+	one := spanned(f, p.Node, diag.Problem{Code: p.Code, Message: p.Message, Hint: p.Hint})
+	if p.Warning {
+		one.Severity = diag.Warning
+	}
+	if p.Fix != "" {
+		one.Fix = &diag.Fix{Title: "write " + p.Fix, Edits: []diag.Edit{{Pos: one.Pos, EndLine: one.EndLine, EndColumn: one.EndColumn, Text: p.Fix}}}
+	}
+	if p.Caller != nil {
+		from, _ := p.CallerUnit.Source.(script.File)
+		at := spanned(from, p.Caller, diag.Problem{})
+		if at.Pos != one.Pos {
+			one.Related = append(one.Related, diag.Related{Pos: at.Pos, Message: "in this call"})
+		}
+	}
+	c.found = append(c.found, one)
+}
+
+// tool is what is known of a tool, read when the first script names it.
+func (s *shared) tool(name string) (*flow.Tool, bool) {
+	if s.o.Tools == nil {
+		return nil, false
+	}
+	t, ok := s.o.Tools[name]
+	if !ok {
+		return nil, s.o.Unknown == nil || !s.o.Unknown(name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.tools[name]; known != nil {
+		return known, true
+	}
+	out := &flow.Tool{Name: name, Script: t.Script}
+	if len(t.Input) > 0 {
+		out.Input = types.Read(t.Input, types.Plain, name)
+	}
+	if len(t.Output) > 0 {
+		out.Output = types.Read(t.Output, types.Output, name)
+	}
+	out.Repeat, out.Writes = hints(t.Annotations)
+	s.tools[name] = out
+	return out, true
+}
+
+// hints reads what annotations say about calling a tool again, and about writing.
+func hints(raw json.RawMessage) (repeat string, writes bool) {
+	var a struct {
+		ReadOnly    *bool `json:"readOnlyHint"`
+		Destructive *bool `json:"destructiveHint"`
+		Idempotent  *bool `json:"idempotentHint"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &a) != nil || a.ReadOnly != nil && *a.ReadOnly {
+		return "", false
+	}
+	writes = a.ReadOnly != nil || a.Destructive != nil || a.Idempotent != nil
+	switch {
+	case a.Idempotent != nil && *a.Idempotent:
+	case a.Idempotent != nil:
+		repeat = "is not idempotent: a second attempt may do it twice"
+	case a.Destructive != nil && *a.Destructive:
+		repeat = "is destructive and not said to be idempotent: a second attempt may do it twice"
+	}
+	return repeat, writes
+}
+
+// load finds a file that another one loads.
+func (s *shared) load(from *flow.Unit, module string) *flow.Unit {
+	if s.o.Load == nil {
+		return nil
+	}
+	f, err := s.o.Load(from.Name, module)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u, ok := s.loaded[f.Name]; ok {
+		return u
+	}
+	s.loaded[f.Name] = nil
+	tree, err := script.Parse(f, s.o.Limits)
+	if err != nil || script.Resolve(tree, values(s.o.Builtins)) != nil {
+		return nil
+	}
+	u := flow.NewUnit(f.Name, tree)
+	u.Source = f
+	s.loaded[f.Name] = u
+	return u
+}
+
+// noteLoads notes which names a file loads, without a look at what else it has.
+func noteLoads(source []byte, names map[string]bool) {
+	if !strings.Contains(string(source), "load(") {
+		return
+	}
+	tree, err := script.Parse(script.File{Name: "x", Source: source}, script.Limits{})
+	if err != nil {
+		return
+	}
+	for _, stmt := range tree.Stmts {
+		if l, ok := stmt.(*syntax.LoadStmt); ok {
+			for _, id := range l.From {
+				names[fmt.Sprintf("%s %s", l.ModuleName(), id.Name)] = true
+			}
+		}
+	}
+}

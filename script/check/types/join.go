@@ -1,0 +1,231 @@
+package types
+
+import "slices"
+
+// Join is what may be one or the other.
+func Join(a, b Type) Type {
+	switch {
+	case a.any || b.any:
+		return Any
+	case len(a.atoms) == 0:
+		return b
+	case len(b.atoms) == 0 || same(a, b):
+		return a
+	}
+	out := Type{atoms: slices.Clone(a.atoms)}
+	for _, x := range b.atoms {
+		out = out.add(x)
+	}
+	if len(out.atoms) > maxAtoms {
+		out = out.plain()
+	}
+	if len(out.atoms) > maxAtoms+maxLiterals || out.others() > maxAtoms {
+		return Any
+	}
+	return out
+}
+
+// same reports whether two unions consist of the very same atoms.
+func same(a, b Type) bool { return a.any == b.any && slices.Equal(a.atoms, b.atoms) }
+
+// others counts the members that are no literals.
+func (t Type) others() (n int) {
+	for _, a := range t.atoms {
+		if a.Lit == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// plain replaces the literals of a kind that has too many of them.
+func (t Type) plain() Type {
+	count := map[Kind]int{}
+	for _, a := range t.atoms {
+		if a.Lit != nil {
+			count[a.Kind]++
+		}
+	}
+	var out Type
+	done := map[Kind]bool{}
+	for _, a := range t.atoms {
+		if a.Lit != nil && count[a.Kind] > maxLiterals {
+			if !done[a.Kind] {
+				out.atoms = append(out.atoms, &Atom{Kind: a.Kind})
+			}
+			done[a.Kind] = true
+			continue
+		}
+		out.atoms = append(out.atoms, a)
+	}
+	return out
+}
+
+// add is the union with one more member. t's atoms are not shared.
+func (t Type) add(x *Atom) Type {
+	for i, a := range t.atoms {
+		if a == x {
+			return t
+		}
+		if m := merge(a, x); m != nil {
+			t.atoms[i] = m
+			if a.Lit != nil && m.Lit == nil { // a plain kind takes up its other literals
+				t.atoms = slices.DeleteFunc(t.atoms, func(b *Atom) bool { return b != m && b.Kind == m.Kind && b.Lit != nil })
+			}
+			return t
+		}
+	}
+	t.atoms = append(t.atoms, x)
+	return t
+}
+
+// merge is one atom for two, or nil when they stay apart.
+func merge(a, b *Atom) *Atom {
+	if a.Kind != b.Kind {
+		return nil
+	}
+	switch a.Kind {
+	case None:
+		if b.Role == Made { // the script knows of it
+			return b
+		}
+		return a
+	case Duration, Time, Range, Opaque:
+		return a
+	case Bool, Int, Float, Text, Bytes:
+		switch {
+		case a.Lit == nil:
+			return a
+		case b.Lit == nil:
+			return b
+		case SameLit(a.Lit, b.Lit):
+			return a
+		}
+		return nil
+	case List, Set, Iterable:
+		if a.Name != b.Name {
+			return nil
+		}
+		return &Atom{Kind: a.Kind, Name: a.Name, Elem: Join(a.Elem, b.Elem)}
+	case Tuple:
+		return mergeTuples(a, b)
+	case Dict, Struct:
+		return mergeFields(a, b)
+	case Func:
+		if a.Fn == b.Fn {
+			return a
+		}
+	}
+	return nil
+}
+
+func mergeTuples(a, b *Atom) *Atom {
+	if !a.Sized || !b.Sized || len(a.Elems) != len(b.Elems) {
+		return nil
+	}
+	m := &Atom{Kind: Tuple, Sized: true, Elems: make([]Type, len(a.Elems))}
+	for i := range a.Elems {
+		m.Elems[i] = Join(a.Elems[i], b.Elems[i])
+	}
+	return m
+}
+
+// mergeFields merges variants of one record, and dicts that the script made.
+func mergeFields(a, b *Atom) *Atom {
+	made := a.Kind == Dict && a.Role == Made && b.Role == Made
+	if a.base() != b.base() && !made {
+		if a.Kind == Dict && a.Role != Made && b.Role != Made && len(a.Fields)+len(b.Fields) == 0 {
+			return &Atom{Kind: Dict, Open: true, Elem: Join(a.Elem, b.Elem)}
+		}
+		return nil
+	}
+	if a.Kind == Struct && tagged(a, b) {
+		return nil
+	}
+	m := *a
+	m.Open = a.Open || b.Open
+	m.Elem = Join(a.Elem, b.Elem)
+	m.Fields = make([]Field, 0, len(a.Fields))
+	for _, f := range a.Fields {
+		g, ok := b.Field(f.Name)
+		m.Fields = append(m.Fields, mergeField(f, g, ok))
+	}
+	for _, g := range b.Fields {
+		if _, ok := a.Field(g.Name); !ok {
+			m.Fields = append(m.Fields, mergeField(g, Field{}, false))
+		}
+	}
+	return &m
+}
+
+// tagged reports whether two variants differ in a literal that tells them apart.
+func tagged(a, b *Atom) bool {
+	for _, f := range a.Fields {
+		x := f.Type.Only()
+		g, _ := b.Field(f.Name)
+		if y := g.Type.Only(); x != nil && y != nil && x.Lit != nil && y.Lit != nil && !SameLit(x.Lit, y.Lit) {
+			return true
+		}
+	}
+	return false
+}
+
+func mergeField(f, g Field, both bool) Field {
+	if !both {
+		if f.Presence == Required {
+			f.Presence = Maybe
+		}
+		return f
+	}
+	f.Type = Join(f.Type, g.Type)
+	if f.Presence == Required || g.Presence == Optional {
+		f.Presence = g.Presence
+	}
+	if f.Key != g.Key || f.Value != g.Value {
+		f.Value = nil
+	}
+	return f
+}
+
+// Equal reports whether two types are known to be the same. It may say no of equal ones.
+func Equal(a, b Type) bool { return equal(a, b, 12) }
+
+func equal(a, b Type, depth int) bool {
+	if same(a, b) {
+		return true
+	}
+	if a.any != b.any || len(a.atoms) != len(b.atoms) || depth == 0 {
+		return false
+	}
+	for i, x := range a.atoms {
+		if !equalAtoms(x, b.atoms[i], depth-1) {
+			return false
+		}
+	}
+	return true
+}
+
+func equalAtoms(a, b *Atom, depth int) bool {
+	if a == b {
+		return true
+	}
+	if a.Kind != b.Kind || a.Fn != b.Fn || a.Open != b.Open || a.Sized != b.Sized || a.Role != b.Role ||
+		len(a.Fields) != len(b.Fields) || len(a.Elems) != len(b.Elems) || (a.Lit == nil) != (b.Lit == nil) {
+		return false
+	}
+	if a.Lit != nil && !SameLit(a.Lit, b.Lit) || !equal(a.Elem, b.Elem, depth) {
+		return false
+	}
+	for i, e := range a.Elems {
+		if !equal(e, b.Elems[i], depth) {
+			return false
+		}
+	}
+	for i, f := range a.Fields {
+		g := b.Fields[i]
+		if f.Name != g.Name || f.Presence != g.Presence || !equal(f.Type, g.Type, depth) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,418 @@
+// Package types is what a check knows of the values of a script: kinds, literals, fields of
+// dicts, and unions of them; and the types that JSON Schemas describe.
+//
+// A [Type] does not change. Any is never complained about, in no direction.
+package types
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.starlark.net/syntax"
+)
+
+// Kind is what a value is, without what is in it.
+type Kind uint8
+
+// The kinds of values.
+const (
+	None Kind = iota
+	Bool
+	Int
+	Float
+	Text
+	Bytes
+	List
+	Tuple
+	Set
+	Dict
+	Struct
+	Func
+	Duration
+	Time
+	Iterable // what can only be iterated over: pages, the elements of a text
+	Range
+	Module
+	Opaque // nothing can be done with it but passing it on
+)
+
+var kindNames = [...]string{"None", "a bool", "an integer", "a float", "a text", "bytes", "a list", "a tuple", "a set",
+	"a dict", "a struct", "a function", "a duration", "a time", "an iterable", "a range", "a module", "a result"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Type is a set of possible values: anything, or a union of atoms. The zero value is Never.
+type Type struct {
+	any   bool
+	atoms []*Atom
+}
+
+// Any may be anything; Never is the value of what does not end, or is not known yet.
+var (
+	Any   = Type{any: true}
+	Never = Type{}
+)
+
+// Atom is one member of a union.
+type Atom struct {
+	Kind Kind
+	// Lit is the value when it is known: bool, string, *big.Int or float64.
+	Lit any
+	// Elem is what a list, set or iterable has, a tuple of unknown length, and what a dict has
+	// under keys that are no fields.
+	Elem Type
+	// Elems are the elements of a tuple of known length, or of a list that nobody has changed.
+	Elems []Type
+	Sized bool // a tuple whose length is that of Elems
+	// Fields are those of a dict or struct, Open says that a dict may have others.
+	Fields []Field
+	Open   bool
+	// Role says where a dict or struct comes from.
+	Role Role
+	// Name says what it is, for messages: the tool whose output it is, the struct's name.
+	Name string
+	// Base identifies what an atom is a variant of; variants of one are merged.
+	Base *Atom
+	// Fn is what a function is; package flow knows.
+	Fn any
+	// Set has all values that a literal of a closed set could have been; nil for one of the script.
+	Set []any
+}
+
+// Role says where an atom comes from.
+type Role uint8
+
+// The roles of dicts and structs.
+const (
+	Plain   Role = iota
+	Made         // by the script itself
+	Output       // of a tool
+	Params       // of the script's tool
+	Content      // of an answer
+)
+
+// Presence says whether a field is there.
+type Presence uint8
+
+// How sure a field is.
+const (
+	Required Presence = iota
+	Optional          // its schema says that it may be missing
+	Maybe             // the script sets it on some ways only
+)
+
+// Field is one field of a dict or struct.
+type Field struct {
+	Name     string
+	Type     Type
+	Presence Presence
+	// Key and Value are where the script wrote it; nil where it did not.
+	Key, Value syntax.Expr
+}
+
+const (
+	maxAtoms    = 8
+	maxLiterals = 16
+)
+
+// Of is the type of one atom.
+func Of(a *Atom) Type { return Type{atoms: []*Atom{a}} }
+
+// Kinds is the union of plain kinds.
+func Kinds(kinds ...Kind) Type {
+	var t Type
+	for _, k := range kinds {
+		a := &Atom{Kind: k}
+		if k == List || k == Set || k == Tuple || k == Dict || k == Iterable {
+			a.Elem, a.Open = Any, true
+		}
+		if k == Range {
+			a.Elem = Kinds(Int)
+		}
+		t.atoms = append(t.atoms, a)
+	}
+	return t
+}
+
+// Literal is the type of one value: bool, string, int, *big.Int or float64.
+func Literal(v any) Type {
+	switch v := v.(type) {
+	case bool:
+		return Of(&Atom{Kind: Bool, Lit: v})
+	case string:
+		return Of(&Atom{Kind: Text, Lit: v})
+	case int:
+		return Literal(big.NewInt(int64(v)))
+	case int64:
+		return Literal(big.NewInt(v))
+	case *big.Int:
+		return Of(&Atom{Kind: Int, Lit: v})
+	case float64:
+		return Of(&Atom{Kind: Float, Lit: v})
+	}
+	return Kinds(None)
+}
+
+// ListOf is a list of elements.
+func ListOf(elem Type) Type { return Of(&Atom{Kind: List, Elem: elem}) }
+
+// TupleOf is a tuple of known length.
+func TupleOf(elems ...Type) Type { return Of(&Atom{Kind: Tuple, Elems: elems, Sized: true}) }
+
+// IterableOf is what can be iterated over, and no more.
+func IterableOf(elem Type) Type { return Of(&Atom{Kind: Iterable, Elem: elem}) }
+
+// DictOf is a dict with any keys.
+func DictOf(value Type) Type { return Of(&Atom{Kind: Dict, Elem: value, Open: true}) }
+
+// IsAny reports whether nothing is known.
+func (t Type) IsAny() bool { return t.any }
+
+// IsNever reports whether there is no value.
+func (t Type) IsNever() bool { return !t.any && len(t.atoms) == 0 }
+
+// Atoms are the members of the union; none of Any.
+func (t Type) Atoms() []*Atom { return t.atoms }
+
+// Every reports whether t is known and every member of it is as f says.
+func (t Type) Every(f func(*Atom) bool) bool {
+	return !t.any && len(t.atoms) > 0 && !slices.ContainsFunc(t.atoms, func(a *Atom) bool { return !f(a) })
+}
+
+// Some reports whether a member of the union is as f says.
+func (t Type) Some(f func(*Atom) bool) bool { return slices.ContainsFunc(t.atoms, f) }
+
+// Is reports whether every member has one of the kinds.
+func (t Type) Is(kinds ...Kind) bool {
+	return t.Every(func(a *Atom) bool { return slices.Contains(kinds, a.Kind) })
+}
+
+// Has reports whether a member has the kind.
+func (t Type) Has(k Kind) bool { return t.Some(func(a *Atom) bool { return a.Kind == k }) }
+
+// Keep is the part of the union for which f holds.
+func (t Type) Keep(f func(*Atom) bool) Type {
+	if t.any {
+		return t
+	}
+	var out Type
+	for _, a := range t.atoms {
+		if f(a) {
+			out.atoms = append(out.atoms, a)
+		}
+	}
+	return out
+}
+
+// Without is t without a kind.
+func (t Type) Without(k Kind) Type { return t.Keep(func(a *Atom) bool { return a.Kind != k }) }
+
+// Only returns the single member of a union.
+func (t Type) Only() *Atom {
+	if !t.any && len(t.atoms) == 1 {
+		return t.atoms[0]
+	}
+	return nil
+}
+
+// Text returns the only literal text that t can be.
+func (t Type) Text() (string, bool) {
+	if a := t.Only(); a != nil {
+		s, ok := a.Lit.(string)
+		return s, ok
+	}
+	return "", false
+}
+
+// Int returns the only literal integer that t can be, if it is small.
+func (t Type) Int() (int, bool) {
+	if a := t.Only(); a != nil {
+		if n, ok := a.Lit.(*big.Int); ok && n.IsInt64() {
+			return int(n.Int64()), true
+		}
+	}
+	return 0, false
+}
+
+// Widen is t without literals, for what is computed of it.
+func (t Type) Widen() Type {
+	out := Never
+	for _, a := range t.atoms {
+		if a.Lit != nil {
+			a = &Atom{Kind: a.Kind}
+		}
+		out = Join(out, Of(a))
+	}
+	if t.any {
+		return Any
+	}
+	return out
+}
+
+// Field finds a field of an atom.
+func (a *Atom) Field(name string) (Field, bool) {
+	for _, f := range a.Fields {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
+// Names are the names of an atom's fields.
+func (a *Atom) Names() []string {
+	names := make([]string, len(a.Fields))
+	for i, f := range a.Fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// With is a copy of an atom with a field set.
+func (a *Atom) With(f Field) *Atom {
+	b := *a
+	b.Fields = slices.Clone(a.Fields)
+	if i := slices.IndexFunc(b.Fields, func(g Field) bool { return g.Name == f.Name }); i >= 0 {
+		b.Fields[i] = f
+	} else {
+		b.Fields = append(b.Fields, f)
+	}
+	b.Base = a.base()
+	return &b
+}
+
+func (a *Atom) base() *Atom {
+	if a.Base != nil {
+		return a.Base
+	}
+	return a
+}
+
+// Falsy and Truthy say what the truth of an atom can be.
+func (a *Atom) Falsy() bool {
+	switch lit := a.Lit.(type) {
+	case bool:
+		return !lit
+	case string:
+		return lit == ""
+	case *big.Int:
+		return lit.Sign() == 0
+	case float64:
+		return lit == 0
+	}
+	switch a.Kind {
+	case Struct, Func, Module, Opaque, Time, Iterable:
+		return false
+	case Tuple:
+		return !a.Sized || len(a.Elems) == 0
+	}
+	return true
+}
+
+// Truthy reports whether the atom can be true.
+func (a *Atom) Truthy() bool {
+	switch lit := a.Lit.(type) {
+	case bool:
+		return lit
+	case string:
+		return lit != ""
+	case *big.Int:
+		return lit.Sign() != 0
+	case float64:
+		return lit != 0
+	}
+	return a.Kind != None && !(a.Kind == Tuple && a.Sized && len(a.Elems) == 0)
+}
+
+// SameLit reports whether two literals are equal, as == has it.
+func SameLit(a, b any) bool {
+	x, okX := number(a)
+	y, okY := number(b)
+	if okX && okY {
+		return x.Cmp(y) == 0
+	}
+	return a == b
+}
+
+func number(v any) (*big.Float, bool) {
+	switch v := v.(type) {
+	case *big.Int:
+		return new(big.Float).SetInt(v), true
+	case float64:
+		if v != v {
+			return nil, false
+		}
+		return new(big.Float).SetFloat64(v), true
+	}
+	return nil, false
+}
+
+// String is the type as messages and editors show it.
+func (t Type) String() string { return t.show(3) }
+
+func (t Type) show(depth int) string {
+	if t.any {
+		return "anything"
+	}
+	if len(t.atoms) == 0 {
+		return "nothing"
+	}
+	parts := make([]string, 0, len(t.atoms))
+	for _, a := range t.atoms {
+		if s := a.show(depth); !slices.Contains(parts, s) {
+			parts = append(parts, s)
+		}
+	}
+	return List2(parts, "or")
+}
+
+// List2 is a list as a sentence has it: a, b or c.
+func List2(parts []string, word string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " " + word + " " + parts[len(parts)-1]
+}
+
+// Show is a literal as a script writes it.
+func Show(lit any) string {
+	switch v := lit.(type) {
+	case string:
+		return strconv.Quote(v)
+	case bool:
+		if v {
+			return "True"
+		}
+		return "False"
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return fmt.Sprint(lit)
+}
+
+func (a *Atom) show(depth int) string {
+	if a.Lit != nil {
+		return Show(a.Lit)
+	}
+	switch {
+	case (a.Kind == Struct || a.Kind == Dict) && len(a.Fields) > 0 && depth > 0:
+		var parts []string
+		for _, f := range a.Fields {
+			mark := ""
+			if f.Presence != Required {
+				mark = "?"
+			}
+			parts = append(parts, f.Name+mark+": "+f.Type.show(depth-1))
+		}
+		if a.Kind == Struct {
+			return "struct(" + strings.Join(parts, ", ") + ")"
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case (a.Kind == List || a.Kind == Set) && !a.Elem.any && !a.Elem.IsNever() && depth > 0:
+		return a.Kind.String() + " of " + a.Elem.show(depth-1)
+	}
+	return a.Kind.String()
+}
