@@ -180,11 +180,14 @@ func called(ctx context.Context, perform performer) (res json.RawMessage, err er
 
 // settle makes of the error of a performed effect what the run goes on with.
 func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
-	var lost *UnknownOutcome
+	if err == nil {
+		return nil
+	}
 	if s, ok := suspended(err); ok {
 		return entry.waits(s)
 	}
-	if err == nil || Final(err) || b.ctx.Err() != nil || !errors.As(err, &lost) {
+	var lost *UnknownOutcome
+	if Final(err) || b.ctx.Err() != nil || !errors.As(err, &lost) {
 		return err
 	}
 	if r.log == nil && r.repeat != nil { // nobody has asked yet
@@ -226,18 +229,16 @@ type outcome struct {
 
 // outcomeOf notes in e what became of its effect.
 func outcomeOf(e *Entry, res json.RawMessage, err error) outcome {
-	var (
-		failure *Failure
-		fresh   *notDone
-	)
-	switch {
-	case err == nil:
+	if err == nil {
 		e.Done, e.Result, e.Read = true, res, 0
-	case errors.As(err, &failure):
+		return outcome{entry: *e}
+	}
+	var failure *Failure
+	if errors.As(err, &failure) {
 		failure.Message = Clip(failure.Message)
 		e.Done, e.Failure = true, failure
 	}
-	return outcome{*e, errors.As(err, &fresh) || e.untouched(err)}
+	return outcome{*e, IsNotDone(err) || e.untouched(err)}
 }
 
 // untouched reports whether err suspends the run before the effect has begun.

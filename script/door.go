@@ -173,20 +173,16 @@ const effectBytes = 512
 
 // answer takes the answer from the journal, or gets it.
 func (r *Run) answer(b *branch, e Effect, entry *Entry, perform performer) (res json.RawMessage, replayed bool, err error) {
-	old, ok := r.known[entry.Key]
-	if ok && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
+	old := r.known[entry.Key]
+	if old != nil && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
 		return nil, false, &Diverged{Key: entry.Key, Have: e.String(), Want: "another " + old.Kind}
 	}
-	if ok && old.Done {
-		*entry = old
+	if old != nil && old.Done {
+		*entry = *old
 		res, err = r.replay(b, old)
 		return res, true, err
 	}
-	if ok {
-		res, err = r.attempt(b, e, entry, &old, perform)
-	} else {
-		res, err = r.attempt(b, e, entry, nil, perform)
-	}
+	res, err = r.attempt(b, e, entry, old, perform)
 	return r.deliver(res, b.takeRead(), err)
 }
 
@@ -221,7 +217,7 @@ func (e Effect) String() string {
 }
 
 // replay delivers a recorded answer when its turn comes.
-func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
+func (r *Run) replay(b *branch, e *Entry) (json.RawMessage, error) {
 	if e.Switch {
 		if err := r.turns.await(b, e.Key); err != nil {
 			return nil, err
@@ -237,7 +233,7 @@ func (r *Run) replay(b *branch, e Entry) (json.RawMessage, error) {
 	if e.Failure != nil {
 		failure = e.Failure
 	}
-	b.noteAnswer(e)
+	b.noteAnswer(*e)
 	res, _, err := r.deliver(e.Result, e.Read, failure)
 	return res, err
 }

@@ -253,8 +253,10 @@ func (g *group) wants() *Suspended {
 // outcome is what parallel() returns.
 func (g *group) outcome() ([]starlark.Value, error) {
 	if g.failed != nil {
-		if err := g.run.take(g.run.known[g.key].Used); err != nil {
-			return nil, err
+		if join := g.run.known[g.key]; join != nil {
+			if err := g.run.take(join.Used); err != nil {
+				return nil, err
+			}
 		}
 		return nil, g.failed
 	}

@@ -167,7 +167,7 @@ type Run struct {
 	started time.Time
 
 	// The branch that has the turn owns these.
-	known   map[string]Entry // of the journal, by key
+	known   map[string]*Entry // of the journal, by key
 	loaded  map[string]starlark.StringDict
 	loading *file // the file whose top level runs
 	stats   Stats
@@ -370,8 +370,9 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 		return nil
 	}
 	entries := r.log.entries[r.path]
-	r.known = make(map[string]Entry, len(entries))
-	for _, e := range entries {
+	r.known = make(map[string]*Entry, len(entries))
+	for i := range entries {
+		e := &entries[i]
 		r.known[e.Key] = e
 		r.ledger.request.tenant.Touched()
 		if e.Done && e.Switch {
