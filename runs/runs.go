@@ -234,6 +234,7 @@ type Store interface {
 	Get(ctx context.Context, id string) (Run, []script.Entry, error)
 	// Prune forgets final runs, with their idempotency keys, and returns how many.
 	Prune(ctx context.Context, o Old) (int, error)
+	Outbox
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 	// Changed returns a channel that is closed at the next change that may make a run due or may
@@ -243,6 +244,26 @@ type Store interface {
 	Ping(ctx context.Context) error
 	// Close gives up all leases, so that others may go on with the runs, and closes the store.
 	Close() error
+}
+
+// Event is what somebody is told of a run: that it has reached a state of Options.Tell.
+type Event struct {
+	Run, Tool string
+	State     State
+	Epoch     int64 // of the owner that left the run so: a run may reach a state more than once
+	At        time.Time
+	Attempts  int // to tell of it, this one included
+}
+
+// Outbox has the events of a store that were not told yet. They are written with what they tell of, in
+// one transaction, and stay until they were told or their run is forgotten. Every Store is one.
+type Outbox interface {
+	// Claim returns at most n events that are to be told now. Nobody gets them for as long as hold.
+	Claim(ctx context.Context, n int, hold time.Duration) ([]Event, error)
+	// Told forgets an event.
+	Told(ctx context.Context, e Event) error
+	// Later says when it is tried again.
+	Later(ctx context.Context, e Event, in time.Duration) error
 }
 
 // Lease is a run in the hands of its owner: a journal, and the end. The store renews it.

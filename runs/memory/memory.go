@@ -37,6 +37,7 @@ type Store struct {
 	all     held
 	of      map[string]held // by principal
 	ended   *list.List      // of *run, in the order in which they ended
+	outbox  []told          // not told yet, in order
 }
 
 // run is a run with its journal. The store's mutex guards it.
@@ -193,6 +194,7 @@ func (s *Store) forget(r *run) {
 	if r.place != nil {
 		s.ended.Remove(r.place)
 	}
+	s.outbox = slices.DeleteFunc(s.outbox, func(t told) bool { return t.Run == r.ID })
 }
 
 // Take implements [runs.Store].

@@ -23,6 +23,7 @@ func (s *Store) end(r *run, o runs.Outcome) {
 		r.Wake = r.Updated
 	}
 	s.resize(r, before)
+	s.tell(r)
 	s.notify()
 }
 

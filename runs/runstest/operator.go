@@ -375,3 +375,35 @@ func testChanged(t *testing.T, open Open) {
 	must(t, other.Cancel(t.Context(), id, "enough"))
 	<-changed
 }
+
+func testOutbox(t *testing.T, open Open) {
+	s := open(t, runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}})
+	id := asking(t, s, question)
+	end(t, take(t, s, start(t, s, example()).ID), runs.Outcome{State: runs.Done})
+	other := open(t, runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}})
+	got, err := s.Claim(t.Context(), 10, time.Hour)
+	must(t, err)
+	if len(got) != 1 || got[0].Run != id || got[0].Tool != "onboard" || got[0].State != runs.Waiting || got[0].Attempts != 1 || time.Since(got[0].At).Abs() > time.Minute {
+		t.Fatalf("claimed %+v, want that %s waits", got, id)
+	}
+	if again, err := other.Claim(t.Context(), 10, time.Hour); err != nil || len(again) != 0 {
+		t.Errorf("another one claims %+v, %v", again, err)
+	}
+	must(t, s.Later(t.Context(), got[0], -time.Second))
+	got, err = other.Claim(t.Context(), 10, time.Hour)
+	must(t, err)
+	if len(got) != 1 || got[0].Attempts != 2 {
+		t.Fatalf("claimed %+v, want the second attempt", got)
+	}
+	must(t, other.Told(t.Context(), got[0]))
+	end(t, take(t, s, id), runs.Outcome{State: runs.Failed})
+	if got, err := s.Claim(t.Context(), 10, time.Hour); err != nil || len(got) != 1 || got[0].State != runs.Failed {
+		t.Errorf("claimed %+v, %v: want that the run has failed", got, err)
+	}
+	if _, err := s.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Minute)}); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.Claim(t.Context(), 10, 0); err != nil || len(got) != 0 {
+		t.Errorf("claimed %+v, %v of runs that are forgotten", got, err)
+	}
+}

@@ -54,6 +54,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		{"what is kept of runs that have ended", testKeep},
 		{"states are counted", testStats},
 		{"changes are announced", testChanged},
+		{"events wait until they were told", testOutbox},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, fresh(t)) })
 	}

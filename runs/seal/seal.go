@@ -32,6 +32,7 @@ const (
 	Session = "session" // ids of sessions
 	Cursor  = "cursor"  // of lists
 	Peer    = "peer"    // requests between processes
+	Notify  = "notify"  // signatures of what people are told
 )
 
 // ErrDamaged is returned for a text that no key of the ring has sealed so, here.
@@ -205,6 +206,18 @@ func Tag(sealed []byte) []byte {
 		return sealed[head : head+tagSize]
 	}
 	return sealed[len(sealed)-tagSize:]
+}
+
+// MACs returns the HMAC-SHA-256 of a text by every key of the ring, in their order: who is told of
+// something may have either while keys are replaced.
+func (r *Ring) MACs(purpose string, text []byte) [][]byte {
+	var all [][]byte
+	for _, k := range *r.keys.Load() {
+		h := hmac.New(sha256.New, k.derive(purpose).key)
+		h.Write(text)
+		all = append(all, h.Sum(nil))
+	}
+	return all
 }
 
 func header(form byte, id string) []byte {

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/runs"
@@ -165,13 +164,4 @@ func (l *lease) giveBack(ctx context.Context) error {
 		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0 WHERE id = ? AND epoch = ?`, l.id, l.epoch)
 		return err
 	})
-}
-
-// tell are the statements that put an event in the outbox.
-func (s *Store) tell(id string, state runs.State, epoch int64) []stmt {
-	if !slices.Contains(s.options.Tell, state) {
-		return nil
-	}
-	return []stmt{{`INSERT INTO @outbox (run, event, epoch, attempts, next) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), 0, 0 FROM @runs WHERE id = ? AND epoch = ? AND state = ?
-		ON CONFLICT DO NOTHING`, []any{id, string(state), epoch, id, epoch, string(state)}}}
 }

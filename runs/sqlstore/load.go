@@ -252,7 +252,7 @@ func (s *Store) Take(ctx context.Context, id, owner string) (runs.Lease, error) 
 		switch {
 		case errors.Is(err, runs.ErrDamaged) && !j.run.State.Final():
 			refused = err
-			return s.failDamaged(ctx, t, id, err)
+			return s.failDamaged(ctx, t, id, j.run.Epoch+1, err)
 		case err != nil:
 			return err
 		case j.run.State.Final():
@@ -281,11 +281,15 @@ func (s *Store) Take(ctx context.Context, id, owner string) (runs.Lease, error) 
 }
 
 // failDamaged ends a run that cannot be trusted. Its rows stay as they are.
-func (s *Store) failDamaged(ctx context.Context, t tx, id string, why error) error {
+func (s *Store) failDamaged(ctx context.Context, t tx, id string, epoch int64, why error) error {
 	result := s.sealResult(id, runs.Outcome{State: runs.Failed, Error: why.Error()}, true)
-	_, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = epoch + 1, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, result, id)
-	if err != nil {
+	if _, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = ?, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, epoch, result, id); err != nil {
 		return err
+	}
+	for _, st := range s.tell(id, runs.Failed, epoch) {
+		if _, err := t.exec(ctx, st.sql, st.args...); err != nil {
+			return err
+		}
 	}
 	return s.announce(ctx, t)
 }

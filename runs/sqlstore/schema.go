@@ -36,7 +36,7 @@ CREATE TABLE @entries (
 CREATE TABLE @questions (
 	run TEXT NOT NULL, key TEXT NOT NULL, ord {int} NOT NULL, deadline {int} NOT NULL, sealed {blob} NOT NULL, answer {blob},
 	PRIMARY KEY (run, key)){norowid};
-CREATE TABLE @outbox (run TEXT NOT NULL, event TEXT NOT NULL, epoch {int} NOT NULL, attempts {int} NOT NULL, next {int} NOT NULL, PRIMARY KEY (run, event, epoch)){norowid};
+CREATE TABLE @outbox (run TEXT NOT NULL, event TEXT NOT NULL, epoch {int} NOT NULL, at {int} NOT NULL, attempts {int} NOT NULL, next {int} NOT NULL, PRIMARY KEY (run, event, epoch)){norowid};
 `}
 
 // migrate brings the tables to what this program knows.

@@ -1,0 +1,76 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// tell are the statements that put an event in the outbox, with what it tells of.
+func (s *Store) tell(id string, state runs.State, epoch int64) []stmt {
+	if !slices.Contains(s.options.Tell, state) {
+		return nil
+	}
+	return []stmt{{`INSERT INTO @outbox (run, event, epoch, at, attempts, next) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), {now}, 0, 0 FROM @runs WHERE id = ? AND epoch = ? AND state = ?
+		ON CONFLICT DO NOTHING`, []any{id, string(state), epoch, id, epoch, string(state)}}}
+}
+
+// Claim implements [runs.Outbox].
+func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed []runs.Event, err error) {
+	waiting := false
+	if err := s.db.read(ctx, func(t tx) error {
+		return t.query(ctx, `SELECT 1 FROM @outbox WHERE next <= {now} LIMIT 1`, nil, func(func(...any) error) error { waiting = true; return nil })
+	}); err != nil || !waiting {
+		return nil, err
+	}
+	err = s.db.write(ctx, func(t tx) error {
+		found, err := s.events(ctx, t, n)
+		claimed = nil
+		for _, e := range found {
+			got, err := t.exec(ctx, `UPDATE @outbox SET attempts = attempts + 1, next = {now} + ? WHERE run = ? AND event = ? AND epoch = ? AND next <= {now}`,
+				hold.Microseconds(), e.Run, string(e.State), e.Epoch)
+			if err != nil {
+				return err
+			}
+			if got == 1 { // and no other process was faster
+				claimed = append(claimed, e)
+			}
+		}
+		return err
+	})
+	return claimed, err
+}
+
+// events are those that are due.
+func (s *Store) events(ctx context.Context, t tx, n int) (found []runs.Event, err error) {
+	err = t.query(ctx, `SELECT o.run, o.event, o.epoch, o.at, o.attempts, r.tool FROM @outbox o JOIN @runs r ON r.id = o.run WHERE o.next <= {now} ORDER BY o.next, o.at LIMIT ?`, []any{int64(n)}, func(scan func(...any) error) error {
+		var e runs.Event
+		var state, tool string
+		var at, attempts int64
+		if err := scan(&e.Run, &state, &e.Epoch, &at, &attempts, &tool); err != nil {
+			return err
+		}
+		e.State, e.Tool, e.At, e.Attempts = runs.State(state), fromColumn(tool), fromMicros(at), int(attempts)+1
+		found = append(found, e)
+		return nil
+	})
+	return found, err
+}
+
+// Told implements [runs.Outbox].
+func (s *Store) Told(ctx context.Context, e runs.Event) error {
+	return s.db.write(ctx, func(t tx) error {
+		_, err := t.exec(ctx, `DELETE FROM @outbox WHERE run = ? AND event = ? AND epoch = ?`, e.Run, string(e.State), e.Epoch)
+		return err
+	})
+}
+
+// Later implements [runs.Outbox].
+func (s *Store) Later(ctx context.Context, e runs.Event, in time.Duration) error {
+	return s.db.write(ctx, func(t tx) error {
+		_, err := t.exec(ctx, `UPDATE @outbox SET next = {now} + ? WHERE run = ? AND event = ? AND epoch = ?`, in.Microseconds(), e.Run, string(e.State), e.Epoch)
+		return err
+	})
+}
