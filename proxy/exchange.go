@@ -27,6 +27,7 @@ type exchange struct {
 	params json.RawMessage // the client's, with the reserved _meta keys taken off
 	header http.Header     // nil on stdio
 	token  json.RawMessage // the client's progress token
+	key    json.RawMessage // the client's idempotency key
 	body   *edge.Buffer    // what params is a part of; nil when nobody reuses it
 	live   *liveCall       // set while a stateless client's call may be parked
 	out    edge.FrameWriter

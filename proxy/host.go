@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -29,10 +30,12 @@ type host struct {
 	x       *exchange
 	catalog *catalog.Catalog
 	tool    *catalog.ScriptedTool
-	chain   []string        // the scripted tools that led here, this one last
-	journal script.Journal  // nil when the run cannot be resumed
-	parked  *parkedCall     // what keeps the journal between two requests
-	answers json.RawMessage // what this request brings, by the keys of the questions
+	chain   []string // the scripted tools that led here, this one last
+
+	part     *runs.Part // what is executed of the run that it is part of
+	settings runs.Settings
+	refused  map[string]error // questions that the client has answered with an error, by key
+	traced   json.RawMessage  // what a client sees that asked for a trace
 }
 
 // CallTool calls any tool of the catalog, by exposed name or as backend.tool.
@@ -139,7 +142,11 @@ func (h *host) repeat(e script.Effect) script.Repeat {
 
 // inner is the exchange of a call that a script makes for its client.
 func (h *host) inner(name string, args json.RawMessage, o builtins.CallOptions) *exchange {
-	params := new(jsonscan.Object).Text("name", name).Raw("arguments", args).JSON()
+	made := new(jsonscan.Object).Text("name", name).Raw("arguments", args)
+	if o.IdempotencyKey != "" {
+		made.Raw("_meta", new(jsonscan.Object).Text(runs.MetaKey, o.IdempotencyKey).JSON())
+	}
+	params := made.JSON()
 	x := newExchange(h.p, edge.Request{Client: h.x.client, Method: wire.ToolsCall, Params: params, Out: h.x.out})
 	x.live, x.traceAll, x.script, x.options = h.x.live, h.x.traceAll, h, o
 	return x
@@ -171,7 +178,7 @@ func (h *host) nested(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	if len(chain) > maxCallDepth {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("scripted tools call each other more than %d deep: %s", maxCallDepth, strings.Join(chain, " -> "))}
 	}
-	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.Script, chain: chain}
+	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.Script, chain: chain, part: h.part, settings: h.settings, refused: h.refused}
 	res, err := inner.execute(ctx, x.get(memberArguments))
 	_, contract := err.(*builtins.ToolError)
 	var suspended *script.Suspended
@@ -237,19 +244,19 @@ func (h *host) Caller(ctx context.Context) (builtins.Caller, error) {
 	return builtins.Caller{Subject: who.Subject, Issuer: who.Issuer, Groups: who.Groups, Scopes: who.Scopes, Client: who.Client}, nil
 }
 
-// Elicit asks the client's user: now, or by stopping the run until a later request
-// brings the answer.
-func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
-	if !h.x.client.Can(wire.Elicit) {
+// Elicit returns the answer that has come to a question, or stops the run until there is one. Where
+// nobody is there, somebody may answer later; a client that is there and cannot be asked is the answer.
+func (h *host) Elicit(_ context.Context, q script.Question) (json.RawMessage, error) {
+	if err := h.refused[q.Key]; err != nil {
+		return h.answered(nil, err)
+	}
+	if a := h.part.Answer(q.Key); a != nil {
+		return h.answered(slices.Clone(a), nil)
+	}
+	if !h.part.Alone() && !h.x.client.Can(wire.Elicit) {
 		return nil, builtins.ErrNoElicitation
 	}
-	if h.journal != nil {
-		if a := jsonscan.Get(h.answers, q.Key); a != nil {
-			return h.answered(slices.Clone(a), nil)
-		}
-		return nil, &script.Suspended{Questions: []script.Question{q}}
-	}
-	return h.answered(h.x.Request(ctx, q.Method, q.Params))
+	return nil, &script.Suspended{Questions: []script.Question{q}, Wake: q.Deadline}
 }
 
 // answered counts what the user did.

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // Calls that need a login of their principal.
@@ -58,7 +59,7 @@ func (x *exchange) takeLogin() (*loginAnswer, error) {
 	a := &loginAnswer{}
 	text, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(jsonscan.Text(state), loginState))
 	if err != nil || json.Unmarshal(text, a) != nil {
-		return nil, errState
+		return nil, runs.ErrState
 	}
 	a.action = jsonscan.Text(jsonscan.GetPath(x.get(memberResponses), loginKey, "action"))
 	x.params = jsonscan.Delete(x.params, func(key string) bool { return key == "requestState" || key == "inputResponses" })

@@ -3,14 +3,15 @@ package proxy
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
+	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -112,35 +113,29 @@ func (h *host) label(e script.Event) string {
 	return e.Name
 }
 
-// done counts a run, or the part of it up to a question. A run that goes on over its journal
-// counts once, with the time of all its parts, when it is over.
+// done counts a run that a script has called, and what every part of a run has used.
 func (h *host) done(stats script.Stats, o outcome.Outcome, err error) {
 	m, name := h.p.metrics.Runs, h.tool.Name
 	m.Steps(name, stats.Steps)
-	took := stats.Duration
-	if h.parked != nil {
-		took = time.Duration(h.parked.took.Add(int64(took)))
-	}
 	switch {
 	case o == outcome.Suspended:
 		m.Suspended(name)
-		return
-	case h.parked != nil && h.parked.over.Swap(true):
-		return // the last request came again
+	case h.top() && h.part.Kept():
+		m.Took(name, stats.Duration, stats.Memory, err) // it is counted when it is over
+	default:
+		m.Over(name, o)
+		m.Took(name, stats.Duration, stats.Memory, err)
 	}
-	m.Over(name, o)
-	m.Took(name, took, stats.Memory, err)
 }
 
-// forgotten counts a run whose question nobody answered in time.
-func (h *host) forgotten(c *parkedCall) func() {
-	m, name := h.p.metrics.Runs, h.tool.Name
-	return func() {
-		if !c.over.Swap(true) {
-			m.Over(name, outcome.Timeout)
-		}
-		if r := c.recorder.Load(); r != nil {
-			r.Close()
-		}
+// runOver counts a kept run that has ended.
+func (p *Proxy) runOver(tool string, o runs.Outcome) {
+	how := o.How
+	switch {
+	case o.State == store.Cancelled:
+		how = outcome.Cancelled
+	case how == outcome.NotYet:
+		how = outcome.Limit
 	}
+	p.metrics.Runs.Over(tool, how)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
@@ -42,7 +43,7 @@ var paramNames = []string{
 // the last.
 var metaNames = []string{
 	wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
-	wire.MetaServerInfo, wire.MetaSubscriptionID, trace.Key, trace.OldKey, progressToken,
+	wire.MetaServerInfo, wire.MetaSubscriptionID, trace.Key, trace.OldKey, runs.MetaKey, progressToken,
 }
 
 const progressToken = "progressToken"
@@ -124,6 +125,8 @@ func (x *exchange) noteMeta(name string, value json.RawMessage) {
 	switch name {
 	case progressToken:
 		x.token = value
+	case runs.MetaKey:
+		x.key = value
 	case trace.Key, trace.OldKey:
 		if string(value) == "true" {
 			x.trace, x.traceAll = name, edge.SeesDetails(x.out)

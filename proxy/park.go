@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
@@ -14,12 +13,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 const (
-	parkedMax   = 1000             // calls that wait for an answer in another request
-	parkedBytes = 256 << 20        // of all journals, bodies and questions of such calls
-	parkedFor   = 10 * time.Minute // how long each waits
+	parkedMax   = 1000      // calls that wait for an answer in another request
+	parkedBytes = 256 << 20 // of all bodies and questions of such calls
 
 	parkedOfOne      = 250       // calls of one principal, where callers say who they are
 	parkedBytesOfOne = 128 << 20 // and what they hold
@@ -54,6 +53,10 @@ type liveCall struct {
 	serial    int
 	finished  bool // resp and err are set
 	dropped   bool // nobody will take them
+
+	part  *runs.Part  // of a run that the call executes; nil: it is no run
+	never bool        // the run is not kept
+	leave func(error) // what is done when the client goes away; nil: the call is dropped
 }
 
 type question struct {
@@ -64,19 +67,33 @@ type question struct {
 
 // startLive runs call on its own goroutine with a context that outlives the request.
 func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) *liveCall {
+	l := p.newLive(ctx, x)
+	l.start(ctx, x, call)
+	return l
+}
+
+// newLive makes a live call of a request. Of a stateless client's the questions go through it.
+func (p *Proxy) newLive(ctx context.Context, x *exchange) *liveCall {
 	l := &liveCall{p: p, body: x.body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: x.out, questions: map[string]*question{}, lines: x.audit.run}
 	l.principal.Store(edge.PrincipalOf(ctx))
-	x.live, x.out = l, l
+	if x.client.Modern() && x.client.CallsBack() {
+		x.live = l
+	}
+	x.out = l
 	if x.body != nil {
 		x.body.Keep()
 		l.size = x.body.Size()
 	}
+	return l
+}
+
+// start runs the call.
+func (l *liveCall) start(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) {
 	ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	if !p.spawn(func() { l.run(ctx, call) }) {
+	if !l.p.spawn(func() { l.run(ctx, call) }) {
 		l.cancel(context.Canceled)
 		l.run(ctx, call)
 	}
-	return l
 }
 
 // run makes the call. The context lasts as long as the response: a large one is still
@@ -135,8 +152,14 @@ func (l *liveCall) Offer(frame []byte) {
 	l.hold(frame)
 }
 
-// Request is not used: the client is asked between requests.
-func (l *liveCall) Request(frame []byte) { l.Send(frame) }
+// Request passes on a request to the client of a session. A stateless one is asked between requests.
+func (l *liveCall) Request(frame []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out != nil {
+		l.out.Request(frame)
+	}
+}
 
 // hold keeps a frame for the next request. mu is held.
 func (l *liveCall) hold(frame []byte) {
@@ -188,10 +211,22 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 				return resp, err
 			}
 		case <-ctx.Done():
-			l.drop(context.Cause(ctx))
+			l.left(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// left is what becomes of the call when its client has gone away.
+func (l *liveCall) left(cause error) {
+	if l.leave == nil {
+		l.drop(cause)
+		return
+	}
+	l.mu.Lock()
+	l.out = nobody{}
+	l.mu.Unlock()
+	l.leave(cause)
 }
 
 // belong ends the rest of a response that streams with the request that got it.
@@ -209,7 +244,7 @@ func (l *liveCall) park(x *exchange) (*backends.Response, error) {
 	if len(l.questions) == 0 {
 		return nil, nil
 	}
-	state, err := x.p.parked.put(x, &parkedCall{live: l})
+	state, err := x.p.parked.put(x, l, x.p.parkedFor())
 	if err != nil {
 		return nil, err
 	}

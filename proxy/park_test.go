@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
@@ -61,7 +62,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 		table := newParkedTable()
 		put := func(principal string) error {
 			x := newExchange(nil, edge.Request{Client: &edge.Client{Principal: principal}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
-			_, err := table.put(x, &parkedCall{live: &liveCall{p: &Proxy{}, cancel: func(error) {}, size: tt.body}})
+			_, err := table.put(x, &liveCall{p: &Proxy{}, cancel: func(error) {}, size: tt.body}, time.Minute)
 			return err
 		}
 		n := 0
@@ -84,13 +85,10 @@ func TestSuspendedCallsAreBounded(t *testing.T) {
 	const body = 4 << 20
 	table := newParkedTable()
 	x := newExchange(nil, edge.Request{Client: &edge.Client{}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
-	suspended := func() *parkedCall {
-		l := &liveCall{p: &Proxy{}, cancel: func(error) {}, size: body}
-		return &parkedCall{live: l}
-	}
+	suspended := func() *liveCall { return &liveCall{p: &Proxy{}, cancel: func(error) {}, size: body} }
 	n, state := 0, ""
 	for ; ; n++ {
-		s, err := table.put(x, suspended())
+		s, err := table.put(x, suspended(), time.Minute)
 		if err != nil {
 			break
 		}
@@ -102,7 +100,7 @@ func TestSuspendedCallsAreBounded(t *testing.T) {
 	if _, err := table.take(x, json.RawMessage(jsonscan.Quote(state))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.put(x, suspended()); err != nil {
+	if _, err := table.put(x, suspended(), time.Minute); err != nil {
 		t.Errorf("after one was taken back: %v", err)
 	}
 	table.close()

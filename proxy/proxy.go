@@ -33,8 +33,11 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/record"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 	"github.com/vmcp-dev/vmcp/quota"
+	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
@@ -59,6 +62,9 @@ type Options struct {
 	Recorded func(*cases.Case, error)
 	// RecordFull leaves secrets in what is recorded, but for those of the configuration.
 	RecordFull bool
+	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory,
+	// whatever it names.
+	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
 	// Charged is told what all scripts that run have been charged for memory, whenever that
 	// has changed by a step. It must not wait. May be nil.
 	Charged func(bytes int64)
@@ -78,6 +84,10 @@ type Proxy struct {
 	metrics   *metrics.Metrics
 	record    *record.Recorder
 	parked    *parkedTable
+	runs      *runs.Keeper
+	durable   atomic.Pointer[durable] // what the configuration says of runs
+	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
+	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
 	tasks     taskTable
 	admission *admission.Admission
 	quota     quota.Quota
@@ -87,6 +97,7 @@ type Proxy struct {
 	overlays      overlays
 	pins          catalog.PinReport
 	recording     atomic.Pointer[recording]
+	recorders     recorders
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -142,6 +153,7 @@ func New(o Options) *Proxy {
 	p.scripts = &catalog.Scripts{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.metrics = metrics.New(p.state)
+	p.newRuns()
 	p.spawn(p.subscriptions.Announce)
 	return p
 }
@@ -199,6 +211,12 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := p.useStore(cfg); err != nil {
+		if recording != p.recording.Load() {
+			recording.close()
+		}
+		return err
+	}
 	before := p.rules.Load()
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		if recording != p.recording.Load() {
@@ -212,6 +230,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.log.Warn("policy", "warning", w)
 	}
 	p.rebuild()
+	p.runs.Ready()
 	p.decided(before)
 	p.record.Applied(cfg)
 	return nil
@@ -248,6 +267,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)
+	p.useRuns(cfg)
 	p.quota.Apply(cfg.RateLimiting)
 	return nil
 }
@@ -324,6 +344,7 @@ func (p *Proxy) Stopping() { p.edge.Stopping() }
 // nothing is running.
 func (p *Proxy) Drain() {
 	p.edge.Drain()
+	p.runs.Stop()
 }
 
 // Close ends every session, call and backend, and waits for all of it.
@@ -334,6 +355,7 @@ func (p *Proxy) Close() error {
 		p.young.Stop()
 	}
 	p.building.Unlock()
+	p.closeRuns()
 	p.parked.close()
 	p.edge.Close()
 	err := p.backends.Close()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/cases"
@@ -65,16 +66,43 @@ func (h *host) record(ctx context.Context) context.Context {
 		return ctx
 	}
 	r := cases.NewRecorder(time.Now())
-	if h.parked != nil {
-		r = h.parked.recorded(r)
-	}
-	return trace.Record(ctx, r)
+	return trace.Record(ctx, h.p.recorders.of(h.part.ID, r))
 }
 
-// recorded is what records the call of c, over all its requests.
-func (c *parkedCall) recorded(fresh *cases.Recorder) *cases.Recorder {
-	c.recorder.CompareAndSwap(nil, fresh)
-	return c.recorder.Load()
+// recorders record runs, over all their parts in this process.
+type recorders struct {
+	mu  sync.Mutex
+	all map[string]*cases.Recorder // by run; guarded by mu
+}
+
+// recordersMax bounds the runs that are recorded at one time.
+const recordersMax = 1000
+
+// of is what records a run; fresh if nothing does yet.
+func (rs *recorders) of(run string, fresh *cases.Recorder) *cases.Recorder {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.all[run]; r != nil {
+		return r
+	}
+	if rs.all == nil {
+		rs.all = map[string]*cases.Recorder{}
+	}
+	for old, r := range rs.all {
+		if len(rs.all) < recordersMax {
+			break
+		}
+		r.Close()
+		delete(rs.all, old)
+	}
+	rs.all[run] = fresh
+	return fresh
+}
+
+func (rs *recorders) forget(run string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.all, run)
 }
 
 // recordEnd makes a case of a run that is over.
@@ -86,6 +114,7 @@ func (h *host) recordEnd(ctx context.Context, args json.RawMessage, res *script.
 	if _, waits := errors.AsType[*script.Suspended](err); waits {
 		return
 	}
+	h.p.recorders.forget(h.part.ID)
 	rec := h.p.recording.Load()
 	failed := res == nil || err != nil || res.IsError
 	skip := ctx.Err() != nil || isBusy(err) || errors.Is(err, script.ErrOtherRun) // it was not the script that ended it

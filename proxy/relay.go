@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // maxRounds is how often a backend may ask before it has to answer, when the proxy
@@ -36,6 +38,12 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		For:        x.callerIn(ctx),
 		Idempotent: x.method != wire.ToolsCall,
 		Header:     e.ForwardedHeaders(x.get(memberArguments), x.header),
+	}
+	if key := x.options.IdempotencyKey; key != "" && e.IdempotencyHeader != "" {
+		if req.Header == nil {
+			req.Header = http.Header{}
+		}
+		req.Header.Set(e.IdempotencyHeader, key)
 	}
 	ctx, end := p.backendSpan(ctx, e)
 	req.Params = p.withTrace(ctx, req.Params)
@@ -63,7 +71,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 			return e.Backend.Call(ctx, req)
 		})
 	case x.client.Modern() && !modernBackend && x.get(memberState) != nil:
-		return nil, errState
+		return nil, runs.ErrState
 	}
 	return e.Backend.Call(ctx, req)
 }
@@ -75,14 +83,11 @@ func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context
 	if state == nil {
 		return p.startLive(ctx, x, call).wait(ctx, x)
 	}
-	c, err := p.parked.take(x, state)
-	switch {
-	case err != nil:
+	l, err := p.parked.take(x, state)
+	if err != nil {
 		return nil, err
-	case c.live == nil:
-		return nil, errState
 	}
-	return c.live.follow(ctx, x)
+	return l.follow(ctx, x)
 }
 
 // rounds calls a stateless backend for a client with a session: what the backend asks

@@ -9,81 +9,85 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
-	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
+	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// callScript runs a scripted tool for a client.
-//
-// A client with a session is asked while the run waits. A stateless one is asked
-// between two requests: the run stops with its questions, its journal waits under the
-// request state, and the next request runs the program again over that journal, which
-// answers everything that was done before. What a backend asks in the middle of a call
-// cannot be stopped so; there the run itself waits in memory, like any other live call.
-func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	h := &host{p: p, x: x, catalog: p.catalogOf(x.client), tool: e.Script, chain: []string{e.Name}}
-	state := x.get(memberState)
-	if !x.client.Modern() || !x.client.CallsBack() {
-		if state != nil {
-			return nil, errState
-		}
-		return h.run(ctx, x.get(memberArguments))
-	}
-	h.parked = &parkedCall{journal: journal.New(), lines: x.audit.run}
-	h.parked.forgotten = h.forgotten(h.parked)
-	if state != nil {
-		c, err := p.parked.take(x, state)
-		if err != nil {
-			return nil, err
-		}
-		if c.live != nil {
-			return c.live.follow(ctx, x)
-		}
-		h.parked, h.answers, x.audit.run = c, x.get(memberResponses), c.lines
-	}
-	h.journal = h.parked.journal
-	return p.startLive(ctx, x, func(ctx context.Context) (*backends.Response, error) {
-		return h.run(ctx, x.get(memberArguments))
-	}).wait(ctx, x)
+// runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
+func (h *host) runPart(ctx context.Context) runs.Outcome {
+	ctx = h.record(ctx)
+	res, err := h.execute(ctx, h.part.Run().Args)
+	h.recordEnd(ctx, h.part.Run().Args, res, err)
+	o := h.outcomeOf(ctx, res, err)
+	o.How = outcome.OfRun(ctx, res, err)
+	h.traced = trace.Of(ctx, h.tool.Name, res)
+	return o
 }
 
-// run makes a tool result of what the program returned.
-func (h *host) run(ctx context.Context, raw json.RawMessage) (*backends.Response, error) {
-	if h.x.trace != "" && h.x.who.SeesTraces() {
-		ctx = trace.Start(ctx)
-		h.x.traceAll = h.x.traceAll || h.x.who != nil // an admin
-	}
-	ctx = h.record(ctx)
-	res, err := h.execute(ctx, raw)
-	h.recordEnd(ctx, raw, res, err)
-	h.x.ended(outcome.OfRun(ctx, res, err))
+// outcomeOf is what the end of a part means for the run.
+func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) runs.Outcome {
 	var suspended *script.Suspended
 	var noRoom *script.Busy
 	switch {
+	case err == nil && res.IsError:
+		return runs.Outcome{State: store.Failed, Result: h.toolResult(res)}
+	case err == nil:
+		return runs.Outcome{State: store.Done, Result: h.toolResult(res)}
 	case errors.As(err, &suspended):
-		return h.suspend(suspended)
+		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
 		h.p.metrics.Runs.Refused(h.tool.Name)
-		return nil, admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)
+		return runs.Outcome{State: store.Running, Err: admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)}
 	case isBusy(err):
 		h.p.metrics.Runs.Refused(h.tool.Name)
-		return nil, err
-	case errors.Is(err, script.ErrOtherRun):
-		return nil, edited(h.tool.Name)
-	case err != nil:
-		return h.failed(ctx, err)
+		return runs.Outcome{State: store.Running, Err: err}
 	}
-	return answer(h.x.typed(h.showTrace(ctx, h.toolResult(res), res)))
+	if o, ofStore := h.part.Failed(err); ofStore {
+		return o
+	}
+	if ctx.Err() != nil { // it was cut off
+		return runs.Outcome{State: h.halted(), Err: context.Cause(ctx)}
+	}
+	text := h.p.secrets.Text(explain(err))
+	return runs.Outcome{State: store.Failed, Error: text, Result: errorResult(text)}
+}
+
+// suspended is a run that has stopped by itself.
+func (h *host) suspended(s *script.Suspended) runs.Outcome {
+	o := runs.Outcome{Questions: s.Questions, Doubts: s.Doubts, Wake: s.Wake}
+	switch {
+	case len(s.Doubts) > 0:
+		o.State = store.Doubt
+	case s.Paused:
+		o.State = h.halted()
+	case len(s.Questions) > 0:
+		o.State = store.Waiting
+	default:
+		o.State = store.Sleeping
+	}
+	return o
+}
+
+// halted is the state of a run that was stopped: by the end of this process, after which it goes on by
+// itself, or because its client went away.
+func (h *host) halted() store.State {
+	if h.p.runs.Stopping() {
+		return store.Running
+	}
+	return store.Paused
+}
+
+// errorResult is a CallToolResult that says what went wrong.
+func errorResult(text string) json.RawMessage {
+	return new(jsonscan.Object).Raw("content", textContent(text)).Bool("isError", true).JSON()
 }
 
 func isBusy(err error) bool {
@@ -94,26 +98,31 @@ func isBusy(err error) bool {
 // execute runs the tool's program under its contract: arguments and output fit their
 // schemas. The contract's own errors are *builtins.ToolError.
 func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
-	if len(h.chain) == 1 { // one that another one calls is part of that one
+	if h.top() { // one that another one calls is part of that one
 		leave, err := h.p.admission.Enter(ctx, h.x.client.Principal, h.tool.Name, len(raw))
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 	}
-	args, err := h.tool.Arguments(raw)
+	args, err := h.arguments(raw)
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 	}
-	ctx, end := h.p.span(ctx, "run "+h.tool.Name, attribute.String("vmcp.tool", h.tool.Name))
+	ctx, end := h.runSpan(ctx)
 	began := time.Now()
 	var stats script.Stats
 	h.p.metrics.Runs.Begin()
 	defer h.p.metrics.Runs.End()
-	res, err := h.tool.Program.Run(ctx, script.RunOptions{
-		Args: args, Host: h, Journal: h.journal, Repeat: h.repeat, FailInDoubt: true, Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
+	options := script.RunOptions{
+		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail", Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
 		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
-	})
+	}
+	if h.top() {
+		options.Journal, options.ID, options.Pause = h.part.Journal(), h.part.ID, h.part.Paused()
+		options.Hold = h.p.hold()
+	}
+	res, err := h.tool.Program.Run(ctx, options)
 	if err == nil {
 		if err = h.tool.CheckOutput(res); err != nil {
 			err = &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
@@ -127,35 +136,36 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	return res, err
 }
 
+// top reports whether a client has called the tool, and no script.
+func (h *host) top() bool { return len(h.chain) == 1 }
+
+// arguments are what the program gets. A run that goes on has those that it began with.
+func (h *host) arguments(raw json.RawMessage) (json.RawMessage, error) {
+	if h.top() && h.part.Kept() {
+		return raw, nil
+	}
+	args, err := h.tool.Arguments(raw)
+	if err == nil && h.top() {
+		h.part.SetArgs(args)
+	}
+	return args, err
+}
+
+// runSpan begins the span of a part of a run. That of a part which goes on is linked to the first.
+func (h *host) runSpan(ctx context.Context) (context.Context, func(outcome.Outcome, error)) {
+	about := attribute.String("vmcp.tool", h.tool.Name)
+	if !h.top() || h.p.tracer == nil {
+		return h.p.span(ctx, "run "+h.tool.Name, about)
+	}
+	return h.p.linkedSpan(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
+}
+
 // isolation is where the run is computed apart from this process; nil: nowhere.
 func (h *host) isolation() script.Isolation {
 	if h.tool.Isolated || h.p.options.IsolateScripts {
 		return h.p.options.Workers
 	}
 	return nil
-}
-
-// suspend ends the request with the run's questions.
-func (h *host) suspend(s *script.Suspended) (*backends.Response, error) {
-	state, err := h.p.parked.put(h.x, h.parked)
-	if err != nil {
-		return nil, err
-	}
-	var requests jsonscan.Object
-	for _, q := range s.Questions {
-		requests.Raw(q.Key, inputRequest(q.Method, q.Params))
-	}
-	return answer(inputRequired(requests.JSON(), state))
-}
-
-// failed is a run that did not end well: an answer of the tool with the place in the
-// script, unless the caller gave up.
-func (h *host) failed(ctx context.Context, err error) (*backends.Response, error) {
-	if ctx.Err() != nil {
-		return nil, edge.ErrCancelled
-	}
-	result := new(jsonscan.Object).Raw("content", textContent(h.p.secrets.Text(explain(err)))).Bool("isError", true).JSON()
-	return answer(h.x.typed(h.showTrace(ctx, result, nil)))
 }
 
 // explain is an error with the way through the script that led to it. A migrated
@@ -173,15 +183,13 @@ func explain(err error) string {
 }
 
 // toolResult is a run's result as a CallToolResult: its JSON as structured content, and as text.
-// For clients before 2026-07-28 structured content has to be an object; a script that has called
-// this one gets any value, whoever its client is.
 func (h *host) toolResult(res *script.Result) json.RawMessage {
 	content := res.Content
 	if content == nil {
 		content = textContent(string(res.Structured))
 	}
 	out := new(jsonscan.Object).Raw("content", content)
-	if len(res.Structured) > 0 && (res.Structured[0] == '{' || h.x.client.Modern() || len(h.chain) > 1) {
+	if len(res.Structured) > 0 {
 		out.Raw("structuredContent", res.Structured)
 	}
 	if res.IsError {
@@ -190,31 +198,19 @@ func (h *host) toolResult(res *script.Result) json.RawMessage {
 	return out.JSON()
 }
 
-// showTrace adds what the call did to its result, if the client asked for it. res is nil when
-// the run failed.
-func (h *host) showTrace(ctx context.Context, result json.RawMessage, res *script.Result) json.RawMessage {
-	shown := trace.Of(ctx, h.tool.Name, res)
-	if shown == nil {
-		return result
-	}
-	return jsonscan.Set(result, "_meta", new(jsonscan.Object).Raw(h.x.trace, shown).JSON())
-}
-
 // textContent is a text as the content of a result.
 func textContent(text string) json.RawMessage {
 	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }
 
-// typed adds what the client's revision wants in every result.
-func (x *exchange) typed(result json.RawMessage) json.RawMessage {
-	return x.p.edit(x).Apply(result)
-}
-
 // logRun writes the one line of a run.
 func (h *host) logRun(stats script.Stats, o outcome.Outcome, err error) {
-	about := make([]slog.Attr, 0, 8)
+	about := make([]slog.Attr, 0, 9)
 	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
 		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
+	if h.part != nil && h.part.Kept() {
+		about = append(about, slog.String("run", h.part.ID))
+	}
 	level := slog.LevelInfo
 	if err != nil && o != outcome.Suspended {
 		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
@@ -224,5 +220,5 @@ func (h *host) logRun(stats script.Stats, o outcome.Outcome, err error) {
 
 // printed is where print() of a script goes.
 func (h *host) printed(pos, text string) {
-	h.p.log.Info(text, "tool", h.tool.Name, "pos", pos)
+	h.p.log.Info(text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
 // chargeServer counts how often each amount was charged.
@@ -174,37 +175,32 @@ func TestRoundsDoNothingTwice(t *testing.T) {
 	}
 }
 
-// TestACallThatWasCutOff: a client leaves while a call is under way, and comes again. What only
-// reads or is idempotent is called again; whether anything else has happened nobody knows.
-func TestACallThatWasCutOff(t *testing.T) {
-	for name, tt := range map[string]struct {
-		annotations mcp.ToolAnnotations
-		want        string
-	}{
-		"read-only":  {mcp.ToolAnnotations{ReadOnlyHint: true}, `"structuredContent":{"did":"it"}`},
-		"idempotent": {mcp.ToolAnnotations{IdempotentHint: true}, `"structuredContent":{"did":"it"}`},
-		"neither":    {mcp.ToolAnnotations{}, "whether it happened is not known"},
-	} {
-		t.Run(name, func(t *testing.T) {
+// TestAClientThatLeaves: a client leaves while a call is under way. The call ends and is recorded, and nothing new
+// begins; the same request goes on, and with onDisconnect: continue the run has gone on by itself.
+func TestAClientThatLeaves(t *testing.T) {
+	for _, onDisconnect := range []string{"pause", "continue"} {
+		t.Run(onDisconnect, func(t *testing.T) {
 			underWay, end := make(chan struct{}), make(chan struct{})
-			var calls atomic.Int32
+			var calls, later atomic.Int32
 			s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-			mcp.AddTool(s, &mcp.Tool{Name: "act", Annotations: &tt.annotations}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
-				if calls.Add(1) == 1 {
-					close(underWay)
-					select { // the SDK's server may miss that its client has left
-					case <-ctx.Done():
-					case <-end:
-					}
-				}
+			mcp.AddTool(s, &mcp.Tool{Name: "act"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, map[string]string, error) {
+				calls.Add(1)
+				close(underWay)
+				<-end
 				return nil, map[string]string{"did": "it"}, nil
 			})
-			_, url := start(t, (*chargeServer)(nil).asking(sdkBackend(t, s, false), `
+			mcp.AddTool(s, &mcp.Tool{Name: "then"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, map[string]string, error) {
+				later.Add(1)
+				return nil, map[string]string{"did": "more"}, nil
+			})
+			cfg := (*chargeServer)(nil).asking(sdkBackend(t, s, false), `
 def run(params):
     elicit("sure?", schema = {"type": "object", "properties": {"answer": {"type": "string"}}})
-    return call_tool("act", {})
-`))
-			t.Cleanup(func() { close(end) })
+    call_tool("act", {})
+    return call_tool("then", {})
+`)
+			cfg.Runs.OnDisconnect = onDisconnect
+			_, url := start(t, cfg)
 			result, _ := modernCall(t, url, "asking", "")
 			in := asks(t, result)
 			ctx, leave := context.WithCancel(t.Context())
@@ -216,9 +212,13 @@ def run(params):
 					t.Error("who left got an answer")
 				}
 			}
+			close(end)
 			result, failure := modernCall(t, url, "asking", in.answers())
-			if got := string(result) + string(failure); !strings.Contains(got, tt.want) {
-				t.Errorf("got %s, want %s", got, tt.want)
+			if got := string(result) + string(failure); !strings.Contains(got, `"structuredContent":{"did":"more"}`) || !strings.Contains(got, `"state":"done"`) {
+				t.Errorf("got %s, want the result of a run that is done", got)
+			}
+			if calls.Load() != 1 || later.Load() != 1 {
+				t.Errorf("the tools were called %d and %d times, want once each", calls.Load(), later.Load())
 			}
 		})
 	}
@@ -251,34 +251,40 @@ func TestStateIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateOfAnEditedScript: who has asked is told why the run cannot go on. A state that is
-// not theirs says nothing of it.
+// TestStateOfAnEditedScript: a run goes on with the text and the limits that it began with, whatever is configured
+// by now; a new run has the new ones. A run of a tool that is gone goes on, too.
 func TestStateOfAnEditedScript(t *testing.T) {
 	bank := &chargeServer{charged: map[string]int{}}
 	backend := sdkBackend(t, bank.server(), false)
 	p, url := start(t, bank.asking(backend, askingScript))
 	result, _ := modernCall(t, url, "asking", "")
 	in := asks(t, result)
-	before := bank.each()
-	if err := p.Apply(bank.asking(backend, askingScript+"# edited\n")); err != nil {
-		t.Fatal(err)
-	}
-	for more, want := range map[string]string{
-		in.answers(): "the script was edited after it had asked",
-		strings.Replace(in.answers(), `,"requestState"`, `,"arguments":{"x":1},"requestState"`, 1): "was changed, used before, has expired",
-	} {
-		if result, failure := modernCall(t, url, "asking", more); !strings.Contains(string(failure), want) {
-			t.Errorf("result %s error %s, want %s", result, failure, want)
+	edited := bank.asking(backend, "def run(params):\n    return 1\n")
+	edited.ScriptedTools[0].Limits = &limits.Run{Calls: 1}
+	gone := bank.asking(backend, "def run(params):\n    return 1\n")
+	gone.ScriptedTools[0].Name = "other"
+	for _, cfg := range []*config.Config{edited, gone} {
+		if err := p.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		result, failure := modernCall(t, url, "asking", in.answers())
+		if in = asks(t, result); len(in.InputRequests) == 0 {
+			t.Fatalf("result %s error %s, want the next question", result, failure)
+		}
+		if result, _ := modernCall(t, url, cfg.ScriptedTools[0].Name, ""); !strings.Contains(string(result), `"structuredContent":1`) {
+			t.Errorf("a new run: %s", result)
 		}
 	}
-	if after := bank.each(); after != before {
-		t.Errorf("charged %s, then %s", before, after)
+	if other := strings.Replace(in.answers(), `,"requestState"`, `,"arguments":{"x":1},"requestState"`, 1); true {
+		if result, failure := modernCall(t, url, "asking", other); !strings.Contains(string(failure), "unknown tool") {
+			t.Errorf("with other arguments: result %s error %s", result, failure)
+		}
 	}
-	if err := p.Apply(bank.asking(backend, askingScript)); err != nil {
-		t.Fatal(err)
+	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), `"state":"done"`) {
+		t.Errorf("the last answers: %s%s", result, failure)
 	}
-	if result, _ := modernCall(t, url, "asking", in.answers()); len(asks(t, result).InputRequests) != 1 {
-		t.Errorf("with the script of before: %s", result)
+	if got := bank.each(); got != `{"a":1,"b":1,"c":1}` {
+		t.Errorf("charged %s", got)
 	}
 }
 

@@ -36,6 +36,23 @@ func (p *Proxy) span(ctx context.Context, name string, attrs ...attribute.KeyVal
 	}
 }
 
+// linkedSpan is span with a link to the trace of first, a traceparent, where that is another one.
+func (p *Proxy) linkedSpan(ctx context.Context, first, name string, attrs ...attribute.KeyValue) (context.Context, func(outcome.Outcome, error)) {
+	ctx, end := p.span(ctx, name, attrs...)
+	began := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": first}))
+	if s := trace.SpanFromContext(ctx); began.IsValid() && began.TraceID() != s.SpanContext().TraceID() {
+		s.AddLink(trace.Link{SpanContext: began})
+	}
+	return ctx, end
+}
+
+// traceparent is the trace that ctx is part of; "" without one.
+func traceparent(ctx context.Context) string {
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c["traceparent"]
+}
+
 // backendSpan begins the span of a request to the backend of e.
 func (p *Proxy) backendSpan(ctx context.Context, e *catalog.Entry) (context.Context, func(outcome.Outcome, error)) {
 	if p.tracer == nil {

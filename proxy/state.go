@@ -2,77 +2,59 @@ package proxy
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// parkedTable holds what waits for a client's next request under single-use handles. A
-// handle travels sealed: bound to who asked, to the method and to the arguments.
+// parkedTable holds the live calls that wait for a client's next request under single-use handles. A
+// handle travels sealed: bound to who asked, to the method and to the arguments. The states of runs, which
+// wait in their store, are sealed in the same way.
 type parkedTable struct {
-	aead cipher.AEAD
+	ring atomic.Pointer[seal.Ring]
 
 	mu      sync.Mutex
 	waiting map[string]*parkedCall // by handle, guarded by mu
-	bytes   int64                  // of all journals, guarded by mu
+	bytes   int64                  // of all calls, guarded by mu
 }
 
-// parkedCall is a call that waits in memory, or the journal of a run that goes on by
-// running again. Exactly one of the two is set.
+// parkedCall is a call that waits in memory.
 type parkedCall struct {
-	live    *liveCall
-	journal script.Journal
-	handle  string // under which it was parked before; "" at first
-	size    int64  // of the journal when it was parked
-	owner   string // the principal whose call it is
-	timer   *time.Timer
-	lines   string // the run that lines of the audit name
-
-	forgotten func()       // a run is over because nobody answered
-	over      atomic.Bool  // the run has ended and is counted
-	took      atomic.Int64 // time.Duration of its parts up to now
-
-	recorder atomic.Pointer[cases.Recorder] // of all its parts; nil while the call is not recorded
-}
-
-// bytes is what the call holds in memory for as long as it waits: a journal, or the body
-// of its request with the questions that came of it and what may come meanwhile. What
-// else a run holds is bounded by its limits.
-func (c *parkedCall) bytes() int64 {
-	if c.live != nil {
-		return c.live.bytes()
-	}
-	if j, ok := c.journal.(interface{ Size() int64 }); ok {
-		return j.Size()
-	}
-	return 0
+	*liveCall
+	held  int64  // by the call when it was parked
+	owner string // the principal whose call it is
+	timer *time.Timer
 }
 
 func newParkedTable() *parkedTable {
+	t := &parkedTable{waiting: map[string]*parkedCall{}}
 	key := make([]byte, 32)
 	rand.Read(key)
-	block, err := aes.NewCipher(key)
+	ring, err := seal.New([]seal.Key{{ID: "process", Secret: key}})
 	if err != nil {
-		panic(err)
+		panic(err) // a key of 32 bytes
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		panic(err)
-	}
-	return &parkedTable{aead: aead, waiting: map[string]*parkedCall{}}
+	t.ring.Store(ring)
+	return t
 }
+
+// What a sealed state names.
+const (
+	stateLive  = "live"  // a handle of the table
+	stateRun   = "run"   // the id of a run
+	stateNever = "never" // that of a run that is not kept
+)
 
 // binding is what a sealed state is good for: this principal, method and arguments.
 func (x *exchange) binding() []byte {
@@ -87,61 +69,44 @@ func (x *exchange) binding() []byte {
 	return h.Sum(nil)
 }
 
-// put parks a call and returns the sealed handle. A journal keeps its handle from one
-// round to the next.
-func (t *parkedTable) put(x *exchange, c *parkedCall) (string, error) {
+// put parks a call for a while and returns the sealed handle.
+func (t *parkedTable) put(x *exchange, l *liveCall, wait time.Duration) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := c.handle != "" && t.waiting[c.handle] == c
-	size := c.bytes()
-	more := size
-	if known {
-		more -= c.size
-	}
+	size := l.bytes()
 	switch {
-	case !known && len(t.waiting) >= parkedMax:
+	case len(t.waiting) >= parkedMax:
 		return "", wire.Errorf(wire.InternalError, "%d calls already wait for answers; try again later", parkedMax)
-	case t.bytes+more > parkedBytes:
+	case t.bytes+size > parkedBytes:
 		return "", wire.Errorf(wire.InternalError, "the calls that wait for answers hold %d MB already; try again later", parkedBytes>>20)
-	case !t.roomFor(x.client.Principal, known, more):
+	case !t.roomFor(x.client.Principal, size):
 		return "", wire.Errorf(wire.InternalError, "calls of yours already wait for answers, %d or with %d MB; try again later", parkedOfOne, parkedBytesOfOne>>20)
 	}
-	t.bytes += more
-	c.size, c.owner = size, x.client.Principal
-	if known {
-		c.timer.Reset(parkedFor)
-		return t.seal(c.handle, x.binding()), nil
-	}
+	t.bytes += size
 	handle := rand.Text()
-	c.handle = handle
-	c.timer = time.AfterFunc(parkedFor, func() { t.expire(handle) })
-	t.waiting[handle] = c
-	return t.seal(handle, x.binding()), nil
+	t.waiting[handle] = &parkedCall{liveCall: l, held: size, owner: x.client.Principal, timer: time.AfterFunc(wait, func() { t.expire(handle, wait) })}
+	return t.seal(stateLive, handle, x.binding()), nil
 }
 
-// roomFor reports whether a principal's share has room for what a call holds more than it did; without
+// roomFor reports whether a principal's share has room for what a call holds; without
 // authentication all are one principal, and have everything. mu is held.
-func (t *parkedTable) roomFor(principal string, known bool, more int64) bool {
+func (t *parkedTable) roomFor(principal string, size int64) bool {
 	if principal == "" {
 		return true
 	}
-	calls, bytes := 0, more
+	calls, bytes := 0, size
 	for _, c := range t.waiting {
 		if c.owner == principal {
 			calls++
-			bytes += c.size
+			bytes += c.held
 		}
 	}
-	return (known || calls < parkedOfOne) && bytes <= parkedBytesOfOne
+	return calls < parkedOfOne && bytes <= parkedBytesOfOne
 }
 
-func (t *parkedTable) expire(handle string) {
-	switch c := t.remove(handle); {
-	case c == nil:
-	case c.live != nil:
-		c.live.drop(wire.Errorf(wire.InternalError, "no answer within %v", parkedFor))
-	case c.forgotten != nil:
-		c.forgotten()
+func (t *parkedTable) expire(handle string, after time.Duration) {
+	if c := t.remove(handle); c != nil {
+		c.drop(wire.Errorf(wire.InternalError, "no answer within %v", after))
 	}
 }
 
@@ -150,72 +115,57 @@ func (t *parkedTable) remove(handle string) *parkedCall {
 	defer t.mu.Unlock()
 	c := t.waiting[handle]
 	if c != nil {
-		t.bytes -= c.size
+		t.bytes -= c.held
+		c.timer.Stop()
 	}
 	delete(t.waiting, handle)
 	return c
 }
 
-func (t *parkedTable) seal(text string, binding []byte) string {
-	nonce := make([]byte, t.aead.NonceSize())
-	rand.Read(nonce)
-	return base64.RawURLEncoding.EncodeToString(t.aead.Seal(nonce, nonce, []byte(text), binding))
+// seal makes a state of what it names.
+func (t *parkedTable) seal(kind, name string, binding []byte) string {
+	return base64.RawURLEncoding.EncodeToString(t.ring.Load().Encrypt(seal.State, string(binding), []byte(kind+" "+name)))
 }
 
-func (t *parkedTable) open(sealed string, binding []byte) (string, bool) {
-	b, err := base64.RawURLEncoding.DecodeString(sealed)
-	if err != nil || len(b) < t.aead.NonceSize() {
-		return "", false
+// open is what a state names, if it was made here for this.
+func (t *parkedTable) open(state string, binding []byte) (kind, name string, ok bool) {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(state)
+	if err != nil {
+		return "", "", false
 	}
-	text, err := t.aead.Open(nil, b[:t.aead.NonceSize()], b[t.aead.NonceSize():], binding)
-	return string(text), err == nil
-}
-
-// errState refuses a requestState, whatever is wrong with it: which it is, is not the
-// business of a sender who has not proven to be the one that it was given to.
-var errState = wire.Errorf(wire.InvalidParams, "requestState is not valid for this request: it was changed, used before, has expired, or belongs to other arguments or to somebody else")
-
-// edited refuses a requestState of a run that cannot go on, because it would be another one now.
-// Whoever brings it has asked before: it is told why.
-func edited(tool string) error {
-	return wire.Errorf(wire.InvalidParams, "requestState is not valid any more: the script was edited after it had asked, or a library or the parameters of %s were; call it again without requestState", tool)
-}
-
-// take finds what waits behind a request's state. A live call waits no longer: its
-// state is good for one request. A journal stays until it expires: whoever brings its
-// state again finds everything answered, and nothing is done twice.
-func (t *parkedTable) take(x *exchange, state json.RawMessage) (*parkedCall, error) {
-	handle, ok := t.open(jsonscan.Text(state), x.binding())
-	if !ok {
-		return nil, errState
+	text, err := t.ring.Load().Open(seal.State, string(binding), sealed)
+	if err != nil {
+		return "", "", false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.waiting[handle]
+	return strings.Cut(string(text), " ")
+}
+
+// take finds the call that waits behind a request's state. It waits no longer: its state is good for one request.
+func (t *parkedTable) take(x *exchange, state json.RawMessage) (*liveCall, error) {
+	kind, handle, ok := t.open(jsonscan.Text(state), x.binding())
+	if !ok || kind != stateLive {
+		return nil, runs.ErrState
+	}
+	c := t.remove(handle)
 	if c == nil {
-		return nil, errState
+		return nil, runs.ErrState
 	}
-	if c.live != nil {
-		t.bytes -= c.size
-		delete(t.waiting, handle)
-		c.timer.Stop()
-	}
-	return c, nil
+	return c.liveCall, nil
 }
 
-// has reports whether a request brings the state of a call that waits.
+// has reports whether a request brings the state of a call or a run that waits.
 func (t *parkedTable) has(x *exchange) bool {
 	state := x.get(memberState)
 	if state == nil {
 		return false
 	}
-	handle, ok := t.open(jsonscan.Text(state), x.binding())
-	if !ok {
-		return false
+	kind, name, ok := t.open(jsonscan.Text(state), x.binding())
+	if !ok || kind != stateLive {
+		return ok
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting[handle] != nil
+	return t.waiting[name] != nil
 }
 
 // close gives up all that waits.
@@ -224,9 +174,7 @@ func (t *parkedTable) close() {
 	defer t.mu.Unlock()
 	for handle, c := range t.waiting {
 		c.timer.Stop()
-		if c.live != nil {
-			c.live.drop(context.Canceled)
-		}
+		c.drop(context.Canceled)
 		delete(t.waiting, handle)
 	}
 }

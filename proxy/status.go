@@ -20,6 +20,14 @@ type Status struct {
 	Backends []BackendStatus `json:"backends"`
 	Tools    []ToolStatus    `json:"tools,omitempty"`
 	Problems diag.Problems   `json:"problems,omitempty"`
+	Storage  *StorageStatus  `json:"storage,omitempty"`
+}
+
+// StorageStatus is the state of the store of runs.
+type StorageStatus struct {
+	Provider string `json:"provider"` // memory, sqlite or postgres
+	OK       bool   `json:"ok"`       // it answers
+	Error    string `json:"error,omitempty"`
 }
 
 // BackendStatus is the state of one backend.
@@ -98,6 +106,8 @@ func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
 // ?tools the tools; without them only whether the endpoint is ready.
 func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
 	ready, draining := p.ready()
+	stored := p.storage(r.Context())
+	ready = ready && (stored.OK || p.durable.Load().when != "always")
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if !ready {
@@ -108,6 +118,7 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 		return
 	}
 	s := p.Status()
+	s.Storage = stored
 	if !r.URL.Query().Has("tools") {
 		s.Tools = nil
 	}

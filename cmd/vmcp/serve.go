@@ -24,6 +24,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/open"
+	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
@@ -117,7 +120,8 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
 	memory := memlimit.New()
-	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate})
+	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
+		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
 	defer s.close()

@@ -102,8 +102,13 @@ type Entry struct {
 	contested  bool              // another backend claims the name, too
 	index      int               // in the entries of the catalog, for those that a list has
 	headers    []headerParam     // x-mcp-header declarations of a tool
+	repeatable *bool             // what the configuration says of calling it once more; nil: nothing
+	distrusted bool              // its own hints about that do not count
 	match      *uritemplate.Template
 	literal    string // what a template begins with, before its first variable
+
+	// IdempotencyHeader is the header in which the idempotency key of a call is sent, too; "" for none.
+	IdempotencyHeader string
 
 	contractOnce sync.Once
 	schemas      contract
@@ -325,6 +330,12 @@ func (b *builder) claimTool(e *Entry, rule *config.WorkloadTools, item backends.
 		over = rule.Overrides[e.Original]
 	}
 	e.Definition = b.c.exposeInterface(backend, overrideTool(item.Raw, e.Name, over))
+	for i := range b.cfg.Backends {
+		if b.cfg.Backends[i].Name == backend {
+			e.IdempotencyHeader = b.cfg.Backends[i].IdempotencyHeader
+		}
+	}
+	e.repeatable, e.distrusted = over.Repeatable, b.cfg.Runs.TrustHints != nil && !*b.cfg.Runs.TrustHints
 	origin := backend + "." + e.Original
 	if b.c.toolByOrigin[origin] == nil {
 		b.c.toolByOrigin[origin] = e

@@ -268,7 +268,7 @@ func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Proble
 		return
 	}
 	c.made = append(c.made, func() {
-		made, err := compileScript(t, text, c.set.load)
+		made, err := compileScript(t, durableOf(c.cfg, t), text, c.set.load)
 		if err != nil {
 			c.problems = append(c.problems, text.problems...)
 			c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)

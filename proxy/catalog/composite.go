@@ -24,7 +24,7 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedToo
 	if err != nil {
 		return nil, err
 	}
-	t := &ScriptedTool{Name: s.Name, definition: compositeDefinition(s), Limits: compositeLimits(cfg), composite: true, steps: s.Tools}
+	t := &ScriptedTool{Name: s.Name, definition: compositeDefinition(s), Limits: compositeLimits(cfg), composite: true, steps: s.Tools, Durable: durableOf(cfg, nil)}
 	for _, tool := range s.Tools {
 		t.calls.Tools = append(t.calls.Tools, tool.Name)
 	}

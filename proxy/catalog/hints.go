@@ -63,12 +63,30 @@ func readHints(annotations json.RawMessage) hints {
 	return h
 }
 
-// Repeat is what a tool says of calling it once more (schema, ToolAnnotations): that it only reads, or
-// is idempotent. What a scripted tool does is in the journal of the run that calls it.
+// Repeat is what is known of calling a tool once more. What the configuration says is stronger than what
+// the tool says (schema, ToolAnnotations): that it only reads, or is idempotent. What a scripted tool does is in
+// the journal of the run that calls it.
 func (e *Entry) Repeat() script.Repeat {
+	switch {
+	case e.Script != nil:
+		return script.ReadOnly
+	case e.repeatable != nil && !*e.repeatable:
+		return script.Once
+	case e.repeatable != nil && e.distrusted:
+		return script.Idempotent
+	case e.repeatable != nil:
+		return max(e.hinted(), script.Idempotent)
+	case e.distrusted:
+		return script.Once
+	}
+	return e.hinted()
+}
+
+// hinted is what the annotations of a tool say.
+func (e *Entry) hinted() script.Repeat {
 	h := readHints(jsonscan.Get(e.Definition, "annotations"))
 	switch {
-	case e.Script != nil, h.readOnly:
+	case h.readOnly:
 		return script.ReadOnly
 	case h.idempotent:
 		return script.Idempotent

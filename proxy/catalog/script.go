@@ -24,9 +24,10 @@ type ScriptedTool struct {
 	Limits     script.Limits
 	input      *schema.Schema // nil: anything, like output
 	output     *schema.Schema
-	trusted    bool           // its annotations may look safer than what it calls
-	Isolated   bool           // runs in worker processes
-	composite  bool           // it is written in the legacy format
+	trusted    bool // its annotations may look safer than what it calls
+	Isolated   bool // runs in worker processes
+	composite  bool // it is written in the legacy format
+	Durable    Durable
 	calls      check.Calls    // the tools that it calls
 	steps      []migrate.Tool // where a composite names them
 }
@@ -63,8 +64,8 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 	return l
 }
 
-func compileScript(c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: c.Name, Limits: text.source.Limits, trusted: c.TrustAnnotations, Isolated: c.Isolated}
+func compileScript(c *config.ScriptedTool, durable Durable, text *scriptText, load loadFunc) (*ScriptedTool, error) {
+	t := &ScriptedTool{Name: c.Name, Limits: text.source.Limits, trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durable}
 	scan := check.NewScan(builtins.Table())
 	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: t.Limits, Inspect: scan.File})
 	var err error

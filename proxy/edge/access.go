@@ -56,6 +56,14 @@ func PrincipalOf(ctx context.Context) *auth.Principal {
 	return who
 }
 
+// WithPrincipal is ctx as that of a request of who; nil is nobody.
+func WithPrincipal(ctx context.Context, who *auth.Principal) context.Context {
+	if who == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, principalKey{}, who)
+}
+
 // principal is the key of who a request comes from; "" is nobody's.
 func (v *Server) principal(r *http.Request) string { return PrincipalOf(r.Context()).Key() }
 

@@ -16,6 +16,9 @@ type Runs struct {
 	seconds, effectSeconds, memory        *prometheus.HistogramVec
 	suspensions, refusals                 *prometheus.CounterVec
 	running                               prometheus.Gauge
+	resumed, doubts                       *prometheus.CounterVec
+	writes                                prometheus.Histogram
+	writeErrors                           prometheus.Counter
 }
 
 func newRuns(r *prometheus.Registry) *Runs {
@@ -52,9 +55,22 @@ func newRuns(r *prometheus.Registry) *Runs {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_runs_refused_total", Help: "Calls of scripted tools that were refused as busy: there was no room, and nothing had been done yet.",
 		}, []string{"tool"}),
+		resumed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_runs_resumed_total", Help: "Times that a run went on, by cause: a request, the start of the process, the end of a sleep or of the time for an answer (wake), an answer, a lease that was over, an operator.",
+		}, []string{"cause"}),
+		doubts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vmcp_run_doubts_total", Help: "Calls whose outcome was not known, so that their run waits for vmcp runs resolve.",
+		}, []string{"tool"}),
+		writes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "vmcp_journal_write_seconds", Help: "Time of one write to the store of runs that a run waits for.", Buckets: []float64{.00001, .0001, .0005, .001, .0025, .005, .01, .05, .25, 1, 5},
+		}),
+		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vmcp_journal_errors_total", Help: "Times that the store of runs did not do what it was asked for.",
+		}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
 	}
-	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.running)
+	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.running,
+		m.resumed, m.doubts, m.writes, m.writeErrors)
 	return m
 }
 
@@ -63,6 +79,22 @@ func (m *Runs) Begin() { m.running.Inc() }
 
 // End is the end of a part of a run.
 func (m *Runs) End() { m.running.Dec() }
+
+// Resumed counts that a run went on.
+func (m *Runs) Resumed(cause string) { m.resumed.WithLabelValues(cause).Inc() }
+
+// Doubts counts calls whose outcome is not known.
+func (m *Runs) Doubts(tool string, n int) { m.doubts.WithLabelValues(tool).Add(float64(n)) }
+
+// Wrote notes how long the store of runs took, below 0 where it is not known, and whether it failed.
+func (m *Runs) Wrote(took time.Duration, err error) {
+	if took >= 0 {
+		m.writes.Observe(took.Seconds())
+	}
+	if err != nil {
+		m.writeErrors.Inc()
+	}
+}
 
 // Steps counts the interpreter steps of a part of a run.
 func (m *Runs) Steps(tool string, n uint64) { m.steps.WithLabelValues(tool).Add(float64(n)) }

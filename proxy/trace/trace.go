@@ -57,9 +57,10 @@ type recorder struct {
 	began time.Time
 
 	mu      sync.Mutex
-	effects []Effect    // guarded by mu
-	starts  []time.Time // of effects; guarded by mu
-	left    int         // guarded by mu
+	effects []Effect       // guarded by mu
+	index   map[string]int // where the effect of a key is; guarded by mu
+	starts  []time.Time    // of effects; guarded by mu
+	left    int            // guarded by mu
 }
 
 // recorderKey is the key of the recorder in the context of a call, and of the calls that it makes.
@@ -67,7 +68,7 @@ type recorderKey struct{}
 
 // Start begins a trace.
 func Start(ctx context.Context) context.Context {
-	return context.WithValue(ctx, recorderKey{}, &recorder{began: time.Now()})
+	return context.WithValue(ctx, recorderKey{}, &recorder{began: time.Now(), index: map[string]int{}})
 }
 
 // wholeKey is the key of what records the call of a context.
@@ -103,10 +104,17 @@ func (at *recorder) add(e script.Event, secrets *secret.Redactor) {
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()
+	if i, twice := at.index[e.Key]; twice { // the run has gone on within this request
+		if !e.Replayed {
+			at.effects[i], at.starts[i] = effect, e.Start
+		}
+		return
+	}
 	if len(at.effects) == maxEffects {
 		at.left++
 		return
 	}
+	at.index[e.Key] = len(at.effects)
 	at.effects, at.starts = append(at.effects, effect), append(at.starts, e.Start)
 }
 

@@ -19,7 +19,7 @@ func (s *Store) end(r *run, o runs.Outcome) {
 		r.Wake = time.Time{}
 		r.place = s.ended.PushBack(r)
 		s.strip(r)
-	} else if r.Wake.IsZero() && answered(r, o) {
+	} else if answered(r, o) {
 		r.Wake = r.Updated
 	}
 	s.resize(r, before)

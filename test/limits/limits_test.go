@@ -55,7 +55,7 @@ var table = []row{
 	{"ended streams of a session", "{number edge.keptStreams}; {time edge.deliveredFor} once delivered, else {time edge.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
 	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
 	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number proxy.maxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
-	{"suspended calls", "{number proxy.parkedMax}, {size proxy.parkedBytes} of bodies, journals and questions; of a principal {number proxy.parkedOfOne}, {size proxy.parkedBytesOfOne}; {time proxy.parkedFor}", "-32603", "–", "TestSuspendedCallsAreBounded"},
+	{"suspended calls", "{number proxy.parkedMax}, {size proxy.parkedBytes} of bodies and questions; of a principal {number proxy.parkedOfOne}, {size proxy.parkedBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
 	{"notifications for a suspended call", "{number proxy.heldMax}, {size proxy.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
 	{"tasks that are remembered", "{number proxy.taskLimit}, ids of {size proxy.taskIDBytes}", "the oldest are forgotten", "–", "TestTasksAreBounded"},
 	{"a frame on standard input and output", "{size edge.MaxFrame}", "the connection ends", "–", "TestLongLineEndsStdio"},
@@ -136,8 +136,7 @@ func defaultOf(path string) (string, bool) {
 	value := ""
 	for part := range strings.SplitSeq(path, ".") {
 		found := false
-		for f := range of.NumField() {
-			field := of.Field(f)
+		for _, field := range reflect.VisibleFields(of) {
 			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == part {
 				of, value, found = field.Type, field.Tag.Get("default"), true
 				break

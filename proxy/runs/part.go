@@ -1,0 +1,231 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// A Part is what this process does of a run, from taking it to letting it go: until it has
+// ended, or waits for something. Requests join the part that is under way.
+type Part struct {
+	ID    string
+	Cause Cause // why the run goes on
+
+	k       *Keeper
+	store   store.Store
+	run     store.Run
+	journal journal
+	// answers are those that have come to the run's questions, by key.
+	answers map[string]json.RawMessage
+
+	pause chan struct{} // closed to stop the run behind its present effects
+	once  sync.Once
+
+	cut    context.CancelCauseFunc // ends the run at once
+	inside context.Context         // ends with cut
+
+	ended   chan struct{}
+	outcome Outcome // set before ended closes
+
+	waiters int  // requests that wait for it; guarded by k.mu
+	alone   bool // it goes on when nobody waits
+}
+
+// A Cause says why a run goes on.
+type Cause string
+
+// What makes a run go on, as metrics have it.
+const (
+	Request  Cause = "request"
+	Start    Cause = "start"
+	Wake     Cause = "wake"
+	Answer   Cause = "answer"
+	Lease    Cause = "lease"
+	Operator Cause = "operator"
+)
+
+// An Outcome is how a part of a run has ended.
+type Outcome struct {
+	// State is that of the run now; Running when it was stopped and may go on at once, here or elsewhere.
+	State store.State
+	// Result is a CallToolResult, of a run that is over.
+	Result json.RawMessage
+	// Error says why the run failed or was cancelled.
+	Error string
+	// Questions are open.
+	Questions []script.Question
+	// Doubts are calls whose outcome is not known.
+	Doubts []script.Doubt
+	// Wake is when the run goes on by itself; zero: it does not.
+	Wake time.Time
+	// Err is what a request gets that waits for this part, where it is no result.
+	Err error
+	// How is the same in the words of metrics.
+	How outcome.Outcome
+	// Kept says that the run has a row, and can be asked for again.
+	Kept bool
+}
+
+func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
+	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
+	p.inside, p.cut = context.WithCancelCause(context.Background())
+	p.journal.part = p
+	p.answers = map[string]json.RawMessage{}
+	for _, q := range run.Questions {
+		if q.Answer != nil {
+			p.answers[q.Key] = q.Answer
+		}
+	}
+	return p
+}
+
+// taken gives the part a run that has a row.
+func (p *Part) taken(l store.Lease) {
+	p.journal.lease = l
+	p.k.spawn(func() { p.watch(l) })
+}
+
+// Run is the run as it was begun or taken.
+func (p *Part) Run() store.Run { return p.run }
+
+// SetArgs sets what the run was begun with, before its program begins. It has no row yet.
+func (p *Part) SetArgs(args json.RawMessage) { p.run.Args = args }
+
+// Journal is the journal that the run is executed over.
+func (p *Part) Journal() script.Journal { return &p.journal }
+
+// Paused is closed when the run shall stop behind its present effects.
+func (p *Part) Paused() <-chan struct{} { return p.pause }
+
+// Alone reports whether the part goes on without a request that waits for it.
+func (p *Part) Alone() bool { return p.alone }
+
+// Kept reports whether the run has a row.
+func (p *Part) Kept() bool { return p.journal.held() != nil }
+
+// Answer is what somebody has answered to a question; nil while nobody has.
+func (p *Part) Answer(key string) json.RawMessage { return p.answers[key] }
+
+// Ended is closed when the part has ended.
+func (p *Part) Ended() <-chan struct{} { return p.ended }
+
+// Outcome is how it has ended. It must have.
+func (p *Part) Outcome() Outcome { return p.outcome }
+
+// Context is ctx, and ends when the part is cut off.
+func (p *Part) Context(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.inside, func() { cancel(context.Cause(p.inside)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Stop lets the run stop behind its present effects.
+func (p *Part) Stop() { p.once.Do(func() { close(p.pause) }) }
+
+// Cut ends the run at once. What it was doing may have been done.
+func (p *Part) Cut(cause error) { p.cut(cause) }
+
+// watch stops the run when it has another owner or was cancelled.
+func (p *Part) watch(l store.Lease) {
+	select {
+	case <-l.Lost():
+		p.Stop()
+	case <-p.ended:
+	}
+}
+
+// Leave says that a request waits no longer. A run that nobody waits for stops, unless it goes on
+// by itself; what was not written down yet is cut off.
+func (p *Part) Leave(cause error, goOn bool) {
+	p.k.mu.Lock()
+	p.waiters--
+	last := p.waiters == 0 && !p.alone
+	p.k.mu.Unlock()
+	switch {
+	case !last:
+	case !p.Kept():
+		p.Stop()
+		p.Cut(cause)
+	case !goOn:
+		p.Stop()
+	}
+}
+
+// End ends the part, in the store first. It is called once.
+func (p *Part) End(o Outcome) {
+	if l := p.journal.held(); l != nil {
+		o.Kept = true
+		o = p.end(l, o)
+	} else if o.Err == nil {
+		switch o.State {
+		case store.Waiting, store.Sleeping, store.Doubt:
+			o = p.keep(o)
+		case store.Paused, store.Running: // nothing is lost that could not be done again
+			o.Err = context.Canceled
+		}
+	}
+	p.k.leave(p)
+	p.outcome = o
+	p.cut(nil)
+	close(p.ended)
+}
+
+// keep gives a row to a run that has none and has to wait.
+func (p *Part) keep(o Outcome) Outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	l, err := p.journal.write(ctx)
+	if err != nil {
+		return failed(p.ID, err, false)
+	}
+	o.Kept = true
+	return p.end(l, o)
+}
+
+// endWithin is how long the store has to take the end of a part.
+const endWithin = 10 * time.Second
+
+// end writes the outcome down.
+func (p *Part) end(l store.Lease, o Outcome) Outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	if o.State == store.Running && p.k.Stopping() { // the store gives the lease back when it is closed
+		return o
+	}
+	row := store.Outcome{State: o.State, Result: o.Result, Error: o.Error, Wake: o.Wake}
+	if o.State == store.Running { // it is tried again soon
+		row.State, row.Wake = store.Sleeping, time.Now().Add(retryAfter)
+	}
+	for _, d := range o.Doubts {
+		row.Doubts = append(row.Doubts, d.Key)
+	}
+	for _, q := range o.Questions {
+		row.Questions = append(row.Questions, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
+	}
+	began := time.Now()
+	err := l.End(ctx, row)
+	p.k.wrote(began, err)
+	if err != nil {
+		return failed(p.ID, err, true)
+	}
+	if o.State.Final() {
+		p.k.over(p, o)
+	}
+	return o
+}
+
+// Failed is the outcome of a run that its store has stopped, and whether err is the store's.
+func (p *Part) Failed(err error) (Outcome, bool) {
+	var broken *script.JournalError
+	if !errors.As(err, &broken) {
+		return Outcome{}, false
+	}
+	return failed(p.ID, broken.Err, p.Kept()), true
+}

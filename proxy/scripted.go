@@ -1,0 +1,483 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
+	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// A scripted call is one request of a client for a run of a scripted tool: a new one, or one that
+// its request state or its idempotency key names. It leads the part of the run that it has
+// begun, or waits for the part that somebody else leads, and answers with what came of it:
+//
+//	over                  the result
+//	waiting               a stateless client gets the questions and a state; a session is asked in its own requests
+//	sleeping              a stateless client gets a state after runs.hold; a session waits
+//	in doubt              a result that says which call, and what to do
+//	stopped or taken over the call waits for whoever goes on with the run
+//
+// What a backend asks in the middle of a call cannot be stopped; there the part itself
+// waits in memory, like any other live call (park.go).
+type scriptedCall struct {
+	p     *Proxy
+	x     *exchange
+	entry *catalog.Entry
+
+	id    string // of the run
+	never bool   // the run is not kept
+	began time.Time
+
+	changed  <-chan struct{} // of the store, from before it was looked at
+	asking   map[string]bool // questions that the session was asked in this request
+	answered chan struct{}   // one of them was answered
+	mu       sync.Mutex
+	refused  map[string]error // questions that the client has answered with an error; guarded by mu
+	lost     error            // the client cannot be asked any more; guarded by mu
+}
+
+// callScript runs a scripted tool for a client.
+func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	c := &scriptedCall{p: p, x: x, entry: e, began: time.Now(), asking: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
+	if x.trace != "" && x.who.SeesTraces() {
+		ctx = trace.Start(ctx)
+		x.traceAll = x.traceAll || x.who != nil // an admin
+	}
+	if state := x.get(memberState); state != nil {
+		return c.again(ctx, state)
+	}
+	key := ""
+	if x.key != nil {
+		if key = jsonscan.Text(x.key); !runs.ValidKey(key) || x.key[0] != '"' {
+			return nil, wire.Errorf(wire.InvalidParams, "params._meta: %s: want a string of 1 to 128 printable ASCII characters", runs.MetaKey)
+		}
+	}
+	if !c.never && (key != "" || e.Script.Durable.When == "always") {
+		return c.first(ctx, key)
+	}
+	part := p.runs.Begin(c.run(ctx, x.get(memberArguments)), c.never)
+	c.id = part.ID
+	resp, again, err := c.lead(ctx, part)
+	if again {
+		return c.follow(ctx)
+	}
+	return resp, err
+}
+
+// run is a new run for this request.
+func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) store.Run {
+	t, x := c.entry.Script, c.x
+	s := runs.Settings{
+		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated,
+		Output: t.OutputSchema(), Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: traceparent(ctx),
+	}
+	r := store.Run{
+		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Limits: s.JSON(),
+		Args: wire.OrEmpty(args),
+	}
+	if t.Limits.Lifetime > 0 {
+		r.Expires = time.Now().Add(t.Limits.Lifetime.Std())
+	}
+	return r
+}
+
+// first begins a run that has a row before anything runs, or finds the one of the same key.
+func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
+	args, err := c.entry.Script.Arguments(c.x.get(memberArguments))
+	if err != nil {
+		return c.answer(errorResult(c.p.secrets.Text(err.Error())), "")
+	}
+	r := c.run(ctx, jsonscan.Compact(args))
+	r.Dedupe = key
+	var isNew bool
+	if c.id, isNew, err = c.p.runs.Start(ctx, r); err != nil {
+		return nil, err
+	}
+	if isNew && c.entry.Script.Durable.When == "always" && c.x.client.Modern() {
+		c.x.outcome = outcome.Suspended
+		return c.inputRequired(runs.Outcome{State: store.Running})
+	}
+	return c.follow(ctx)
+}
+
+// again goes on with what a request state names.
+func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backends.Response, error) {
+	kind, handle, ok := c.p.parked.open(jsonscan.Text(state), c.x.binding())
+	if !ok {
+		return nil, runs.ErrState
+	}
+	c.id, c.never = handle, kind == stateNever
+	if kind == stateLive {
+		l, err := c.p.parked.take(c.x, state)
+		if err != nil {
+			return nil, err
+		}
+		return c.takeOver(ctx, l)
+	}
+	var err error
+	jsonscan.Each(c.x.get(memberResponses), func(key, value []byte) bool {
+		err = c.p.runs.Answer(ctx, c.id, string(key), jsonscan.Compact(value), c.never)
+		return err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.follow(ctx)
+}
+
+// takeOver goes on with a live call that waits for this request.
+func (c *scriptedCall) takeOver(ctx context.Context, l *liveCall) (*backends.Response, error) {
+	resp, err := l.follow(ctx, c.x)
+	if resp != nil || err != nil || l.part == nil {
+		return resp, err
+	}
+	c.id, c.never = l.part.ID, l.never
+	resp, again, err := c.settle(ctx, l.part.Outcome(), nil)
+	if again {
+		return c.follow(ctx)
+	}
+	return resp, err
+}
+
+// follow waits for the run until there is something to answer.
+func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err error) {
+	for {
+		c.changed = c.p.runs.Changed(c.never)
+		part, mine, at, err := c.p.runs.Join(ctx, c.id, c.never, c.toTell())
+		var again bool
+		switch {
+		case err != nil:
+			return nil, err
+		case at != nil:
+			resp, again, err = c.settle(ctx, *at, nil)
+		case mine:
+			resp, again, err = c.lead(ctx, part)
+		default:
+			resp, again, err = c.wait(ctx, part)
+		}
+		if !again {
+			return resp, err
+		}
+	}
+}
+
+// wait waits for a part that another request leads, or nobody.
+func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
+	select {
+	case <-part.Ended():
+		return c.settle(ctx, part.Outcome(), nil)
+	case <-ctx.Done():
+		part.Leave(context.Cause(ctx), c.goesOn(part))
+		return nil, false, context.Cause(ctx)
+	}
+}
+
+// goesOn reports whether a run goes on without its client.
+func (c *scriptedCall) goesOn(part *runs.Part) bool {
+	s, err := runs.SettingsOf(part.Run())
+	return err == nil && s.OnDisconnect == "continue"
+}
+
+// lead executes a part for this request.
+func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
+	h, err := c.p.hostOf(part, c.x, c.entry.Script)
+	if err != nil {
+		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: errorResult(c.p.secrets.Text(err.Error()))}
+		part.End(o)
+		return c.settle(ctx, part.Outcome(), nil)
+	}
+	if part.Kept() {
+		c.x.audit.run = h.settings.Audit
+	}
+	c.mu.Lock()
+	h.refused = c.refused
+	c.refused = nil
+	c.mu.Unlock()
+	l := c.p.newLive(ctx, c.x)
+	l.part, l.never = part, c.never
+	l.leave = func(cause error) { part.Leave(cause, c.goesOn(part)) }
+	l.start(ctx, c.x, func(ctx context.Context) (*backends.Response, error) {
+		c.p.executePart(ctx, h)
+		return nil, nil
+	})
+	if resp, err := l.wait(ctx, c.x); resp != nil || err != nil {
+		return resp, false, err
+	}
+	return c.settle(ctx, part.Outcome(), h.traced)
+}
+
+// executePart executes a part, and ends it.
+func (p *Proxy) executePart(ctx context.Context, h *host) {
+	ctx, done := h.part.Context(ctx)
+	defer done()
+	o := h.runPart(ctx)
+	if o.State == store.Doubt {
+		p.metrics.Runs.Doubts(h.tool.Name, len(o.Doubts))
+	}
+	h.part.End(o)
+}
+
+// resumePart executes a part that nobody asked for.
+func (p *Proxy) resumePart(part *runs.Part) {
+	r := part.Run()
+	s, err := runs.SettingsOf(r)
+	who, wrong := auth.Kept(s.Who)
+	if err = errors.Join(err, wrong); err != nil {
+		part.End(runs.Outcome{State: store.Failed, Error: err.Error()})
+		return
+	}
+	ctx := edge.WithPrincipal(context.Background(), who)
+	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
+	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607}
+	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: nobody{}})
+	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
+	h, err := p.hostOf(part, x, nil)
+	if err != nil {
+		part.End(runs.Outcome{State: store.Failed, Error: err.Error(), Result: errorResult(p.secrets.Text(err.Error()))})
+		return
+	}
+	p.executePart(ctx, h)
+}
+
+// nobody is where frames go of a run without a client.
+type nobody struct{}
+
+func (nobody) Send([]byte)    {}
+func (nobody) Offer([]byte)   {}
+func (nobody) Request([]byte) {}
+
+// hostOf is the world of a part. A run goes on with the program and the limits that it began with.
+func (p *Proxy) hostOf(part *runs.Part, x *exchange, tool *catalog.ScriptedTool) (*host, error) {
+	r, c := part.Run(), p.catalogOf(x.client)
+	s, err := runs.SettingsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if part.Kept() {
+		if tool == nil {
+			if e := c.Find(catalog.AnyTool(r.Tool)); e != nil {
+				tool = e.Script
+			}
+		}
+		if r.Program.Engine != script.Engine {
+			return nil, wire.Errorf(wire.InternalError, "the run began with version %d of the script engine, and this program has version %d: it cannot go on here", r.Program.Engine, script.Engine)
+		}
+		if tool, err = (catalog.Pinned{
+			Name: r.Tool, Main: r.Program.Main, Hash: r.Program.Hash, Files: r.Program.Files, Limits: s.Limits, Isolated: s.Isolated, Output: s.Output,
+		}).Tool(tool); err != nil {
+			return nil, err
+		}
+	}
+	return &host{p: p, x: x, catalog: c, tool: tool, chain: []string{r.Tool}, part: part, settings: s}, nil
+}
+
+// settle makes a response of how a run stands, or says that the call has to look again.
+func (c *scriptedCall) settle(ctx context.Context, o runs.Outcome, traced json.RawMessage) (resp *backends.Response, again bool, err error) {
+	c.x.outcome = o.How
+	switch {
+	case o.Err != nil && runs.TakenOver(o.Err):
+		return nil, true, nil
+	case o.Err != nil:
+		if ctx.Err() != nil || errors.Is(o.Err, context.Canceled) {
+			return nil, false, edge.ErrCancelled
+		}
+		return nil, false, o.Err
+	}
+	switch o.State {
+	case store.Done, store.Failed, store.Cancelled:
+		resp, err = c.over(o, traced)
+		return resp, false, err
+	case store.Doubt:
+		c.x.outcome = outcome.Suspended
+		resp, err = c.answer(errorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions)))), o.State)
+		return resp, false, err
+	case store.Waiting:
+		return c.waiting(ctx, o)
+	case store.Sleeping:
+		return c.sleeping(ctx, o)
+	case store.Running: // stopped: this process is about to end
+		if c.x.client.Modern() {
+			resp, err = c.inputRequired(o)
+			return resp, false, err
+		}
+		return nil, false, runs.Stopped(c.id)
+	}
+	return nil, true, nil // paused, by somebody else
+}
+
+// over answers with the end of a run.
+func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.Response, error) {
+	result, state := o.Result, o.State
+	switch {
+	case o.State == store.Cancelled:
+		c.x.outcome = outcome.Cancelled
+		result = errorResult("the run was cancelled: " + orText(o.Error, "no reason was given"))
+	case result == nil:
+		result = errorResult(c.p.secrets.Text(orText(o.Error, "the run failed")))
+	}
+	if c.x.outcome == outcome.NotYet && o.State == store.Failed {
+		c.x.outcome = outcome.ToolError
+	}
+	if !o.Kept {
+		state = ""
+	}
+	if traced != nil {
+		result = setMeta(result, c.x.trace, traced)
+	}
+	return c.answer(result, state)
+}
+
+func orText(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}
+
+// answer is the response with a result; state is that of a kept run, "" of another one.
+func (c *scriptedCall) answer(result json.RawMessage, state store.State) (*backends.Response, error) {
+	if s := jsonscan.Get(result, "structuredContent"); len(s) > 0 && s[0] != '{' && !c.x.client.Modern() { // it has to be an object before 2026-07-28
+		result = jsonscan.Delete(result, func(key string) bool { return key == "structuredContent" })
+	}
+	if state != "" && !c.never {
+		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, state))
+	}
+	return answer(c.p.edit(c.x).Apply(result))
+}
+
+func setMeta(result json.RawMessage, key string, value json.RawMessage) json.RawMessage {
+	return jsonscan.Set(result, "_meta", jsonscan.Set(wire.OrEmpty(jsonscan.Get(result, "_meta")), key, value))
+}
+
+// inputRequired is the response that asks a stateless client for answers, or only to come back.
+func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error) {
+	var requests jsonscan.Object
+	for _, q := range o.Questions {
+		requests.Raw(q.Key, inputRequest(q.Method, q.Params))
+	}
+	kind := stateRun
+	if c.never {
+		kind = stateNever
+	}
+	c.x.outcome = outcome.Suspended
+	result := inputRequired(requests.JSON(), c.p.parked.seal(kind, c.id, c.x.binding()))
+	if !c.never {
+		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
+	}
+	return answer(result)
+}
+
+// waiting asks the questions of a run, in the way that the client can be asked.
+func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	client := c.x.client
+	if client.Modern() && client.CallsBack() {
+		resp, err = c.inputRequired(o)
+		return resp, false, err
+	}
+	if client.Session != nil && client.Can(wire.Elicit) {
+		for _, q := range o.Questions {
+			c.ask(ctx, q)
+		}
+	}
+	err = c.await(ctx, lookAgain)
+	return nil, err == nil, err
+}
+
+// ask asks a session one question, once in this request. The answer is stored like any other.
+func (c *scriptedCall) ask(ctx context.Context, q script.Question) {
+	if c.asking[q.Key] {
+		return
+	}
+	c.asking[q.Key] = true
+	c.p.spawn(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if !q.Deadline.IsZero() {
+			ctx, cancel = context.WithDeadline(ctx, q.Deadline)
+			defer cancel()
+		}
+		a, err := c.x.Request(ctx, q.Method, q.Params)
+		if err == nil {
+			err = c.p.runs.Answer(ctx, c.id, q.Key, a, c.never)
+		}
+		if err != nil {
+			c.notAnswered(ctx, q, err)
+		}
+		select {
+		case c.answered <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// notAnswered notes why there is no answer: the client's own error is one, that of a session that has
+// ended leaves the question open.
+func (c *scriptedCall) notAnswered(ctx context.Context, q script.Question, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var rpc *wire.Error
+	switch {
+	case ctx.Err() != nil:
+	case errors.As(err, &rpc) && rpc.Raw != nil:
+		if c.refused == nil {
+			c.refused = map[string]error{}
+		}
+		c.refused[q.Key] = err
+	default:
+		c.lost = err
+	}
+}
+
+// toTell reports whether the run has to go on to be told that the client refused a question.
+func (c *scriptedCall) toTell() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.refused) > 0
+}
+
+// lookAgain is how long a request waits for a change before it looks at its run all the same.
+const lookAgain = 5 * time.Second
+
+// await waits until the run may go on, at most for d.
+func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-c.changed:
+	case <-c.answered:
+	case <-late.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost
+}
+
+// sleeping holds the request for a while, and then lets a stateless client come back.
+func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	left := time.Until(o.Wake)
+	if c.x.client.Modern() {
+		hold := c.p.hold() - time.Since(c.began)
+		if hold <= 0 || c.p.runs.Stopping() {
+			resp, err = c.inputRequired(o)
+			return resp, false, err
+		}
+		left = min(left, hold)
+	}
+	err = c.await(ctx, min(max(left, time.Millisecond), lookAgain))
+	return nil, err == nil, err
+}
