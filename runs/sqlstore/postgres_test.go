@@ -3,31 +3,20 @@
 package sqlstore_test
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/runstest"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
-	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
+	"github.com/vmcp-dev/vmcp/script"
 )
-
-func ring(t testing.TB, ids ...string) *seal.Ring {
-	t.Helper()
-	var keys []seal.Key
-	for _, id := range ids {
-		keys = append(keys, seal.Key{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)})
-	}
-	r, err := seal.New(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
 
 // schemas names one schema after the other: each test has its own.
 var schemas atomic.Int64
@@ -55,4 +44,61 @@ func TestPostgres(t *testing.T) {
 		schema := fmt.Sprintf("s%d", schemas.Add(1))
 		return func(t *testing.T, o runs.Options) runs.Store { return openPostgres(t, server.URL(), schema, o) }
 	})
+}
+
+// A database that is started anew in the middle of a run stops it before its next effect, and then
+// the same owner goes on.
+func TestPostgresRestarts(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	s := openPostgres(t, server.URL(), "vmcp", runs.Options{Lease: time.Minute})
+	l, err := s.Create(t.Context(), runs.Run{Tool: "x", Header: &header}, "me", nil)
+	must(t, err)
+	must(t, l.Begin(t.Context(), script.Entry{Key: "0", Kind: "call", Attempt: 1}))
+	must(t, l.Record(script.Entry{Key: "0", Kind: "call", Attempt: 1, Done: true, Result: []byte(`1`)}))
+	server.Down(t)
+	err = l.Begin(t.Context(), script.Entry{Key: "1", Kind: "call", Attempt: 1})
+	if !errors.Is(err, runs.ErrUnavailable) {
+		t.Fatalf("Begin without the database: %v", err)
+	}
+	must(t, l.Record(script.Entry{Key: "2", Kind: "call", Done: true, Result: []byte(`2`)}))
+	if err := s.Ping(t.Context()); !errors.Is(err, runs.ErrUnavailable) {
+		t.Errorf("Ping without the database: %v", err)
+	}
+	server.Up(t)
+	must(t, l.Begin(t.Context(), script.Entry{Key: "3", Kind: "call", Attempt: 1}))
+	must(t, l.End(t.Context(), runs.Outcome{State: runs.Paused}))
+	_, entries, err := s.Get(t.Context(), l.Run().ID)
+	must(t, err)
+	keys := ""
+	for _, e := range entries {
+		keys += e.Key
+	}
+	if keys != "023" {
+		t.Errorf("entries %q, want 023: what was not begun is not there, what was recorded is", keys)
+	}
+	// Connections that died while idle: the next statement goes over a fresh one.
+	server.Down(t)
+	server.Up(t)
+	if _, err := s.Take(t.Context(), l.Run().ID, "me"); err != nil {
+		t.Errorf("Take over connections that have died: %v", err)
+	}
+}
+
+// Two processes that open an empty database at once both make its tables.
+func TestPostgresOpenedAtOnce(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{Options: sqlstore.Options{Ring: ring(t, "a")}, URL: server.URL(), MaxConnections: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.Close()
+		})
+	}
+	wg.Wait()
 }

@@ -1,12 +1,14 @@
 package sqlstore_test
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/runstest"
+	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 )
 
@@ -31,4 +33,17 @@ func besides(path string) runstest.Open {
 
 func TestSQLite(t *testing.T) {
 	runstest.Test(t, func(t *testing.T) runstest.Open { return besides(filepath.Join(t.TempDir(), "a b?%#.db")) })
+}
+
+func ring(t testing.TB, ids ...string) *seal.Ring {
+	t.Helper()
+	var keys []seal.Key
+	for _, id := range ids {
+		keys = append(keys, seal.Key{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)})
+	}
+	r, err := seal.New(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
