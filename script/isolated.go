@@ -572,7 +572,8 @@ const (
 // same reports whether a and b are the same bytes in memory.
 func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
 
-// farPerform lets the worker perform an effect: what of it the host does, is done here.
+// farPerform lets the worker perform an effect: what of it the host does, is done here. The worker knows how long it
+// lasts; it is told when the context of the branch ends.
 func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (json.RawMessage, error) {
 	far := b.far
 	asked, apart := false, false
@@ -582,10 +583,10 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 	}
 	answer := &message.Message{Kind: message.Perform, Numbers: []int64{lasts, r.clock.Now().UnixNano()}}
 	for {
-		if err := far.send(ctx, answer); err != nil {
+		if err := far.send(b.ctx, answer); err != nil {
 			return nil, err
 		}
-		m, err := far.receive(ctx, nil)
+		m, err := far.receive(b.ctx, nil)
 		if err != nil {
 			return nil, err
 		}
