@@ -26,7 +26,7 @@ func (t *Transport) takes(r *http.Request) bool {
 // isFor reports whether r is a request to the plain port of host.
 func isFor(r *http.Request, host string) bool {
 	return r.URL != nil && r.URL.Scheme == "http" && r.URL.Host == host && (r.Host == "" || r.Host == host) &&
-		r.URL.Opaque == "" && isPrintable(r.URL.RawQuery)
+		r.URL.Opaque == "" && isPrintable(r.URL.RawQuery) && !strings.Contains(r.URL.RawQuery, "\t")
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

@@ -61,6 +61,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("DELETE", "", "?", "accept", " text/event-stream\t", "")
 	f.Add("POST", "*", "", "Content-Length", "7", "")
 	f.Add("POST", "//host/x", "", "Host", "other", "x")
+	f.Add("POST", "/mcp", "a\tb", "A", "b\tc", "x")
 	f.Fuzz(func(t *testing.T, method, path, query, name, value, body string) {
 		u := &url.URL{Scheme: "http", Host: "a.example:8080", Path: path, RawQuery: query}
 		make := func() *http.Request {
