@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // The commands of those who write scripts.
@@ -38,92 +42,135 @@ when anything would, or when a file cannot be formatted.`,
 	c.Flags().BoolVar(&checkOnly, "check", false, "write nothing, print the differences, and exit with 1 if there are any")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"star", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		if len(paths) == 1 && paths[0] == "-" {
-			return a.formatInput(checkOnly, *output == "json")
+		err := formatter.Run(c.Context(), paths, formatter.Options{
+			Check: checkOnly, JSON: *output == "json", Config: defaultFile, In: a.in, Out: a.out,
+			Shown: a.shown, Tell: func(m string) { a.say("%s", m) }, Report: a.report, Problems: a.printProblems, Print: a.printJSON,
+		})
+		var usage formatter.UsageError
+		switch {
+		case errors.As(err, &usage):
+			return usageError(usage)
+		case errors.Is(err, formatter.ErrReported):
+			return errReported
 		}
-		return a.formatFiles(c.Context(), paths, checkOnly, *output == "json")
+		return err
 	}
 	return c
 }
 
-// formatFiles formats files in place.
-func (a *app) formatFiles(ctx context.Context, paths []string, checkOnly, asJSON bool) error {
-	list := formatter.Files
-	if len(paths) == 0 {
-		list = func([]string) ([]string, error) { return formatter.Named(defaultFile) }
-	}
-	names, err := list(paths)
-	if err != nil {
-		var usage formatter.UsageError
-		if errors.As(err, &usage) {
-			return usageError(usage)
-		}
-		return err
-	}
-	var results []formatter.Result
-	for _, name := range names {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		results = append(results, formatter.Format(name, checkOnly))
-	}
-	return a.showFormatted(results, checkOnly, asJSON)
+// replFlags are the flags of the repl command.
+type replFlags struct {
+	config, tool, lock string
+	yes                bool
 }
 
-// formatInput formats standard input to standard output. There is nothing on it when the text
-// cannot be formatted: an editor would take it for the result.
-func (a *app) formatInput(checkOnly, asJSON bool) error {
-	data, err := io.ReadAll(io.LimitReader(a.in, config.MaxFile+1))
-	if err != nil {
-		return fmt.Errorf("standard input: %w", err)
+func (a *app) repl() *cobra.Command {
+	var f replFlags
+	c := &cobra.Command{
+		Use:   "repl",
+		Short: "run Starlark as it is typed, with the tools of a configuration",
+		Long: `Repl runs statements and shows the values of expressions, in the dialect, with the builtins and
+within the limits of scripted tools. call_tool calls the tools of ./vmcp.yaml, whose backends are
+started for the session; one that may change or destroy something is called after a question. With
+--lock nothing is started and nothing is called: the tools are those of a lock file, and answer with
+examples of their schemas. Without a vmcp.yaml there are no tools.
+
+With --tool NAME the names of a scripted tool's file are there, and run({...}) runs it as a call would.
+:save test_NAME writes these runs as tests, with the answers as fakes. :help lists the commands.
+_ is the last value. Tab completes names, tools, arguments and fields. Ctrl-C ends what runs, Ctrl-D
+the session. Input that is no terminal is executed line by line; the exit code is then 1 when
+something in it failed.`,
+		Example: "  vmcp repl --tool refund\n  vmcp repl --lock vmcp.lock\n  echo '2 + 3' | vmcp repl",
+		Args:    cobra.NoArgs,
 	}
-	r, out := formatter.Text(standardInput, data, checkOnly)
-	if checkOnly || asJSON {
-		return a.showFormatted([]formatter.Result{r}, checkOnly, asJSON)
+	c.Flags().StringVar(&f.config, "config", defaultFile, "the configuration file")
+	c.Flags().StringVar(&f.tool, "tool", "", "the scripted tool to load")
+	c.Flags().StringVar(&f.lock, "lock", "", "a lock file whose tools answer with examples, in place of the backends")
+	c.Flags().BoolVar(&f.yes, "yes", false, "call tools that may change or destroy something without asking")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flags exist
+	_ = c.MarkFlagFilename("lock", "lock")
+	_ = c.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return scriptedTools(f.config), cobra.ShellCompDirectiveNoFileComp
+	})
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return a.runRepl(c.Context(), f, c.Flags().Changed("config"))
 	}
-	if len(r.Problems) > 0 {
-		return r.Problems
-	}
-	if r.Err != nil {
-		return r.Err
-	}
-	if _, err := a.out.Write(out); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
+	return c
 }
 
-// showFormatted reports what became of files.
-func (a *app) showFormatted(results []formatter.Result, checkOnly, asJSON bool) error {
-	var problems diag.Problems
-	wrong := false
-	for _, r := range results {
-		problems = append(problems, r.Problems...)
-		wrong = wrong || len(r.Problems) > 0 || r.Err != nil || checkOnly && r.Changed
-		if r.Err != nil {
-			a.report(r.Err)
-		}
-		if !asJSON && r.Changed && !checkOnly {
-			a.say("%s: formatted", r.File)
-		}
-		if asJSON {
-			continue
-		}
-		if _, err := io.WriteString(a.out, a.shown(r.Diff)); err != nil {
-			return fmt.Errorf("write results: %w", err)
-		}
+// scriptedTools are the names of those of a configuration, for the shell.
+func scriptedTools(file string) []string {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil
 	}
-	var err error
-	if asJSON {
-		err = a.printJSON(struct {
-			Files    []formatter.Result `json:"files"`
-			Problems diag.Problems      `json:"problems"`
-		}{append([]formatter.Result{}, results...), append(diag.Problems{}, problems...)})
+	scripts, _ := catalog.Compile(cfg)
+	return scripts.Names()
+}
+
+func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
+	o := repl.Options{Yes: f.yes, Fakes: f.lock != "", Lines: a.in, Out: a.out, Shown: a.shown, Tell: func(m string) { a.say("%s", m) }}
+	if isTerminal(a.in) && isTerminal(a.out) {
+		o.In = a.in.(*os.File)
+	}
+	o.Asker = &client.Asker{Context: ctx, Screen: a.err, Tell: o.Tell}
+	done := func() {}
+	if named || exists(f.config) || f.lock != "" || f.tool != "" {
+		var err error
+		if done, err = a.replTools(ctx, f, &o); err != nil {
+			return err
+		}
 	} else {
-		err = a.printProblems(problems, false)
+		a.say("there is no %s here, so there are no tools", f.config)
 	}
-	if err == nil && wrong {
-		err = errReported
+	defer done()
+	if o.In != nil {
+		a.say("Starlark with the builtins of scripted tools; :help lists the commands, Ctrl-D ends")
+	}
+	err := repl.Run(ctx, o)
+	if errors.Is(err, repl.ErrFailed) {
+		return errReported
 	}
 	return err
+}
+
+// replTools reads the configuration of a session and starts what answers its calls.
+func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done func(), err error) {
+	cfg, err := a.load(f.config)
+	if err != nil {
+		return nil, err
+	}
+	a.secrets.Use(cfg.Secrets())
+	scripts, problems := catalog.Compile(cfg)
+	o.Limits, o.Load = cfg.Limits.Or(script.DefaultLimits()), scripts.Load
+	if f.tool != "" {
+		if o.Tool, o.File = scripts.Tool(f.tool); o.Tool == nil || o.File.Source == nil {
+			if err := problems.Err(); err != nil {
+				return nil, err
+			}
+			return nil, usageError(fmt.Sprintf("--tool: no scripted tool is named %q%s", f.tool, meant(f.tool, scripts.Names())))
+		}
+		o.TestFile = repl.TestFile(f.config, f.tool, o.File)
+	}
+	stop := func() {}
+	if f.lock != "" {
+		locked, err := lock.Read(f.lock)
+		if err != nil {
+			return nil, usageError(err.Error())
+		}
+		if stop, err = repl.Fake(cfg, locked); err != nil {
+			return nil, err
+		}
+	}
+	repl.ShowAll(cfg)
+	e, err := a.openLoaded(ctx, cfg, client.Options{Asker: o.Asker, Notify: a.tellNotification})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	if status, err := e.Status(ctx); err == nil {
+		a.tellStates(status)
+	}
+	o.Tools = e
+	return func() { e.Close(); stop() }, nil
 }

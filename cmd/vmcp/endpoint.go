@@ -115,13 +115,20 @@ func (a *app) openConfig(ctx context.Context, file string, o client.Options) (*e
 	if err != nil {
 		return nil, err
 	}
+	return a.openLoaded(ctx, cfg, o)
+}
+
+// openLoaded is openConfig for a configuration that has been read. It changes it.
+func (a *app) openLoaded(ctx context.Context, cfg *config.Config, o client.Options) (*endpoint, error) {
+	o.Version = buildVersion()
 	cfg.IncomingAuth = config.IncomingAuth{} // whoever has the file and its secrets is in already
 	cfg.Audit = config.Audit{}               // it is the server's
 	workers, closeWorkers := isolated()
 	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
 	inside := client.NewInside(p.Handler())
 	e := &endpoint{release: func() { inside.Close(); _ = p.Close(); closeWorkers() }} // what a backend says at its end is logged
-	if err := p.Apply(cfg); err != nil {
+	err := p.Apply(cfg)
+	if err != nil {
 		e.Close()
 		return nil, err
 	}

@@ -67,7 +67,8 @@ type Asker struct {
 	// Tell shows a message to whom the question is for.
 	Tell func(message string)
 
-	recorder *recorder // of the endpoint
+	recorder *recorder       // of the endpoint; nil without one
+	asked    json.RawMessage // the form of a question that comes from no endpoint; guarded by mu
 
 	mu   sync.Mutex      // one question at a time
 	used map[string]bool // answers that were asked for; guarded by mu
@@ -87,8 +88,30 @@ func (k *Asker) clientOptions() *mcp.ClientOptions {
 func (k *Asker) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tell("asks: %s", r.Params.Message)
-	content, err := k.fill(ctx, r.Params)
+	return k.ask(ctx, r.Params)
+}
+
+// Ask answers a question that comes from no endpoint: the params of elicitation/create, to its
+// result.
+func (k *Asker) Ask(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	var p mcp.ElicitParams
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = jsonscan.Get(params, "requestedSchema")
+	defer func() { k.asked = nil }()
+	result, err := k.ask(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+func (k *Asker) ask(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	k.tell("asks: %s", p.Message)
+	content, err := k.fill(ctx, p)
 	switch {
 	case err == nil:
 		return &mcp.ElicitResult{Action: "accept", Content: content}, nil
@@ -146,8 +169,13 @@ func (k *Asker) given(f *field) bool {
 
 // schema is the form of a question as it was sent: the SDK's value has lost the order.
 func (k *Asker) schema(p *mcp.ElicitParams) json.RawMessage {
-	if raw := k.recorder.form(p.Message); raw != nil {
-		return raw
+	if k.asked != nil {
+		return k.asked
+	}
+	if k.recorder != nil {
+		if raw := k.recorder.form(p.Message); raw != nil {
+			return raw
+		}
 	}
 	raw, err := json.Marshal(p.RequestedSchema)
 	if err != nil {

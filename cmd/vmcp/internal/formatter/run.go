@@ -1,0 +1,122 @@
+package formatter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
+
+// Options say what is done and how it is reported.
+type Options struct {
+	Check  bool   // write nothing
+	JSON   bool   // results for machines
+	Config string // what is formatted, with what it names, without a path
+	In     io.Reader
+	Out    io.Writer
+
+	Shown    func(text string) string // how a text is written to Out
+	Tell     func(message string)     // for a person
+	Report   func(error)
+	Problems func(p diag.Problems, asJSON bool) error
+	Print    func(v any) error // as JSON
+}
+
+// ErrReported is that of files that were not formatted, or of differences with Check, both of
+// which have been reported.
+var ErrReported = errors.New("reported already")
+
+// standardInput is the name of what is no file.
+const standardInput = "<stdin>"
+
+// Run formats what paths mean: files and folders in place, "-" from In to Out.
+func Run(ctx context.Context, paths []string, o Options) error {
+	if len(paths) == 1 && paths[0] == "-" {
+		return o.input()
+	}
+	var names []string
+	var err error
+	if len(paths) == 0 {
+		names, err = Named(o.Config)
+	} else {
+		names, err = Files(paths)
+	}
+	if err != nil {
+		return err
+	}
+	var results []Result
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		results = append(results, Format(name, o.Check))
+	}
+	return o.show(results)
+}
+
+// input formats In to Out. There is nothing on it when the text cannot be formatted: an editor
+// would take it for the result.
+func (o Options) input() error {
+	data, err := io.ReadAll(io.LimitReader(o.In, config.MaxFile+1))
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	r, out := Text(standardInput, data, o.Check)
+	if o.Check || o.JSON {
+		return o.show([]Result{r})
+	}
+	if len(r.Problems) > 0 {
+		return r.Problems
+	}
+	if r.Err != nil {
+		return r.Err
+	}
+	return o.write(string(out))
+}
+
+func (o Options) write(text string) error {
+	if _, err := io.WriteString(o.Out, text); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+// show reports what became of files.
+func (o Options) show(results []Result) error {
+	problems := diag.Problems{}
+	wrong := false
+	for _, r := range results {
+		problems = append(problems, r.Problems...)
+		wrong = wrong || len(r.Problems) > 0 || r.Err != nil || o.Check && r.Changed
+		if r.Err != nil {
+			o.Report(r.Err)
+		}
+		if o.JSON {
+			continue
+		}
+		if r.Changed && !o.Check {
+			o.Tell(r.File + ": formatted")
+		}
+		if err := o.write(o.Shown(r.Diff)); err != nil {
+			return err
+		}
+	}
+	err := o.finish(results, problems)
+	if err == nil && wrong {
+		err = ErrReported
+	}
+	return err
+}
+
+func (o Options) finish(results []Result, problems diag.Problems) error {
+	if !o.JSON {
+		return o.Problems(problems, false)
+	}
+	return o.Print(struct {
+		Files    []Result      `json:"files"`
+		Problems diag.Problems `json:"problems"`
+	}{append([]Result{}, results...), problems})
+}

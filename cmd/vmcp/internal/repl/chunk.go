@@ -1,0 +1,132 @@
+package repl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.starlark.net/syntax"
+)
+
+// dialect is that of scripts, to find out where an input ends.
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
+
+// chunk is what is executed at once: an expression, or statements.
+type chunk struct {
+	text string
+	line int // of the session, that the text begins in
+	tree *syntax.File
+}
+
+// parseChunk reads a text. more says that it is the beginning of a chunk, not one yet: an open bracket or
+// string, the head of a block.
+func parseChunk(text string) (tree *syntax.File, more bool, err error) {
+	tree, err = dialect.Parse(inputName, text, 0)
+	if err == nil {
+		return tree, strings.HasSuffix(strings.TrimRight(text, "\n"), "\\"), nil
+	}
+	problem, ok := err.(syntax.Error)
+	if !ok {
+		return nil, false, err
+	}
+	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
+	atEnd := int(problem.Pos.Line) > lines || strings.Contains(problem.Msg, "end of file") || strings.Contains(problem.Msg, "unexpected EOF")
+	return nil, atEnd, err
+}
+
+// isBlock reports whether a text that is complete may go on all the same: its last statement has
+// a body in lines of its own.
+func isBlock(tree *syntax.File) bool {
+	if len(tree.Stmts) == 0 {
+		return false
+	}
+	switch s := tree.Stmts[len(tree.Stmts)-1].(type) {
+	case *syntax.DefStmt, *syntax.ForStmt, *syntax.WhileStmt, *syntax.IfStmt:
+		start, end := s.Span()
+		return end.Line > start.Line
+	}
+	return false
+}
+
+// goesOn reports whether a line belongs to the block before it.
+func goesOn(line string) bool {
+	word, _, _ := strings.Cut(strings.TrimRight(line, ":\r\n"), " ")
+	return line != "" && (line[0] == ' ' || line[0] == '\t' || line[0] == '#') || word == "else" || word == "elif"
+}
+
+// expression is what a chunk consists of when it has a value.
+func (c *chunk) expression() syntax.Expr {
+	if len(c.tree.Stmts) != 1 {
+		return nil
+	}
+	s, ok := c.tree.Stmts[0].(*syntax.ExprStmt)
+	if !ok {
+		return nil
+	}
+	return s.X
+}
+
+// names are what a chunk gives a meaning to at its top level, in order.
+func (c *chunk) names() (names []string) {
+	var bind func(syntax.Expr)
+	bind = func(x syntax.Expr) {
+		switch x := x.(type) {
+		case *syntax.Ident:
+			names = append(names, x.Name)
+		case *syntax.ParenExpr:
+			bind(x.X)
+		case *syntax.TupleExpr:
+			for _, e := range x.List {
+				bind(e)
+			}
+		case *syntax.ListExpr:
+			for _, e := range x.List {
+				bind(e)
+			}
+		}
+	}
+	var block func([]syntax.Stmt)
+	block = func(stmts []syntax.Stmt) {
+		for _, s := range stmts {
+			switch s := s.(type) {
+			case *syntax.AssignStmt:
+				bind(s.LHS)
+			case *syntax.DefStmt:
+				bind(s.Name)
+			case *syntax.LoadStmt:
+				for _, to := range s.To {
+					bind(to)
+				}
+			case *syntax.ForStmt:
+				bind(s.Vars)
+				block(s.Body)
+			case *syntax.WhileStmt:
+				block(s.Body)
+			case *syntax.IfStmt:
+				block(s.True)
+				block(s.False)
+			}
+		}
+	}
+	block(c.tree.Stmts)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// caret shows a line of the session with a mark below a column, which counts characters.
+func caret(line string, column int) string {
+	line = strings.TrimRight(line, "\r\n")
+	if column < 1 || column > utf8.RuneCountInString(line)+1 {
+		return "    " + line
+	}
+	var blank strings.Builder
+	for _, r := range []rune(line)[:column-1] {
+		if r == '\t' {
+			blank.WriteRune(r)
+		} else {
+			blank.WriteByte(' ')
+		}
+	}
+	return fmt.Sprintf("    %s\n    %s^", line, blank.String())
+}

@@ -1,0 +1,33 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Tool returns a scripted tool and the file that it is written in; nil when there is none of
+// that name. A composite tool has no file.
+func (s *Scripts) Tool(name string) (*ScriptedTool, script.File) {
+	i := slices.IndexFunc(s.tools, func(t *ScriptedTool) bool { return t.Name == name })
+	if i < 0 {
+		return nil, script.File{}
+	}
+	for _, t := range s.texts {
+		if t.entry == name && !t.library {
+			return s.tools[i], t.file
+		}
+	}
+	return s.tools[i], script.File{}
+}
+
+// Names are the scripted tools, in the order of the configuration.
+func (s *Scripts) Names() (names []string) {
+	for _, t := range s.tools {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Load finds the files that scripts load.
+func (s *Scripts) Load(from, name string) (script.File, error) { return s.load(from, name) }
