@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
 )
 
 // Tool returns a scripted tool and the file that it is written in; nil when there is none of
@@ -14,8 +15,8 @@ func (s *Scripts) Tool(name string) (*ScriptedTool, script.File) {
 		return nil, script.File{}
 	}
 	for _, t := range s.texts {
-		if t.entry == name && !t.library {
-			return s.tools[i], t.file
+		if t.entry == name && t.source.Kind == check.ToolFile {
+			return s.tools[i], t.source.File
 		}
 	}
 	return s.tools[i], script.File{}
