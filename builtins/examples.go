@@ -15,7 +15,10 @@ Any tool of the catalog can be called, hidden ones too, by the name that clients
 none gives ` + "`{\"text\": ..., \"content\": [...]}`" + `. A tool that reports a failure, cannot be reached
 or does not answer in time ends the script with an error that names the tool and quotes it;
 use ` + "`try_call_tool`" + ` or ` + "`retry`" + ` to go on. ` + "`timeout`" + ` can shorten the limit of one call,
-not extend it.`, `
+not extend it.
+
+When the connection or the process is lost in the middle of a call, whether it happened is not known. A call that may be
+repeated is made again when the run goes on; with any other the run waits in doubt until somebody has found out.`, `
 call_tool("echo", {"service": "web"})  # → {"service": "web"}
 call_tool("echo", args={"n": 1}, timeout="10s")["n"]  # → 1
 call_tool("greet")["text"]  # → "hello"
@@ -29,7 +32,8 @@ call_tool("greet")["text"]  # → "hello"
 | ` + "`invalid_output`" + ` | the result does not fit the tool's schema, or cannot be read |
 | ` + "`tool`" + ` | the tool reported a failure (` + "`isError`" + `) |
 | ` + "`timeout`" + ` | no answer in time |
-| ` + "`unavailable`" + ` | the backend could not be reached |
+| ` + "`unavailable`" + ` | the backend could not be reached: the tool was surely not called |
+| ` + "`unknown`" + ` | the connection or the process was lost in the middle of the call: it may have happened |
 | ` + "`denied`" + ` | the caller may not call the tool |
 | ` + "`not_found`" + ` | there is no such tool |
 
@@ -43,7 +47,9 @@ r.output["n"] if r.ok else None  # → 1
 	"retry": {`
 The function is called again when it ends with an error, or returns a value with
 ` + "`ok == False`" + `, such as that of ` + "`try_call_tool`" + `. What cannot get better is not tried again:
-` + "`invalid_input`" + `, ` + "`denied`" + ` and ` + "`not_found`" + `. The delay grows by the factor ` + "`backoff`" + ` up to
+` + "`invalid_input`" + `, ` + "`denied`" + ` and ` + "`not_found`" + `. Nor is what may have happened and may not be repeated: an attempt
+with a call whose outcome is ` + "`unknown`" + ` is the last one, whatever the function made of it, unless the tool is read-only or
+idempotent. The delay grows by the factor ` + "`backoff`" + ` up to
 ` + "`max_delay`" + ` and is varied by ` + "`jitter`" + `, a part of it. After the last attempt the error says how
 often it was tried; a returned value is returned.`, `
 retry(lambda: call_tool("flaky", {"failures": 2}))  # → 3
@@ -98,6 +104,9 @@ is what clients can show; a literal schema is checked before anything runs. ` + 
 Content that does not fit the schema is asked for again, with the reason, three times in
 all; ` + "`validate=False`" + ` takes it as it is.
 
+` + "`timeout`" + ` can shorten the limit for a question, not extend it. It counts from when the question was first asked, also
+where the run stops meanwhile.
+
 A client that cannot be asked ends the script, or counts as ` + "`when_unavailable`" + `:
 ` + "`\"decline\"`" + ` or ` + "`\"cancel\"`" + `. Some clients are asked between two requests: the script stops there
 and goes on with the answer, and nothing that it has done is done again.`, `
@@ -129,7 +138,9 @@ text. ` + "`result`" + ` gives other content: a list of blocks as MCP has them, 
 text block. ` + "`is_error`" + ` reports a failure to the client without a backtrace.`, `
 type(result(content=["done", {"type": "image", "data": "aGk=", "mimeType": "image/png"}], structured={"ok": True}))  # → "result"
 `},
-	"sleep": {"", `
+	"sleep": {`
+When it ends is decided when it begins, and does not move: a run that is stopped meanwhile sleeps for what is left. Where runs
+are kept, a long sleep stops the run, which goes on by itself.`, `
 sleep("100ms")
 sleep(0.1)
 `},

@@ -53,7 +53,7 @@ var table = []check.Builtin{
 		"tells the client how far the script is, if the client wants to know", progress),
 	row("result", "result(content=None, structured=None, is_error=False)",
 		"makes a result with content blocks, for run to return", result),
-	row("sleep", "sleep(duration)", "waits", sleep),
+	row("sleep", "sleep(duration)", "waits, for seconds or days", sleep),
 	row("struct", "struct(**fields)", "makes an immutable value with fields", starlarkstruct.Make),
 	row("text", `text(value, default="")`,
 		"what a message says of a value: a text as it is, None as the default, all else as JSON", textValue),
