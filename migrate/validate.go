@@ -201,6 +201,7 @@ func (d *decoder) checkOnError(s *step) {
 		if s.onError.retryCount > maxRetries {
 			d.note(s.at("onError"), member(s.path, "onError")+".retryCount", "%d is more than the %d times that a step is retried at most", s.onError.retryCount, maxRetries)
 		}
+		d.note(s.at("onError"), member(s.path, "onError"), "where the connection is lost in the middle of a call, the step is retried only if its tool has readOnlyHint or idempotentHint, or repeatable: true in the configuration; the legacy engine retried any")
 	default:
 		d.wrong(s.at("onError"), member(s.path, "onError")+".action", "want abort, continue or retry, have %q", s.onError.action)
 	}
