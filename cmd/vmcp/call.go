@@ -23,7 +23,9 @@ type callFlags struct {
 	args, output string
 	answers      []string // name=value
 	answerObject string   // JSON
-	trace, quiet bool
+	trace        string   // "", treeOnScreen or a file
+	quiet        bool
+	keeping      keeping
 }
 
 func (a *app) call() *cobra.Command {
@@ -39,14 +41,15 @@ Progress and log messages of the call go to standard error. What the call asks i
 --answer and --answers, and otherwise by the person at the terminal; without one it is declined.`,
 		Example: `  vmcp call workspace_list_files --args '{"path": "."}'
   vmcp call deploy --config vmcp.yaml --args - < arguments.json
-  vmcp call deploy --answer environment=staging --answer confirm=yes --trace`,
+  vmcp call deploy --answer environment=staging --answer confirm=yes --trace
+  vmcp call deploy --config vmcp.yaml --record tools/deploy_cases/staging.json`,
 		Args: oneTool,
 	}
 	f.register(c)
 	c.Flags().StringVar(&f.args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
 	c.Flags().StringArrayVar(&f.answers, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
 	c.Flags().StringVar(&f.answerObject, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")
-	c.Flags().BoolVar(&f.trace, "trace", false, "show on standard error what a scripted tool did, with times")
+	f.keeping.register(c, &f.trace)
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no log messages")
 	output := outputFlag(c)
 	c.ValidArgsFunction = func(c *cobra.Command, names []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -57,6 +60,9 @@ Progress and log messages of the call go to standard error. What the call asks i
 	}
 	c.RunE = func(c *cobra.Command, names []string) error {
 		f.output = *output
+		if err := f.keeping.check(&f.target, f.trace); err != nil {
+			return err
+		}
 		return a.runCall(c.Context(), names[0], &f)
 	}
 	return c
@@ -76,6 +82,7 @@ func (a *app) runCall(ctx context.Context, name string, f *callFlags) error {
 	if !f.quiet {
 		o.Notify = a.tellNotification
 	}
+	f.target.keeping = &f.keeping
 	e, err := a.open(ctx, f.target, o)
 	if err != nil {
 		return err
@@ -141,11 +148,12 @@ func (a *app) arguments(text string) (json.RawMessage, error) {
 }
 
 func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.RawMessage, f *callFlags) error {
-	result, err := e.Call(ctx, client.Call{Name: name, Arguments: args, Progress: !f.quiet, Trace: f.trace})
+	result, err := e.Call(ctx, client.Call{Name: name, Arguments: args, Progress: !f.quiet, Trace: f.trace != ""})
+	kept := f.keeping.write(name, result)
 	if err != nil {
 		return a.callError(ctx, e, name, err)
 	}
-	if f.trace {
+	if f.trace == treeOnScreen {
 		a.tellTrace(result)
 	}
 	if f.output == "json" {
@@ -153,10 +161,15 @@ func (a *app) callTool(ctx context.Context, e *endpoint, name string, args json.
 	} else {
 		err = a.printContent(name, result)
 	}
-	if err == nil && result.IsError {
+	switch {
+	case err != nil:
+		return err
+	case kept != nil:
+		return kept
+	case result.IsError:
 		return errReported
 	}
-	return err
+	return nil
 }
 
 func (a *app) tellTrace(r *client.Result) {

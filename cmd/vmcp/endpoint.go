@@ -35,7 +35,10 @@ const (
 )
 
 // target is where a client command finds its tools.
-type target struct{ url, config, tokenFile, caFile string }
+type target struct {
+	url, config, tokenFile, caFile string
+	keeping                        *keeping // of the call that it is for; may be nil
+}
 
 func (t *target) register(c *cobra.Command) {
 	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default where ./vmcp.yaml listens, else the one that ~/.vmcp/server.json names, else "+defaultURL+")")
@@ -66,7 +69,7 @@ func (e *endpoint) Close() {
 func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, error) {
 	o.Version = buildVersion()
 	if t.config != "" {
-		return a.openConfig(ctx, t.config, o)
+		return a.openConfig(ctx, t, o)
 	}
 	here := t.find()
 	u, err := url.Parse(here.url)
@@ -110,8 +113,8 @@ func explainDial(u *url.URL, token string, err error) error {
 
 // openConfig runs a configuration inside this process and goes through its HTTP
 // edge, as any client would.
-func (a *app) openConfig(ctx context.Context, file string, o client.Options) (*endpoint, error) {
-	cfg, err := a.load(file)
+func (a *app) openConfig(ctx context.Context, t target, o client.Options) (*endpoint, error) {
+	cfg, err := a.load(t.config)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +126,11 @@ func (a *app) openLoaded(ctx context.Context, cfg *config.Config, o client.Optio
 	o.Version = buildVersion()
 	cfg.IncomingAuth = config.IncomingAuth{} // whoever has the file and its secrets is in already
 	cfg.Audit = config.Audit{}               // it is the server's
+	recorded, full := t.keeping.prepare(cfg)
 	workers, closeWorkers := isolated()
-	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
+	p := proxy.New(proxy.Options{
+		Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers, Recorded: recorded, RecordFull: full,
+	})
 	inside := client.NewInside(p.Handler())
 	e := &endpoint{release: func() { inside.Close(); _ = p.Close(); closeWorkers() }} // what a backend says at its end is logged
 	err := p.Apply(cfg)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,17 @@ import (
 )
 
 // outputFlag adds --output to a command and returns where its value will be.
-func outputFlag(c *cobra.Command) *string {
-	o := c.Flags().StringP("output", "o", "text", "how results are written: text or json")
-	complete(c, "output", "text", "json")
+func outputFlag(c *cobra.Command) *string { return outputOf(c, "text", "json") }
+
+// outputOf is outputFlag for a command with forms of its own; the first is the default.
+func outputOf(c *cobra.Command, forms ...string) *string {
+	last := len(forms) - 1
+	list := strings.Join(forms[:last], ", ") + " or " + forms[last]
+	o := c.Flags().StringP("output", "o", forms[0], "how results are written: "+list)
+	complete(c, "output", forms...)
 	c.PreRunE = func(*cobra.Command, []string) error {
-		if *o != "text" && *o != "json" {
-			return usageError("--output: want text or json, have " + *o)
+		if !slices.Contains(forms, *o) {
+			return usageError("--output: want " + list + ", have " + *o)
 		}
 		return nil
 	}

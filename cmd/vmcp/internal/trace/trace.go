@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	shown "github.com/vmcp-dev/vmcp/proxy/trace"
 )
@@ -25,15 +26,21 @@ func Lines(c *cases.Case) []string {
 		e := &c.Effects[i]
 		step := shown.Effect{Key: e.Key, Kind: e.Kind, Name: e.Name, StartMs: e.StartMs, DurationMs: e.DurationMs, Bytes: len(e.Result)}
 		if e.Failure != nil {
-			step.Error = e.Failure.Message
+			step.Error = oneLine(e.Failure.Message)
 		}
 		t.Effects = append(t.Effects, step)
 	}
 	lines := t.Lines()
 	if c.Failure != nil {
-		lines = append(lines, "failed: "+c.Failure.Message)
+		lines = append(lines, "failed: "+oneLine(c.Failure.Message))
 	}
 	return lines
+}
+
+// oneLine is the first line of an error, and not too much of it.
+func oneLine(message string) string {
+	first, _, _ := strings.Cut(message, "\n")
+	return clip.Line(first, 200)
 }
 
 // FromTrace makes a case of what a server tells of a call: steps and times, without arguments and results.

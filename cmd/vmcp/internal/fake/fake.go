@@ -1,0 +1,294 @@
+// Package fake is an MCP server that answers from recorded cases: every tool that was called in them,
+// with the definitions of a lock file, and the recorded scripted tools themselves.
+//
+//	s, err := fake.New(all, fake.Options{Lock: f})
+//	err = s.Run(ctx, in, out)
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/lock"
+)
+
+// Options say what the tools look like. The zero value serves them without descriptions and schemas.
+type Options struct {
+	Version string         // of this program
+	Lock    *lock.File     // the definitions of backends' tools; nil: none
+	Config  *config.Config // how clients see their names; nil: prefixed, as without a configuration
+	// Backend serves the tools of this backend alone, all that the lock has, under its own names: the server
+	// stands in for it. "" serves all that was recorded under the recorded names.
+	Backend string
+}
+
+// A Server answers calls from cases.
+type Server struct {
+	server *mcp.Server
+
+	mu    sync.Mutex
+	tools map[string]*tool
+}
+
+// tool is what was recorded of one.
+type tool struct {
+	name    string
+	calls   []call
+	answers map[int]int // how often each of calls was given, by its index
+}
+
+// call is a recorded call with its answer.
+type call struct {
+	args    json.RawMessage
+	result  json.RawMessage
+	failure *cases.Failure
+}
+
+// New makes a server of cases.
+func New(all []*cases.Case, o Options) (*Server, error) {
+	s := &Server{tools: map[string]*tool{}}
+	known := o.definitions()
+	definitions := map[string]json.RawMessage{}
+	for _, c := range all {
+		for i := range c.Effects {
+			e := &c.Effects[i]
+			if e.Kind != "call" {
+				continue
+			}
+			d, ok := known[e.Name]
+			name := e.Name
+			if o.Backend != "" {
+				if !ok || d.backend != o.Backend {
+					continue
+				}
+				name = d.own
+			}
+			definitions[name] = d.raw
+			s.tool(name).add(call{e.Args, e.Result, e.Failure})
+		}
+		if o.Backend == "" {
+			definitions[c.Tool] = nil
+			s.tool(c.Tool).add(call{c.Arguments, resultOf(c), c.Failure})
+		}
+	}
+	for _, d := range known {
+		if o.Backend != "" && d.backend == o.Backend {
+			definitions[d.own] = d.raw
+			s.tool(d.own)
+		}
+	}
+	if len(s.tools) == 0 {
+		return nil, errors.New("no call is recorded that could be served")
+	}
+	s.server = mcp.NewServer(&mcp.Implementation{Name: "vmcp fake", Version: o.Version}, nil)
+	for _, name := range slices.Sorted(maps.Keys(s.tools)) {
+		s.offer(name, definitions[name])
+	}
+	return s, nil
+}
+
+// Run serves one client over newline-delimited frames until in ends or ctx does.
+func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	err := s.server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}})
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// definition is a tool of a backend as its lock has it.
+type definition struct {
+	backend, own string
+	raw          json.RawMessage
+}
+
+// definitions are the tools of the lock by all names that a script may call them by.
+func (o Options) definitions() map[string]definition {
+	all := map[string]definition{}
+	if o.Lock == nil {
+		return all
+	}
+	for _, n := range o.Lock.Names() {
+		if n.Kind != lock.Tool {
+			continue
+		}
+		d := definition{n.Backend, n.Own, o.Lock.Entries[n].Definition}
+		shown := o.renamed(n)
+		for _, name := range []string{n.Backend + "." + n.Own, o.prefix(n.Backend) + shown, shown} {
+			if _, taken := all[name]; !taken {
+				all[name] = d
+			}
+		}
+	}
+	return all
+}
+
+// renamed is a tool's name after the overrides of the configuration.
+func (o Options) renamed(n lock.Name) string {
+	if o.Config != nil {
+		for _, rules := range o.Config.Aggregation.Tools {
+			if over := rules.Overrides[n.Own]; rules.Workload == n.Backend && over.Name != "" {
+				return over.Name
+			}
+		}
+	}
+	return n.Own
+}
+
+func (o Options) prefix(backend string) string {
+	if o.Config != nil {
+		if format := o.Config.Aggregation.ConflictResolutionConfig.PrefixFormat; format != "" {
+			return strings.ReplaceAll(format, "{workload}", backend)
+		}
+	}
+	return backend + "_"
+}
+
+func (s *Server) tool(name string) *tool {
+	t := s.tools[name]
+	if t == nil {
+		t = &tool{name: name, answers: map[int]int{}}
+		s.tools[name] = t
+	}
+	return t
+}
+
+func (t *tool) add(c call) { t.calls = append(t.calls, c) }
+
+// resultOf is the result of the recorded tool itself.
+func resultOf(c *cases.Case) json.RawMessage {
+	content := c.Content
+	if content == nil {
+		content = jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", string(c.Output)).JSON())
+	}
+	o := new(jsonscan.Object).Raw("content", content)
+	if len(c.Output) > 0 && c.Output[0] == '{' {
+		o.Raw("structuredContent", c.Output)
+	}
+	if c.IsError {
+		o.Bool("isError", true)
+	}
+	return o.JSON()
+}
+
+// offer lists a tool. The SDK refuses schemas that its clients could not read; such a tool is listed without.
+func (s *Server) offer(name string, raw json.RawMessage) {
+	plain := &mcp.Tool{Name: name, Description: "recorded calls of " + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+	handle := func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return s.answer(name, r.Params.Arguments), nil
+	}
+	var t mcp.Tool
+	if raw == nil || json.Unmarshal(raw, &t) != nil {
+		s.server.AddTool(plain, handle)
+		return
+	}
+	t.Name = name
+	t.InputSchema, t.OutputSchema = jsonscan.Get(raw, "inputSchema"), nil
+	if output := jsonscan.Get(raw, "outputSchema"); output != nil {
+		t.OutputSchema = output
+	}
+	defer func() {
+		if recover() != nil { // its way to refuse a schema
+			s.server.AddTool(plain, handle)
+		}
+	}()
+	s.server.AddTool(&t, handle)
+}
+
+// answer is what was recorded for a call with these arguments: the answers of several such calls in
+// their order, and then the last again.
+func (s *Server) answer(name string, args json.RawMessage) *mcp.CallToolResult {
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tools[name]
+	last := -1
+	for i, c := range t.calls {
+		if len(cases.Diff(orEmpty(c.args), args)) > 0 {
+			continue
+		}
+		if last = i; t.answers[i] == 0 {
+			break
+		}
+	}
+	if last < 0 {
+		return failed(t.unknown(args))
+	}
+	t.answers[last]++
+	return t.calls[last].reply()
+}
+
+func orEmpty(args json.RawMessage) json.RawMessage {
+	if len(args) == 0 {
+		return json.RawMessage("{}")
+	}
+	return args
+}
+
+// unknown says which recorded call is most like one that was not recorded.
+func (t *tool) unknown(args json.RawMessage) string {
+	if len(t.calls) == 0 {
+		return t.name + ": no call was recorded"
+	}
+	best := cases.Diff(orEmpty(t.calls[0].args), args)
+	for _, c := range t.calls[1:] {
+		if d := cases.Diff(orEmpty(c.args), args); len(d) < len(best) {
+			best = d
+		}
+	}
+	return fmt.Sprintf("%s: no call with these arguments was recorded; the nearest differs: %s", t.name, cases.Explain(best))
+}
+
+func (c call) reply() *mcp.CallToolResult {
+	switch {
+	case c.failure != nil && c.failure.Kind == "tool":
+		return failed(c.failure.Message)
+	case c.failure != nil:
+		return failed(c.failure.Kind + ": " + c.failure.Message)
+	}
+	var r mcp.CallToolResult
+	if err := json.Unmarshal(c.result, &r); err != nil {
+		return failed("the recorded result cannot be sent: " + err.Error())
+	}
+	if structured := jsonscan.Get(c.result, "structuredContent"); structured != nil {
+		r.StructuredContent = structured // numbers as they were
+	}
+	return &r
+}
+
+func failed(message string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: message}}}
+}
+
+// CheckBackend says whether a lock has a backend.
+func CheckBackend(f *lock.File, backend string) error {
+	if backend == "" {
+		return nil
+	}
+	if f == nil {
+		return errors.New("--backend: there is no lock file that says what its tools are")
+	}
+	if !f.Has(backend) {
+		return fmt.Errorf("--backend: the lock file has no backend %q%s", backend, spell.Hint(backend, slices.Sorted(maps.Keys(f.Backends))))
+	}
+	return nil
+}
