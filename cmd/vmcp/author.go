@@ -163,7 +163,7 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 		}
 	}
 	repl.ShowAll(cfg)
-	e, err := a.openLoaded(ctx, cfg, client.Options{Asker: o.Asker, Notify: a.tellNotification})
+	e, err := a.openLoaded(ctx, cfg, nil, client.Options{Asker: o.Asker, Notify: a.tellNotification})
 	if err != nil {
 		stop()
 		return nil, err

@@ -118,15 +118,15 @@ func (a *app) openConfig(ctx context.Context, t target, o client.Options) (*endp
 	if err != nil {
 		return nil, err
 	}
-	return a.openLoaded(ctx, cfg, o)
+	return a.openLoaded(ctx, cfg, t.keeping, o)
 }
 
-// openLoaded is openConfig for a configuration that has been read. It changes it.
-func (a *app) openLoaded(ctx context.Context, cfg *config.Config, o client.Options) (*endpoint, error) {
+// openLoaded is openConfig for a configuration that has been read. It changes it. k may be nil.
+func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o client.Options) (*endpoint, error) {
 	o.Version = buildVersion()
 	cfg.IncomingAuth = config.IncomingAuth{} // whoever has the file and its secrets is in already
 	cfg.Audit = config.Audit{}               // it is the server's
-	recorded, full := t.keeping.prepare(cfg)
+	recorded, full := k.prepare(cfg)
 	workers, closeWorkers := isolated()
 	p := proxy.New(proxy.Options{
 		Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers, Recorded: recorded, RecordFull: full,
