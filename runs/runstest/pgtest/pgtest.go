@@ -17,15 +17,21 @@ import (
 
 // Server is a PostgreSQL that ends with its test.
 type Server struct {
-	dir string
-	bin string
-	who *syscall.Credential // nil: who runs the test
+	dir      string
+	bin      string
+	settings string
+	who      *syscall.Credential // nil: who runs the test
 }
 
 // Start starts a server. Where PostgreSQL is not installed the test is skipped; with CI set it fails.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB) *Server { return start(t, "-c fsync=off") }
+
+// StartDurable starts a server that syncs what is committed, for measuring.
+func StartDurable(t testing.TB) *Server { return start(t, "") }
+
+func start(t testing.TB, settings string) *Server {
 	t.Helper()
-	s := &Server{bin: find()}
+	s := &Server{bin: find(), settings: settings}
 	if s.bin == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("PostgreSQL is not installed: apt-get install postgresql")
@@ -95,7 +101,7 @@ func (s *Server) run(t testing.TB, name string, args ...string) {
 // Up starts the server, and returns when it answers.
 func (s *Server) Up(t testing.TB) {
 	t.Helper()
-	s.run(t, "pg_ctl", "-D", s.data(), "-w", "-s", "-l", filepath.Join(s.dir, "log"), "-o", "-k "+s.dir+" -h '' -c fsync=off", "start")
+	s.run(t, "pg_ctl", "-D", s.data(), "-w", "-s", "-l", filepath.Join(s.dir, "log"), "-o", "-k "+s.dir+" -h '' "+s.settings, "start")
 }
 
 // Down stops the server; connections end.

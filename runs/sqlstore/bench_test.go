@@ -1,0 +1,92 @@
+//go:build unix
+
+package sqlstore_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/runs/sqlstore"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// BenchmarkCall is what one call that may not be repeated costs a run: Begin, and Record of 300 bytes,
+// in one run and in 16 at once. The table of docs/durability.md is made of it.
+func BenchmarkCall(b *testing.B) {
+	for _, store := range []struct {
+		name string
+		open func(b *testing.B) runs.Store
+	}{
+		{"memory", func(*testing.B) runs.Store { return memory.New(benchOptions) }},
+		{"sqlite-power", func(b *testing.B) runs.Store { return benchSQLite(b, false, false) }},
+		{"sqlite-process", func(b *testing.B) runs.Store { return benchSQLite(b, true, false) }},
+		{"sqlite-process-encrypted", func(b *testing.B) runs.Store { return benchSQLite(b, true, true) }},
+		{"postgres-power", func(b *testing.B) runs.Store { return benchPostgres(b, false) }},
+		{"postgres-process", func(b *testing.B) runs.Store { return benchPostgres(b, true) }},
+	} {
+		for _, n := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%s/%d", store.name, n), func(b *testing.B) { benchCalls(b, store.open(b), n) })
+		}
+	}
+}
+
+var benchOptions = runs.Options{MaxEntries: 1 << 30, MaxBytes: 1 << 50}
+
+func benchSQLite(b *testing.B, process, encrypt bool) runs.Store {
+	s, err := sqlstore.OpenSQLite(b.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: benchOptions, Encrypt: encrypt}, Path: filepath.Join(b.TempDir(), "runs.db"), Process: process})
+	must(b, err)
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func benchPostgres(b *testing.B, process bool) runs.Store {
+	server := pgtest.StartDurable(b)
+	s, err := sqlstore.OpenPostgres(b.Context(), sqlstore.PostgresOptions{Options: sqlstore.Options{Options: benchOptions, Ring: ring(b, "a"), Encrypt: true}, URL: server.URL(), Process: process})
+	must(b, err)
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+// callsOfOne is how many calls a run makes before the next one begins.
+const callsOfOne = 100
+
+func benchCalls(b *testing.B, s runs.Store, n int) {
+	result := json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 250) + `"}]}`)
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for i := range n {
+		wg.Go(func() {
+			for left := b.N / n; left > 0; left -= callsOfOne {
+				l, err := s.Create(b.Context(), runs.Run{Tool: "x", Header: &header}, fmt.Sprint(i), nil)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				for k := range min(left, callsOfOne) {
+					e := script.Entry{Key: fmt.Sprint(k), Kind: "call", Name: "billing.charge", Args: json.RawMessage(`{"amount":7}`), Attempt: 1}
+					if err := l.Begin(b.Context(), e); err != nil {
+						b.Error(err)
+						return
+					}
+					e.Result = result
+					if err := l.Record(e); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+				if err := l.End(b.Context(), runs.Outcome{State: runs.Done}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
