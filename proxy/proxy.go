@@ -87,6 +87,7 @@ type Proxy struct {
 	runs      *runs.Keeper
 	durable   atomic.Pointer[durable] // what the configuration says of runs
 	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
+	notifier  *notifier               // tells people of runs; nil before there is a configuration. Guarded by applying
 	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
 	tasks     taskTable
 	admission *admission.Admission

@@ -38,6 +38,9 @@ type Options struct {
 	Log    *slog.Logger
 	// Tell tells of one event.
 	Tell func(ctx context.Context, e runs.Event) error
+	// Changed returns a channel that is closed when the outbox may have something new; nil: it is
+	// only looked into.
+	Changed func() <-chan struct{}
 	// Look is how often the outbox is looked into; each second where it is 0.
 	Look time.Duration
 }
@@ -50,11 +53,16 @@ func Run(ctx context.Context, o Options) {
 	tick := time.NewTicker(o.Look)
 	defer tick.Stop()
 	for {
+		var changed <-chan struct{}
+		if o.Changed != nil {
+			changed = o.Changed()
+		}
 		o.tellAll(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-changed:
 		}
 	}
 }
