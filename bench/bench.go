@@ -22,7 +22,12 @@ func newBench(o options, log io.Writer) *bench {
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
 
 func (b *bench) figure(part, name string, value float64, unit string, target float64) {
-	b.report.Figures = append(b.report.Figures, figure{part, name, value, unit, target})
+	b.report.Figures = append(b.report.Figures, figure{Part: part, Name: name, Value: value, Unit: unit, Target: target})
+}
+
+// limited is a figure that may be most at most, on any machine.
+func (b *bench) limited(part, name string, value, most float64) {
+	b.report.Figures = append(b.report.Figures, figure{Part: part, Name: name, Value: value, Limit: most})
 }
 
 // run measures all parts, or the one asked for.

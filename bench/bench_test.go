@@ -84,7 +84,9 @@ func TestVolley(t *testing.T) {
 func TestCompareWithinRounds(t *testing.T) {
 	base := []leg{{P50: 10, FrontCPU: 10, PerSecond: 100}, {P50: 100, FrontCPU: 50, PerSecond: 10}, {P50: 20, FrontCPU: 10, PerSecond: 50}}
 	ours := []leg{{P50: 12, FrontCPU: 20, PerSecond: 80}, {P50: 120, FrontCPU: 100, PerSecond: 8}, {P50: 60, FrontCPU: 20, PerSecond: 10}}
-	if got, want := compare(base, ours), (ratios{P50: 1.2, CPU: 2, Throughput: 1.25}); got != want {
+	want := ratios{P50: 1.2, CPU: 2, Throughput: 1.25}
+	want.Spread.P50, want.Spread.CPU = [2]float64{1.2, 3}, [2]float64{2, 2}
+	if got := compare(base, ours); got != want {
 		t.Errorf("compare = %+v, want %+v", got, want)
 	}
 }
@@ -94,10 +96,12 @@ func TestExceeded(t *testing.T) {
 		{Name: "fine", Value: 2.5, Unit: "x", Target: 1.25},
 		{Name: "too slow", Value: 2.6, Unit: "x", Target: 1.25},
 		{Name: "without a target", Value: 1000, Unit: "x"},
+		{Name: "within its limit", Value: 100, Limit: 100},
+		{Name: "over its limit", Value: 101, Limit: 100},
 	}}
 	bad := r.exceeded(checkMargin)
-	if len(bad) != 1 || bad[0].Name != "too slow" {
-		t.Errorf("exceeded = %+v, want the one that is too slow", bad)
+	if len(bad) != 2 || bad[0].Name != "too slow" || bad[1].Name != "over its limit" {
+		t.Errorf("exceeded = %+v, want the one that is too slow and the one over its limit", bad)
 	}
 }
 

@@ -73,6 +73,14 @@ func (p *process) stop() {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
+// switches is how often threads of the process have waited; 0 for nil.
+func (p *process) switches() float64 {
+	if p == nil {
+		return 0
+	}
+	return switches(p.pid())
+}
+
 // heap is what the Go runtime of a process says of its memory.
 type heap struct {
 	mallocs, bytes, live float64
@@ -102,6 +110,19 @@ func (p *process) heap() (heap, error) {
 			h.collections = n
 		}
 	}
+	return h, err
+}
+
+// heapAfterLook is heap with the cost of one more look added, so that a later look at what has been
+// allocated in between does not count itself.
+func (p *process) heapAfterLook() (heap, error) {
+	first, err := p.heap()
+	if err != nil {
+		return first, err
+	}
+	h, err := p.heap()
+	h.mallocs += h.mallocs - first.mallocs
+	h.bytes += h.bytes - first.bytes
 	return h, err
 }
 

@@ -15,7 +15,7 @@ const idleSessions = 1000
 // sessions measures what sessions cost that do nothing.
 func (b *bench) sessions(context.Context) error {
 	b.say("sessions: %d idle ones", idleSessions)
-	p, err := b.site.serve("sessions.yaml", "backends:\n  - {name: b, url: "+b.site.endpoint(legacy, "few")+"}\n")
+	p, err := b.site.serve(b.site.binary, "sessions.yaml", "backends:\n  - {name: b, url: "+b.site.endpoint(legacy, "few")+"}\n")
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type site struct {
 	backend *process
 	reverse *process
 	vmcp    *process
+	nginx   *process // nil where it is not installed
+	older   *process // vmcp of another binary; nil without one
 }
 
 // The backends of the configuration, by revision; their names are the prefixes of tools.
@@ -88,11 +90,26 @@ func openSite(ctx context.Context, o options) (_ *site, err error) {
 	for _, revision := range []string{legacy, modern} {
 		fmt.Fprintf(&config, "  - {name: %s, url: %s}\n", backendNames[revision], s.endpoint(revision, "few"))
 	}
-	s.vmcp, err = s.serve("vmcp.yaml", config.String()+scripts)
-	if err == nil {
-		err = s.vmcp.awaitReady(2, 0, 4*len(sizes))
+	if s.vmcp, err = s.serve(s.binary, "vmcp.yaml", config.String()+scripts); err != nil {
+		return s, err
 	}
-	return s, err
+	if err = s.vmcp.awaitReady(2, 0, 4*len(sizes)); err != nil {
+		return s, err
+	}
+	return s, s.openOthers(o, config.String()+scripts)
+}
+
+// openOthers starts what else is compared: another vmcp, and nginx.
+func (s *site) openOthers(o options, config string) (err error) {
+	if o.against != "" {
+		if s.older, err = s.serve(o.against, "older.yaml", config); err == nil {
+			err = s.older.awaitReady(2, 0, 4*len(sizes))
+		}
+	}
+	if err == nil && !o.check {
+		s.nginx, err = startNginx(s.dir, s.backend.base)
+	}
+	return err
 }
 
 // endpoint is the URL of the backend in a revision and with a list of tools.
@@ -100,8 +117,8 @@ func (s *site) endpoint(revision, list string) string {
 	return s.backend.base + "/" + revision + "/" + list + "/mcp"
 }
 
-// serve starts vmcp with a configuration and returns without waiting for anything.
-func (s *site) serve(name, config string) (*process, error) {
+// serve starts a binary of vmcp with a configuration and returns without waiting for anything.
+func (s *site) serve(binary, name, config string) (*process, error) {
 	file := filepath.Join(s.dir, name)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
@@ -111,7 +128,7 @@ func (s *site) serve(name, config string) (*process, error) {
 		return nil, err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	p, err := start(exec.Command(s.binary, "serve", "--config", file, "--listen", addr))
+	p, err := start(exec.Command(binary, "serve", "--config", file, "--listen", addr))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +157,7 @@ func (p *process) awaitReady(ready, down, tools int) error {
 }
 
 func (s *site) close() {
-	for _, p := range []*process{s.vmcp, s.reverse, s.backend} {
+	for _, p := range []*process{s.nginx, s.older, s.vmcp, s.reverse, s.backend} {
 		if p != nil {
 			p.stop()
 		}
@@ -155,29 +172,39 @@ const (
 	direct = iota
 	reverse
 	relayed
+	before // through another binary of vmcp
+	nginx
 	ways
 )
 
-var wayNames = [ways]string{"direct", "reverse", "vmcp"}
+var wayNames = [ways]string{"direct", "reverse", "vmcp", "before", "nginx"}
+
+// has reports whether a way is there to be measured.
+func (s *site) has(way int) bool { return way == direct || s.front(way) != nil }
 
 // target is the endpoint of one way.
 func (s *site) target(way int, revision string) target {
 	switch way {
 	case direct:
 		return target{url: s.endpoint(revision, "few"), revision: revision}
-	case reverse:
-		return target{url: strings.Replace(s.endpoint(revision, "few"), s.backend.base, s.reverse.base, 1), revision: revision}
+	case reverse, nginx:
+		return target{url: strings.Replace(s.endpoint(revision, "few"), s.backend.base, s.front(way).base, 1), revision: revision}
 	}
-	return target{url: s.vmcp.base + "/mcp", revision: revision, prefix: backendNames[revision] + "_"}
+	return target{url: s.front(way).base + "/mcp", revision: revision, prefix: backendNames[revision] + "_"}
 }
 
 // front is the process in front of the backend; nil on the direct way.
-func (s *site) front(way int) *process { return [ways]*process{nil, s.reverse, s.vmcp}[way] }
+func (s *site) front(way int) *process {
+	return [ways]*process{nil, s.reverse, s.vmcp, s.older, s.nginx}[way]
+}
 
 // alive is an error when one of the processes has ended.
 func (s *site) alive() error {
 	var errs []error
-	for _, p := range []*process{s.backend, s.reverse, s.vmcp} {
+	for _, p := range []*process{s.backend, s.reverse, s.vmcp, s.older, s.nginx} {
+		if p == nil {
+			continue
+		}
 		select {
 		case <-p.done:
 			errs = append(errs, fmt.Errorf("%s ended: %s", p.cmd.Path, p.log))

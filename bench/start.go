@@ -11,7 +11,7 @@ import (
 // lists measures the listing of many tools.
 func (b *bench) lists(context.Context) error {
 	b.say("lists: %d tools", manyTools)
-	p, err := b.site.serve("many.yaml", "backends:\n  - {name: many, url: "+b.site.endpoint(legacy, "many")+"}\n")
+	p, err := b.site.serve(b.site.binary, "many.yaml", "backends:\n  - {name: many, url: "+b.site.endpoint(legacy, "many")+"}\n")
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (b *bench) startOnce(n int) (s started, err error) {
 		fmt.Fprintf(&config, "  - {name: b%d, url: %s}\n", i, b.site.endpoint(legacy, "tiny"))
 	}
 	began := time.Now()
-	p, err := b.site.serve(fmt.Sprintf("start-%d.yaml", n), config.String())
+	p, err := b.site.serve(b.site.binary, fmt.Sprintf("start-%d.yaml", n), config.String())
 	if err != nil {
 		return s, err
 	}

@@ -30,6 +30,7 @@ func writeTables(w io.Writer, files []string) error {
 	if err := relayTables(w, runs[0].Relay, runs[1].Relay); err != nil {
 		return err
 	}
+	otherTables(w, runs[0].Relay, runs[1].Relay)
 	return figureTables(w, runs[0].Figures, runs[1].Figures)
 }
 
@@ -69,6 +70,32 @@ func relayTables(w io.Writer, first, second []cell) error {
 			r.PerSecond, v.PerSecond, part(1, a.Ratio.Throughput), part(1, b.Ratio.Throughput), r.Bytes/1000, v.Bytes/1000)
 	}
 	return nil
+}
+
+// otherTables prints one table for each revision and form of vmcp against the reverse proxy, with
+// the spread of its rounds, beside another vmcp and nginx; nothing where neither was measured.
+func otherTables(w io.Writer, first, second []cell) {
+	if len(first) == 0 || first[0].Legs[before].P50 == 0 && first[0].Legs[nginx].P50 == 0 {
+		return
+	}
+	for i := range first {
+		a, b := &first[i], &second[i]
+		if i == 0 || a.Revision != first[i-1].Revision || a.Form != first[i-1].Form {
+			fmt.Fprintf(w, "\n%s, %s, p50 / CPU of the reverse proxy's:\n\n", a.Revision, map[string]string{"json": "JSON", "sse": "event stream"}[a.Form])
+			fmt.Fprintln(w, "| answer | callers | before | vmcp | its rounds, p50 | its rounds, CPU | nginx | allocations before | vmcp | waits before | vmcp |")
+			fmt.Fprintln(w, "|---|"+strings.Repeat("--:|", 10))
+		}
+		both := func(way int) string {
+			if a.Legs[way].P50 == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%.2f / %.2f, %.2f / %.2f", a.Others[way].P50, a.Others[way].CPU, b.Others[way].P50, b.Others[way].CPU)
+		}
+		spread := func(a, b [2]float64) string { return fmt.Sprintf("%.2f–%.2f", min(a[0], b[0]), max(a[1], b[1])) }
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %.0f | %.0f | %.1f | %.1f |\n", bytesText(float64(a.Size)), a.Concurrency, both(before), both(relayed),
+			spread(a.Ratio.Spread.P50, b.Ratio.Spread.P50), spread(a.Ratio.Spread.CPU, b.Ratio.Spread.CPU), both(nginx),
+			a.Legs[before].Allocs, a.Legs[relayed].Allocs, a.Legs[before].Switches, a.Legs[relayed].Switches)
+	}
 }
 
 // figureTables prints one table for each part.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,19 @@ func cpuTime(pid int) time.Duration {
 		return 0
 	}
 	return time.Duration(t.Nano())
+}
+
+// switches is how often the threads of a process have waited: their voluntary context switches.
+func switches(pid int) (n float64) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		_, rest, _ := strings.Cut(string(b), "\nvoluntary_ctxt_switches:")
+		line, _, _ := strings.Cut(rest, "\n")
+		of, _ := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		n += of
+	}
+	return n
 }
 
 // resident is the memory of a process in bytes.

@@ -8,4 +8,5 @@ import "time"
 
 func cpuTime(int) time.Duration { return 0 }
 func resident(int) int64        { return 0 }
+func switches(int) float64      { return 0 }
 func descriptors(int) int       { return 0 }
