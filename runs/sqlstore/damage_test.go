@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -376,4 +377,32 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || len(entries) != n || entries[n-1].Key != "room" { // the one that failed was not begun
 		t.Errorf("%d entries, %v: want %d", len(entries), err, n)
 	}
+}
+
+// A call that may not be repeated costs one write: its answer goes with the begin of the next one, unless
+// that comes later than 2 ms after it.
+func TestOneWriteForACall(t *testing.T) {
+	var writes atomic.Int64
+	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{
+		Options: sqlstore.Options{Wrote: func(time.Duration, error) { writes.Add(1) }}, Path: filepath.Join(t.TempDir(), "runs.db"), Process: true,
+	})
+	must(t, err)
+	defer s.Close()
+	const calls = 10
+	least := int64(100)
+	for range 50 { // a machine that is busy writes some answers before the next call
+		writes.Store(0)
+		l, err := s.Create(t.Context(), runs.Run{Tool: "x", Header: &header}, "me", nil)
+		must(t, err)
+		for k := range calls {
+			e := script.Entry{Key: fmt.Sprint(k), Kind: "call", Attempt: 1}
+			must(t, l.Begin(t.Context(), e))
+			must(t, l.Record(e))
+		}
+		must(t, l.End(t.Context(), runs.Outcome{State: runs.Done}))
+		if least = min(least, writes.Load()); least <= calls+1 {
+			return
+		}
+	}
+	t.Errorf("%d calls and the end were %d writes, want at most %d", calls, least, calls+1)
 }

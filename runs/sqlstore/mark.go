@@ -34,7 +34,7 @@ func (f *file) countCommit(ctx context.Context) error {
 	if f.lock == nil {
 		return nil
 	}
-	_, err := f.conn.ExecContext(ctx, "UPDATE meta SET value = ? WHERE name = 'commits'", f.lock.commits+1)
+	_, err := f.stmts.ExecContext(ctx, "UPDATE meta SET value = ? WHERE name = 'commits'", f.lock.commits+1)
 	return f.failure("write", err)
 }
 

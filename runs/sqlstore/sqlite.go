@@ -54,6 +54,7 @@ type file struct {
 	look   time.Duration
 	writer *sql.DB
 	conn   *sql.Conn // of writer; its goroutine owns it
+	stmts  preparer  // of conn
 	reader *sql.DB
 	lock   *lockFile // nil beside another process
 
@@ -159,6 +160,7 @@ func (f *file) open(ctx context.Context, o SQLiteOptions) (err error) {
 	if f.conn, err = f.writer.Conn(ctx); err != nil {
 		return f.failure("open", err)
 	}
+	f.stmts = preparer{f.conn, map[string]*sql.Stmt{}}
 	if !o.Beside {
 		if err := f.whole(ctx); err != nil {
 			return err
@@ -225,6 +227,39 @@ func guard(path string, err *error) {
 type conn interface {
 	ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
+}
+
+// preparer runs statements on the connection that writes, each parsed once.
+type preparer struct {
+	*sql.Conn
+	ready map[string]*sql.Stmt
+}
+
+// mostPrepared bounds the statements that are kept: there are a few dozen.
+const mostPrepared = 100
+
+func (p *preparer) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	st := p.ready[text]
+	if st == nil {
+		if len(p.ready) >= mostPrepared {
+			return p.Conn.ExecContext(ctx, text, args...)
+		}
+		var err error
+		if st, err = p.PrepareContext(ctx, text); err != nil {
+			return nil, err
+		}
+		p.ready[text] = st
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+// close frees the statements.
+func (p *preparer) close() error {
+	var errs []error
+	for _, st := range p.ready {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // sqliteTx is a transaction on a connection.
@@ -295,7 +330,7 @@ func (f *file) close() error {
 func (f *file) closeFiles() error {
 	var errs []error
 	if f.conn != nil {
-		errs = append(errs, f.conn.Close())
+		errs = append(errs, f.stmts.close(), f.conn.Close())
 	}
 	for _, db := range []*sql.DB{f.reader, f.writer} {
 		if db != nil {

@@ -112,7 +112,7 @@ func (f *file) group(group []*request) {
 			if !r.state.CompareAndSwap(0, 1) {
 				continue
 			}
-			if r.err = f.savepoint(ctx, r.do); r.err == nil {
+			if r.err = f.one(ctx, r.do, len(group) == 1); r.err == nil {
 				written++
 			}
 		}
@@ -136,34 +136,43 @@ func (f *file) group(group []*request) {
 
 var errNothing = errors.New("nothing to commit")
 
-// savepoint runs one write of a group.
+// one runs one write of a group. One that is alone needs no savepoint: nothing is committed when it fails.
+func (f *file) one(ctx context.Context, do func(tx) error, alone bool) (err error) {
+	if alone {
+		defer guard(f.path, &err)
+		return do(f.tx(&f.stmts))
+	}
+	return f.savepoint(ctx, do)
+}
+
+// savepoint runs a write that others do not depend on.
 func (f *file) savepoint(ctx context.Context, do func(tx) error) (err error) {
 	defer guard(f.path, &err)
-	if _, err := f.conn.ExecContext(ctx, "SAVEPOINT one"); err != nil {
+	if _, err := f.stmts.ExecContext(ctx, "SAVEPOINT one"); err != nil {
 		return f.failure("write", err)
 	}
-	if err := do(f.tx(f.conn)); err != nil {
+	if err := do(f.tx(&f.stmts)); err != nil {
 		_, undone := f.conn.ExecContext(ctx, "ROLLBACK TO one; RELEASE one")
 		if undone != nil { // a full disk has rolled back everything
 			return fmt.Errorf("%w (%w)", f.failure("undo", undone), err)
 		}
 		return err
 	}
-	_, err = f.conn.ExecContext(ctx, "RELEASE one")
+	_, err = f.stmts.ExecContext(ctx, "RELEASE one")
 	return f.failure("write", err)
 }
 
 // inTransaction runs f and commits, or rolls back.
 func (f *file) inTransaction(ctx context.Context, do func() error) (err error) {
 	defer guard(f.path, &err)
-	if _, err := f.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if _, err := f.stmts.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return f.failure("write", err)
 	}
 	if err := do(); err != nil {
 		_, _ = f.conn.ExecContext(ctx, "ROLLBACK") // there may be none any more
 		return err
 	}
-	if _, err := f.conn.ExecContext(ctx, "COMMIT"); err != nil {
+	if _, err := f.stmts.ExecContext(ctx, "COMMIT"); err != nil {
 		_, _ = f.conn.ExecContext(ctx, "ROLLBACK")
 		return f.failure("commit", err)
 	}
