@@ -43,6 +43,9 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 		}
 	}
 	chain = append(chain[:len(chain):len(chain)], f.Name)
+	if l.entries && len(chain) == 1 {
+		loadPrivate(out.tree.Stmts)
+	}
 	for _, s := range tree.Loads(out.tree.Stmts) {
 		if err := l.loadStmt(out, s, chain); err != nil {
 			return nil, err

@@ -473,6 +473,7 @@ func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error)
 	if err != nil {
 		return nil, err
 	}
+	globals = r.program.exported(globals)
 	if r.loaded == nil {
 		r.loaded = map[string]starlark.StringDict{}
 	}

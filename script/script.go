@@ -50,7 +50,8 @@ type Options struct {
 	Inspect func(*syntax.File) error
 	// Limits hold for compiling, and for every run that sets none of its own.
 	Limits Limits
-	// Entries allows a main file without a function run: a run says what it calls.
+	// Entries allows a main file without a function run: a run says what it calls. It may load names
+	// that begin with an underscore; errors about those have a space before it.
 	Entries bool
 	// Cover counts what runs reach; nil: nothing does.
 	Cover *Coverage
@@ -66,6 +67,7 @@ type Program struct {
 	hash        string
 	frames      meter.Frames // of all files
 	cover       *Coverage
+	entries     bool // Options.Entries
 }
 
 // file is one compiled file.
@@ -97,6 +99,7 @@ func Compile(f File, o Options) (*Program, error) {
 		predeclared: predeclared(o.Builtins),
 		limits:      o.Limits.Or(DefaultLimits()),
 		cover:       o.Cover,
+		entries:     o.Entries,
 	}
 	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries}
 	main, err := l.file(f, nil)

@@ -1,0 +1,349 @@
+package suite
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// The order of a test.
+//
+// Effects that take time come from goroutines of several runs, so that their order is of no use.
+// Each is held. When no run computes, and all effects that are under way are held or wait for a
+// run that they have started, the scheduler alone goes on: it computes what fakes answer, in the
+// order of the effects' places, and then lets one effect go. Nothing else wakes anybody, neither
+// time nor the end of a context. So the goroutines alternate:
+//
+//	runs compute → all are idle → the scheduler computes and releases one effect → its run computes
+//
+// A run counts as idle from RunOptions.Idle on until one of its effects is released, or a run ends
+// that one of them waits for. Idle is called with the mutex of the run's turns held, so that mutex
+// comes before scheduler.mu; the scheduler calls fakes, which compute in the run of the test, with
+// neither held.
+
+// running is a run that has not ended: of the test, of a tool, or of a tool that one calls.
+type running struct {
+	id       string // of the effect that has started it, and "#" for the run of a tool; "" for the test
+	idle     int    // effects under way while nothing computes; -1: something does
+	settled  int    // of these, those that are held or wait for a run
+	parent   *running
+	deadline time.Time // by the clock of the test; zero: none
+	over     error     // why it is ended at the deadline
+	cancel   context.CancelCauseFunc
+}
+
+// effect is one that is held.
+type effect struct {
+	script.Attempt
+	id      string
+	of      *running
+	ctx     context.Context
+	release chan struct{}
+	seq     int // in the order in which effects were taken up
+	asleep  bool
+	stop    bool // it is where this leg of the run ends
+	ready   bool
+	due     time.Time
+
+	tool     *Tool  // of a call
+	fake     *fake  // that answers it; nil: none does
+	called   string // the name that the script calls
+	timeout  time.Duration
+	question *script.Question
+	raw      json.RawMessage
+	err      error
+}
+
+type effectKey struct{}
+
+func effectOf(ctx context.Context) *effect {
+	e, _ := ctx.Value(effectKey{}).(*effect)
+	return e
+}
+
+// scheduler lets the effects of one attempt go on.
+type scheduler struct {
+	a       *attempt
+	base    context.Context // of the attempt
+	abort   context.CancelCauseFunc
+	wake    chan struct{}
+	stopped chan struct{}
+
+	mu        sync.Mutex
+	live      []*running
+	held      []*effect
+	now       time.Time
+	taken     int            // effects so far
+	answered  map[string]int // effects so far, by branch
+	computing bool           // a fake is
+}
+
+// epoch is when every test begins.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newScheduler(a *attempt) *scheduler {
+	return &scheduler{a: a, now: epoch, wake: make(chan struct{}, 1), stopped: make(chan struct{}), answered: map[string]int{}}
+}
+
+// begin makes a run known that is about to start; the effect of parent waits for it.
+func (s *scheduler) begin(parent *running, id string, l script.Limits) *running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &running{id: id, idle: -1, parent: parent}
+	if parent != nil {
+		parent.settled++
+		r.deadline = s.now.Add(l.Or(script.DefaultLimits()).Time.Std())
+	}
+	s.live = append(s.live, r)
+	return r
+}
+
+func (s *scheduler) end(r *running) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live = slices.DeleteFunc(s.live, func(o *running) bool { return o == r })
+	if r.parent != nil {
+		r.parent.settled--
+		r.parent.idle = -1
+	}
+}
+
+// noteIdle notes that nothing of a run computes any more.
+func (s *scheduler) noteIdle(r *running, flying int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.computing { // a fake that has tried what it may not
+		return
+	}
+	r.idle = flying
+	s.poke()
+}
+
+// busy notes that a run computes again, or is about to.
+func (s *scheduler) busy(r *running) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.idle = -1
+}
+
+func (s *scheduler) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hold waits until the effect is let go, and returns why it has no answer.
+func (s *scheduler) hold(e *effect) error {
+	s.mu.Lock()
+	if s.base.Err() != nil {
+		s.mu.Unlock()
+		return context.Cause(s.base)
+	}
+	s.held = append(s.held, e)
+	e.of.settled++
+	s.poke()
+	s.mu.Unlock()
+	<-e.release
+	return e.err
+}
+
+// drive is the goroutine of the scheduler. It ends when done is closed, behind the last run.
+func (s *scheduler) drive(ctx context.Context, done <-chan struct{}) {
+	defer close(s.stopped)
+	over := ctx.Done()
+	for {
+		select {
+		case <-done:
+			return
+		case <-over:
+			over = nil
+			s.dismiss(context.Cause(ctx))
+		case <-s.wake:
+			for s.step() {
+			}
+		}
+	}
+}
+
+// dismiss ends all effects.
+func (s *scheduler) dismiss(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.held) > 0 {
+		s.held[0].err = why
+		s.let(s.held[0])
+	}
+}
+
+// quiet reports whether nothing computes, and nothing is on its way to be held.
+func (s *scheduler) quiet() bool {
+	for _, r := range s.live {
+		if r.idle < 0 || r.idle != r.settled {
+			return false
+		}
+	}
+	return len(s.held) > 0
+}
+
+// step goes on if it is the scheduler's turn; it reports whether it may be so again.
+func (s *scheduler) step() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.quiet() || s.base.Err() != nil {
+		return false
+	}
+	slices.SortFunc(s.held, func(x, y *effect) int { return compareIDs(x.id, y.id) })
+	for _, e := range slices.Clone(s.held) {
+		if e.ready {
+			continue
+		}
+		s.taken++
+		e.ready, e.seq = true, s.taken
+		if e.ctx.Err() != nil || e.asleep {
+			continue
+		}
+		s.computing = true
+		s.mu.Unlock()
+		problem := s.a.reply(e)
+		s.mu.Lock()
+		s.computing = false
+		if problem != nil {
+			s.a.problem = problem
+			s.abort(problem)
+			return false
+		}
+	}
+	e := s.next()
+	if at := s.overdue(e); at != nil {
+		s.now = at.deadline
+		at.deadline = time.Time{}
+		at.cancel(at.over)
+		return true
+	}
+	if e.due.After(s.now) && e.ctx.Err() == nil && !e.stop {
+		s.now = e.due
+	}
+	switch {
+	case e.ctx.Err() != nil:
+		e.raw, e.err = nil, context.Cause(e.ctx)
+	case e.stop:
+		s.a.variant.hit = true
+		e.raw, e.err = nil, &script.Suspended{Questions: []script.Question{{Key: e.Key, Method: "stop"}}}
+	}
+	s.answered[branchOf(e.id)]++
+	s.let(e)
+	return false
+}
+
+// overdue is the run whose time ends before the effect does; nil: none.
+func (s *scheduler) overdue(e *effect) (first *running) {
+	for _, r := range s.live {
+		if !r.deadline.IsZero() && e.due.After(r.deadline) && e.ctx.Err() == nil && !e.stop && (first == nil || r.deadline.Before(first.deadline)) {
+			first = r
+		}
+	}
+	return first
+}
+
+// let lets an effect go.
+func (s *scheduler) let(e *effect) {
+	s.held = slices.DeleteFunc(s.held, func(o *effect) bool { return o == e })
+	e.of.settled--
+	e.of.idle = -1
+	close(e.release)
+}
+
+// next is the effect that is to be answered next: one that is cancelled or stopped, else what the order of
+// the variant says, else the one that is due first.
+func (s *scheduler) next() *effect {
+	for _, e := range s.held {
+		if e.ctx.Err() != nil || e.stop {
+			return e
+		}
+	}
+	free := s.movable()
+	if rank := s.a.variant.ranking(s.answered); rank != nil {
+		return slices.MinFunc(free, rank)
+	}
+	return slices.MinFunc(free, inTime)
+}
+
+func inTime(x, y *effect) int {
+	if c := x.due.Compare(y.due); c != 0 {
+		return c
+	}
+	return x.seq - y.seq
+}
+
+// movable are the effects that could be the next to end: of those that sleep, the one that
+// wakes first.
+func (s *scheduler) movable() (free []*effect) {
+	var sleeper *effect
+	for _, e := range s.held {
+		switch {
+		case !e.asleep:
+			free = append(free, e)
+		case sleeper == nil || inTime(e, sleeper) < 0:
+			sleeper = e
+		}
+	}
+	if sleeper != nil {
+		free = append(free, sleeper)
+	}
+	return free
+}
+
+// Now is the time of the test.
+func (s *scheduler) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// Wait waits until the clock of the test is there.
+func (s *scheduler) Wait(ctx context.Context, t time.Time) error {
+	e := effectOf(ctx)
+	if e == nil {
+		return nil
+	}
+	e.asleep, e.due = true, t
+	return s.hold(e)
+}
+
+// compareIDs puts effects in the order of their places in the script.
+func compareIDs(x, y string) int {
+	for x != "" && y != "" {
+		i, j := digits(x), digits(y)
+		switch {
+		case i > 0 && j > 0:
+			if i != j {
+				return i - j
+			}
+			if c := strings.Compare(x[:i], y[:j]); c != 0 {
+				return c
+			}
+			x, y = x[i:], y[j:]
+		case x[0] != y[0]:
+			return int(x[0]) - int(y[0])
+		default:
+			x, y = x[1:], y[1:]
+		}
+	}
+	return len(x) - len(y)
+}
+
+func digits(s string) (n int) {
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// branchOf is the branch that an effect is part of: its id without the last number.
+func branchOf(id string) string { return id[:strings.LastIndexAny(id, ".#/")+1] }
