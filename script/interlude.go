@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -15,6 +16,27 @@ import (
 // Coverage counts which statements and branches the runs of programs reach, at no cost in steps.
 // The zero value is ready; programs are compiled with it.
 type Coverage = cover.Set
+
+// Covered is the program compiled once more, with a count of what its runs reach.
+func (p *Program) Covered(c *Coverage) (*Program, error) {
+	load := func(from, name string) (File, error) {
+		f := p.main
+		if from != p.main.name {
+			f = p.files[from]
+		}
+		return p.files[f.loads[name]].source, nil
+	}
+	return Compile(p.main.source, Options{Builtins: p.predeclared, Load: load, Limits: p.limits, Entries: p.entries, Cover: c})
+}
+
+// Sources are the files of the program, the main one first.
+func (p *Program) Sources() []File {
+	all := []File{p.main.source}
+	for _, name := range slices.Sorted(maps.Keys(p.files)) {
+		all = append(all, p.files[name].source)
+	}
+	return all
+}
 
 // loadPrivate makes load statements take names that begin with an underscore, too: for a file of tests.
 // The language does not export them, so they are exported under names of ours.

@@ -138,7 +138,7 @@ type Problem struct {
 	Column  int    `json:"column"`
 	Message string `json:"message"`
 	// Variant says in which run it came up: "" is the plain one.
-	Variant string `json:"variant,omitempty"`
+	Variant string `json:"variant"`
 }
 
 // Diag is the problem in the form that all commands print.

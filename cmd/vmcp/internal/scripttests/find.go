@@ -1,0 +1,133 @@
+package scripttests
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/cases/replay"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+const (
+	maxTests  = 10_000   // files
+	maxSource = 16 << 20 // of one; limits.source is below, and says so itself
+)
+
+// found are the tests that are to run.
+type found struct {
+	tests []script.File
+	cases []string
+	names map[string]bool
+}
+
+// find finds the tests that are named, or those of a configuration.
+func find(cfg *config.Config, paths []string) (*found, error) {
+	f := &found{names: map[string]bool{}}
+	if len(paths) == 0 {
+		dirs := Folders(cfg)
+		for _, dir := range dirs {
+			if err := f.below(dir); err != nil {
+				return nil, err
+			}
+		}
+		return f, f.findCases(dirs)
+	}
+	for _, path := range paths {
+		if err := f.named(path); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Folders are those of a configuration's scripts and libraries, each once.
+func Folders(cfg *config.Config) (dirs []string) {
+	add := func(dir string) {
+		if !slices.Contains(dirs, filepath.Clean(dir)) {
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+	}
+	for _, dir := range cfg.Scripts {
+		add(dir)
+	}
+	for _, l := range cfg.Libraries {
+		if l.Path != "" {
+			add(l.Path)
+		}
+	}
+	for _, t := range cfg.ScriptedTools {
+		if t.ScriptFile != "" {
+			add(filepath.Dir(t.ScriptFile))
+		}
+	}
+	return dirs
+}
+
+func (f *found) named(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usage.Error("there is no " + path)
+	case err != nil:
+		return usage.Error(err.Error())
+	case info.IsDir():
+		if err := f.below(path); err != nil {
+			return err
+		}
+		return f.findCases([]string{path})
+	case files.IsTest(path):
+		return f.test(path)
+	case strings.HasSuffix(path, ".json"):
+		f.cases = append(f.cases, path)
+		return nil
+	}
+	return usage.Error(path + " is no test: want a file *_test.star, a recorded case *.json, or a folder")
+}
+
+// below finds the files of tests in a folder and those below it.
+func (f *found) below(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == dir && errors.Is(err, fs.ErrNotExist):
+			return nil // the configuration's own problem
+		case err != nil:
+			return err
+		case strings.HasPrefix(d.Name(), ".") && name != dir:
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case len(f.tests) == maxTests:
+			return fs.SkipAll
+		case !d.IsDir() && files.IsTest(name):
+			return f.test(name)
+		}
+		return nil
+	})
+}
+
+func (f *found) test(name string) error {
+	if f.names[name] {
+		return nil
+	}
+	f.names[name] = true
+	source, err := files.ReadBelow(filepath.Dir(name), filepath.Base(name), maxSource)
+	if err != nil {
+		return err
+	}
+	f.tests = append(f.tests, script.File{Name: name, Source: source, Origin: diag.InFile(name)})
+	return nil
+}
+
+func (f *found) findCases(dirs []string) error {
+	all, err := replay.Find(dirs...)
+	f.cases = append(f.cases, all...)
+	return err
+}

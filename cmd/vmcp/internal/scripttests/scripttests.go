@@ -1,0 +1,252 @@
+// Package scripttests is the work of vmcp test: it finds the tests of a configuration, runs them
+// over the lock, without a backend, and shows what came of them.
+package scripttests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/builtins/suite"
+	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/cases/replay"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// Options say which tests run, and how.
+type Options struct {
+	Config *config.Config
+	// Paths are files and folders; none: all tests of the configuration.
+	Paths []string
+	// Lock is the file named for the lock; "": that of the configuration, if it is there.
+	Lock   string
+	Only   *regexp.Regexp
+	Replay bool
+	Orders int
+	Cover  bool
+	// Update rewrites cases whose effects are the same and whose output changed.
+	Update bool
+	Print  func(pos, text string)
+	Done   func(suite.Test)
+}
+
+// Run runs the tests. The error is a usage.Error for what is named and not there.
+func Run(ctx context.Context, o Options) (*suite.Report, error) {
+	r := &runner{Options: o}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	found, err := find(o.Config, o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	s := &suite.Suite{Options: suite.Options{Tools: r, Locked: r.locked, Load: r.load, Limits: o.Config.Limits.Or(script.DefaultLimits()),
+		Only: o.Only, Replay: o.Replay, Orders: o.Orders, Cover: r.cover, Print: o.Print, Done: o.Done}}
+	report := s.Run(ctx, found.tests)
+	r.broken(report)
+	r.runCases(ctx, found.cases, report)
+	return report, ctx.Err()
+}
+
+// runner is one run of tests.
+type runner struct {
+	Options
+	scripts  *catalog.Scripts
+	problems diag.Problems
+	tools    map[string]*suite.Tool
+	names    []string
+	made     map[string]*catalog.ScriptedTool
+	locked   bool
+	cover    *script.Coverage
+}
+
+// read compiles the scripts, and reads the lock.
+func (r *runner) read() error {
+	locked, err := r.readLock()
+	if err != nil {
+		return err
+	}
+	r.scripts, r.problems = catalog.Compile(r.Config)
+	r.tools, r.made = map[string]*suite.Tool{}, map[string]*catalog.ScriptedTool{}
+	if r.Cover {
+		r.cover = &script.Coverage{}
+	}
+	for _, t := range r.scripts.Tools() {
+		program := t.Program
+		if r.cover != nil && !t.Composite() {
+			if program, err = program.Covered(r.cover); err != nil {
+				return err
+			}
+		}
+		r.made[t.Name] = t
+		r.add(t.Name, &suite.Tool{Name: t.Name, Script: &tool{t, program}, Limits: t.Limits})
+	}
+	if locked == nil {
+		return nil
+	}
+	var tools []catalog.LockedTool
+	tools, r.locked = catalog.LockedTools(r.Config, locked)
+	for _, t := range tools {
+		one := &suite.Tool{Name: t.Name, Input: t.Input, Output: t.Output}
+		if r.tools[t.Name] != nil { // somebody else has the name
+			one.Name = t.Origin
+		} else {
+			r.add(t.Name, one)
+		}
+		r.tools[t.Origin] = one
+	}
+	return nil
+}
+
+func (r *runner) add(name string, t *suite.Tool) {
+	r.tools[name] = t
+	r.names = append(r.names, name)
+}
+
+// readLock reads the lock; nil when there is none.
+func (r *runner) readLock() (*lock.File, error) {
+	name := r.Lock
+	if name == "" {
+		name = r.Config.Pins.Path
+	}
+	f, err := lock.Read(name)
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, fs.ErrNotExist) && r.Lock == "":
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usage.Error("there is no " + name)
+	}
+	return nil, usage.Error(err.Error())
+}
+
+// Find returns a tool.
+func (r *runner) Find(name string) *suite.Tool { return r.tools[name] }
+
+// Names are those that clients see.
+func (r *runner) Names() []string { return r.names }
+
+// load finds what a file of tests loads: beside it, else in the libraries.
+func (r *runner) load(from, name string) (script.File, error) {
+	if files.IsTest(from) {
+		f, err := script.Dirs(filepath.Dir(from))(from, name)
+		if err == nil {
+			return f, nil
+		}
+	}
+	return r.scripts.Load(from, name)
+}
+
+// tool is a scripted tool with the program that counts what is reached.
+type tool struct {
+	*catalog.ScriptedTool
+	program *script.Program
+}
+
+// Code is the program.
+func (t *tool) Code() *script.Program { return t.program }
+
+// broken adds the scripts that do not compile: a file of its own each.
+func (r *runner) broken(report *suite.Report) {
+	byFile := map[string]*suite.Test{}
+	var order []*suite.Test
+	for _, p := range r.problems {
+		t := byFile[p.File]
+		if t == nil {
+			t = &suite.Test{File: p.File, Line: p.Line, Status: suite.Failed}
+			byFile[p.File] = t
+			order = append(order, t)
+		}
+		t.Problems = append(t.Problems, suite.Problem{Code: p.Code, File: p.File, Line: p.Line, Column: p.Column, Message: p.Message})
+	}
+	for _, t := range order {
+		report.Add(*t)
+	}
+}
+
+// runCases runs recorded cases as tests.
+func (r *runner) runCases(ctx context.Context, paths []string, report *suite.Report) {
+	for _, path := range paths {
+		if ctx.Err() != nil {
+			return
+		}
+		began := time.Now()
+		name := replay.Result{File: path}.Case()
+		if r.Only != nil && !r.Only.MatchString(name) {
+			continue
+		}
+		result := replay.File(ctx, path, r.replayed)
+		t := suite.Test{File: diag.File(path), Name: name, Line: 1, Status: suite.Passed}
+		if r.Update && result.Updated != nil {
+			if err := cases.Write(path, result.Updated); err == nil {
+				result.Problems = nil
+			} else {
+				result.Problems = diag.Problems{{Pos: diag.Pos{File: diag.File(path), Line: 1, Column: 1}, Code: replay.Code, Message: err.Error()}}
+			}
+		}
+		for _, p := range result.Problems {
+			t.Status = suite.Failed
+			message := p.Message
+			if p.Hint != "" {
+				message += "; " + p.Hint
+			}
+			t.Problems = append(t.Problems, suite.Problem{Code: p.Code, File: p.File, Line: p.Line, Column: p.Column, Message: message})
+		}
+		t.DurationMs = float64(time.Since(began).Microseconds()) / 1000
+		report.Add(t)
+		if r.Done != nil {
+			r.Done(t)
+		}
+	}
+}
+
+// replayed is a tool as a case runs it.
+func (r *runner) replayed(name string) *replay.Tool {
+	t := r.made[name]
+	if t == nil {
+		return nil
+	}
+	return &replay.Tool{Name: t.Name, Program: t.Program, Limits: t.Limits, Arguments: t.Arguments, CheckOutput: t.CheckOutput, Schema: r.schema}
+}
+
+// schema is the input schema of a locked tool.
+func (r *runner) schema(name string) (json.RawMessage, bool) {
+	locked, err := r.readLock()
+	if err != nil || locked == nil {
+		return nil, false
+	}
+	tools, _ := catalog.LockedTools(r.Config, locked)
+	for _, t := range tools {
+		if t.Name == name || t.Origin == name {
+			return jsonscan.Get(t.Definition, "inputSchema"), true
+		}
+	}
+	return nil, false
+}
+
+// Failed reports whether a report means exit code 1, and says why if no test does.
+func Failed(r *suite.Report, min float64) (why string, failed bool) {
+	if len(r.Tests) == 0 {
+		return "there are no tests: want functions test_* in files *_test.star, beside the scripts or named", true
+	}
+	if r.Coverage != nil && min > 0 {
+		statements, branches := r.Coverage.Total()
+		if s, b := statements.Percent(), branches.Percent(); s < min || b < min {
+			return fmt.Sprintf("coverage is too low: %.1f %% of statements and %.1f %% of branches, want %g %%", s, b, min), true
+		}
+	}
+	return "", !r.OK
+}
