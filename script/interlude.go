@@ -29,8 +29,8 @@ func (p *Program) Covered(c *Coverage) (*Program, error) {
 	return Compile(p.main.source, Options{Builtins: p.predeclared, Load: load, Limits: p.limits, Entries: p.entries, Cover: c})
 }
 
-// Sources are the files of the program, the main one first.
-func (p *Program) Sources() []File {
+// Files are the files of the program, the main one first.
+func (p *Program) Files() []File {
 	all := []File{p.main.source}
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
 		all = append(all, p.files[name].source)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -118,9 +119,22 @@ func scriptedTools(texts []*scriptText) map[string]check.Tool {
 // lockedTools are the tools of backends as a file of pins has them, by the names under which
 // scripts call them: names, overrides and conflicts are as when they are served.
 func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
+	tools := map[string]check.Tool{}
+	eachLocked(cfg, f, func(exposed, origin string, definition json.RawMessage) {
+		tool := (&Entry{Definition: definition}).known()
+		if _, taken := tools[exposed]; !taken {
+			tools[exposed] = tool
+		}
+		tools[origin] = tool
+	})
+	return tools
+}
+
+// eachLocked visits the tools of a file of pins: the name that clients see, backend.tool, and the definition
+// with what the configuration changes in it.
+func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin string, definition json.RawMessage)) {
 	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}}
 	b.readRules()
-	tools := map[string]check.Tool{}
 	for _, name := range priority(cfg) {
 		rule := b.rules[name]
 		items, exact := lockedItems(f, name), map[string]bool{}
@@ -142,14 +156,9 @@ func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
 			if rule != nil {
 				over = rule.Overrides[item.Name]
 			}
-			tool := (&Entry{Definition: overrideTool(item.Raw, exposed, over)}).known()
-			if _, taken := tools[exposed]; !taken {
-				tools[exposed] = tool
-			}
-			tools[name+"."+item.Name] = tool
+			visit(exposed, name+"."+item.Name, overrideTool(item.Raw, exposed, over))
 		}
 	}
-	return tools
 }
 
 // priority is the order in which backends claim names.

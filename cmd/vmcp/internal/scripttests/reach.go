@@ -75,7 +75,7 @@ func (w *walk) tool(name string) {
 		return
 	}
 	w.named[name] = true
-	for _, f := range p.Sources() {
+	for _, f := range p.Files() {
 		w.file(f)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
@@ -68,6 +67,7 @@ type runner struct {
 	tools    map[string]*suite.Tool
 	names    []string
 	made     map[string]*catalog.ScriptedTool
+	inputs   map[string]json.RawMessage // schemas of locked tools, by both names
 	locked   bool
 	cover    *script.Coverage
 }
@@ -79,6 +79,7 @@ func (r *runner) read() error {
 		return err
 	}
 	r.scripts, r.problems = catalog.Compile(r.Config)
+	r.inputs = map[string]json.RawMessage{}
 	r.tools, r.made = map[string]*suite.Tool{}, map[string]*catalog.ScriptedTool{}
 	if r.Cover {
 		r.cover = &script.Coverage{}
@@ -99,13 +100,14 @@ func (r *runner) read() error {
 	var tools []catalog.LockedTool
 	tools, r.locked = catalog.LockedTools(r.Config, locked)
 	for _, t := range tools {
-		one := &suite.Tool{Name: t.Name, Input: t.Input, Output: t.Output}
+		one := &suite.Tool{Name: t.Name, Input: t.Arguments, Output: t.Returns}
 		if r.tools[t.Name] != nil { // somebody else has the name
 			one.Name = t.Origin
 		} else {
 			r.add(t.Name, one)
 		}
 		r.tools[t.Origin] = one
+		r.inputs[t.Name], r.inputs[t.Origin] = t.Input, t.Input
 	}
 	return nil
 }
@@ -224,17 +226,8 @@ func (r *runner) replayed(name string) *replay.Tool {
 
 // schema is the input schema of a locked tool.
 func (r *runner) schema(name string) (json.RawMessage, bool) {
-	locked, err := r.readLock()
-	if err != nil || locked == nil {
-		return nil, false
-	}
-	tools, _ := catalog.LockedTools(r.Config, locked)
-	for _, t := range tools {
-		if t.Name == name || t.Origin == name {
-			return jsonscan.Get(t.Definition, "inputSchema"), true
-		}
-	}
-	return nil, false
+	raw, ok := r.inputs[name]
+	return raw, ok
 }
 
 // Failed reports whether a report means exit code 1, and says why if no test does.
