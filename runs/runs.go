@@ -285,7 +285,9 @@ type Lease interface {
 	// Lost is closed when the run was taken, cancelled, or the lease could not be renewed in time.
 	Lost() <-chan struct{}
 	// End writes what is not written yet, ends this part of the run, and gives the lease back. The
-	// end of a run that was cancelled meanwhile is not kept; that is no error.
+	// end of a run that was cancelled meanwhile is not kept; that is no error. With ErrUnavailable
+	// the lease is over all the same: the store goes on trying to write what was recorded and to
+	// give the run back, as running and due.
 	End(ctx context.Context, o Outcome) error
 }
 

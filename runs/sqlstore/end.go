@@ -67,7 +67,7 @@ func (l *lease) End(ctx context.Context, o runs.Outcome) error {
 	}
 	if errors.Is(err, runs.ErrUnavailable) {
 		l.mu.Lock()
-		l.ended = false // it may be tried again
+		l.orphan = true
 		l.mu.Unlock()
 		return err
 	}
@@ -156,6 +156,24 @@ func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) erro
 	}
 	_, err = t.exec(ctx, `UPDATE @runs SET bytes = 0, head = ? WHERE id = ?`, s.head(id, &c), id)
 	return err
+}
+
+// handBack writes what is pending of a run whose end could not be written, and makes the run due.
+func (l *lease) handBack(ctx context.Context) error {
+	l.mu.Lock()
+	if errors.Is(l.err, runs.ErrUnavailable) {
+		l.err = nil // the fence says whether the run is still this owner's
+	}
+	l.mu.Unlock()
+	if err := l.flush(ctx); err != nil && !errors.Is(err, runs.ErrCancelled) {
+		return err
+	}
+	return l.s.db.write(ctx, func(t tx) error {
+		if _, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = CASE WHEN state = 'running' THEN {now} ELSE wake END WHERE id = ? AND epoch = ?`, l.id, l.epoch); err != nil {
+			return err
+		}
+		return l.s.announce(ctx, t)
+	})
 }
 
 // giveBack ends the lease of a run that was cancelled.

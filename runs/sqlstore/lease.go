@@ -57,6 +57,7 @@ type lease struct {
 	until     time.Time // the lease lasts at least as long, on this process's clock
 	cancelled bool
 	ended     bool
+	orphan    bool  // its end could not be written
 	err       error // why nothing more is written
 }
 

@@ -51,7 +51,7 @@ func TestPostgres(t *testing.T) {
 func TestPostgresRestarts(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
-	s := openPostgres(t, server.URL(), "vmcp", runs.Options{Lease: time.Minute})
+	s := openPostgres(t, server.URL(), "vmcp", runs.Options{Lease: time.Minute, Renew: 50 * time.Millisecond})
 	l, err := s.Create(t.Context(), runs.Run{Tool: "x", Header: &header}, "me", nil)
 	must(t, err)
 	must(t, l.Begin(t.Context(), script.Entry{Key: "0", Kind: "call", Attempt: 1}))
@@ -76,6 +76,24 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 	if keys != "023" {
 		t.Errorf("entries %q, want 023: what was not begun is not there, what was recorded is", keys)
+	}
+	// The end cannot be written: what was recorded is, as soon as the database answers, and the run is due.
+	l, err = s.Take(t.Context(), l.Run().ID, "me")
+	must(t, err)
+	server.Down(t)
+	must(t, l.Record(script.Entry{Key: "4", Kind: "call", Done: true, Result: []byte(`4`)}))
+	if err := l.End(t.Context(), runs.Outcome{State: runs.Paused}); !errors.Is(err, runs.ErrUnavailable) {
+		t.Fatalf("End without the database: %v", err)
+	}
+	changed := s.Changed()
+	server.Up(t)
+	for due := []string(nil); len(due) == 0; changed = s.Changed() {
+		<-changed
+		due, err = s.Due(t.Context(), 10)
+		must(t, err)
+	}
+	if _, entries, err = s.Get(t.Context(), l.Run().ID); err != nil || len(entries) != 4 || entries[2].Key+entries[3].Key != "34" && entries[2].Key+entries[3].Key != "43" {
+		t.Errorf("entries %+v, %v: want that of 4, too", entries, err)
 	}
 	// Connections that died while idle: the next statement goes over a fresh one.
 	server.Down(t)

@@ -3,8 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-
-	"github.com/vmcp-dev/vmcp/runs"
 )
 
 // migrations make the tables, each from what the one before has made. They are never changed and
@@ -52,7 +50,7 @@ func migrate(ctx context.Context, t tx, tables string) error {
 		return err
 	}
 	if version > len(migrations) {
-		return fmt.Errorf("%w: %s has tables of version %d, which is newer than this program: it knows version %d", runs.ErrUnavailable, tables, version, len(migrations))
+		return fmt.Errorf("%s has tables of version %d, which is newer than this program: it knows version %d", tables, version, len(migrations))
 	}
 	for _, m := range migrations[version:] {
 		if _, err := t.exec(ctx, m); err != nil {

@@ -78,7 +78,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 			return nil, fmt.Errorf("%w: %w", runs.ErrUnavailable, err)
 		}
 	} else if f.lock, err = lockPath(path + ".lock"); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", runs.ErrUnavailable, path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if o.Ring == nil {
 		if o.Ring, err = keyBeside(path+".key", !o.Beside); err != nil {

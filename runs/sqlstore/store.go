@@ -135,18 +135,14 @@ func (s *Store) renew(ctx context.Context) {
 }
 
 func (s *Store) renewAll(ctx context.Context) {
-	s.mu.Lock()
-	held := make([]*lease, 0, len(s.leases))
-	for l := range s.leases {
-		held = append(held, l)
-	}
-	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
+	defer cancel()
+	held, orphans := s.held()
+	s.handBack(ctx, orphans)
 	if len(held) == 0 {
 		return
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, s.options.Lease)
-	defer cancel()
 	alive := make([]bool, len(held))
 	err := s.db.write(ctx, func(t tx) error {
 		for i, l := range held {
@@ -168,6 +164,33 @@ func (s *Store) renewAll(ctx context.Context) {
 		default:
 			l.loseIfOver(s.options.Lease)
 		}
+	}
+}
+
+// held are the leases of runs that go on, and those whose end could not be written.
+func (s *Store) held() (held, orphans []*lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		l.mu.Lock()
+		if l.orphan {
+			orphans = append(orphans, l)
+		} else {
+			held = append(held, l)
+		}
+		l.mu.Unlock()
+	}
+	return held, orphans
+}
+
+// handBack gives runs back whose end could not be written, as far as the store answers now.
+func (s *Store) handBack(ctx context.Context, orphans []*lease) {
+	for _, l := range orphans {
+		if err := l.handBack(ctx); errors.Is(err, runs.ErrUnavailable) {
+			return
+		}
+		s.drop(l)
+		s.notify()
 	}
 }
 
