@@ -33,7 +33,7 @@ func (p *Proxy) newRuns() {
 	p.durable.Store(&durable{10 * time.Second, limits.Defaults().ElicitTimeout.Std(), ""})
 	p.runs = runs.New(runs.Options{
 		Log: p.log, Spawn: p.spawn, Execute: p.resumePart, Over: p.runOver,
-		Wrote: p.metrics.Runs.Wrote, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
+		Wrote: func(took time.Duration, err error) { p.metrics.Runs.Wrote(took, err) }, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
 	})
 	c := config.Default()
 	p.runs.Use(inMemory(c), untold(c))

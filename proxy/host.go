@@ -117,6 +117,9 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 		}
 		return e, nil
 	}
+	if e := h.awaited(ctx, r); e != nil {
+		return e, nil
+	}
 	if be, _ := h.catalog.MayHave(r); be == nil {
 		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
 	}
@@ -130,11 +133,42 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 	return e, nil
 }
 
+// awaited finds a tool for a run that goes on. Directly behind a start its backend may still be connecting: until all
+// have been tried once, a tool that is not there may yet come. It waits as long as the call may take at most.
+func (h *host) awaited(ctx context.Context, r catalog.Ref) *catalog.Entry {
+	if !h.part.Resumed() {
+		return nil
+	}
+	for {
+		c := h.p.catalogOf(h.x.client)
+		if e := c.Find(r); e != nil {
+			return e
+		}
+		if !c.Starting() {
+			return nil
+		}
+		select {
+		case <-c.Replaced():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // repeat says whether a call may be made again that may have been made: one of a tool that says that it only reads, or
 // does the same however often it is called. What a scripted tool does is in the journal of the run that calls it.
 func (h *host) repeat(e script.Effect) script.Repeat {
-	entry := h.catalog.Find(catalog.AnyTool(e.Name))
-	if e.Kind != "call" || entry == nil {
+	if e.Kind != "call" {
+		return script.Once
+	}
+	r := catalog.AnyTool(e.Name)
+	entry := h.catalog.Find(r)
+	if entry == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), h.tool.Limits.CallTimeout.Std())
+		defer cancel()
+		entry = h.awaited(ctx, r)
+	}
+	if entry == nil {
 		return script.Once
 	}
 	return entry.Repeat()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
@@ -35,6 +36,17 @@ func (p *Proxy) state() metrics.State {
 	}
 	if p.options.Workers != nil {
 		s.Workers = p.options.Workers.Running()
+	}
+	ctx, cancel := context.WithTimeout(p.life, pingWithin)
+	defer cancel()
+	if kept, err := p.runs.Store().Stats(ctx); err == nil {
+		s.Runs = map[string]int{}
+		for state, n := range kept.States {
+			s.Runs[string(state)] = n
+		}
+		if !kept.OldestWaiting.IsZero() {
+			s.OldestWaiting = max(0, time.Since(kept.OldestWaiting))
+		}
 	}
 	for _, b := range p.backends.All() {
 		s.Backends = append(s.Backends, metrics.Backend{

@@ -153,8 +153,8 @@ func New(o Options) *Proxy {
 	p.admission = admission.New(o.Charged)
 	p.scripts = &catalog.Scripts{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
-	p.metrics = metrics.New(p.state)
 	p.newRuns()
+	p.metrics = metrics.New(p.state)
 	p.spawn(p.subscriptions.Announce)
 	return p
 }

@@ -40,10 +40,10 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Header:     e.ForwardedHeaders(x.get(memberArguments), x.header),
 	}
 	if key := x.options.IdempotencyKey; key != "" && e.IdempotencyHeader != "" {
-		if req.Header == nil {
-			req.Header = http.Header{}
+		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may be that of a request
+			req.For.Header = http.Header{}
 		}
-		req.Header.Set(e.IdempotencyHeader, key)
+		req.For.Header.Set(e.IdempotencyHeader, key)
 	}
 	ctx, end := p.backendSpan(ctx, e)
 	req.Params = p.withTrace(ctx, req.Params)

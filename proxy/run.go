@@ -53,8 +53,8 @@ func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 	if o, ofStore := h.part.Failed(err); ofStore {
 		return o
 	}
-	if ctx.Err() != nil { // it was cut off
-		return runs.Outcome{State: h.halted(), Err: context.Cause(ctx)}
+	if h.part.CutOff() {
+		return runs.Outcome{State: h.halted(), Err: context.Canceled}
 	}
 	text := h.p.secrets.Text(explain(err))
 	return runs.Outcome{State: store.Failed, Error: text, Result: errorResult(text)}

@@ -223,6 +223,11 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 func (p *Proxy) executePart(ctx context.Context, h *host) {
 	ctx, done := h.part.Context(ctx)
 	defer done()
+	if end := h.part.Run().Expires; !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, end, &script.LimitError{Limit: "lifetime", Value: h.settings.Limits.Lifetime.String()})
+		defer cancel()
+	}
 	o := h.runPart(ctx)
 	if o.State == store.Doubt {
 		p.metrics.Runs.Doubts(h.tool.Name, len(o.Doubts))

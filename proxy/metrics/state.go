@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -17,6 +19,9 @@ type State struct {
 	Dropped   uint64 // notifications that such calls did not keep
 	Unwritten uint64 // lines of the audit
 	Workers   int    // processes of isolated scripts
+
+	Runs          map[string]int // kept runs by state, every state; nil: the store does not answer
+	OldestWaiting time.Duration  // how long the run waits for an answer that has waited longest
 }
 
 // Backend is one of the backends.
@@ -37,6 +42,8 @@ var (
 	descProblems = prometheus.NewDesc("vmcp_catalog_problems", "Entries that were dropped or refused.", nil, nil)
 	descParked   = prometheus.NewDesc("vmcp_parked_calls", "Calls that wait for an answer in another request.", nil, nil)
 	descWorkers  = prometheus.NewDesc("vmcp_script_workers", "Worker processes of isolated scripts, with the one that is ready for the next run.", nil, nil)
+	descRuns     = prometheus.NewDesc("vmcp_runs", "Runs of scripted tools in their store, by state. Processes that share a store show the same.", []string{"state"}, nil)
+	descOldest   = prometheus.NewDesc("vmcp_runs_oldest_waiting_seconds", "How long the run waits for an answer that has waited longest; 0 for none.", nil, nil)
 	descCalls    = prometheus.NewDesc("vmcp_backend_calls_total", "Calls to the backend.", []string{"backend"}, nil)
 	descFailures = prometheus.NewDesc("vmcp_backend_failures_total", "Calls that failed on the way, not by the backend's answer.", []string{"backend"}, nil)
 	descRedials  = prometheus.NewDesc("vmcp_backend_reconnects_total", "Times the backend was dialled again.", []string{"backend"}, nil)
@@ -82,6 +89,12 @@ func (state collector) Collect(ch chan<- prometheus.Metric) {
 		counter(descLost, b.Stats.Dropped, b.Name)
 		gauge(descPrivate, float64(b.Sessions), b.Name)
 		counter(descRefused, b.Refused, b.Name)
+	}
+	for state, n := range s.Runs {
+		gauge(descRuns, float64(n), state)
+	}
+	if s.Runs != nil {
+		gauge(descOldest, s.OldestWaiting.Seconds())
 	}
 	counter(descEnded, s.Edge.Evicted, "full")
 	counter(descEnded, s.Edge.Unused, "unused")

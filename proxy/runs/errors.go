@@ -45,9 +45,7 @@ func failed(id string, err error, kept bool) Outcome {
 	switch {
 	case errors.As(err, &limit):
 		return Outcome{State: store.Failed, Error: limit.Error(), Kept: kept}
-	case errors.Is(err, store.ErrCancelled):
-		return Outcome{State: store.Cancelled, Kept: true}
-	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrExists):
+	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrExists), errors.Is(err, store.ErrCancelled):
 		return Outcome{State: store.Running, Err: errTakenOver, Kept: true}
 	}
 	return Outcome{State: store.Running, Err: storeError(run, err), Kept: kept}

@@ -49,9 +49,8 @@ type Keeper struct {
 	keep     Keep             //
 	active   map[string]*Part // by run
 	stopping bool             // nothing is taken up any more
-	looping  bool
-	ready    bool // what is due may be taken up
-	looked   bool // Due was asked once
+	ready    bool             // what is due may be taken up
+	looked   bool             // Due was asked once
 }
 
 // Keep says for how long runs are kept that are over.
@@ -75,24 +74,22 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Use gives the keeper its stores, and begins to take up what is due. apart is for runs that are
-// never kept.
+// Use gives the keeper its stores. apart is for runs that are never kept.
 func (k *Keeper) Use(of, apart store.Store) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.store, k.apart = of, apart
-	begin := !k.looping
-	k.looping = true
-	k.mu.Unlock()
-	if begin {
-		k.spawn(k.loop)
-	}
 }
 
 // Ready lets the keeper take up what is due: there is a configuration to go on with.
 func (k *Keeper) Ready() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	first := !k.ready
 	k.ready = true
+	k.mu.Unlock()
+	if first {
+		k.spawn(k.loop)
+	}
 }
 
 // Retain says how long runs are kept that are over.

@@ -15,7 +15,7 @@ func (k *Keeper) loop() {
 			k.takeUp(k.of(never), never)
 		}
 		k.mu.Lock()
-		k.looked = k.ready
+		k.looked = true
 		k.mu.Unlock()
 		if time.Since(tidied) >= tidy {
 			tidied = time.Now()
@@ -52,7 +52,7 @@ func (k *Keeper) takeUp(of store.Store, never bool) {
 func (k *Keeper) room() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stopping || !k.ready {
+	if k.stopping {
 		return 0
 	}
 	n := atOnce

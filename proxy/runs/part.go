@@ -36,6 +36,7 @@ type Part struct {
 
 	waiters int  // requests that wait for it; guarded by k.mu
 	alone   bool // it goes on when nobody waits
+	resumed bool // the run had begun before
 }
 
 // A Cause says why a run goes on.
@@ -88,6 +89,7 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 
 // taken gives the part a run that has a row.
 func (p *Part) taken(l store.Lease) {
+	p.resumed = true
 	p.journal.lease = l
 	p.k.spawn(func() { p.watch(l) })
 }
@@ -106,6 +108,12 @@ func (p *Part) Paused() <-chan struct{} { return p.pause }
 
 // Alone reports whether the part goes on without a request that waits for it.
 func (p *Part) Alone() bool { return p.alone }
+
+// Resumed reports whether the run had begun before this part.
+func (p *Part) Resumed() bool { return p.resumed }
+
+// CutOff reports whether the part was ended by Cut.
+func (p *Part) CutOff() bool { return p.inside.Err() != nil }
 
 // Kept reports whether the run has a row.
 func (p *Part) Kept() bool { return p.journal.held() != nil }
@@ -212,13 +220,50 @@ func (p *Part) end(l store.Lease, o Outcome) Outcome {
 	began := time.Now()
 	err := l.End(ctx, row)
 	p.k.wrote(began, err)
-	if err != nil {
-		return failed(p.ID, err, true)
+	if errors.Is(err, store.ErrUnavailable) {
+		p.k.spawn(func() { p.endLater(l, row) })
 	}
-	if o.State.Final() {
+	switch {
+	case err != nil && o.Err == nil:
+		return failed(p.ID, err, true)
+	case p.lost(l):
+		return p.given(o)
+	case o.State.Final():
 		p.k.over(p, o)
 	}
 	return o
+}
+
+// endLater ends a part whose store did not answer when it was to be told, so that the run goes on when it does again.
+func (p *Part) endLater(l store.Lease, row store.Outcome) {
+	for wait(p.k.life, l.Lost(), retryAfter) == nil && !p.lost(l) {
+		ctx, cancel := context.WithTimeout(p.k.life, endWithin)
+		err := l.End(ctx, row)
+		cancel()
+		if !errors.Is(err, store.ErrUnavailable) {
+			return
+		}
+	}
+}
+
+// lost reports whether the run has another owner, or was cancelled.
+func (p *Part) lost(l store.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// given is the outcome of a part whose run was taken away: who waits for it looks again.
+func (p *Part) given(o Outcome) Outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	if r, _, err := p.store.Get(ctx, p.ID); err == nil && r.State == store.Cancelled {
+		p.k.over(p, Outcome{State: r.State})
+	}
+	return Outcome{State: store.Running, Err: errTakenOver, Kept: true, How: o.How}
 }
 
 // Failed is the outcome of a run that its store has stopped, and whether err is the store's.

@@ -1,0 +1,390 @@
+// Package crash kills the real vmcp serve again and again while scripts run, and looks at what was done.
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/test/rig"
+)
+
+// scripts are the kinds of runs; what each does, and returns, is below in wanted.
+const scripts = `
+scriptedTools:
+  - name: seq
+    description: one call behind the other
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          for i in range(4):
+              call_tool("pay", {"what": params["id"] + "/" + str(i)})
+          return params["id"]
+  - name: par
+    description: calls side by side
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def one(i, id):
+          call_tool("look", {"what": "x"})
+          return call_tool("pay", {"what": id + "/" + str(i)})["did"]
+      def run(params):
+          id = params["id"]
+          parallel([lambda i = i: one(i, id) for i in range(3)])
+          call_tool("pay", {"what": id + "/3"})
+          return id
+  - name: tries
+    description: calls that are caught
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          for i in range(4):
+              r = try_call_tool("pay", {"what": params["id"] + "/" + str(i)})
+              if not r.ok and r.kind != "unknown" and r.kind != "unavailable":
+                  fail(r.kind + ": " + r.error)
+          return params["id"]
+  - name: puts
+    description: calls that may be repeated
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          for i in range(4):
+              call_tool("put", {"what": params["id"] + "/" + str(i)})
+          return params["id"]
+  - name: outer
+    description: a script that calls scripts
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          call_tool("seq", {"id": params["id"]})
+          call_tool("puts", {"id": params["id"] + "/p"})
+          return params["id"]
+  - name: asks
+    description: a question between calls
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          call_tool("pay", {"what": params["id"] + "/0"})
+          for i in range(2):
+              elicit("go on " + str(i) + "?")
+              call_tool("pay", {"what": params["id"] + "/" + str(i + 1)})
+          call_tool("put", {"what": params["id"] + "/3"})
+          return params["id"]
+`
+
+var kinds = []string{"seq", "par", "tries", "puts", "outer", "asks"}
+
+// kills is how often the server is killed: CRASH_KILLS, else enough for a look.
+func kills() int {
+	if n, err := strconv.Atoi(os.Getenv("CRASH_KILLS")); err == nil {
+		return n
+	}
+	return 40
+}
+
+func TestKillsSQLite(t *testing.T) {
+	testmode.NeedThorough(t)
+	t.Parallel()
+	crash(t, "sessionStorage: {provider: sqlite, path: runs.db, sync: process}")
+}
+
+func TestKillsPostgres(t *testing.T) {
+	testmode.NeedThorough(t)
+	t.Parallel()
+	crash(t, fmt.Sprintf("sessionStorage: {provider: postgres, url: %q, keys: [{id: a, file: key}]}\nruns: {lease: 1s}", pgtest.Start(t).URL()))
+}
+
+// A trial is one server that is killed, the backend behind it and the clients in front.
+type trial struct {
+	t      *testing.T
+	bin    string
+	dir    string
+	addr   string
+	url    string // of the backend
+	ledger *ledger
+
+	mu   sync.Mutex
+	runs map[string]*client
+}
+
+func crash(t *testing.T, storage string) {
+	bin, err := rig.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, url := backend(t)
+	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, runs: map[string]*client{}}
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\n%s\n%s", tr.addr, url, storage, scripts)
+	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 7))
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range 6 {
+		clients.Go(func() { tr.clientLoop(i, stop) })
+	}
+	for range kills() {
+		s := tr.serve()
+		<-time.After(time.Duration(250+rng.IntN(350)) * time.Millisecond)
+		s.kill()
+	}
+	s := tr.serve()
+	close(stop)
+	clients.Wait()
+	tr.judge()
+	s.kill()
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// process is a running vmcp serve.
+type process struct {
+	cmd *exec.Cmd
+	log bytes.Buffer
+}
+
+func (tr *trial) serve() *process {
+	p := &process{cmd: exec.Command(tr.bin, "serve", "--config", filepath.Join(tr.dir, "vmcp.yaml"))}
+	p.cmd.Stderr, p.cmd.Dir = &p.log, tr.dir
+	if err := p.cmd.Start(); err != nil {
+		tr.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if c, err := net.Dial("tcp", tr.addr); err == nil {
+			c.Close()
+			return p
+		}
+	}
+	tr.t.Errorf("vmcp serve does not listen:\n%s", p.log.String())
+	return p
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// A client makes one run, and repeats its requests until it has an answer.
+type client struct {
+	kind, id string
+	args     string // "" for the id
+	noKey    bool   // its request has no idempotency key
+	run      string // id of the run, once it is known
+	asked    map[string]bool
+	answered map[string]bool // questions to whose answer something else was the response
+	doubt    bool
+	result   string
+}
+
+func (tr *trial) clientLoop(n int, stop chan struct{}) {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		kind := kinds[(i+n)%len(kinds)]
+		c := &client{kind: kind, id: fmt.Sprintf("%s-%d-%d", kind, n, i), asked: map[string]bool{}, answered: map[string]bool{}}
+		tr.mu.Lock()
+		tr.runs[c.id] = c
+		tr.mu.Unlock()
+		tr.drive(c)
+	}
+}
+
+type response struct {
+	Result struct {
+		ResultType        string                     `json:"resultType"`
+		RequestState      string                     `json:"requestState"`
+		InputRequests     map[string]json.RawMessage `json:"inputRequests"`
+		IsError           bool                       `json:"isError"`
+		Content           []struct{ Text string }    `json:"content"`
+		StructuredContent json.RawMessage            `json:"structuredContent"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	} `json:"result"`
+	Error *struct {
+		Code    int
+		Message string
+		Data    json.RawMessage
+	} `json:"error"`
+}
+
+// drive brings one run to its end, or to a doubt.
+func (tr *trial) drive(c *client) {
+	more := ""
+	for began := time.Now(); ; {
+		if time.Since(began) > 90*time.Second {
+			tr.t.Errorf("%s: no end in 90 s, the last request had %s", c.id, more)
+			return
+		}
+		r, err := tr.call(c, more)
+		if err != nil || r.Error != nil {
+			if r != nil && r.Error != nil && r.Error.Code == -32602 && !strings.Contains(r.Error.Message, "unknown tool") {
+				tr.t.Errorf("%s: %s", c.id, r.Error.Message)
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+			continue
+		}
+		var at struct{ ID, State string }
+		_ = json.Unmarshal(r.Result.Meta["dev.vmcp/run"], &at)
+		if c.run = at.ID; r.Result.ResultType != "input_required" {
+			c.doubt, c.result = at.State == "doubt", string(r.Result.StructuredContent)
+			if r.Result.IsError && !c.doubt {
+				tr.t.Errorf("%s: %+v", c.id, r.Result.Content)
+			}
+			return
+		}
+		for key := range c.asked { // what was answered and is asked no more
+			if r.Result.InputRequests[key] == nil {
+				c.answered[key] = true
+			}
+		}
+		answers := map[string]any{}
+		for key := range r.Result.InputRequests {
+			if c.answered[key] {
+				tr.t.Errorf("%s: %s is asked again after its answer was taken", c.id, key)
+			}
+			c.asked[key] = true
+			answers[key] = map[string]any{"action": "accept", "content": map[string]any{}}
+		}
+		text, _ := json.Marshal(answers)
+		more = fmt.Sprintf(`,"inputResponses":%s,"requestState":%q`, text, r.Result.RequestState)
+	}
+}
+
+func (tr *trial) call(c *client, more string) (*response, error) {
+	ctx, cancel := context.WithTimeout(tr.t.Context(), 20*time.Second)
+	defer cancel()
+	return tr.callIn(ctx, c, more)
+}
+
+func (tr *trial) callIn(ctx context.Context, c *client, more string) (*response, error) {
+	args, key := fmt.Sprintf(`{"id":%q}`, c.id), fmt.Sprintf(`"dev.vmcp/idempotencyKey":%q,`, c.id)
+	if c.args != "" {
+		args = c.args
+	}
+	if c.noKey {
+		key = ""
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,"_meta":{%s
+		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, c.kind, args, more, key)
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+tr.addr+"/mcp", strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": c.kind,
+	} {
+		r.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if i := bytes.LastIndex(b, []byte("data: ")); i >= 0 {
+		b = b[i+len("data: "):]
+	}
+	var m response
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%s: %w", b, err)
+	}
+	return &m, nil
+}
+
+// judge looks at every run, resolves what is in doubt, and looks again.
+func (tr *trial) judge() {
+	doubts := 0
+	for _, c := range tr.runs {
+		for c.doubt {
+			doubts++
+			if c.kind == "tries" || c.kind == "puts" {
+				tr.t.Errorf("%s is in doubt, and all its calls are caught or idempotent", c.id)
+			}
+			if !tr.resolve(c) {
+				break
+			}
+			tr.drive(c)
+		}
+		tr.check(c)
+	}
+	tr.t.Logf("%d runs, %d kills, %d doubts", len(tr.runs), kills(), doubts)
+}
+
+// resolve says of every call in doubt what has become of it.
+func (tr *trial) resolve(c *client) bool {
+	var run struct {
+		Doubts []struct {
+			Key       string
+			Arguments thing
+		}
+	}
+	if err := json.Unmarshal(tr.command("runs", "show", c.run, "-o", "json"), &run); err != nil || len(run.Doubts) == 0 {
+		tr.t.Errorf("%s: vmcp runs show: %v, %d doubts", c.id, err, len(run.Doubts))
+		return false
+	}
+	for _, d := range run.Doubts {
+		how := []string{"--repeat"}
+		if tr.ledger.did(d.Arguments.What) > 0 {
+			how = []string{"--done", fmt.Sprintf(`{"did":%q}`, d.Arguments.What)}
+		}
+		tr.command(append([]string{"runs", "resolve", c.run, d.Key}, how...)...)
+	}
+	return true
+}
+
+func (tr *trial) command(args ...string) []byte {
+	cmd := exec.Command(tr.bin, append(args, "--config", filepath.Join(tr.dir, "vmcp.yaml"))...)
+	out, err := cmd.Output()
+	if err != nil {
+		tr.t.Errorf("vmcp %v: %v: %s", args, err, out)
+	}
+	return out
+}
+
+// check holds what a run returned and did against what it should have.
+func (tr *trial) check(c *client) {
+	if want := fmt.Sprintf("%q", c.id); c.result != want {
+		tr.t.Errorf("%s ended with %s, want %s (run %s)", c.id, c.result, want, c.run)
+	}
+	for i := range 4 {
+		what := c.id + "/" + strconv.Itoa(i)
+		switch n := tr.ledger.did(what); {
+		case n > 1:
+			tr.t.Errorf("%s was done %d times", what, n)
+		case n == 0 && c.kind != "tries":
+			tr.t.Errorf("%s was not done", what)
+		}
+	}
+}

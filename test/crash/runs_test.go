@@ -1,0 +1,260 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/test/rig"
+)
+
+// newTrial is a server that is not started yet, over SQLite, with scripts besides those of all trials.
+func newTrial(t *testing.T, more string) *trial {
+	testmode.NeedThorough(t)
+	t.Parallel()
+	bin, err := rig.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, url := backend(t)
+	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, url: url}
+	tr.configure(scripts + more)
+	return tr
+}
+
+// configure writes the configuration.
+func (tr *trial) configure(tools string) {
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\nsessionStorage: {provider: sqlite, path: runs.db, sync: process}\n%s", tr.addr, tr.url, tools)
+	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+// tool is a scripted tool of a few lines.
+func tool(name, settings string, lines ...string) string {
+	return fmt.Sprintf("  - name: %s\n    description: d\n    parameters: {type: object, properties: {id: {type: string}}}\n%s    script: |\n      def run(params):\n          %s\n", name, settings, strings.Join(lines, "\n          "))
+}
+
+// until waits for the only run of a tool to be in a state, and returns it.
+func (tr *trial) until(tool, state string) (run struct {
+	ID, State string
+	Wake      time.Time
+}) {
+	tr.t.Helper()
+	var list struct {
+		Runs []struct {
+			ID, State string
+			Wake      time.Time
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if err := json.Unmarshal(tr.command("runs", "list", "--tool", tool, "-o", "json"), &list); err != nil {
+			tr.t.Fatal(err)
+		}
+		if len(list.Runs) == 1 && list.Runs[0].State == state {
+			return list.Runs[0]
+		}
+	}
+	tr.t.Fatalf("the runs of %s are %+v, want one that is %s", tool, list.Runs, state)
+	return run
+}
+
+// called begins a call, and forgets it after a while.
+func (tr *trial) called(kind, id string, d time.Duration) {
+	ctx, cancel := context.WithTimeout(tr.t.Context(), d)
+	defer cancel()
+	_, _ = tr.callIn(ctx, &client{kind: kind, id: id}, "")
+}
+
+func TestASleepAcrossAKill(t *testing.T) {
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("5s")`, `return params["id"]`))
+	s := tr.serve()
+	tr.called("look", "warm", 10*time.Millisecond)
+	began := time.Now()
+	tr.called("naps", "n", time.Second)
+	s.kill()
+	s = tr.serve()
+	defer s.kill()
+	c := &client{kind: "naps", id: "n", asked: map[string]bool{}, answered: map[string]bool{}}
+	tr.drive(c)
+	if took := time.Since(began); c.result != `"n"` || took < 4900*time.Millisecond || took > 7500*time.Millisecond || tr.ledger.did("n/0") != 1 {
+		t.Errorf("%s after %v, the call was made %d times", c.result, took, tr.ledger.did("n/0"))
+	}
+}
+
+// TestSleepsWithoutAClient: one wakes and ends by itself after a restart, another one sleeps for days.
+func TestSleepsWithoutAClient(t *testing.T) {
+	tr := newTrial(t, tool("naps", "", `sleep("3s")`, `call_tool("pay", {"what": params["id"] + "/0"})`, `return 1`)+
+		tool("rests", "", `sleep("2d")`, `return 1`))
+	s := tr.serve()
+	tr.called("naps", "n", time.Second)
+	tr.called("rests", "r", time.Second)
+	s.kill()
+	s = tr.serve()
+	defer s.kill()
+	tr.until("naps", "done")
+	if n := tr.ledger.did("n/0"); n != 1 {
+		t.Errorf("the call behind the sleep was made %d times", n)
+	}
+	if wake := time.Until(tr.until("rests", "sleeping").Wake); wake < 47*time.Hour || wake > 48*time.Hour {
+		t.Errorf("wakes in %v, want in two days", wake)
+	}
+}
+
+// TestASessionThatIsAsked: its process is killed, and the run waits until somebody answers at a shell.
+func TestASessionThatIsAsked(t *testing.T) {
+	tr := newTrial(t, "")
+	s := tr.serve()
+	asked := make(chan struct{})
+	var once sync.Once
+	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		once.Do(func() { close(asked) })
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + tr.addr + "/mcp"}, &mcp.ClientSessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = session.CallTool(ctx, &mcp.CallToolParams{Name: "asks", Arguments: map[string]any{"id": "a"}})
+	}()
+	<-asked
+	s.kill()
+	cancel()
+	run := tr.until("asks", "waiting") // with no server running
+	tr.command("runs", "answer", run.ID, "--action", "accept", "--content", "{}")
+	s = tr.serve()
+	defer s.kill()
+	tr.until("asks", "waiting")
+	tr.command("runs", "answer", run.ID, "--action", "accept", "--content", "{}") // beside one
+	tr.until("asks", "done")
+	for i := range 4 {
+		if n := tr.ledger.did(fmt.Sprintf("a/%d", i)); n != 1 {
+			t.Errorf("a/%d was done %d times", i, n)
+		}
+	}
+}
+
+// TestSixEqualRequests: with one idempotency key, the effects are there once, and all get the result.
+func TestSixEqualRequests(t *testing.T) {
+	tr := newTrial(t, "")
+	s := tr.serve()
+	defer s.kill()
+	var all sync.WaitGroup
+	results := make([]string, 6)
+	for i := range results {
+		all.Go(func() {
+			c := &client{kind: "seq", id: "six", asked: map[string]bool{}, answered: map[string]bool{}}
+			tr.drive(c)
+			results[i] = c.result
+		})
+	}
+	all.Wait()
+	for _, r := range results {
+		if r != `"six"` {
+			t.Errorf("results %s", results)
+			break
+		}
+	}
+	for i := range 4 {
+		if n := tr.ledger.did(fmt.Sprintf("six/%d", i)); n != 1 {
+			t.Errorf("six/%d was done %d times", i, n)
+		}
+	}
+	for _, other := range []*client{{kind: "seq", id: "six", args: `{"id":"seven"}`}, {kind: "puts", id: "six"}} {
+		r, err := tr.call(other, "")
+		if err != nil || r.Error == nil || r.Error.Code != -32602 || r.Error.Message != "the idempotency key belongs to another request" {
+			t.Errorf("%s with the same key: %+v, %v", other.kind, r, err)
+		}
+	}
+}
+
+// TestDurableAlways: nothing is done before the first response.
+func TestDurableAlways(t *testing.T) {
+	tr := newTrial(t, tool("ever", "    durable: always\n", `call_tool("pay", {"what": params["id"] + "/0"})`, `return params["id"]`))
+	s := tr.serve()
+	r, err := tr.callIn(t.Context(), &client{kind: "ever", id: "e", noKey: true}, "")
+	if err != nil || r.Result.ResultType != "input_required" || len(r.Result.InputRequests) != 0 || tr.ledger.did("e/0") != 0 {
+		t.Fatalf("%+v, %v; the call was made %d times", r, err, tr.ledger.did("e/0"))
+	}
+	s.kill()
+	s = tr.serve()
+	defer s.kill()
+	r, err = tr.callIn(t.Context(), &client{kind: "ever", id: "e", noKey: true}, fmt.Sprintf(`,"requestState":%q`, r.Result.RequestState))
+	if err != nil || string(r.Result.StructuredContent) != `"e"` || tr.ledger.did("e/0") != 1 {
+		t.Errorf("%+v, %v; the call was made %d times", r, err, tr.ledger.did("e/0"))
+	}
+}
+
+// TestEditedOverARestart: a run goes on as it was begun when its script was edited, its limits were lowered, or its tool
+// is gone; new runs have the new text.
+func TestEditedOverARestart(t *testing.T) {
+	asks := tool("edits", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `elicit("one?")`, `elicit("two?")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return params["id"]`)
+	tr := newTrial(t, asks)
+	c := &client{kind: "edits", id: "x", asked: map[string]bool{}, answered: map[string]bool{}}
+	more := ""
+	for _, next := range []string{
+		scripts + tool("edits", "    limits: {calls: 1}\n", `return "new"`),
+		scripts,
+	} {
+		s := tr.serve()
+		r, err := tr.call(c, more)
+		if err != nil || len(r.Result.InputRequests) != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		for key := range r.Result.InputRequests {
+			more = fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{}}},"requestState":%q`, key, r.Result.RequestState)
+		}
+		s.kill()
+		tr.configure(next)
+	}
+	s := tr.serve()
+	defer s.kill()
+	r, err := tr.call(c, more)
+	if err != nil || string(r.Result.StructuredContent) != `"x"` || tr.ledger.did("x/0") != 1 || tr.ledger.did("x/1") != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestSecondServer: two on one file are refused.
+func TestSecondServer(t *testing.T) {
+	tr := newTrial(t, "")
+	s := tr.serve()
+	defer s.kill()
+	out, err := exec.Command(tr.bin, "serve", "--config", filepath.Join(tr.dir, "vmcp.yaml"), "--listen", "127.0.0.1:0").CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "runs.db") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestStopAndGo: SIGTERM keeps what waits and what sleeps; the next process goes on with it.
+func TestStopAndGo(t *testing.T) {
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("30s")`, `return 1`))
+	s := tr.serve()
+	tr.called("naps", "n", time.Second)
+	tr.called("asks", "a", time.Second)
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, s.log.String())
+	}
+	tr.until("naps", "sleeping")
+	tr.until("asks", "waiting")
+	s = tr.serve()
+	defer s.kill()
+	tr.until("asks", "waiting")
+	tr.until("naps", "sleeping")
+}
