@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.starlark.net/starlark"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
@@ -523,5 +527,175 @@ func TestAJournalPinsEngineAndLimits(t *testing.T) {
 	now := script.Header{Engine: script.Engine}
 	if err := (script.Header{Engine: 99}).Admit(now); err == nil || !strings.Contains(err.Error(), "version 99 of the script engine, and this is version 1") {
 		t.Errorf("another engine: %v", err)
+	}
+}
+
+// chaos asks, sleeps, retries, catches and calls another script, in branches of branches.
+const chaos = `
+FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
+log_ = []
+
+def pay(n):
+    log_.append((n, call_tool("pay", {"n": n})["n"]))
+    return n
+
+def careful(n):
+    r = try_call_tool("pay", {"n": n})
+    log_.append((n, r.ok, r.kind))
+    return retry(lambda: call_tool("get", {"n": n})["n"], max_attempts=4, delay="1s")
+
+def work(n):
+    pay(n)
+    if n % 4 == 1:
+        log_.append((n, elicit("go on?", FORM).content["v"]))
+    if n % 4 == 2:
+        sleep("1h")
+    if n % 4 == 3:
+        return call_tool("inner", {"n": n})["n"]
+    return parallel(careful, [n + 100, n + 200]) + [len(log_)]
+
+def some(ns):
+    return caught(lambda: parallel(work, ns))
+
+def run(params):
+    return [parallel(some, [range(4), [5, 7, 9], [4, 6]], max_concurrency=2), pay(1000), log_]
+`
+
+// TestRunsThatAreKilledAtRandom kills runs at any write, as often as chance wants it, resolves their doubts in any way,
+// and answers their questions late: they never diverge, make no call that may not be repeated twice unless
+// somebody has allowed it, and come to an end that stays.
+func TestRunsThatAreKilledAtRandom(t *testing.T) {
+	names := builtins.All()
+	names["caught"] = starlark.NewBuiltin("caught", caught)
+	compile := func(src string) *script.Program {
+		p, err := script.Compile(script.File{Name: "chaos.star", Source: []byte(src)}, script.Options{Builtins: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	outer := compile(chaos)
+	inner := compile(`
+def run(p):
+    sleep("20s")
+    return {"n": parallel(lambda n: call_tool("pay", {"n": n})["n"], [p["n"] + 300, p["n"] + 400])[0]}
+`)
+	seen := map[string]int{}
+	for seed := range uint64(testmode.Count(12, 400)) {
+		synctest.Test(t, func(t *testing.T) { killAtRandom(t, seed, outer, inner, seen) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	for _, what := range []string{"killed", "in doubt", "asked", "slept", "repeated"} {
+		if seen[what] == 0 {
+			t.Errorf("no run was %s: the test tests nothing", what)
+		}
+	}
+}
+
+func killAtRandom(t *testing.T, seed uint64, outer, inner *script.Program, seen map[string]int) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	var mu sync.Mutex
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(n)
+	}
+	shaky := func(lost int) scripttest.Tool {
+		return func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+			time.Sleep(time.Duration(draw(1000)) * time.Millisecond)
+			switch draw(lost) {
+			case 0:
+				return nil, errors.New("connection reset")
+			case 1:
+				return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}
+			}
+			return scripttest.Echo(ctx, args)
+		}
+	}
+	c := &client{}
+	h := counting(map[string]scripttest.Tool{"pay": shaky(40), "get": shaky(8)})
+	h.Answer = c.answer
+	d := &durable{program: outer, host: reached{h}, journal: journal.New()}
+	d.options.Hold = time.Minute
+	d.options.Repeat = func(e script.Effect) script.Repeat {
+		return map[string]script.Repeat{"get": script.Idempotent, "inner": script.ReadOnly}[e.Name]
+	}
+	h.Tools["inner"] = func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+		res, err := inner.Run(ctx, script.RunOptions{Args: args, Host: d.host, Repeat: d.options.Repeat})
+		if err != nil {
+			return nil, err
+		}
+		return scripttest.Structured(string(res.Structured)), nil
+	}
+	allowed := map[string]int{}
+	for range 400 {
+		if draw(3) > 0 {
+			seen["killed"]++
+			d.killed(t, 1+draw(20), draw(2) == 0)
+			continue
+		}
+		res, err := d.run(t.Context())
+		var s *script.Suspended
+		if !errors.As(err, &s) {
+			d.check(t, h, res, err, allowed, seen)
+			return
+		}
+		for _, doubt := range s.Doubts {
+			seen["in doubt"]++
+			switch draw(4) {
+			case 0:
+				d.resolve(t, doubt.Key, string(doubt.Args), "")
+			case 1:
+				d.resolve(t, doubt.Key, "", "somebody says no")
+			case 2:
+				allowed[doubt.Key]++
+				d.resolve(t, doubt.Key, "", "")
+			}
+		}
+		if len(s.Questions) > 0 && draw(2) == 0 {
+			seen["asked"]++
+			c.reply(t, err)
+		}
+		if !s.Wake.IsZero() {
+			seen["slept"]++
+			time.Sleep(max(0, time.Until(s.Wake)-time.Duration(draw(80))*time.Second))
+		}
+	}
+	t.Errorf("seed %d comes to no end", seed)
+}
+
+// reached is a host that does not count calls which reached no tool.
+type reached struct{ *once }
+
+func (h reached) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
+	raw, err := h.once.CallTool(ctx, name, args, o)
+	var known *builtins.ToolError
+	if errors.As(err, &known) && known.Kind == builtins.Unavailable {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.made[o.Key]--
+	}
+	return raw, err
+}
+
+// check looks at how a run has ended, and that it ends so again.
+func (d *durable) check(t *testing.T, h *once, res *script.Result, err error, allowed, seen map[string]int) {
+	if errors.As(err, new(*script.Diverged)) || errors.As(err, new(*script.Crash)) {
+		t.Error(err)
+	}
+	for _, e := range d.entries(t) {
+		n := h.made[e.Key]
+		if n > 1 {
+			seen["repeated"]++
+		}
+		if n > 1+allowed[e.Key] && !e.Repeatable {
+			t.Errorf("the call of %s at %s was made %d times, allowed were %d", e.Name, e.Key, n, 1+allowed[e.Key])
+		}
+	}
+	clear(h.made)
+	if again, over := d.run(t.Context()); err == nil && (over != nil || string(again.Structured) != string(res.Structured) || len(h.made) > 0) {
+		t.Errorf("again, with %d calls\n got %s\nwant %s", len(h.made), outcome(again, over), res.Structured)
 	}
 }
