@@ -187,7 +187,13 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 		return entry.waits(s)
 	}
 	var lost *UnknownOutcome
-	if Final(err) || b.ctx.Err() != nil || !errors.As(err, &lost) {
+	var failure *Failure
+	switch {
+	case Final(err), b.ctx.Err() != nil, errors.As(err, &failure):
+		return err
+	case !errors.As(err, &lost) && b.catch > 0 && !IsNotDone(err): // the script goes on with it
+		return &Failure{Kind: "error", Message: err.Error()}
+	case lost == nil:
 		return err
 	}
 	if r.log == nil && r.repeat != nil { // nobody has asked yet

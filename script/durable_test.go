@@ -699,3 +699,21 @@ func (d *durable) check(t *testing.T, h *once, res *script.Result, err error, al
 		t.Errorf("again, with %d calls\n got %s\nwant %s", len(h.made), outcome(again, over), res.Structured)
 	}
 }
+
+// A failure that nobody catches may be an accident, which is in no journal: the parallel() that it ends writes nothing either,
+// for the process may die before the run has failed.
+func TestAnAccidentInABranchIsMetAnewAfterADeath(t *testing.T) {
+	down := true
+	h := counting(map[string]scripttest.Tool{"pay": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+		if down {
+			return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}
+		}
+		return scripttest.Echo(ctx, args)
+	}})
+	d := newDurable(t, `def run(params): return parallel(lambda n: call_tool("pay", {"n": n})["n"], [1, 2])`, h)
+	if _, err := d.run(t.Context()); err == nil { // as if the process died before it wrote that the run had failed
+		t.Fatal("the run went well")
+	}
+	down = false
+	d.ends(t, "[1,2]")
+}

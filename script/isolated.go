@@ -477,6 +477,7 @@ func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 	case message.Host:
 		return r.ask(b.ctx, b, m, sentNumbers, nil, "")
 	case message.Parallel:
+		b.catch = int(arg(2))
 		return r.farParallel(b, arg(0), arg(1))
 	case message.Do:
 		return r.farDo(b, m)

@@ -223,7 +223,8 @@ func (g *group) fail(i int, err error) {
 // resume lets the parent go on. The caller holds the mutex of the turns.
 //
 // After a failure the parent has waited for effects that were cancelled, and how long
-// that took is in no journal; so it is an effect itself.
+// that took is in no journal; so it is an effect itself. A failure that nobody catches ends the run, and
+// may be an accident that is in no journal either: a run that goes on may not meet it. It writes nothing more.
 func (g *group) resume() {
 	t := &g.run.turns
 	if g.failed == nil || g.parent.ctx.Err() != nil || g.run.log == nil {
@@ -232,6 +233,10 @@ func (g *group) resume() {
 	}
 	if _, ok := g.run.known[g.key]; ok {
 		t.awaiting[g.key] = g.parent
+		return
+	}
+	if g.parent.catch == 0 {
+		t.fresh = append([]*branch{g.parent}, t.fresh...)
 		return
 	}
 	join := Entry{Key: g.key, Kind: "join", Done: true, Switch: true, Used: g.lost}

@@ -342,7 +342,7 @@ func (r *Run) nearParallel(b *branch, n, width int, call func(t *starlark.Thread
 	b.counter++
 	g := &nearGroup{call: call, results: map[int]starlark.Value{}, errs: map[int]error{}}
 	b.near.group = g
-	m := b.near.call(r.message(b, message.Parallel, int64(n), int64(width)))
+	m := b.near.call(r.message(b, message.Parallel, int64(n), int64(width), numberOf(b.catch > 0)))
 	b.near.group = nil
 	r.given(b, m)
 	b.unsure = int(m.Number(1))
