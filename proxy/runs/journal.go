@@ -40,26 +40,25 @@ func (j *journal) Open(ctx context.Context, h script.Header) ([]script.Entry, er
 
 // Begin implements [script.Journal].
 func (j *journal) Begin(ctx context.Context, e script.Entry) error {
-	l, err := j.write(ctx)
-	if err != nil {
+	l := j.held()
+	if l == nil {
+		_, err := j.write(ctx, e)
 		return err
 	}
 	began := time.Now()
-	err = l.Begin(ctx, e)
+	err := l.Begin(ctx, e)
 	j.part.k.wrote(began, err)
 	return err
 }
 
-// write gives the run a row, with what was recorded before.
-func (j *journal) write(ctx context.Context) (store.Lease, error) {
-	if l := j.held(); l != nil {
-		return l, nil
-	}
+// write gives the run a row, with what was recorded before and the effects that are about to be
+// performed, in one write.
+func (j *journal) write(ctx context.Context, begun ...script.Entry) (store.Lease, error) {
 	p := j.part
 	run := p.run
 	run.Header = &j.header
 	began := time.Now()
-	l, err := p.store.Create(ctx, run, p.k.owner, j.kept)
+	l, err := p.store.Create(ctx, run, p.k.owner, append(j.kept, begun...))
 	p.k.wrote(began, err)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,227 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+// A till is a backend with a tool of each kind, in front of which connections may break.
+type till struct {
+	mu     sync.Mutex
+	calls  map[string]int
+	keys   []string // of calls, as _meta and as header
+	broken atomic.Bool
+}
+
+func (c *till) did(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[what]
+}
+
+// serve is the backend's URL. While it is broken, a call is made and its answer is lost.
+func (c *till) serve(t *testing.T) string {
+	s := mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)
+	for name, hints := range map[string]mcp.ToolAnnotations{"pay": {}, "put": {IdempotentHint: true}, "look": {ReadOnlyHint: true}} {
+		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.calls[name]++
+			c.keys = append(c.keys, fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"]), req.Extra.Header.Get("Idempotency-Key"))
+			return nil, map[string]string{"did": name}, nil
+		})
+	}
+	inner, err := neturl.Parse(sdkBackend(t, s, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if c.broken.Load() && bytes.Contains(body, []byte(`"tools/call"`)) {
+			httputil.NewSingleHostReverseProxy(inner).ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		httputil.NewSingleHostReverseProxy(inner).ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// startKept is start with a store that the test can reach.
+func startKept(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string) {
+	t.Helper()
+	c, kept := &till{calls: map[string]int{}}, memory.New(runs.Options{})
+	cfg := &config.Config{
+		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
+		Backends:       []config.Backend{{Name: "till", URL: c.serve(t), IdempotencyHeader: "Idempotency-Key"}},
+		ScriptedTools:  []config.ScriptedTool{{Name: "asking", Description: "d", Script: script}},
+	}
+	if more != nil {
+		more(cfg)
+	}
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), OpenStore: func(*config.Config) (runs.Store, *seal.Ring, error) { return kept, nil, nil }})
+	srv := httptest.NewServer(p.Handler())
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	})
+	if err := errors.Join(p.Apply(cfg), p.Settled(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return c, kept, srv.URL + "/mcp"
+}
+
+// metric is the value of a metric, as the page has it.
+func metric(t *testing.T, url, name string) string {
+	t.Helper()
+	_, page := ask(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "", "")
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (.*)$`).FindStringSubmatch(page)
+	if m == nil {
+		return "none"
+	}
+	return m[1]
+}
+
+// TestReadOnlyRunsWriteNothing: a script that only reads costs the store nothing; three calls that may not be repeated
+// cost a write each, and one for the end.
+func TestReadOnlyRunsWriteNothing(t *testing.T) {
+	for tool, want := range map[string]struct{ writes, done string }{"look": {"0", "0"}, "pay": {"4", "1"}, "put": {"4", "1"}} {
+		_, _, url := startKept(t, fmt.Sprintf("def run(params):\n    for i in range(3):\n        call_tool(%q)\n    return 1\n", tool), nil)
+		if result, failure := modernCall(t, url, "asking", ""); !strings.Contains(string(result), `"structuredContent":1`) {
+			t.Fatalf("%s: %s%s", tool, result, failure)
+		}
+		if writes, done := metric(t, url, "vmcp_journal_write_seconds_count"), metric(t, url, `vmcp_runs{state="done"}`); writes != want.writes || done != want.done {
+			t.Errorf("%s: %s writes and %s runs, want %s and %s", tool, writes, done, want.writes, want.done)
+		}
+		if n := metric(t, url, `vmcp_script_runs_total{outcome="ok",tool="asking"}`); n != "1" {
+			t.Errorf("%s: %s runs are counted", tool, n)
+		}
+	}
+}
+
+// TestDoubtInALiveCall: a connection that is lost behind a request leaves a doubt, which the same request reports until
+// it is resolved; a call that the configuration says may be repeated is made again.
+func TestDoubtInALiveCall(t *testing.T) {
+	const script = "def run(params):\n    return call_tool(\"pay\")\n"
+	const key = `,"_meta":{"dev.vmcp/idempotencyKey":"k","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+	call := func(url string) string {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asking","arguments":{}` + key + `}}`
+		r := modernRequest(t.Context(), url, "asking", "")
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return string(text)
+	}
+	c, kept, url := startKept(t, script, nil)
+	c.broken.Store(true)
+	first := call(url)
+	if !strings.Contains(first, `"state":"doubt"`) || !strings.Contains(first, "vmcp runs resolve") || !strings.Contains(first, `"isError":true`) {
+		t.Fatalf("a lost answer: %s", first)
+	}
+	c.broken.Store(false)
+	if again := call(url); again != first || c.did("pay") != 1 {
+		t.Errorf("the same request: %s; it was done %d times", again, c.did("pay"))
+	}
+	list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Doubt}})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if err := kept.Resolve(t.Context(), list[0].ID, "0", runs.Resolution{Done: json.RawMessage(`{"did":"pay"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if last := call(url); !strings.Contains(last, `"structuredContent":{"did":"pay"}`) || !strings.Contains(last, `"state":"done"`) || c.did("pay") != 1 {
+		t.Errorf("resolved: %s; it was done %d times", last, c.did("pay"))
+	}
+	if n := metric(t, url, `vmcp_run_doubts_total{tool="asking"}`); n != "1" {
+		t.Errorf("%s doubts are counted", n)
+	}
+}
+
+// TestIdempotencyKeys: every call of a run brings its key, as a header too where the backend wants it.
+func TestIdempotencyKeys(t *testing.T) {
+	c, kept, url := startKept(t, "def run(params):\n    call_tool(\"pay\")\n    call_tool(\"put\")\n    return 1\n", nil)
+	modernCall(t, url, "asking", "")
+	list, _, err := kept.List(t.Context(), runs.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	one, two := list[0].ID+"/0", list[0].ID+"/1"
+	if got, want := strings.Join(c.keys, " "), strings.Join([]string{one, one, two, two}, " "); got != want {
+		t.Errorf("keys %s, want %s", got, want)
+	}
+}
+
+// TestWhatMayBeRepeated: the administrator's word beats the tool's, and without trust in hints it is the only one.
+func TestWhatMayBeRepeated(t *testing.T) {
+	yes, no := true, false
+	for _, tt := range []struct {
+		tool     string
+		override *bool
+		distrust bool
+		want     bool
+	}{
+		{"pay", nil, false, false}, {"pay", &yes, false, true}, {"put", nil, false, true}, {"put", &no, false, false},
+		{"put", nil, true, false}, {"look", &yes, true, true}, {"look", nil, false, true},
+	} {
+		_, kept, url := startKept(t, fmt.Sprintf("def run(params):\n    call_tool(%q)\n    elicit(\"?\")\n", tt.tool), func(c *config.Config) {
+			trust := !tt.distrust
+			c.Runs.TrustHints = &trust
+			c.Aggregation.Tools = []config.WorkloadTools{{Workload: "till", Overrides: map[string]config.ToolOverride{tt.tool: {Repeatable: tt.override}}}}
+		})
+		modernCall(t, url, "asking", "")
+		list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Waiting}})
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		_, entries, err := kept.Get(t.Context(), list[0].ID)
+		if err != nil || len(entries) < 2 || entries[0].Repeatable != tt.want {
+			t.Errorf("%+v: %+v, %v", tt, entries, err)
+		}
+	}
+}
+
+// TestCancel: a run that an operator cancels begins nothing more, and its request says why.
+func TestCancel(t *testing.T) {
+	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n    return call_tool(\"pay\")\n", nil)
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+	list, _, err := kept.List(t.Context(), runs.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if err := kept.Cancel(t.Context(), list[0].ID, "not today"); err != nil {
+		t.Fatal(err)
+	}
+	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), "not today") || !strings.Contains(string(result), `"state":"cancelled"`) {
+		t.Errorf("%s%s", result, failure)
+	}
+}
