@@ -110,12 +110,13 @@ func TestKillsPostgres(t *testing.T) {
 
 // A trial is one server that is killed, the backend behind it and the clients in front.
 type trial struct {
-	t      *testing.T
-	bin    string
-	dir    string
-	addr   string
-	url    string // of the backend
-	ledger *ledger
+	t       *testing.T
+	bin     string
+	dir     string
+	addr    string
+	url     string // of the backend
+	storage string // sessionStorage
+	ledger  *ledger
 
 	mu   sync.Mutex
 	runs map[string]*client

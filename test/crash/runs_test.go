@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -27,14 +28,14 @@ func newTrial(t *testing.T, more string) *trial {
 		t.Fatal(err)
 	}
 	l, url := backend(t)
-	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, url: url}
+	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, url: url, storage: "{provider: sqlite, path: runs.db, sync: process}"}
 	tr.configure(scripts + more)
 	return tr
 }
 
 // configure writes the configuration.
 func (tr *trial) configure(tools string) {
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\nsessionStorage: {provider: sqlite, path: runs.db, sync: process}\n%s", tr.addr, tr.url, tools)
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\nsessionStorage: %s\n%s", tr.addr, tr.url, tr.storage, tools)
 	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
 		tr.t.Fatal(err)
 	}
@@ -257,4 +258,57 @@ func TestStopAndGo(t *testing.T) {
 	defer s.kill()
 	tr.until("asks", "waiting")
 	tr.until("naps", "sleeping")
+}
+
+// TestAStoreThatIsAway: while PostgreSQL is away runs are refused with the reason and plain tools go on; when it is
+// back, the request that is sent again goes on.
+func TestAStoreThatIsAway(t *testing.T) {
+	tr := newTrial(t, "")
+	pg := pgtest.Start(t)
+	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr.storage = fmt.Sprintf("{provider: postgres, url: %q, keys: [{id: a, file: key}]}\nruns: {lease: 1s}", pg.URL())
+	tr.configure(scripts)
+	s := tr.serve()
+	defer s.kill()
+	c := &client{kind: "asks", id: "away"}
+	r, err := tr.call(c, "")
+	if err != nil || len(r.Result.InputRequests) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	pg.Down(t)
+	answer := func(r *response) string {
+		for key := range r.Result.InputRequests {
+			return fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{}}},"requestState":%q`, key, r.Result.RequestState)
+		}
+		return ""
+	}
+	if refused, err := tr.call(c, answer(r)); err != nil || refused.Error == nil || refused.Error.Code != -32603 || !strings.Contains(string(refused.Error.Data), `"reason":"store"`) {
+		t.Errorf("without the store: %+v, %v", refused, err)
+	}
+	if plain, err := tr.call(&client{kind: "look", id: "p", args: `{"what":"x"}`}, ""); err != nil || plain.Error != nil || plain.Result.IsError {
+		t.Errorf("a plain tool: %+v, %v", plain, err)
+	}
+	pg.Up(t)
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
+		next, err := tr.call(c, answer(r))
+		if err == nil && next.Error == nil && len(next.Result.InputRequests) == 0 {
+			if string(next.Result.StructuredContent) != `"away"` {
+				t.Errorf("%+v", next)
+			}
+			break
+		}
+		if err == nil && next.Error == nil {
+			r = next
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no end: %+v, %v", next, err)
+		}
+	}
+	for i := range 4 {
+		if n := tr.ledger.did(fmt.Sprintf("away/%d", i)); n != 1 {
+			t.Errorf("away/%d was done %d times", i, n)
+		}
+	}
 }
