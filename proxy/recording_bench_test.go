@@ -1,0 +1,70 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy"
+	wiretest "github.com/vmcp-dev/vmcp/test/raw"
+)
+
+// BenchmarkRecording is a script that calls three tools, one call after the other: without
+// recording, with recording of what fails, which nothing does, and with all of it written.
+func BenchmarkRecording(b *testing.B) {
+	for _, only := range []string{"", "failed", "all"} {
+		b.Run("only="+only, func(b *testing.B) { benchmarkRecording(b, only) })
+	}
+}
+
+func benchmarkRecording(b *testing.B, only string) {
+	backend := httptest.NewServer(&wiretest.Server{Handle: func(c *wiretest.Call) (string, error) {
+		switch c.Method {
+		case wire.ToolsList:
+			return `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`, nil
+		case wire.ToolsCall:
+			return `{"content":[],"structuredContent":{"id":"A1","text":"` + strings.Repeat("x", 1000) + `"}}`, nil
+		}
+		return "", wiretest.ErrDefault
+	}})
+	b.Cleanup(backend.Close)
+	p := proxy.New(proxy.Options{})
+	b.Cleanup(func() { p.Close() })
+	cfg := &config.Config{Backends: []config.Backend{{Name: "b", URL: backend.URL}}, ScriptedTools: []config.ScriptedTool{{
+		Name: "s", Description: "d", Script: "def run(params):\n    return [call_tool('t', {'n': n})['id'] for n in range(3)]\n",
+	}}}
+	if only != "" {
+		cfg.Recording = config.Recording{Dir: b.TempDir(), Only: only}
+	}
+	if err := p.Apply(cfg); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Settled(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	session := ""
+	post := func(body string) {
+		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Mcp-Session-Id", session)
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		if session = w.Header().Get("Mcp-Session-Id") + session; w.Code != 200 {
+			b.Fatal(w.Code)
+		}
+	}
+	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"s"}}`, len(took)+2))
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+}
