@@ -54,10 +54,14 @@ type Result struct {
 	Updated *cases.Case
 }
 
-// Find returns the case files beside scripts: in every folder DIR/NAME_cases, sorted.
+// Find returns the case files beside scripts, sorted: in every folder DIR/NAME_cases, and in DIR if it is such a folder.
 func Find(dirs ...string) (all []string, err error) {
 	for _, dir := range dirs {
-		found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*_cases", "*.json"))
+		pattern := filepath.Join(escapeGlob(dir), "*_cases", "*.json")
+		if strings.HasSuffix(filepath.Clean(dir), "_cases") {
+			pattern = filepath.Join(escapeGlob(dir), "*.json")
+		}
+		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err
 		}

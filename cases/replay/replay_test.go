@@ -171,6 +171,9 @@ func TestFilesOfCases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if found, err := Find(folder); err != nil || len(found) != 4 {
+		t.Fatalf("found %q, %v", found, err)
+	}
 	found, err := Find(dir, dir)
 	if err != nil || len(found) != 4 {
 		t.Fatalf("found %q, %v", found, err)

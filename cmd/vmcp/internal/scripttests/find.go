@@ -2,6 +2,7 @@ package scripttests
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,7 +39,7 @@ func find(cfg *config.Config, paths []string) (*found, error) {
 				return nil, err
 			}
 		}
-		return f, f.findCases(dirs)
+		return f, f.findCases(append(dirs, inlineFolders(cfg)...))
 	}
 	for _, path := range paths {
 		if err := f.named(path); err != nil {
@@ -66,6 +67,21 @@ func Folders(cfg *config.Config) (dirs []string) {
 	for _, t := range cfg.ScriptedTools {
 		if t.ScriptFile != "" {
 			add(filepath.Dir(t.ScriptFile))
+		}
+	}
+	return dirs
+}
+
+// inlineFolders are those of the files in which scripts stand: cases are beside these.
+func inlineFolders(cfg *config.Config) (dirs []string) {
+	for i, t := range cfg.ScriptedTools {
+		if t.Script == "" {
+			continue
+		}
+		if file := cfg.Origin(fmt.Sprintf("scriptedTools[%d].script", i)).File; file != "" && !strings.HasPrefix(file, "<") {
+			if dir, err := filepath.Abs(filepath.Dir(file)); err == nil { // as the others are
+				dirs = append(dirs, dir)
+			}
 		}
 	}
 	return dirs
