@@ -90,10 +90,12 @@ func (c *Case) Failed() bool { return c.Failure != nil || c.IsError }
 
 // Encode is the text of a file.
 func (c *Case) Encode() ([]byte, error) {
+	whole := *c
+	whole.Effects, whole.Order = append([]Effect{}, c.Effects...), append([]string{}, c.Order...) // never null
 	var compact bytes.Buffer
 	e := json.NewEncoder(&compact)
 	e.SetEscapeHTML(false) // <redacted 1> is to be read by people
-	if err := e.Encode(c); err != nil {
+	if err := e.Encode(&whole); err != nil {
 		return nil, fmt.Errorf("case of %s: %w", c.Tool, err)
 	}
 	var out bytes.Buffer

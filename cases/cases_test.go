@@ -86,6 +86,10 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	if have, want := string(again.Arguments), `{"n":9007199254740993,"f":1.50,"s":"<\u202e>"}`; have != want {
 		t.Errorf("arguments %s, want %s", have, want)
 	}
+	empty, err := (&Case{Version: 1, Tool: "x", Output: json.RawMessage("1"), Arguments: json.RawMessage("{}")}).Encode()
+	if _, parsed := Parse("c.json", empty); err != nil || parsed != nil {
+		t.Errorf("a case without effects: %v, %v\n%s", err, parsed, empty)
+	}
 	if again.Failure.Message != "no" || !again.Recorded.Equal(c.Recorded) || again.Effects[0].Name != "1s" {
 		t.Errorf("read %+v", again)
 	}
