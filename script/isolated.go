@@ -269,7 +269,7 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	if err := r.grow(); err != nil {
 		return nil, err
 	}
-	m, err := r.drive(b, &message.Message{Kind: message.Run, Numbers: []int64{numberOf(r.host != nil)}, Parts: [][]byte{[]byte(entry), args, limits}})
+	m, err := r.drive(b, &message.Message{Kind: message.Run, Numbers: []int64{numberOf(r.host != nil), r.began.UnixNano()}, Parts: [][]byte{[]byte(entry), args, limits}})
 	if err != nil {
 		return nil, err
 	}

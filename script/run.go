@@ -164,7 +164,8 @@ type Run struct {
 	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
-	started time.Time
+	started time.Time      // here
+	began   time.Time      // for the first time, by its clock
 
 	// The branch that has the turn owns these.
 	known   map[string]*Entry // of the journal, by key
@@ -202,6 +203,9 @@ func RunOf(t *starlark.Thread) *Run {
 
 // ID returns what identifies the run outside, or "": RunOptions.ID of the run that has no caller.
 func (r *Run) ID() string { return r.id }
+
+// Began is when the run began, however often it has been resumed since.
+func (r *Run) Began() time.Time { return r.began }
 
 // Host returns the host that the run was started with.
 func (r *Run) Host() any { return r.host }
@@ -302,6 +306,7 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 		r.id, r.clock, r.hold, r.pause = above.id, above.clock, above.hold, above.pause
 		r.path = caller.at + "/"
 	}
+	r.began = r.clock.Now()
 	r.turns.run = r
 	r.turns.busy = true
 	return r
@@ -374,6 +379,9 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 	for i := range entries {
 		e := &entries[i]
 		r.known[e.Key] = e
+		if !e.Began.IsZero() && e.Began.Before(r.began) {
+			r.began = e.Began
+		}
 		r.ledger.request.tenant.Touched()
 		if e.Done && e.Switch {
 			r.turns.replay = append(r.turns.replay, e.Key)

@@ -149,7 +149,7 @@ func (w *worker) send(m *message.Message) {
 
 // run begins a run.
 func (w *worker) run(m *message.Message) error {
-	r := &Run{program: w.program, worker: w, started: time.Now()}
+	r := &Run{program: w.program, worker: w, started: time.Now(), began: time.Unix(0, m.Number(1))}
 	if err := json.Unmarshal(m.Part(2), &r.limits); err != nil {
 		return err
 	}

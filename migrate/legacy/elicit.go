@@ -100,7 +100,7 @@ func (q *question) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	}
 	run := script.RunOf(t)
 	question := script.Question{Key: run.Key(t), Method: "elicitation/create", Params: q.params}
-	e := script.Effect{Kind: "elicit", Args: q.params, Repeatable: true, Lasts: q.timeout}
+	e := script.Effect{Kind: "elicit", Args: q.params, Repeatable: true, Lasts: max(1, min(q.timeout, time.Until(w.deadline)))}
 	raw, err := run.Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
 		if !time.Now().Before(w.deadline) {
 			return nil, &script.Failure{Kind: kindWorkflowOver, Message: "workflow timed out"}

@@ -70,8 +70,8 @@ const (
 
 // newEngine makes the functions of the module for one run.
 func newEngine(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
-	now := time.Now()
-	w := &engine{began: now, deadline: now.Add(workflowTimeout), latest: starlark.None}
+	began := script.RunOf(t).Began()
+	w := &engine{began: began, deadline: began.Add(workflowTimeout), latest: starlark.None}
 	members := starlark.StringDict{"NOTHING": noOutput{}}
 	add := func(functions map[string]function) {
 		for name, f := range functions {

@@ -108,6 +108,29 @@ return answer({"id": charged["id"], "said": sure["action"]})`
 	}
 }
 
+// TestLegacyDeadlinesOutliveTheProcess: the time of a workflow counts from its first beginning, waiting included.
+func TestLegacyDeadlinesOutliveTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{"charge": scripttest.Returns(`{"id": 7}`)}}
+		const body = `
+deadline("10m")
+ask("Sure?", {"type": "object"}, step = "sure", timeout = "1h", on_decline = "continue", on_cancel = "continue")
+return call("charge", step = "charge")`
+		o := script.RunOptions{Journal: journal.New()}
+		began := time.Now()
+		_, err := runLegacy(t, h, `"answer", "ask", "call", "deadline"`, body, o)
+		var s *script.Suspended
+		if !errors.As(err, &s) || s.Wake.Sub(began) != 10*time.Minute {
+			t.Fatalf("the first run ends with %v, want it to wait for ten minutes", err)
+		}
+		time.Sleep(11 * time.Minute)
+		_, err = runLegacy(t, h, `"answer", "ask", "call", "deadline"`, body, o)
+		if err == nil || !strings.Contains(err.Error(), "workflow timed out") || len(h.Calls()) != 0 {
+			t.Errorf("the second run ends with %v after %d calls, want the workflow timed out", err, len(h.Calls()))
+		}
+	})
+}
+
 // TestLegacyKeepsDeadlines ends a workflow with the old words when its time is over: in
 // the middle of a step, between attempts, and before a step.
 func TestLegacyKeepsDeadlines(t *testing.T) {
