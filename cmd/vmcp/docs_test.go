@@ -19,7 +19,7 @@ import (
 // TestPages follows the pages that show how to use vmcp, as their readers do: files with
 // a title are written, commands are run, and their output is compared.
 func TestPages(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/pins.md", "docs/recording.md", "docs/scripting.md"} {
+	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/pins.md", "docs/recording.md", "docs/scripting.md", "docs/testing.md"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("..", "..", name))
 			if err != nil {
@@ -100,7 +100,7 @@ func (r *reader) write(name, text string) {
 
 // watched reports whether a server runs that follows the file.
 func (r *reader) watched(name string) bool {
-	if r.server == nil || strings.Contains(r.logged(), "serving the built-in demo") {
+	if r.server == nil || strings.HasSuffix(name, "_test.star") || strings.Contains(r.logged(), "serving the built-in demo") {
 		return false
 	}
 	served, err := os.ReadFile(filepath.Join(r.dir, defaultFile))
