@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,13 @@ func (a *attempt) fakeOf(name string, t *Tool) *fake {
 	return nil
 }
 
+// noteCall notes a call; one that is made again by a resumed run is the same call.
+func (a *attempt) noteCall(c called) {
+	if !slices.ContainsFunc(a.calls, func(o called) bool { return o.id == c.id }) {
+		a.calls = append(a.calls, c)
+	}
+}
+
 // reply computes what a held effect is answered, or why the test cannot go on. Only the scheduler
 // calls it, while nothing else computes.
 //
@@ -140,7 +148,7 @@ func (a *attempt) resultOf(e *effect) (reply, *Problem) {
 		return reply{}, a.unfaked(e)
 	}
 	f.used++
-	a.calls = append(a.calls, called{e.id, f.name, e.Args})
+	a.noteCall(called{e.id, f.name, e.Args})
 	if f.tool != nil {
 		if err := f.tool.checkInput(e.Args); err != nil {
 			return reply{}, f.problem("%s calls %s, and the arguments do not fit its input schema: %s", e.Pos, f.name, pointers(err))

@@ -116,7 +116,7 @@ func (h *host) nested(e *effect, raw json.RawMessage) (json.RawMessage, error) {
 		return nil, refuse("%s", err)
 	}
 	h.a.mu.Lock()
-	h.a.calls = append(h.a.calls, called{e.id, e.tool.Name, raw})
+	h.a.noteCall(called{e.id, e.tool.Name, raw})
 	h.a.mu.Unlock()
 	limits, timeout := e.tool.Limits, false
 	if all := limits.Or(script.DefaultLimits()); e.timeout > 0 && e.timeout < all.Time.Std() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -14,7 +15,8 @@ import (
 // runTool runs a tool as a client's call would, and returns what testing.run shows of it.
 func (a *attempt) runTool(ctx context.Context, r *toolRun, tool *Tool, raw json.RawMessage) (json.RawMessage, error) {
 	a.mu.Lock()
-	a.runs = append(a.runs, r)
+	at, _ := slices.BinarySearchFunc(a.runs, r, func(x, y *toolRun) int { return compareIDs(x.id, y.id) })
+	a.runs = slices.Insert(a.runs, at, r) // branches of the test come in any order
 	a.mu.Unlock()
 	args, err := tool.Script.Arguments(raw)
 	if err != nil {

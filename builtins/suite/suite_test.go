@@ -333,6 +333,50 @@ test_helper failed
 x_test.star:21:9: "z" is not in "abc" [test-failed]
 test_skipped skipped
 test_last passed`},
+	{name: "runs side by side", scripts: `def run(params): return call_tool("get", params)["n"]`, test: `
+def test_a():
+    testing.tool("get", answer = lambda args: args)
+    testing.eq(parallel(lambda n: testing.run("tool", {"n": n}).output, [1, 2, 3]), [1, 2, 3])
+def test_own_effects():
+    testing.tool("get", returns = {"n": 3})
+    testing.eq(call_tool("get")["n"], 3)
+    sleep("5h")
+    testing.eq(testing.now().hour, 5)
+`, want: "test_a passed\ntest_own_effects passed"},
+	{name: "a fake answers at once", scripts: `def run(params): return call_tool("get")`, test: `
+def test_a():
+    testing.tool("get", answer = lambda args: call_tool("setup"))
+    testing.run("tool")
+def test_b():
+    testing.tool("get", answer = lambda args: parallel([lambda: sleep("1s"), lambda: 2]))
+    testing.run("tool")
+def test_c():
+    testing.tool("get", answer = lambda args: testing.run("tool"))
+    testing.run("tool")
+def test_d():
+    testing.tool("get", answer = lambda args: testing.is_true(False))
+    testing.run("tool")
+`, want: `test_a failed
+x_test.star:3:5: the answer of the fake of get: call_tool("setup"): a fake answers at once: it cannot call tools, ask or wait [test-fake]
+test_b failed
+x_test.star:6:5: the answer of the fake of get: parallel[0]: a fake answers at once: it cannot call tools, ask or wait [test-fake]
+test_c failed
+x_test.star:9:5: the answer of the fake of get: testing.run: a fake answers at once: it cannot call tools, ask or wait [test-fake]
+test_d failed
+x_test.star:12:47: want something that is true, have False [test-failed]`},
+	{name: "a variant whose time differs is not told about", scripts: `
+def run(params):
+    def ask(name):
+        for i in range(2):
+            call_tool(name)
+    parallel(ask, ["get", "setup"])
+    return str(time.now())
+`, test: `
+def test_a():
+    testing.tool("get", returns = {}, takes = "3s")
+    testing.tool("setup", returns = {}, takes = "1s")
+    testing.eq(testing.run("tool").ok, True)
+`, want: "test_a passed"},
 	{name: "failures of a tool", scripts: `
 def run(params):
     r = try_call_tool("get")
@@ -371,5 +415,39 @@ func TestATestThatComputesTooLongEnds(t *testing.T) {
 	r := runTests(t, o, "def test_a():\n    while True:\n        pass\ndef test_b():\n    pass\n")
 	if len(r.Tests) != 2 || r.Tests[0].Problems[0].Code != CodeTime || r.Tests[1].Status != Passed {
 		t.Errorf("report is\n%s", outcomes(r))
+	}
+}
+
+// Scripts that scripts call are part of the journal: a run can be stopped in them.
+func TestNestedScriptsAreStoppedToo(t *testing.T) {
+	s := newShop(t, map[string]string{
+		"inner": "def run(params):\n    sleep(\"1m\")\n    return {\"n\": call_tool(\"get\", params)[\"n\"]}\n",
+		"outer": "def run(params):\n    got = parallel(lambda n: call_tool(\"inner\", {\"n\": n})[\"n\"], [1, 2])\n    return [got, elicit(\"Go on?\").action, try_call_tool(\"inner\", timeout = \"30s\").kind]\n",
+	})
+	r := runTests(t, testOptions(s), `
+def test_a():
+    testing.tool("get", answer = lambda args: {"n": 10 * args["n"]}, takes = "1s")
+    testing.answer("Go on?")
+    testing.eq(testing.run("outer").output, [[10, 20], "accept", "timeout"])
+    testing.eq([c.tool for c in testing.calls()], ["inner", "get", "inner", "get", "inner"])
+`)
+	if have := outcomes(r); have != "test_a passed" {
+		t.Fatal(have)
+	}
+	// Three calls of inner, three sleeps and two calls in them, and the question.
+	if v := r.Tests[0].Variants; v.Replay != 9 || v.Orders != 4 {
+		t.Errorf("variants %+v, want 9 and 4", v)
+	}
+}
+
+// Many tests are quick, and every one of them is there.
+func TestManyTests(t *testing.T) {
+	var source strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&source, "def test_%d():\n    testing.tool(\"get\", returns = {\"n\": %d})\n    testing.eq(testing.run(\"tool\").output, %d)\n", i, i, i)
+	}
+	r := runTests(t, testOptions(newShop(t, map[string]string{"tool": "def run(params): return call_tool(\"get\")[\"n\"]"})), source.String())
+	if r.Passed != 200 || r.Failed != 0 {
+		t.Errorf("%d passed, %d failed", r.Passed, r.Failed)
 	}
 }
