@@ -28,7 +28,8 @@ func (b *builder) checkShadowed() {
 // known is what checks may know of a tool.
 func (e *Entry) known() check.Tool {
 	return check.Tool{
-		Input: jsonscan.Get(e.Definition, "inputSchema"), Output: jsonscan.Get(e.Definition, "outputSchema"),
+		Description: jsonscan.GetString(e.Definition, "description"),
+		Input:       jsonscan.Get(e.Definition, "inputSchema"), Output: jsonscan.Get(e.Definition, "outputSchema"),
 		Annotations: jsonscan.Get(e.Definition, "annotations"), Script: e.Script != nil,
 	}
 }

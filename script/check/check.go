@@ -47,6 +47,8 @@ type Options struct {
 
 // Tool is what is known of a tool that scripts can call.
 type Tool struct {
+	// Description is for people; "" when there is none.
+	Description string
 	// Input and Output are JSON Schemas; nil: not known.
 	Input, Output json.RawMessage
 	// Annotations are the hints of MCP; nil: the tool gives none.

@@ -6,6 +6,7 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -13,23 +14,51 @@ import (
 // the name that problems have. Of a file that cannot be parsed the answers are those of its last
 // text that could be, of Options.Last.
 
-// file finds a file that could be parsed.
-func (p *Program) file(name string) *checked {
+// file finds the script that a line of a file belongs to, if it or an earlier text of it could be
+// parsed: several may stand in one configuration, below each other.
+func (p *Program) file(name string, line int) (found *checked) {
 	if p == nil {
 		return nil
 	}
-	for _, f := range p.files {
-		if f.tree != nil && f.tree.Path == name {
-			return f
+	for _, f := range slices.Concat(p.files, p.earlier) {
+		if f.tree == nil || f.tree.Path != name || found != nil && f.source.Origin.Line <= found.source.Origin.Line {
+			continue
+		}
+		if found == nil || f.source.Origin.Line <= line {
+			found = f
 		}
 	}
-	return p.options.Last.file(name)
+	return found
+}
+
+// keep remembers, of the files that cannot be parsed now, what was known of an earlier text.
+func (p *Program) keep(last *Program) {
+	p.options.Last = nil // which would keep all before it, too
+	if last == nil {
+		return
+	}
+	for _, f := range p.files {
+		if f.tree != nil {
+			continue
+		}
+		i := slices.IndexFunc(last.files, f.succeeds)
+		if i >= 0 && last.files[i].tree != nil {
+			p.earlier = append(p.earlier, last.files[i])
+		} else if i := slices.IndexFunc(last.earlier, f.succeeds); i >= 0 {
+			p.earlier = append(p.earlier, last.earlier[i])
+		}
+	}
+}
+
+// succeeds reports whether f is the same file as another one, with a newer text.
+func (f *checked) succeeds(old *checked) bool {
+	return f.source.Name == old.source.Name && f.source.Origin.File == old.source.Origin.File
 }
 
 // TypeAt is the type of the smallest expression at a place, and where that stands; ok is false
 // when there is none.
 func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to syntax.Position, ok bool) {
-	f := p.file(file)
+	f := p.file(file, line)
 	if f == nil {
 		return t, from, to, false
 	}
@@ -53,7 +82,7 @@ func less(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Lin
 // order["buyer"], as it would be at a line: each name in it has the type that it had last
 // above. It is Any when that is not known.
 func (p *Program) TypeOf(file, expression string, line int) types.Type {
-	f := p.file(file)
+	f := p.file(file, line)
 	x, err := syntax.ParseExpr("", expression, 0)
 	if f == nil || err != nil {
 		return types.Any
@@ -148,10 +177,21 @@ func (p *Program) Tool(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Tree is the tree of a file, resolved; nil when there is none. It must not be changed.
-func (p *Program) Tree(file string) *syntax.File {
-	if f := p.file(file); f != nil {
+// Tree is the tree of the script that a line of a file belongs to, resolved; nil when there is none. It
+// must not be changed.
+func (p *Program) Tree(file string, line int) *syntax.File {
+	if f := p.file(file, line); f != nil {
 		return f.tree
 	}
 	return nil
+}
+
+// Load finds what a load statement of a file names.
+func (p *Program) Load(file string, line int, module string) (script.File, bool) {
+	f := p.file(file, line)
+	if f == nil || p.options.Load == nil {
+		return script.File{}, false
+	}
+	found, err := p.options.Load(f.source.Name, module)
+	return found, err == nil
 }

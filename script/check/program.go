@@ -45,6 +45,7 @@ type Source struct {
 type Program struct {
 	options  Options
 	files    []*checked
+	earlier  []*checked // of files that cannot be parsed now, from Options.Last
 	problems diag.Problems
 	shared   *shared
 }
@@ -91,6 +92,7 @@ func Check(sources []Source, o Options) *Program {
 	}
 	close(next)
 	wg.Wait()
+	p.keep(o.Last)
 	for _, f := range p.files {
 		p.problems = append(p.problems, f.found...)
 	}
