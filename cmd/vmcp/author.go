@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
@@ -173,4 +175,45 @@ func (a *app) replTools(ctx context.Context, f replFlags, o *repl.Options) (done
 	}
 	o.Tools = e
 	return func() { e.Close(); stop() }, nil
+}
+
+func (a *app) lsp() *cobra.Command {
+	var configFile, lockFile string
+	c := &cobra.Command{
+		Use:   "lsp",
+		Short: "serve editors: problems, completion and more while scripts are written",
+		Long: `Lsp is a language server on standard input and output, for editors to start. It speaks of .star files
+and of the scripts inside of configurations: problems as vmcp check finds them, in the text as it is
+typed; completion of builtins, tools, arguments and fields of results; hover; definition, through load
+statements; formatting; fixes; renaming of local names.
+
+Tools are those of the lock file of the nearest vmcp.yaml above a file: "vmcp lock" writes it. No
+backend is started. docs/editors.md says how editors are told of it.`,
+		Example: "  vmcp lsp\n  vmcp lsp --config prod/vmcp.yaml",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().StringVar(&configFile, "config", "", "the configuration of all files (default the nearest vmcp.yaml above each)")
+	c.Flags().StringVar(&lockFile, "lock", "", "the lock file (default pins.file of the configuration)")
+	c.Flags().Bool("stdio", true, "use standard input and output, as is always done; editors pass it")
+	_ = c.Flags().MarkHidden("stdio") // the flags exist
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.MarkFlagFilename("lock", "lock")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o := lsp.Options{Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
+		if configFile != "" {
+			abs, err := filepath.Abs(configFile)
+			if err != nil {
+				return err
+			}
+			if !exists(abs) {
+				return usageError("there is no " + configFile)
+			}
+			o.Config = abs
+		}
+		if isTerminal(a.in) {
+			a.say("this is for editors to start: docs/editors.md says how")
+		}
+		return lsp.Run(c.Context(), a.in, a.out, o)
+	}
+	return c
 }

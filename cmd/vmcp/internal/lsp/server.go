@@ -1,0 +1,445 @@
+// Package lsp is the language server of scripts: problems while they are typed, completion of
+// tools, arguments and fields, hover, definition, formatting, fixes and renaming. It speaks the
+// Language Server Protocol on a pair of streams.
+package lsp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// Options are those of a server.
+type Options struct {
+	Config  string // the configuration of all documents; "": the nearest vmcp.yaml above each
+	Lock    string // the lock file; "": the one that the configuration names
+	Version string
+	Log     func(message string)
+}
+
+// One goroutine, that of Run, has the state: documents, projects and what was found. Beside it
+// one reads messages and at most one checks, and both send what they have to it.
+type server struct {
+	o    Options
+	out  *writer
+	docs map[string]*doc     // by path
+	all  map[string]*project // by the path of a configuration, or of a script without one
+
+	checking *project // nil: none
+	dirty    []*project
+	results  chan checked
+
+	shown       map[string]bool // files with problems in the editor
+	initialized bool
+	shutdown    bool
+}
+
+// doc is an open document.
+type doc struct {
+	uri     string
+	path    string
+	version int
+	text    *text
+	project *project // nil: it is nothing of ours
+}
+
+// incoming is what the reader has read.
+type incoming struct {
+	content []byte
+	err     error
+}
+
+// ErrNoShutdown is that of an editor that leaves without having said so.
+var ErrNoShutdown = errors.New("the editor has gone without a shutdown request")
+
+// Run serves an editor until it leaves. The error is nil after a proper end.
+func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	s := &server{o: o, out: &writer{w: out}, docs: map[string]*doc{}, all: map[string]*project{}, results: make(chan checked, 1), shown: map[string]bool{}}
+	ctx, stop := context.WithCancel(ctx)
+	messages := make(chan incoming)
+	go read(ctx, in, messages)
+	defer func() {
+		stop()
+		if s.checking != nil {
+			<-s.results
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-messages:
+			if m.err != nil {
+				return s.ended(m.err)
+			}
+			if exit, err := s.message(m.content); exit || err != nil {
+				return err
+			}
+		case r := <-s.results:
+			if err := s.finished(r); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read ends with the stream, or with the process.
+func read(ctx context.Context, in io.Reader, to chan<- incoming) {
+	r := bufio.NewReader(in)
+	for {
+		content, err := readMessage(r)
+		select {
+		case to <- incoming{content, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *server) ended(err error) error {
+	if errors.Is(err, io.EOF) && s.shutdown {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return ErrNoShutdown
+	}
+	return err
+}
+
+// message handles one message; exit says that it is the last.
+func (s *server) message(content []byte) (exit bool, err error) {
+	var m message
+	if err := json.Unmarshal(content, &m); err != nil {
+		return false, s.out.write(message{ID: json.RawMessage("null"), Error: &rpcError{codeParse, "a message is no JSON: " + err.Error()}})
+	}
+	if m.Method == "exit" {
+		if !s.shutdown {
+			return true, ErrNoShutdown
+		}
+		return true, nil
+	}
+	if m.Method == "" {
+		return false, nil // an answer: nothing is asked
+	}
+	result, err := s.safely(m)
+	if m.ID == nil {
+		if err != nil {
+			s.o.Log(m.Method + ": " + err.Error())
+		}
+		return false, s.next()
+	}
+	answer := message{ID: m.ID, Result: result}
+	if err != nil {
+		answer.Result, answer.Error = nil, &rpcError{codeInternal, err.Error()}
+		errors.As(err, &answer.Error)
+	} else if result == nil {
+		answer.Result = json.RawMessage("null")
+	}
+	return false, s.out.write(answer)
+}
+
+// safely keeps a mistake of ours from ending the session.
+func (s *server) safely(m message) (result any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.o.Log(fmt.Sprintf("%s: panic: %v\n%s", m.Method, v, debug.Stack()))
+			err = &rpcError{codeInternal, fmt.Sprintf("%s: a mistake of vmcp lsp: %v", m.Method, v)}
+		}
+	}()
+	return s.handle(m)
+}
+
+func (s *server) handle(m message) (any, error) {
+	switch {
+	case m.Method == "initialize":
+		s.initialized = true
+		return s.capabilities(), nil
+	case !s.initialized:
+		return nil, &rpcError{codeNotInitialized, "the first request is initialize"}
+	case s.shutdown:
+		return nil, &rpcError{codeInvalidRequest, "shutdown was requested"}
+	}
+	switch m.Method {
+	case "shutdown":
+		s.shutdown = true
+	case "textDocument/didOpen":
+		return nil, decode(m.Params, s.opened)
+	case "textDocument/didChange":
+		return nil, decode(m.Params, s.changed)
+	case "textDocument/didClose":
+		return nil, decode(m.Params, s.closed)
+	case "textDocument/didSave", "workspace/didChangeWatchedFiles":
+		for _, p := range s.all {
+			s.mark(p)
+		}
+	case "textDocument/completion":
+		return at(s, m.Params, s.complete)
+	case "textDocument/hover":
+		return at(s, m.Params, s.hover)
+	case "textDocument/definition":
+		return at(s, m.Params, s.definition)
+	case "textDocument/prepareRename":
+		return at(s, m.Params, s.prepareRename)
+	case "textDocument/rename":
+		return at(s, m.Params, s.rename)
+	case "textDocument/formatting":
+		return at(s, m.Params, s.format)
+	case "textDocument/codeAction":
+		return s.actions(m.Params)
+	case "initialized", "$/cancelRequest", "$/setTrace", "workspace/didChangeConfiguration", "textDocument/willSave":
+	default:
+		if m.ID == nil {
+			return nil, nil // others' notifications
+		}
+		return nil, &rpcError{codeNoMethod, "no method " + m.Method}
+	}
+	return nil, nil
+}
+
+func (s *server) capabilities() any {
+	return map[string]any{
+		"serverInfo": map[string]string{"name": "vmcp", "version": s.o.Version},
+		"capabilities": map[string]any{
+			"positionEncoding":           "utf-16",
+			"textDocumentSync":           map[string]any{"openClose": true, "change": 2, "save": map[string]any{}},
+			"completionProvider":         map[string]any{"triggerCharacters": []string{".", `"`, "'", "["}},
+			"hoverProvider":              true,
+			"definitionProvider":         true,
+			"documentFormattingProvider": true,
+			"codeActionProvider":         map[string]any{"codeActionKinds": []string{"quickfix"}},
+			"renameProvider":             map[string]any{"prepareProvider": true},
+		},
+	}
+}
+
+func decode[P any](params json.RawMessage, f func(P) error) error {
+	var p P
+	if err := json.Unmarshal(params, &p); err != nil {
+		return &rpcError{codeInvalidParams, err.Error()}
+	}
+	return f(p)
+}
+
+// at calls what answers a request about a place of an open document.
+func at[R any](s *server, params json.RawMessage, f func(*doc, placeParams) (R, error)) (any, error) {
+	var p placeParams
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, &rpcError{codeInvalidParams, err.Error()}
+	}
+	d := s.docs[pathOf(p.TextDocument.URI)]
+	if d == nil {
+		return nil, &rpcError{codeInvalidParams, p.TextDocument.URI + " is not open"}
+	}
+	return f(d, p)
+}
+
+func (s *server) opened(p openParams) error {
+	path := pathOf(p.TextDocument.URI)
+	if path == "" {
+		return refuse("%s: want the URI of a file", p.TextDocument.URI)
+	}
+	d := &doc{uri: p.TextDocument.URI, path: path, version: p.TextDocument.Version, text: newText(p.TextDocument.Text)}
+	s.docs[path] = d
+	d.project = s.projectOf(d)
+	s.mark(d.project)
+	return nil
+}
+
+func (s *server) changed(p changeParams) error {
+	d := s.docs[pathOf(p.TextDocument.URI)]
+	if d == nil {
+		return refuse("%s is not open", p.TextDocument.URI)
+	}
+	d.version = p.TextDocument.Version
+	for _, c := range p.ContentChanges {
+		if c.Range == nil {
+			d.text = newText(c.Text)
+		} else {
+			d.text = d.text.changed(*c.Range, c.Text)
+		}
+	}
+	if d.project == nil {
+		d.project = s.projectOf(d)
+	}
+	s.mark(d.project)
+	return nil
+}
+
+func (s *server) closed(p placeParams) error {
+	d := s.docs[pathOf(p.TextDocument.URI)]
+	if d == nil {
+		return nil
+	}
+	delete(s.docs, d.path)
+	s.mark(d.project)
+	if d.project != nil && !s.needed(d.project) {
+		s.forget(d.project)
+	}
+	return nil
+}
+
+// needed reports whether an open document belongs to a project.
+func (s *server) needed(p *project) bool {
+	for _, d := range s.docs {
+		if d.project == p {
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops a project that nothing is open of.
+func (s *server) forget(p *project) {
+	delete(s.all, p.config+p.script)
+	s.dirty = slices.DeleteFunc(s.dirty, func(q *project) bool { return q == p })
+	p.problems = nil
+	if err := s.publish(); err != nil {
+		s.o.Log(err.Error())
+	}
+}
+
+// configurationText finds what a file of YAML has that is a configuration of ours.
+var configurationText = regexp.MustCompile(`(?m)^(backends|scriptedTools|compositeTools|scripts):`)
+
+// projectOf is the project of a document; nil for what is neither a script nor a configuration.
+func (s *server) projectOf(d *doc) *project {
+	p := &project{script: d.path}
+	switch name := configOf(d.path); {
+	case isYAML(d.path) && filepath.Base(d.path) != configName && d.path != s.o.Config && !configurationText.MatchString(d.text.src):
+		return nil
+	case isYAML(d.path):
+		p = &project{config: d.path}
+	case filepath.Ext(d.path) != ".star":
+		return nil
+	case s.o.Config != "":
+		p = &project{config: s.o.Config}
+	case name != "":
+		p = &project{config: name}
+	}
+	if known := s.all[p.config+p.script]; known != nil {
+		return known
+	}
+	s.all[p.config+p.script] = p
+	return p
+}
+
+// mark has a project checked again.
+func (s *server) mark(p *project) {
+	if p != nil && !slices.Contains(s.dirty, p) {
+		s.dirty = append(s.dirty, p)
+	}
+}
+
+// next begins the next check, if none is under way.
+func (s *server) next() error {
+	if s.checking != nil || len(s.dirty) == 0 {
+		return nil
+	}
+	p := s.dirty[0]
+	s.dirty = slices.Delete(s.dirty, 0, 1)
+	unsaved, texts := catalog.Overlay{}, map[string]version{}
+	for _, d := range s.docs {
+		unsaved[d.path] = []byte(d.text.src)
+		if d.project == p {
+			texts[d.path] = version{d.version, d.text}
+		}
+	}
+	s.checking = p
+	go s.check(p, unsaved, texts, p.program)
+	return nil
+}
+
+// check checks beside everything else.
+func (s *server) check(p *project, unsaved catalog.Overlay, texts map[string]version, last *check.Program) {
+	result := checked{project: p, program: last}
+	defer func() {
+		if v := recover(); v != nil {
+			s.o.Log(fmt.Sprintf("check: panic: %v\n%s", v, debug.Stack()))
+		}
+		result.texts = texts
+		s.results <- result
+	}()
+	result = p.check(unsaved, s.o.Lock, last)
+}
+
+// finished takes over what a check has found.
+func (s *server) finished(r checked) error {
+	s.checking = nil
+	if s.all[r.project.config+r.project.script] == r.project {
+		r.project.program, r.project.problems, r.project.texts = r.program, r.problems, r.texts
+		if err := s.publish(); err != nil {
+			return err
+		}
+	}
+	return s.next()
+}
+
+// publish shows the editor all problems, and that others are gone.
+func (s *server) publish() error {
+	found := map[string]diag.Problems{}
+	for _, p := range s.all {
+		for _, one := range p.problems {
+			if path, err := filepath.Abs(one.File); err == nil && one.File != "" {
+				found[path] = append(found[path], one)
+			}
+		}
+	}
+	for path := range s.shown {
+		if _, ok := found[path]; !ok {
+			found[path] = nil
+		}
+	}
+	for path, d := range s.docs {
+		if _, ok := found[path]; !ok && d.project != nil && d.project.texts[path].text != nil {
+			found[path] = nil
+		}
+	}
+	for path, problems := range found {
+		p := publishParams{URI: s.uri(path), Diagnostics: s.diagnostics(path, problems.OnePerPlace())}
+		if v := s.checkedText(path); v.text != nil {
+			p.Version = &v.number
+		}
+		s.shown[path] = true
+		if len(problems) == 0 {
+			delete(s.shown, path)
+		}
+		raw, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		if err := s.out.write(message{Method: "textDocument/publishDiagnostics", Params: raw}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkedText is the text of an open document that its problems are about.
+func (s *server) checkedText(path string) (v version) {
+	if d := s.docs[path]; d != nil && d.project != nil {
+		v = d.project.texts[path]
+	}
+	return v
+}
+
+// uri is that of a file, as the editor writes it if it is open.
+func (s *server) uri(path string) string {
+	if d := s.docs[path]; d != nil {
+		return d.uri
+	}
+	return uriOf(path)
+}
