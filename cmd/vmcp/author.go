@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -92,22 +91,12 @@ something in it failed.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flags exist
 	_ = c.MarkFlagFilename("lock", "lock")
 	_ = c.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return scriptedTools(f.config), cobra.ShellCompDirectiveNoFileComp
+		return repl.ToolNames(f.config), cobra.ShellCompDirectiveNoFileComp
 	})
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.runRepl(c.Context(), f, c.Flags().Changed("config"))
 	}
 	return c
-}
-
-// scriptedTools are the names of those of a configuration, for the shell.
-func scriptedTools(file string) []string {
-	cfg, err := config.Load(file)
-	if err != nil {
-		return nil
-	}
-	scripts, _ := catalog.Compile(cfg)
-	return scripts.Names()
 }
 
 func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
@@ -199,16 +188,9 @@ backend is started. docs/editors.md says how editors are told of it.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	_ = c.MarkFlagFilename("lock", "lock")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		o := lsp.Options{Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
-		if configFile != "" {
-			abs, err := filepath.Abs(configFile)
-			if err != nil {
-				return err
-			}
-			if !exists(abs) {
-				return usageError("there is no " + configFile)
-			}
-			o.Config = abs
+		o := lsp.Options{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
+		if configFile != "" && !exists(configFile) {
+			return usageError("there is no " + configFile)
 		}
 		if isTerminal(a.in) {
 			a.say("this is for editors to start: docs/editors.md says how")

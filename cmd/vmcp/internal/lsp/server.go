@@ -65,6 +65,12 @@ var ErrNoShutdown = errors.New("the editor has gone without a shutdown request")
 
 // Run serves an editor until it leaves. The error is nil after a proper end.
 func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	if o.Config != "" {
+		var err error
+		if o.Config, err = filepath.Abs(o.Config); err != nil {
+			return err
+		}
+	}
 	s := &server{o: o, out: &writer{w: out}, docs: map[string]*doc{}, all: map[string]*project{}, results: make(chan checked, 1), shown: map[string]bool{}}
 	ctx, stop := context.WithCancel(ctx)
 	messages := make(chan incoming)

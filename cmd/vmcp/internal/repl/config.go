@@ -5,8 +5,19 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
 )
+
+// ToolNames are the scripted tools of a configuration file, for the shell; none when it has problems.
+func ToolNames(file string) []string {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil
+	}
+	scripts, _ := catalog.Compile(cfg)
+	return scripts.Names()
+}
 
 // ShowAll changes a configuration so that clients see all tools: scripts may call hidden ones, too.
 func ShowAll(cfg *config.Config) {
