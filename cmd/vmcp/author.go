@@ -12,7 +12,6 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
