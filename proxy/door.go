@@ -220,16 +220,6 @@ func logged(o outcome.Outcome, took time.Duration, err error, about ...slog.Attr
 	return about
 }
 
-// ended notes how the run of a request ended, where the bytes of its result do not tell it. A
-// run that is suspended may go on before its first request has left the door.
-func (x *exchange) ended(o outcome.Outcome) {
-	if x.live != nil {
-		x.live.outcome = o
-		return
-	}
-	x.outcome = o
-}
-
 // by says who makes the call of an exchange.
 func (x *exchange) by() string {
 	if x.script != nil {

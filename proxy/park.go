@@ -32,16 +32,15 @@ const (
 // (`input_required`) while the call waits here; the client's next request brings the
 // answer and becomes the call's own (2026-07-28, multi round-trip requests).
 type liveCall struct {
-	p       *Proxy
-	cancel  context.CancelCauseFunc
-	body    *edge.Buffer // of the request that began it; nil on stdio
-	size    int64        // of body
-	done    chan struct{}
-	resp    *backends.Response // set before done closes, like the next two
-	err     error
-	outcome outcome.Outcome
-	lines   string        // the run that lines of the audit name
-	wake    chan struct{} // a question was asked
+	p      *Proxy
+	cancel context.CancelCauseFunc
+	body   *edge.Buffer // of the request that began it; nil on stdio
+	size   int64        // of body
+	done   chan struct{}
+	resp   *backends.Response // set before done closes, like the next
+	err    error
+	lines  string        // the run that lines of the audit name
+	wake   chan struct{} // a question was asked
 
 	principal atomic.Pointer[auth.Principal] // who made the last request
 
@@ -200,7 +199,6 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 		select {
 		case <-l.done:
 			l.belong(ctx)
-			x.outcome = l.outcome
 			return l.resp, l.err
 		case <-l.wake:
 			resp, err := l.park(x)

@@ -180,15 +180,9 @@ func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backend
 	case <-part.Ended():
 		return c.settle(ctx, part.Outcome(), nil)
 	case <-ctx.Done():
-		part.Leave(context.Cause(ctx), c.goesOn(part))
+		part.Leave(context.Cause(ctx))
 		return nil, false, context.Cause(ctx)
 	}
-}
-
-// goesOn reports whether a run goes on without its client.
-func (c *scriptedCall) goesOn(part *runs.Part) bool {
-	s, err := runs.SettingsOf(part.Run())
-	return err == nil && s.OnDisconnect == "continue"
 }
 
 // lead executes a part for this request.
@@ -208,7 +202,7 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 	c.mu.Unlock()
 	l := c.p.newLive(ctx, c.x)
 	l.part, l.never = part, c.never
-	l.leave = func(cause error) { part.Leave(cause, c.goesOn(part)) }
+	l.leave = part.Leave
 	l.start(ctx, c.x, func(ctx context.Context) (*backends.Response, error) {
 		c.p.executePart(ctx, h)
 		return nil, nil

@@ -232,11 +232,12 @@ func (k *Keeper) began(l store.Lease, of store.Store, cause Cause) *Part {
 	if cause == Request {
 		p.waiters = 1
 	}
+	p.taken(l)
 	k.mu.Lock()
 	k.active[p.ID] = p
 	stopping := k.stopping
 	k.mu.Unlock()
-	p.taken(l)
+	k.spawn(func() { p.watch(l) })
 	if stopping {
 		p.Stop()
 	}

@@ -22,6 +22,7 @@ type Part struct {
 	store   store.Store
 	run     store.Run
 	journal journal
+	goesOn  func() bool // without a client that waits
 	// answers are those that have come to the run's questions, by key.
 	answers map[string]json.RawMessage
 
@@ -78,6 +79,11 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
 	p.inside, p.cut = context.WithCancelCause(context.Background())
 	p.journal.part = p
+	settings := run.Limits
+	p.goesOn = func() bool {
+		s, err := SettingsOf(store.Run{Limits: settings})
+		return err == nil && s.OnDisconnect == "continue"
+	}
 	p.answers = map[string]json.RawMessage{}
 	for _, q := range run.Questions {
 		if q.Answer != nil {
@@ -91,7 +97,6 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 func (p *Part) taken(l store.Lease) {
 	p.resumed = true
 	p.journal.lease = l
-	p.k.spawn(func() { p.watch(l) })
 }
 
 // Run is the run as it was begun or taken.
@@ -151,7 +156,7 @@ func (p *Part) watch(l store.Lease) {
 
 // Leave says that a request waits no longer. A run that nobody waits for stops, unless it goes on
 // by itself; what was not written down yet is cut off.
-func (p *Part) Leave(cause error, goOn bool) {
+func (p *Part) Leave(cause error) {
 	p.k.mu.Lock()
 	p.waiters--
 	last := p.waiters == 0 && !p.alone
@@ -161,7 +166,7 @@ func (p *Part) Leave(cause error, goOn bool) {
 	case !p.Kept():
 		p.Stop()
 		p.Cut(cause)
-	case !goOn:
+	case !p.goesOn():
 		p.Stop()
 	}
 }
