@@ -88,7 +88,7 @@ func (s *Store) unseal(where string, sealed []byte) ([]byte, error) {
 	var unknown *seal.UnknownKeyError
 	switch {
 	case errors.As(err, &unknown):
-		return nil, fmt.Errorf("%w: %s %v", runs.ErrSealed, where, err)
+		return nil, fmt.Errorf("%w: %q", runs.ErrSealed, unknown.ID)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s %v", runs.ErrDamaged, where, err)
 	}

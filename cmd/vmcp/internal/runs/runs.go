@@ -42,6 +42,8 @@ without one. A server notices what was changed within a second, and goes on with
 
 A run is running, waiting (for an answer), sleeping, paused (its client went away), in doubt (the
 outcome of a call is not known), done, failed or cancelled. The last three are final.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	file := c.PersistentFlags().String("config", e.DefaultFile, "the configuration file")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists

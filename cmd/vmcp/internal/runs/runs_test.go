@@ -292,6 +292,7 @@ func TestPrune(t *testing.T) {
 func TestWithoutStore(t *testing.T) {
 	s := newShell(t)
 	s.fails("runs.db", "list")
+	s.fails("unknown command", "lsit")
 	if err := os.WriteFile(s.file, []byte("name: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
