@@ -132,7 +132,7 @@ func (s *Store) Resume(_ context.Context, id string) error {
 		return runs.ErrBusy
 	}
 	r.Updated = time.Now()
-	r.State, r.Wake = runs.Running, r.Updated
+	r.State, r.Wake, r.Error = runs.Running, r.Updated, ""
 	s.notify()
 	return nil
 }

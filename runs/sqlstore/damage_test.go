@@ -33,9 +33,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func openSQLite(t testing.TB, path string, ring *seal.Ring, encrypt bool) *sqlstore.Store {
+func openSQLite(t testing.TB, path string, ring *seal.Ring, encrypt bool, more ...runs.Options) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Ring: ring, Encrypt: encrypt}, Path: path, Process: true, Look: time.Millisecond})
+	o := sqlstore.Options{Ring: ring, Encrypt: encrypt}
+	if len(more) > 0 {
+		o.Options = more[0]
+	}
+	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: o, Path: path, Process: true, Look: time.Millisecond})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -23,7 +23,7 @@ func (l *lease) Ask(ctx context.Context, q ...runs.Question) error {
 	l.mu.Unlock()
 	err := l.s.batch(ctx, append(stmts, l.ask(q)...))
 	if errors.Is(err, errFenced) {
-		return l.fenced(ctx)
+		return l.fenced(ctx, false)
 	}
 	return l.flushed(n, err)
 }
@@ -58,9 +58,9 @@ func (l *lease) End(ctx context.Context, o runs.Outcome) error {
 	l.mu.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	err := l.end(ctx, o)
+	cancelled, err := l.end(ctx, o)
 	if errors.Is(err, errFenced) {
-		err = l.fenced(ctx)
+		err = l.fenced(ctx, cancelled)
 	}
 	if errors.Is(err, runs.ErrCancelled) {
 		err = l.giveBack(ctx)
@@ -76,17 +76,17 @@ func (l *lease) End(ctx context.Context, o runs.Outcome) error {
 	return err
 }
 
-// end writes all that is pending with the end. writing is held.
-func (l *lease) end(ctx context.Context, o runs.Outcome) error {
+// end writes all that is pending with the end, as far as the run was not cancelled. writing is held.
+func (l *lease) end(ctx context.Context, o runs.Outcome) (cancelled bool, err error) {
 	l.mu.Lock()
 	switch {
 	case l.cancelled:
 		stmts := l.stmts(l.fence(``))
 		l.mu.Unlock()
-		return l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
+		return true, l.flushed(len(stmts)-1, l.s.batch(ctx, stmts))
 	case l.err != nil:
 		defer l.mu.Unlock()
-		return l.err
+		return false, l.err
 	}
 	l.note()
 	if o.State.Final() && l.s.options.Keep == runs.KeepNone {
@@ -102,9 +102,9 @@ func (l *lease) end(ctx context.Context, o runs.Outcome) error {
 	stmts = append(stmts, l.after(o)...)
 	l.mu.Unlock()
 	if o.State.Final() && l.s.options.Keep == runs.KeepOutline {
-		return l.flushed(n, l.s.db.write(ctx, func(t tx) error { return l.s.outline(ctx, t, l.id, stmts) }))
+		return false, l.flushed(n, l.s.db.write(ctx, func(t tx) error { return l.s.outline(ctx, t, l.id, stmts) }))
 	}
-	return l.flushed(n, l.s.batch(ctx, stmts))
+	return false, l.flushed(n, l.s.batch(ctx, stmts))
 }
 
 // after are the statements behind that of the end itself.

@@ -101,6 +101,16 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
+// cancel notes that the run was cancelled: nothing begins any more, what is recorded is written.
+func (l *lease) cancel() {
+	l.mu.Lock()
+	if l.err == nil {
+		l.err, l.cancelled = runs.ErrCancelled, true
+	}
+	l.mu.Unlock()
+	l.lose()
+}
+
 // renewed notes that the lease was renewed, at a time not before began.
 func (l *lease) renewed(began time.Time) {
 	l.mu.Lock()
@@ -163,7 +173,7 @@ func (l *lease) Record(e script.Entry) error {
 // Release implements [script.Journal].
 func (l *lease) Release(key string) error {
 	l.mu.Lock()
-	if l.err != nil {
+	if l.err != nil && !l.cancelled {
 		defer l.mu.Unlock()
 		return l.err
 	}
@@ -295,11 +305,11 @@ func (l *lease) flush(ctx context.Context) error {
 		defer l.mu.Unlock()
 		return l.err
 	}
-	stmts := l.stmts(l.fence(``))
+	stmts, cancelled := l.stmts(l.fence(``)), l.cancelled
 	l.mu.Unlock()
 	err := l.s.batch(ctx, stmts)
 	if errors.Is(err, errFenced) {
-		return l.fenced(ctx)
+		return l.fenced(ctx, cancelled)
 	}
 	return l.flushed(len(stmts)-1, err)
 }
@@ -338,8 +348,9 @@ func (l *lease) fence(set string, args ...any) stmt {
 }
 
 // fenced learns why nothing was written: the run was taken, or cancelled; then what was recorded
-// of it is kept, and what was only begun is not.
-func (l *lease) fenced(ctx context.Context) error {
+// of it is kept, and what was only begun is not. cancelled says that the fence was that of a run that
+// is known to be cancelled.
+func (l *lease) fenced(ctx context.Context, cancelled bool) error {
 	var state string
 	var epoch int64
 	err := l.s.db.read(ctx, func(t tx) error {
@@ -351,9 +362,9 @@ func (l *lease) fenced(ctx context.Context) error {
 	defer l.lose()
 	l.mu.Lock()
 	l.inFlight = 0
-	if epoch != l.epoch || runs.State(state) != runs.Cancelled || l.cancelled {
+	if epoch != l.epoch || runs.State(state) != runs.Cancelled || cancelled {
 		defer l.mu.Unlock()
-		l.err, l.pending = runs.ErrTaken, nil
+		l.err, l.cancelled, l.pending = runs.ErrTaken, false, nil
 		return l.err
 	}
 	l.err, l.cancelled = runs.ErrCancelled, true

@@ -214,7 +214,7 @@ func (s *Store) loseLocal(id string) {
 	defer s.mu.Unlock()
 	for l := range s.leases {
 		if l.id == id {
-			l.lose()
+			l.cancel()
 		}
 	}
 }
