@@ -85,7 +85,7 @@ func (r *Recorder) Add(e script.Event) {
 	}
 	effect := Effect{Key: key, Kind: e.Kind, Name: e.Name, Args: e.Args, Line: int(e.Pos.Line)}
 	if effect.Line > 0 {
-		effect.File = diag.File(e.Pos.Filename())
+		effect.File = e.Pos.Filename() // as it is shown is found out in Case: it takes its time
 	}
 	if e.Err != nil {
 		effect.Failure = failureOf(e.Err)
@@ -174,6 +174,7 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 			began = start
 		}
 	}
+	shown := map[string]string{"": ""} // names of files
 	c := &Case{
 		Version: Version, Tool: tool, Recorded: began.UTC().Truncate(time.Millisecond), Program: ProgramOf(p), Arguments: args,
 		Effects: []Effect{}, Order: []string{}, DurationMs: milliseconds(end.Time.Sub(began)),
@@ -182,6 +183,10 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 		e := r.effects[i]
 		c.Order = append(c.Order, e.Key)
 		e.StartMs, e.DurationMs = milliseconds(e.start.Sub(began)), milliseconds(e.end.Sub(e.start))
+		if _, known := shown[e.File]; !known {
+			shown[e.File] = diag.File(e.File)
+		}
+		e.File = shown[e.File]
 		c.Effects = append(c.Effects, e.Effect)
 	}
 	slices.SortStableFunc(c.Effects, func(a, b Effect) int { return CompareKeys(a.Key, b.Key) })

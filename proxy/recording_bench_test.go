@@ -23,6 +23,7 @@ func BenchmarkRecording(b *testing.B) {
 }
 
 func benchmarkRecording(b *testing.B, only string) {
+	dir := b.TempDir() // is removed when the proxy is closed
 	backend := httptest.NewServer(&wiretest.Server{Handle: func(c *wiretest.Call) (string, error) {
 		switch c.Method {
 		case wire.ToolsList:
@@ -39,7 +40,7 @@ func benchmarkRecording(b *testing.B, only string) {
 		Name: "s", Description: "d", Script: "def run(params):\n    return [call_tool('t', {'n': n})['id'] for n in range(3)]\n",
 	}}}
 	if only != "" {
-		cfg.Recording = config.Recording{Dir: b.TempDir(), Only: only}
+		cfg.Recording = config.Recording{Dir: dir, Only: only}
 	}
 	if err := p.Apply(cfg); err != nil {
 		b.Fatal(err)
