@@ -57,6 +57,8 @@ type Config struct {
 	Pins Pins `json:"pins,omitempty"`
 	// Recording writes calls of scripted tools down as cases.
 	Recording Recording `json:"recording,omitempty"`
+	// Check says what is made of the problems that checks of scripts find.
+	Check Check `json:"check,omitempty"`
 	// RateLimiting bounds how often tools are called.
 	RateLimiting RateLimiting `json:"rateLimiting,omitempty"`
 	// Backends are the MCP servers behind the endpoint.

@@ -2,9 +2,12 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
 
 // Pins hold the backends to definitions that somebody has reviewed: those of their tools, prompts, resources and templates, and their instructions.
@@ -44,3 +47,35 @@ func (p *Pins) Enforce() { p.OnChange, p.OnNew, p.Required = "block", "block", t
 
 // Wanted reports whether anything is held to the file.
 func (p *Pins) Wanted() bool { return p.Path != "" && (p.OnChange != "off" || p.OnNew == "block") }
+
+// Check says what is made of the problems that checks of scripts find.
+type Check struct {
+	// Strict makes vmcp check exit with 1 for warnings, too.
+	Strict bool `json:"strict,omitempty"`
+	// Ignore lists the codes of problems that nobody is told of.
+	Ignore []string `json:"ignore,omitempty"`
+	// Severity makes warnings errors and errors warnings, by code.
+	Severity map[string]string `json:"severity,omitempty"`
+}
+
+func (v *validator) check(c *Check) {
+	for i, code := range c.Ignore {
+		v.code(fmt.Sprintf("check.ignore[%d]", i), code)
+	}
+	for code, severity := range c.Severity {
+		at := v.member("check.severity", code)
+		v.code(at, code)
+		if severity != "error" && severity != "warning" {
+			v.report(at, "want error or warning, have %q", severity)
+		}
+	}
+}
+
+func (v *validator) code(at, code string) {
+	switch _, known := codes.Find(code); {
+	case !known:
+		v.report(at, "there is no code %q%s", code, spell.Hint(code, codes.Names()))
+	case codes.Fixed(code):
+		v.report(at, "%s stays an error: nothing runs with it", code)
+	}
+}

@@ -52,6 +52,7 @@ func (v *validator) config(c *Config) {
 	v.access(c)
 	v.audit(&c.Audit)
 	v.pins(&c.Pins)
+	v.check(&c.Check)
 	v.recording(&c.Recording)
 	v.rateLimiting(&c.RateLimiting)
 	v.storage(&c.SessionStorage)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
@@ -32,7 +34,22 @@ func CheckWith(cfg *config.Config, known catalog.Known) (*check.Program, diag.Pr
 		_, found := policy.Compile(cfg)
 		problems = append(problems, found...)
 	}
-	return program, problems.Sorted()
+	return program, catalog.Judged(cfg, once(problems.Sorted()))
+}
+
+// once leaves out what the configuration says of a schema or time that the check of its text has found,
+// at a narrower place.
+func once(problems diag.Problems) diag.Problems {
+	schemas, times := map[diag.Pos]bool{}, map[diag.Pos]bool{}
+	for _, p := range problems {
+		line := diag.Pos{File: p.File, Line: p.Line}
+		schemas[line] = schemas[line] || p.Code == "schema"
+		times[line] = times[line] || p.Code == config.DeclarationCode && strings.Contains(p.Message, "is no duration")
+	}
+	return slices.DeleteFunc(problems, func(p diag.Problem) bool {
+		line := diag.Pos{File: p.File, Line: p.Line}
+		return p.Code == config.DeclarationCode && (strings.HasPrefix(p.Message, "not a JSON Schema") && schemas[line] || p.Path == "tool.timeout" && times[line])
+	})
 }
 
 // warnComposites says, once per tool and configuration, how to leave the old format.

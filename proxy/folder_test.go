@@ -59,7 +59,7 @@ func TestScriptsFolder(t *testing.T) {
 			`a.star:1:1: error: tool.description: want a sentence that tells the model what the tool does [tool-declaration]
 a.star:1:6: error: tool.name: want 1 to 64 letters, digits, - and _; have "a b" [tool-declaration]
 a.star:1:18: error: tool.parameters: want type: object at the root of the schema, have array [tool-declaration]
-a.star:1:48: error: tool.timeout: want a duration such as "30s" or "5m", have "soon" [tool-declaration]
+a.star:1:56: error: "soon" is no duration; want such as "1h30m" [tool-declaration]
 a.star:1:72: error: tool.limits.stepps: unknown field; did you mean "steps"? [tool-declaration]`},
 		{"a flag that is none", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.', trust_annotations='yes')\ndef run(params): return 1"},
@@ -67,10 +67,10 @@ a.star:1:72: error: tool.limits.stepps: unknown field; did you mean "steps"? [to
 		{"two files of one name", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.')\ndef run(params): return 1",
 			"b.star": "\n  \ntool(name='x', description='X.')\ndef run(params): return 1"},
-			`b.star:3:6: error: tool.name: "x" is the name of a.star already [tool-declaration]`},
+			`b.star:3:6: error: the tool x is also declared in a.star:1:6 [tool-duplicate]`},
 		{"a name of the configuration", config.Config{ScriptedTools: []config.ScriptedTool{{Name: "x", Description: "X.", Script: "def run(params): return 1"}}},
 			map[string]string{"a.star": "tool(name='x', description='X.')\ndef run(params): return 1"},
-			`a.star:1:6: error: tool.name: "x" is the name of scriptedTools[0] of the configuration already [tool-declaration]`},
+			`a.star:1:6: error: the tool x is also declared in scriptedTools[0] of the configuration [tool-duplicate]`},
 		{"every file's problems", config.Config{}, map[string]string{
 			"a.star": "tool(name='a', description='A.')\ndef run(params): return nothing",
 			"b.star": "tool(nmae='b')\ndef run(params): return 1"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/checker"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -27,7 +31,8 @@ Warnings, of what is deprecated or may not be meant, do not change the exit code
 Without FILE it checks vmcp.yaml; - is standard input.`,
 		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json",
 	}
-	output := outputFlag(c)
+	output := new(string)
+	checker.OutputFlag(c, output)
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(_ *cobra.Command, files []string) error {
 		if len(files) == 0 {
@@ -37,7 +42,7 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 		unreadable := false
 		for _, name := range files {
 			found, err := a.check(name)
-			if err != nil && *output == "json" {
+			if err != nil && *output != "text" {
 				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: cause(err)}}
 			} else if err != nil {
 				a.report(err)
@@ -46,7 +51,7 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 			problems = append(problems, found...)
 		}
 		errs, _ := problems.Split()
-		if err := a.printProblems(problems, *output == "json"); err != nil {
+		if err := report.Write(a.out, *output, problems, !unreadable && len(errs) == 0, a.secrets.Text); err != nil {
 			return err
 		}
 		if unreadable || len(errs) > 0 {
@@ -55,6 +60,16 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 		return nil
 	}
 	return c
+}
+
+// checkScripts is vmcp check.
+func (a *app) checkScripts() *cobra.Command {
+	return checker.Command(checker.Env{
+		Out: a.out, DefaultFile: defaultFile, Read: a.read, Input: standardInput, Secrets: a.secrets, Say: a.say, Report: a.report, Reported: errReported,
+		Gather: func(ctx context.Context, cfg *config.Config) (*lock.File, error) {
+			return a.gather(ctx, cfg, &selection{})
+		},
+	})
 }
 
 // check returns the problems of one file.

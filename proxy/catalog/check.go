@@ -71,10 +71,18 @@ func Check(cfg *config.Config, known Known) (*check.Program, diag.Problems) {
 	}
 	tools := lockedTools(cfg, known.Lock)
 	for name, t := range scriptedTools(set.texts) {
+		if hidden, taken := tools[name]; taken && hidden.Pos.File != hiddenTool {
+			problems = append(problems, diag.Problem{Pos: t.Pos, Code: "tool-duplicate",
+				Message: fmt.Sprintf("a backend has a tool %s, too: clients and scripts get the script", name), Hint: "rename one of the two"})
+		}
 		tools[name] = t
 	}
 	missing := notLocked(cfg, known.Lock)
-	p := set.check(tools, func(name string) bool { return mayBeOf(cfg, missing, name) }, known.Last)
+	var unknown func(string) bool
+	if len(missing)+len(cfg.CompositeTools) > 0 {
+		unknown = func(name string) bool { return mayBeOf(cfg, missing, name) }
+	}
+	p := set.check(tools, unknown, known.Last)
 	problems = append(problems, p.Problems()...)
 	for _, i := range missing {
 		problems = append(problems, diag.Problem{Pos: cfg.Place(fmt.Sprintf("backends[%d]", i)), Severity: diag.Warning, Code: "lock-incomplete",
@@ -82,6 +90,20 @@ func Check(cfg *config.Config, known Known) (*check.Program, diag.Problems) {
 			Hint:    "vmcp lock --backend " + cfg.Backends[i].Name})
 	}
 	return p, append(problems, deprecated(cfg)...)
+}
+
+// Judged are problems as the configuration wants them told.
+func Judged(cfg *config.Config, problems diag.Problems) (told diag.Problems) {
+	for _, p := range problems {
+		if slices.Contains(cfg.Check.Ignore, p.Code) {
+			continue
+		}
+		if s, ok := cfg.Check.Severity[p.Code]; ok {
+			p.Severity = diag.Severity(s)
+		}
+		told = append(told, p)
+	}
+	return told
 }
 
 // check checks all texts together.
@@ -120,8 +142,13 @@ func scriptedTools(texts []*scriptText) map[string]check.Tool {
 // scripts call them: names, overrides and conflicts are as when they are served.
 func lockedTools(cfg *config.Config, f *lock.File) map[string]check.Tool {
 	tools := map[string]check.Tool{}
+	b := &builder{cfg: cfg, rules: map[string]*config.WorkloadTools{}}
+	b.readRules()
 	eachLocked(cfg, f, func(exposed, origin string, definition json.RawMessage) {
 		tool := (&Entry{Definition: definition}).known()
+		if backend, own, _ := strings.Cut(origin, "."); b.isHidden(b.rules[backend], own) {
+			tool.Pos.File = hiddenTool
+		}
 		if _, taken := tools[exposed]; !taken {
 			tools[exposed] = tool
 		}
@@ -160,6 +187,9 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 		}
 	}
 }
+
+// hiddenTool marks a tool that clients do not see: a script may stand in for it.
+const hiddenTool = "hidden"
 
 // priority is the order in which backends claim names.
 func priority(cfg *config.Config) (names []string) {

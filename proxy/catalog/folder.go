@@ -103,10 +103,10 @@ func (c *compiler) declared(d *check.Declaration, name string, owners map[string
 	}
 	if owner, taken := owners[t.Name]; taken {
 		p := d.Problem("tool.name")
-		p.Path, p.Message = "tool.name", fmt.Sprintf("%q is the name of %s already", t.Name, owner)
+		p.Code, p.Message = "tool-duplicate", fmt.Sprintf("the tool %s is also declared in %s", t.Name, owner)
 		return nil, diag.Problems{p}
 	}
-	owners[t.Name] = diag.File(name)
+	owners[t.Name] = d.Problem("tool.name").Pos.String()
 	return t, nil
 }
 

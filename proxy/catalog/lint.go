@@ -65,7 +65,7 @@ func (b *builder) lint(scripts *Scripts) {
 }
 
 func (b *builder) reportText(t *scriptText, problems diag.Problems) {
-	for _, p := range problems {
+	for _, p := range Judged(b.cfg, problems) {
 		p.Entry = t.entry
 		b.c.Problems = append(b.c.Problems, p)
 	}

@@ -156,11 +156,8 @@ func (c *checker) node(n syntax.Node) bool {
 		c.block(n.False)
 	case *syntax.ForStmt:
 		c.block(n.Body)
-		c.loop(n)
 	case *syntax.WhileStmt:
 		c.block(n.Body)
-	case *syntax.Comprehension:
-		c.comprehension(n)
 	case *syntax.CallExpr:
 		c.form(n)
 	}
@@ -236,7 +233,11 @@ func (c *checker) form(call *syntax.CallExpr) {
 		return // not literal
 	}
 	if _, err := FormSchema(raw); err != nil {
-		c.add(codeForm, x, "%s: %s: %v", b.Name, b.Form.Name, err)
+		at := x
+		if way := formPlace(err.Error()); way != nil {
+			_, at = locate(x, way)
+		}
+		c.add(codeForm, at, "%s: %s: %v", b.Name, b.Form.Name, err)
 	}
 }
 
@@ -284,4 +285,14 @@ func element(list []syntax.Expr, step string) (key, value syntax.Expr) {
 		return list[i], list[i]
 	}
 	return nil, nil
+}
+
+// formPlace is the way to the property that an error about a form is about.
+func formPlace(message string) []string {
+	rest, ok := strings.CutPrefix(message, "properties.")
+	name, _, found := strings.Cut(rest, ":")
+	if !ok || !found {
+		return nil
+	}
+	return []string{"properties", name}
 }

@@ -73,14 +73,14 @@ def run(params):
 		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
 		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
 		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,
-			`1:30: warning: every one of these functions will see the last x; bind it, lambda x=x: ..., or use parallel(fn, items) [closure]`},
+			`1:30: warning: all of them see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
 		{"captured in a loop", `
 def run(p):
     fns = []
     for x in p:
         fns.append(lambda: x)
     return parallel(fns)
-`, `5:20: warning: every one of these functions will see the last x; bind it, lambda x=x: ..., or use parallel(fn, items) [closure]`},
+`, `5:20: warning: all of them see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
 		{"updates that branches lose", `
 def run(p):
     total = [0]
@@ -114,7 +114,7 @@ def run(p):
     return total
 `, ``},
 		{"a form that no client shows", `def run(p): return elicit("?", {"type": "object", "properties": {"a": {"type": "object"}}})`,
-			`1:32: elicit: schema: properties.a: type: want "string", "number", "integer", "boolean", or "array" of choices [form]`},
+			`1:71: elicit: schema: properties.a: type: want "string", "number", "integer", "boolean", or "array" of choices [form]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := check.Options{Builtins: builtins.Table(), Tools: tools}

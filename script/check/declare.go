@@ -42,6 +42,9 @@ func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
 	if err != nil {
 		c := &checker{file: f}
 		c.engine(codeSyntax, err)
+		for i := range c.found {
+			c.found[i] = familiar(f, c.found[i])
+		}
 		return nil, c.found
 	}
 	c := &checker{file: f, constants: constantsOf(tree)}

@@ -1,43 +1,107 @@
 package check
 
 import (
-	"strings"
-
+	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// comprehension reports functions that a comprehension collects and that use its
-// variable: when they are called, all see its last value.
+// A function that is made in a loop and kept sees, when it is called behind the loop, the last
+// value of what the loop assigns. One that is called in the same round does not, nor one that is
+// kept when the loop is left.
+
+// comprehension reports functions that a comprehension collects and that use its variable.
 func (c *checker) comprehension(x *syntax.Comprehension) {
-	vars := map[string]bool{}
+	vars := map[*syntax.Ident]bool{}
 	for _, clause := range x.Clauses {
 		if f, ok := clause.(*syntax.ForClause); ok {
-			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
+			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[firstOf(id)] = true })
 		}
 	}
-	c.kept(x.Body, vars)
+	k := &keeper{checker: c, vars: vars}
+	k.kept(x.Body)
 }
 
-// loop reports functions that the body of a loop keeps and that use its variable.
-func (c *checker) loop(s *syntax.ForStmt) {
-	vars := map[string]bool{}
-	tree.EachName(s.Vars, func(id *syntax.Ident) { vars[id.Name] = true })
-	for _, s := range s.Body {
+// loop reports functions that the body of a loop keeps and that use what it assigns.
+func (c *checker) loop(body []syntax.Stmt, loopVars syntax.Expr) {
+	k := &keeper{checker: c, vars: map[*syntax.Ident]bool{}, defs: map[*syntax.Ident]*syntax.DefStmt{}}
+	note := func(id *syntax.Ident) {
+		if f := firstOf(id); f != nil {
+			k.vars[f] = true
+		}
+	}
+	if loopVars != nil {
+		tree.EachName(loopVars, note)
+	}
+	k.assigned(body, note)
+	k.block(body)
+}
+
+// keeper looks for functions that a loop keeps.
+type keeper struct {
+	*checker
+	vars map[*syntax.Ident]bool // what the loop assigns, by the identifier that binds it first
+	defs map[*syntax.Ident]*syntax.DefStmt
+}
+
+// assigned calls f with what statements of a loop's body assign.
+func (k *keeper) assigned(stmts []syntax.Stmt, f func(*syntax.Ident)) {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.AssignStmt:
+			tree.EachName(s.LHS, f)
+		case *syntax.IfStmt:
+			k.assigned(s.True, f)
+			k.assigned(s.False, f)
+		case *syntax.ForStmt:
+			tree.EachName(s.Vars, f)
+			k.assigned(s.Body, f)
+		case *syntax.WhileStmt:
+			k.assigned(s.Body, f)
+		case *syntax.DefStmt:
+			if id := firstOf(s.Name); id != nil {
+				k.defs[id] = s
+			}
+		}
+	}
+}
+
+// block looks at statements: what is kept when the loop is left right behind is fine.
+func (k *keeper) block(stmts []syntax.Stmt) {
+	for i, s := range stmts {
+		if leavesLoop(stmts[i+1:]) {
+			return
+		}
 		switch s := s.(type) {
 		case *syntax.AssignStmt:
 			if _, local := s.LHS.(*syntax.Ident); !local || s.Op != syntax.EQ {
-				c.kept(s.RHS, vars)
+				k.kept(s.RHS)
 			}
 		case *syntax.ExprStmt:
 			if call, ok := s.X.(*syntax.CallExpr); ok && appends(call) {
 				for _, arg := range call.Args {
-					c.kept(arg, vars)
+					k.kept(arg)
 				}
 			}
+		case *syntax.IfStmt:
+			k.block(s.True)
+			k.block(s.False)
 		}
 	}
+}
+
+// leavesLoop reports whether statements surely leave the loop.
+func leavesLoop(stmts []syntax.Stmt) bool {
+	for _, s := range stmts {
+		switch s := s.(type) {
+		case *syntax.ReturnStmt:
+			return true
+		case *syntax.BranchStmt:
+			return s.Token == syntax.BREAK
+		}
+	}
+	return false
 }
 
 // appends reports whether a call puts its arguments into a value.
@@ -47,62 +111,64 @@ func appends(call *syntax.CallExpr) bool {
 }
 
 // kept reports the functions in a value that is kept for later.
-func (c *checker) kept(x syntax.Node, vars map[string]bool) {
+func (k *keeper) kept(x syntax.Node) {
 	switch x := x.(type) {
 	case *syntax.LambdaExpr:
-		if used := captured(x, vars); len(used) > 0 {
-			names := strings.Join(used, ", ")
-			p := c.warn(codeClosure, x, "every one of these functions will see the last %s", names)
-			p.Hint = "bind it, lambda " + used[0] + "=" + used[0] + ": ..., or use parallel(fn, items)"
+		k.function(x, x.Function)
+	case *syntax.Ident:
+		if def := k.defs[firstOf(x)]; def != nil {
+			k.function(def, def.Function)
 		}
 	case *syntax.ParenExpr:
-		c.kept(x.X, vars)
+		k.kept(x.X)
 	case *syntax.ListExpr:
 		for _, e := range x.List {
-			c.kept(e, vars)
+			k.kept(e)
 		}
 	case *syntax.TupleExpr:
 		for _, e := range x.List {
-			c.kept(e, vars)
+			k.kept(e)
 		}
 	case *syntax.DictExpr:
 		for _, e := range x.List {
-			c.kept(e, vars)
+			k.kept(e)
 		}
 	case *syntax.DictEntry:
-		c.kept(x.Value, vars)
+		k.kept(x.Value)
 	}
 }
 
-// captured are the names in vars that the body of a function uses and does not bind.
-func captured(fn *syntax.LambdaExpr, vars map[string]bool) (used []string) {
-	bound := map[string]bool{}
-	fields := map[*syntax.Ident]bool{} // names behind a dot
-	for _, p := range fn.Params {
-		switch p := p.(type) {
-		case *syntax.Ident:
-			bound[p.Name] = true
-		case *syntax.BinaryExpr:
-			bound[p.X.(*syntax.Ident).Name] = true
+// function reports a function that uses what the loop assigns.
+func (k *keeper) function(n syntax.Node, resolved any) {
+	fn, ok := resolved.(*resolve.Function)
+	if !ok {
+		return
+	}
+	for _, free := range fn.FreeVars {
+		if k.vars[free.First] {
+			name := free.First.Name
+			p := k.warn(codeClosure, n, "all of them see the last value of %s", name)
+			p.Hint = "bind it: lambda " + name + " = " + name + ": ..., or use parallel(fn, items)"
+			return
 		}
 	}
-	syntax.Walk(fn.Body, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.Comprehension:
-			for _, clause := range n.Clauses {
-				if f, ok := clause.(*syntax.ForClause); ok {
-					tree.EachName(f.Vars, func(id *syntax.Ident) { bound[id.Name] = true })
-				}
+	k.global(n, fn)
+}
+
+// global is function for loops at top level, whose variables are no cells.
+func (k *keeper) global(n syntax.Node, fn *resolve.Function) {
+	told := false
+	for _, s := range fn.Body {
+		syntax.Walk(s, func(x syntax.Node) bool {
+			id, ok := x.(*syntax.Ident)
+			if !ok || told {
+				return !told
 			}
-		case *syntax.DotExpr:
-			fields[n.Name] = true
-		case *syntax.Ident:
-			if vars[n.Name] && !bound[n.Name] && !fields[n] {
-				bound[n.Name] = true
-				used = append(used, n.Name)
+			if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope == resolve.Global && k.vars[b.First] {
+				told = true
+				k.warn(codeClosure, n, "all of them see the last value of %s", id.Name).Hint = "bind it: lambda " + id.Name + " = " + id.Name + ": ..., or use parallel(fn, items)"
 			}
-		}
-		return true
-	})
-	return used
+			return true
+		})
+	}
 }

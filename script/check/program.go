@@ -96,7 +96,8 @@ func Check(sources []Source, o Options) *Program {
 	for _, f := range p.files {
 		p.problems = append(p.problems, f.found...)
 	}
-	p.problems = suppress(p.problems, sources).OnePerPlace()
+	p.problems = append(p.problems, p.cycles()...)
+	p.problems = suppress(p.problems, p.files, o.Tools != nil && o.Unknown == nil).OnePerPlace()
 	return p
 }
 
@@ -128,6 +129,9 @@ func (p *Program) check(src Source) *checked {
 	tree, err := script.Parse(src.File, o.Limits)
 	if err != nil {
 		c.engine(codeSyntax, err)
+		for i := range c.found {
+			c.found[i] = familiar(src.File, c.found[i])
+		}
 		out.found = c.found
 		return out
 	}
@@ -149,9 +153,25 @@ func (p *Program) check(src Source) *checked {
 	if len(src.Output) > 0 {
 		out.unit.Output = types.Read(src.Output, types.Plain, "")
 	}
+	names := usesOf(tree)
+	c.scope(names)
+	if !translated(tree) && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
+		c.unused(names, src, p.shared.loadedBy) // else a misspelt name leaves another one without a use
+	}
+	c.resolved(tree)
+	c.declared(tree, p.shared)
 	c.follow(out, p.shared, src)
 	out.found = c.found.OnePerPlace()
 	return out
+}
+
+// translated reports whether migrate wrote a file in its exact style: such a file loads the module
+// of the old engine, and has names for what nothing may read.
+func translated(f *syntax.File) bool {
+	return slices.ContainsFunc(f.Stmts, func(s syntax.Stmt) bool {
+		l, ok := s.(*syntax.LoadStmt)
+		return ok && !strings.HasSuffix(l.ModuleName(), ".star")
+	})
 }
 
 // testBuiltins are what a test may call.

@@ -129,7 +129,7 @@ func (e *engine) element(x *syntax.IndexExpr, on, key types.Type) types.Type {
 			out = types.Join(out, a.Elems[i])
 		case a.Kind == types.List, a.Kind == types.Range:
 			out = types.Join(out, a.Elem)
-		case a.Kind == types.Dict && a.Role != types.Made && len(a.Fields) == 0:
+		case a.Kind == types.Dict && len(a.Fields) == 0 && !a.Elem.IsNever() && !e.frame.unit.scopes.wilder:
 			out = types.Join(out, a.Elem)
 		default:
 			return types.Any

@@ -184,6 +184,7 @@ func (e *engine) conditional(x *syntax.CondExpr) types.Type {
 		b = e.eval(x.False)
 	}
 	e.state = join(yes, e.state)
+	e.last[x.True], e.last[x.False] = a, b
 	return types.Join(a, b)
 }
 

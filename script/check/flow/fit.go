@@ -58,6 +58,13 @@ func (f fitting) below(name string) fitting {
 // fit tells how a value does not fit a schema. x is where it is written, if it is.
 func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
 	x = unparen(x)
+	if c, ok := x.(*syntax.CondExpr); ok { // each way for itself
+		if a, b := e.recorded(c.True), e.recorded(c.False); !a.IsNever() && !b.IsNever() {
+			e.fit(f, c.True, a, s)
+			e.fit(f, c.False, b, s)
+			return
+		}
+	}
 	if t.IsAny() || t.IsNever() || s == nil {
 		return
 	}
@@ -92,6 +99,15 @@ func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
 	case types.List:
 		e.fitList(f, x, only, s)
 	}
+}
+
+// recorded is the type that an expression had when it was looked at just now.
+func (e *engine) recorded(x syntax.Expr) types.Type {
+	t, ok := e.last[x]
+	if !ok {
+		return types.Never
+	}
+	return t
 }
 
 func unparen(x syntax.Expr) syntax.Expr {

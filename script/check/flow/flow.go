@@ -111,7 +111,8 @@ type engine struct {
 	mute     int // what is found in rounds of a loop that may still change is not told
 	work     int
 	types    map[syntax.Expr]types.Type
-	seen     map[syntax.Node]bool // functions that were followed
+	last     map[syntax.Expr]types.Type // of the ways of conditional expressions
+	seen     map[syntax.Node]bool       // functions that were followed
 	chain    []*frame
 	repeated []repeatedAt // functions around that are called again
 	funcs    map[syntax.Node]*function
@@ -140,7 +141,7 @@ type Result struct {
 
 // Follow follows a file and reports what does not fit.
 func Follow(u *Unit, w *World) *Result {
-	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{},
+	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{}, last: map[syntax.Expr]types.Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
 	e.module(u)
 	e.entry(u)

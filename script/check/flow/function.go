@@ -131,7 +131,7 @@ func (e *engine) end(fn *function) {
 		}
 	}
 	if e.isRun() && e.root.Output != nil && !e.root.Output.Type.IsAny() && !e.root.Output.Type.Has(types.None) {
-		if none.Role != types.Made && e.work <= maxWork {
+		if none.Role != types.Made && e.work <= maxWork && !e.chained(fn.body) {
 			def := fn.node.(*syntax.DefStmt)
 			var at syntax.Node = def.Name
 			if !e.frame.returns.IsNever() {
@@ -141,6 +141,20 @@ func (e *engine) end(fn *function) {
 		}
 	}
 	e.frame.returns = types.Join(e.frame.returns, types.Of(none))
+}
+
+// chained reports whether a body ends with a chain of comparisons of something that is not known:
+// one of them may always hold.
+func (e *engine) chained(body []syntax.Stmt) bool {
+	s, ok := body[len(body)-1].(*syntax.IfStmt)
+	if !ok || len(s.False) != 1 {
+		return false
+	}
+	if _, more := s.False[0].(*syntax.IfStmt); !more {
+		return false
+	}
+	b, ok := s.Cond.(*syntax.BinaryExpr)
+	return ok && b.Op == syntax.EQL && (e.quiet(b.X).IsAny() || e.quiet(b.Y).IsAny())
 }
 
 // bind gives the parameters what a call passes.

@@ -298,7 +298,7 @@ func dictValues(_ *engine, on *types.Atom, _ []argument) types.Type {
 }
 
 func valuesOf(on *types.Atom) types.Type {
-	if on.Open && len(on.Fields) > 0 || on.Role == types.Made && on.Open {
+	if on.Open && len(on.Fields) > 0 {
 		return types.Any
 	}
 	t := types.Never
@@ -334,10 +334,21 @@ func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	return out
 }
 
-func dictSetDefault(_ *engine, on *types.Atom, args []argument) types.Type { return types.Any }
+func dictSetDefault(_ *engine, on *types.Atom, args []argument) types.Type {
+	if _, ok := args[0].typ.Text(); ok || len(args) < 2 || !plainMap(on) {
+		return types.Any
+	}
+	return types.Join(on.Elem, args[1].typ)
+}
+
+// plainMap reports whether a dict that the script makes has computed keys only.
+func plainMap(a *types.Atom) bool { return a.Role == types.Made && len(a.Fields) == 0 }
 
 func dictDefaulted(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	name, ok := args[0].typ.Text()
+	if !ok && plainMap(a) && len(args) > 1 {
+		return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: types.Join(a.Elem, args[1].typ)}
+	}
 	if !ok {
 		return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 	}

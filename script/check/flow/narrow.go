@@ -192,6 +192,10 @@ func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 	if list == nil {
 		return
 	}
+	if subject, ok := typeOfCall(x.X); ok {
+		e.narrowTypes(subject, list, in)
+		return
+	}
 	var values []*types.Atom
 	for _, el := range list {
 		v := e.quiet(el).Only()
@@ -216,6 +220,22 @@ func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 			}
 		}
 		return out
+	})
+}
+
+// narrowTypes is type(x) in ("list", "tuple").
+func (e *engine) narrowTypes(x syntax.Expr, names []syntax.Expr, in bool) {
+	kinds := map[types.Kind]bool{}
+	for _, n := range names {
+		text, _ := e.quiet(n).Text()
+		k, known := typeNames[text]
+		if !known {
+			return
+		}
+		kinds[k] = true
+	}
+	e.refine(x, func(t types.Type) types.Type {
+		return t.Keep(func(a *types.Atom) bool { return kinds[a.Kind] == in })
 	})
 }
 

@@ -41,7 +41,7 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type
 	}
 	if !fits {
 		e.operandProblem(x, left, right)
-		return types.Any
+		return types.Never
 	}
 	if noneLeft && !left.Is(types.None) {
 		e.noneFor(x.X, left, func(a *types.Atom) bool { return some(x.Op, a, right, false) })
@@ -68,6 +68,9 @@ func some(op syntax.Token, a *types.Atom, other types.Type, swapped bool) bool {
 func operated(op syntax.Token, left, right types.Type) types.Type {
 	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
 		return types.Kinds(types.Bool)
+	}
+	if op == syntax.SLASH {
+		return types.Kinds(types.Float, types.Duration)
 	}
 	if op == syntax.PLUS && (left.Is(types.Text) || right.Is(types.Text)) {
 		return types.Kinds(types.Text)

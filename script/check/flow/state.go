@@ -175,6 +175,19 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 				return a.With(field)
 			})
 		})
+	case *syntax.CallExpr: // groups.setdefault(key, []).append(x)
+		dot, ok := x.Fn.(*syntax.DotExpr)
+		if !ok || dot.Name.Name != "setdefault" {
+			return
+		}
+		e.change(dot.X, func(t types.Type) types.Type {
+			return eachDict(t, func(a *types.Atom) *types.Atom {
+				if !plainMap(a) || a.Elem.IsAny() {
+					return a
+				}
+				return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: f(a.Elem)}
+			})
+		})
 	case *syntax.DotExpr:
 		e.change(x.X, func(t types.Type) types.Type {
 			return eachAtom(t, types.Struct, func(a *types.Atom) *types.Atom {

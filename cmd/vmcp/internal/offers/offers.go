@@ -25,7 +25,8 @@ type Options struct {
 }
 
 // Gather starts or dials all backends of a configuration and returns what they offer to all. One
-// that does not answer, or not completely, is an error, and all such errors are returned.
+// that does not answer, or not completely, is an error, and all such errors are returned beside
+// what the others offer.
 func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, error) {
 	changed := make(chan struct{}, 1)
 	set := backends.NewSet(backends.Options{Log: o.Log, Secrets: o.Secrets, ClientInfo: o.Client, Changed: func() {
@@ -50,10 +51,7 @@ func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, err
 			problems = append(problems, err)
 		}
 	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	return found, nil
+	return found, errors.Join(problems...)
 }
 
 // settle waits until every backend has answered or failed, or has no more time to.

@@ -1,0 +1,223 @@
+// Package checker is vmcp check: scripts against the tools that they call.
+package checker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/script/check/codes"
+)
+
+// Env is what the command needs of the program.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	Read        func(name string) ([]byte, error) // of a configuration; - is standard input
+	Input       string                            // the name of standard input in problems
+	Secrets     *secret.Redactor
+	Say         func(format string, args ...any) // to standard error
+	Report      func(error)                      // to standard error
+	Reported    error                            // ends the program with 1, without a word
+	// Gather asks the backends, as far as they answer.
+	Gather func(context.Context, *config.Config) (*lock.File, error)
+}
+
+// flags are those of the command.
+type flags struct {
+	config, lock, explain, output string
+	live, strict                  bool
+}
+
+// Command is the command.
+func Command(e Env) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "check scripts against the tools that they call",
+		Long: `Check finds what validate finds, and what does not fit the tools that scripts call: names, arguments,
+fields of results, types. What the backends offer it reads from vmcp.lock, which "vmcp lock" writes:
+it starts nothing and opens no connection. With --live it asks the backends instead, and where there is
+a vmcp.lock it says what has changed since, and which lines that breaks. Without either it checks what
+the scripts show by themselves.
+
+With PATH only problems in these files and folders are printed. A problem that is none is suppressed
+by a comment at the end of its line, or alone on the line above: # vmcp: ok(code) why.
+
+The exit code is 1 when there is an error, with --strict also for a warning, and 2 when check was
+called wrongly.`,
+		Example: "  vmcp check\n  vmcp check --live --strict tools\n  vmcp check --explain retry-twice\n  vmcp check -o sarif > vmcp.sarif",
+	}
+	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	c.Flags().StringVar(&f.lock, "lock", "", "the file with the backends' tools (default pins.file of the configuration)")
+	c.Flags().BoolVar(&f.live, "live", false, "ask the backends for their tools")
+	c.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings, too")
+	c.Flags().StringVar(&f.explain, "explain", "", "say what a code means; all lists them")
+	OutputFlag(c, &f.output)
+	complete(c, "explain", append(codes.Names(), "all")...)
+	c.RunE = func(c *cobra.Command, paths []string) error {
+		if f.explain != "" {
+			return e.explain(f.explain)
+		}
+		return e.run(c.Context(), f, paths)
+	}
+	return c
+}
+
+// complete offers the values of a flag to the shell.
+func complete(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+// OutputFlag adds --output with the formats of problems.
+func OutputFlag(c *cobra.Command, output *string) {
+	c.Flags().StringVarP(output, "output", "o", "text", "how problems are written: text, json, sarif or github")
+	complete(c, "output", report.Formats...)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(report.Formats, *output) {
+			return usage.Error("--output: want one of " + strings.Join(report.Formats, ", ") + ", have " + *output)
+		}
+		return nil
+	}
+}
+
+// explain writes what a code means.
+func (e Env) explain(name string) error {
+	if name == "all" {
+		for _, c := range codes.Table {
+			if _, err := fmt.Fprintf(e.Out, "%-20s %-8s %s\n", c.Name, c.Severity(), c.Short); err != nil {
+				return fmt.Errorf("write results: %w", err)
+			}
+		}
+		return nil
+	}
+	c, ok := codes.Find(name)
+	if !ok {
+		return usage.Error(fmt.Sprintf("--explain: there is no code %q%s", name, spell.Hint(name, codes.Names())))
+	}
+	return c.Explain(e.Out)
+}
+
+func (e Env) run(ctx context.Context, f flags, paths []string) error {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			return usage.Error(fmt.Sprintf("%s: %s", path, reason(err)))
+		}
+	}
+	data, err := e.Read(f.config)
+	if err != nil {
+		return err
+	}
+	name := f.config
+	if name == "-" {
+		name = e.Input
+	}
+	cfg, problems := config.Read(name, data)
+	failed := false
+	if cfg != nil {
+		e.Secrets.Use(cfg.Secrets())
+		known, err := e.knownTools(cfg, f)
+		if err != nil {
+			return err
+		}
+		var found diag.Problems
+		if f.live {
+			found, failed, err = e.checkLive(ctx, cfg, known)
+		} else {
+			_, found = proxy.CheckWith(cfg, catalog.Known{Lock: known})
+		}
+		if err != nil {
+			return err
+		}
+		problems = append(problems, found...)
+	}
+	problems = below(problems.Sorted(), paths)
+	errs, warnings := problems.Split()
+	strict := f.strict || cfg != nil && cfg.Check.Strict
+	bad := failed || len(errs) > 0 || strict && len(warnings) > 0
+	if err := report.Write(e.Out, f.output, problems, !bad, e.Secrets.Text); err != nil {
+		return err
+	}
+	if bad {
+		return e.Reported
+	}
+	return nil
+}
+
+// reason is an error without the name of the file, which stands elsewhere.
+func reason(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// knownTools reads the lock. Without one it says how to get one.
+func (e Env) knownTools(cfg *config.Config, f flags) (*lock.File, error) {
+	path := cmp.Or(f.lock, cfg.Pins.Path)
+	known, err := lock.Read(path)
+	switch {
+	case err == nil:
+		return known, nil
+	case errors.Is(err, fs.ErrNotExist) && f.lock == "":
+		if !f.live && len(cfg.Backends) > 0 {
+			e.Say("there is no %s: calls of the backends' tools are not checked; vmcp lock writes it", diag.File(path))
+		}
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usage.WithHint(usage.Error("there is no "+path), "vmcp lock writes it")
+	}
+	return nil, usage.Error(err.Error())
+}
+
+// checkLive checks against what the backends offer now, and tells how that differs from the lock.
+// failed says that a backend did not answer.
+func (e Env) checkLive(ctx context.Context, cfg *config.Config, known *lock.File) (problems diag.Problems, failed bool, err error) {
+	live, err := e.Gather(ctx, cfg)
+	if live == nil {
+		return nil, false, err
+	}
+	if err != nil {
+		e.Report(err)
+		failed = true
+	}
+	_, problems = proxy.CheckWith(cfg, catalog.Known{Lock: live})
+	if known == nil {
+		return problems, failed, nil
+	}
+	both := known.Only(func(n lock.Name) bool { return live.Has(n.Backend) })
+	return append(problems, drift.Problems(cfg, both, live)...), failed, nil
+}
+
+// below are the problems in files and folders; all where none is named.
+func below(problems diag.Problems, paths []string) diag.Problems {
+	if len(paths) == 0 {
+		return problems
+	}
+	return slices.DeleteFunc(problems, func(p diag.Problem) bool {
+		return !slices.ContainsFunc(paths, func(path string) bool {
+			rel, err := filepath.Rel(diag.File(path), p.File)
+			return err == nil && (rel == "." || filepath.IsLocal(rel))
+		})
+	})
+}

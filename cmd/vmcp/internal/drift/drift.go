@@ -1,0 +1,92 @@
+// Package drift says what it means for scripts that backends are not as vmcp.lock has them.
+package drift
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+)
+
+// Problems are a problem for each line of a script that a change breaks: one that checks find with
+// what the backend offers now, and not with the lock. A change that breaks no line stands at its
+// entry in the lock.
+func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
+	changes := lock.Compare(locked, live)
+	if len(changes) == 0 {
+		return nil
+	}
+	_, before := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
+	had := map[string]bool{}
+	for _, p := range before {
+		had[p.Error()] = true
+	}
+	text, _ := os.ReadFile(cfg.Pins.Path) // without it the problems stand at its beginning
+	for _, c := range changes {
+		what := Describe(c)
+		broken := false
+		if c.Name.Kind == lock.Tool && c.Class() == lock.Breaking {
+			for _, p := range brokenBy(cfg, locked, live, c) {
+				if !had[p.Error()] {
+					p.Code, p.Severity, p.Fix = "drift", diag.Error, nil
+					p.Message = fmt.Sprintf("%s changed since %s was written: %s: %s", c.Name, lock.DefaultFile, what, p.Message)
+					problems, broken = append(problems, p), true
+				}
+			}
+		}
+		if broken {
+			continue
+		}
+		p := diag.Problem{Pos: diag.Pos{File: diag.File(cfg.Pins.Path), Line: lineOf(text, c.Name), Column: 1}, Code: "drift", Severity: diag.Warning,
+			Message: fmt.Sprintf("%s changed since %s was written: %s (%s)", c.Name, lock.DefaultFile, what, c.Class())}
+		if c.Class() == lock.Breaking {
+			p.Severity = diag.Error
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// brokenBy are the problems of the scripts when this entry alone is as it is now.
+func brokenBy(cfg *config.Config, locked, live *lock.File, c lock.Change) diag.Problems {
+	one := locked.Only(func(lock.Name) bool { return true })
+	one.Take(live, c.Name)
+	_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: one})
+	return problems
+}
+
+// Describe says in one line what changed.
+func Describe(c lock.Change) string {
+	switch {
+	case c.Added():
+		return "it is new"
+	case c.Removed():
+		return "it is gone"
+	}
+	var parts []string
+	for _, d := range c.Details {
+		part := d.Path
+		if d.Note != "" {
+			part += " " + d.Note
+		}
+		if d.Class == c.Class() {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// lineOf is the line of an entry in the text of a lock.
+func lineOf(text []byte, n lock.Name) int {
+	i := bytes.Index(text, []byte(fmt.Sprintf("%q: {", n.String())))
+	if i < 0 {
+		return 1
+	}
+	return 1 + bytes.Count(text[:i], []byte("\n"))
+}

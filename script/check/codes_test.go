@@ -1,0 +1,88 @@
+package check_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/check/codes"
+)
+
+// shop is the backend of the examples.
+var shop = map[string]check.Tool{
+	"shop_get_order": {
+		Input:       json.RawMessage(`{"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"], "additionalProperties": false}`),
+		Output:      json.RawMessage(`{"type": "object", "required": ["id", "status", "total", "buyer"], "properties": {"id": {"type": "string"}, "status": {"enum": ["new", "paid", "shipped"]}, "total": {"type": "number"}, "coupon": {"type": "string"}, "buyer": {"type": "object", "required": ["id", "email"], "properties": {"id": {"type": "string"}, "email": {"type": ["string", "null"]}}}}}`),
+		Annotations: json.RawMessage(`{"readOnlyHint": true}`),
+	},
+	"shop_refund": {
+		Input:       json.RawMessage(`{"type": "object", "properties": {"order": {"type": "string"}, "cents": {"type": "integer", "minimum": 1, "maximum": 500000}, "reason": {"enum": ["late", "broken"]}}, "required": ["order", "cents"], "additionalProperties": false}`),
+		Output:      json.RawMessage(`{"type": "object", "properties": {"refund": {"type": "integer"}}, "required": ["refund"]}`),
+		Annotations: json.RawMessage(`{"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false}`),
+	},
+	"shop_orders": {
+		Input:       json.RawMessage(`{"type": "object", "properties": {"cursor": {"type": "string"}}}`),
+		Output:      json.RawMessage(`{"type": "object", "properties": {"orders": {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "string"}, "total": {"type": "number"}}, "required": ["id", "total"]}}, "next": {"type": "string"}}, "required": ["orders"]}`),
+		Annotations: json.RawMessage(`{"readOnlyHint": true}`),
+	},
+}
+
+// checkText checks a text that says itself which tool it is.
+func checkText(name, text string, tools map[string]check.Tool) []string {
+	f := script.File{Name: name, Source: []byte(text)}
+	src := check.Source{File: f}
+	d, problems := check.ReadDeclaration(f)
+	if d != nil {
+		src.Tool, src.Input, src.Output = d.Name, d.Parameters, d.Output
+		if d.Timeout != "" {
+			_ = src.Limits.Time.UnmarshalText([]byte(d.Timeout))
+		}
+	}
+	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: script.Library{}.Load})
+	var lines []string
+	for _, one := range append(problems, p.Problems()...).OnePerPlace() {
+		lines = append(lines, one.Error())
+	}
+	return lines
+}
+
+// TestEveryCodeHasAnExample finds the example of each code, at its line and column, and nothing
+// in what would be right.
+func TestEveryCodeHasAnExample(t *testing.T) {
+	for _, c := range codes.Table {
+		if c.Wrong == "" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			text := c.Wrong
+			if !strings.Contains(text, "def run(") {
+				text = "def run(params):\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n"
+			}
+			before, after, ok := strings.Cut(text, "§")
+			if !ok {
+				t.Fatal("nothing is marked")
+			}
+			line := strings.Count(before, "\n") + 1
+			column := len([]rune(before[strings.LastIndex(before, "\n")+1:])) + 1
+			got := checkText("a.star", before+after, shop)
+			want := fmt.Sprintf("a.star:%d:%d: %s: ", line, column, c.Severity())
+			found := false
+			for _, l := range got {
+				found = found || strings.HasPrefix(l, want) && strings.HasSuffix(l, "["+c.Name+"]")
+			}
+			if !found || len(got) != 1 {
+				t.Errorf("%s\n got %s\nwant %s[%s]", before+after, strings.Join(got, "\n"), want, c.Name)
+			}
+			if strings.Contains(c.Right, "return") && !strings.Contains(c.Wrong, "def ") {
+				right := "def run(params):\n    " + strings.ReplaceAll(c.Right, "\n", "\n    ") + "\n"
+				if got := checkText("a.star", right, shop); len(got) > 0 {
+					t.Errorf("%s\n got %s", right, strings.Join(got, "\n"))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+)
+
+// declared looks at what tool(...) says beyond what the configuration holds it to.
+func (c *checker) declared(f *syntax.File, s *shared) {
+	for _, call := range declarations(f) {
+		for _, arg := range call.Args {
+			name, x, err := keyword(arg)
+			if err != nil {
+				continue
+			}
+			switch name {
+			case "parameters", "output":
+				c.schemaAt(x)
+			case "annotations":
+				c.annotations(f, call, x, s)
+			case "timeout":
+				c.timeout(x)
+			}
+		}
+	}
+}
+
+func (c *checker) timeout(x syntax.Expr) {
+	v, ok := literalString(x)
+	if !ok {
+		return
+	}
+	if _, err := time.ParseDuration(v); err != nil && !strings.Contains(v, "d") || v == "" {
+		c.add(codeDeclaration, x, `%q is no duration; want such as "1h30m"`, v)
+	}
+}
+
+// schemaTypes are the types of JSON Schema.
+var schemaTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
+
+// typeHabits are what other languages call them.
+var typeHabits = map[string]string{"str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
+	"list": "array", "tuple": "array", "dict": "object", "map": "object", "none": "null", "None": "null"}
+
+var schemaKeywords = []string{"$schema", "$id", "$ref", "$defs", "$comment", "$anchor", "definitions", "type", "properties", "required", "additionalProperties",
+	"patternProperties", "propertyNames", "minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "items", "prefixItems",
+	"additionalItems", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems", "enum", "const", "minimum", "maximum",
+	"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType", "contentSchema",
+	"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+	"unevaluatedProperties", "unevaluatedItems"}
+
+// schemaAt looks at a JSON Schema that is written out.
+func (c *checker) schemaAt(x syntax.Expr) {
+	d, ok := unparenthesized(x).(*syntax.DictExpr)
+	if !ok {
+		return
+	}
+	properties := []string(nil)
+	open := false
+	for _, e := range d.List {
+		entry := e.(*syntax.DictEntry)
+		key, ok := literalString(entry.Key)
+		if !ok {
+			open = true
+			continue
+		}
+		switch key {
+		case "type":
+			c.schemaType(entry.Value)
+		case "properties", "patternProperties", "$defs", "definitions":
+			names := c.schemasIn(entry.Value)
+			if key == "properties" {
+				properties, open = names, open || names == nil
+			}
+		case "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames":
+			c.schemaAt(entry.Value)
+		case "allOf", "anyOf", "oneOf", "prefixItems":
+			open = true
+			if list, ok := entry.Value.(*syntax.ListExpr); ok {
+				for _, el := range list.List {
+					c.schemaAt(el)
+				}
+			}
+		case "$ref", "patternProperty":
+			open = true
+		case "default":
+			c.schemaDefault(d, entry.Value)
+		default:
+			c.schemaKeyword(entry.Key, key)
+		}
+	}
+	if !open && properties != nil {
+		c.requiredIn(d, properties)
+	}
+}
+
+func unparenthesized(x syntax.Expr) syntax.Expr {
+	if p, ok := x.(*syntax.ParenExpr); ok {
+		return unparenthesized(p.X)
+	}
+	return x
+}
+
+// schemaKeyword reports a keyword that is nearly one of JSON Schema: others may be somebody's own.
+func (c *checker) schemaKeyword(at syntax.Expr, key string) {
+	if slices.Contains(schemaKeywords, key) || strings.HasPrefix(key, "x-") {
+		return
+	}
+	if near := spell.Nearest(key, schemaKeywords); near != "" && len(key) > 3 {
+		c.add("schema", at, "JSON Schema has no %q", key).Hint = fmt.Sprintf("did you mean %q?", near)
+	}
+}
+
+func (c *checker) schemaType(x syntax.Expr) {
+	if list, ok := x.(*syntax.ListExpr); ok {
+		for _, el := range list.List {
+			c.schemaType(el)
+		}
+		return
+	}
+	name, ok := literalString(x)
+	if !ok || slices.Contains(schemaTypes, name) {
+		return
+	}
+	p := c.add("schema", x, "no type %q in JSON Schema", name)
+	if meant := typeHabits[name]; meant != "" {
+		p.Hint = fmt.Sprintf("did you mean %q?", meant)
+	} else if near := spell.Nearest(name, schemaTypes); near != "" {
+		p.Hint = fmt.Sprintf("did you mean %q?", near)
+	}
+}
+
+// schemasIn looks at the schemas under names, and returns the names; nil when not all are written out.
+func (c *checker) schemasIn(x syntax.Expr) (names []string) {
+	d, ok := unparenthesized(x).(*syntax.DictExpr)
+	if !ok {
+		return nil
+	}
+	names = []string{}
+	for _, e := range d.List {
+		entry := e.(*syntax.DictEntry)
+		name, ok := literalString(entry.Key)
+		if !ok {
+			return nil
+		}
+		names = append(names, name)
+		c.schemaAt(entry.Value)
+	}
+	return names
+}
+
+// requiredIn reports names that are required and no property.
+func (c *checker) requiredIn(d *syntax.DictExpr, properties []string) {
+	_, x := member(d, "required")
+	list, ok := x.(*syntax.ListExpr)
+	if !ok {
+		return
+	}
+	for _, el := range list.List {
+		name, ok := literalString(el)
+		if !ok || slices.Contains(properties, name) {
+			continue
+		}
+		p := c.add("schema", el, "%q is required and no property", name)
+		if near := spell.Nearest(name, properties); near != "" {
+			p.Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+}
+
+// schemaDefault reports a default that its own schema does not allow.
+func (c *checker) schemaDefault(d *syntax.DictExpr, x syntax.Expr) {
+	raw, err := c.constants.json(d)
+	value, valueErr := c.constants.json(x)
+	if err != nil || valueErr != nil {
+		return
+	}
+	s, err := schema.Compile(raw)
+	if err != nil {
+		return // it is reported for itself
+	}
+	if s.Validate(value) == nil {
+		return
+	}
+	c.add("schema-default", x, "the default %s %s", value, defaultProblem(raw, value))
+}
+
+// defaultProblem says why a default does not fit.
+func defaultProblem(raw, value json.RawMessage) string {
+	var s struct {
+		Type             any
+		Minimum, Maximum *json.Number
+		Enum             []any
+	}
+	_ = json.Unmarshal(raw, &s) // what cannot be read says nothing
+	n, _, err := big.ParseFloat(string(value), 10, 128, big.ToNearestEven)
+	limit := func(l *json.Number) *big.Float {
+		f, _, _ := big.ParseFloat(string(*l), 10, 128, big.ToNearestEven)
+		return f
+	}
+	switch {
+	case err == nil && s.Maximum != nil && n.Cmp(limit(s.Maximum)) > 0:
+		return "is above the maximum " + string(*s.Maximum)
+	case err == nil && s.Minimum != nil && n.Cmp(limit(s.Minimum)) < 0:
+		return "is below the minimum " + string(*s.Minimum)
+	case s.Enum != nil:
+		return "is none of the values of enum"
+	case s.Type != nil:
+		return fmt.Sprintf("does not fit the type %v", s.Type)
+	}
+	return "does not fit its own schema"
+}
+
+// annotations warns of a tool that says it only reads, and calls one that is known to write.
+func (c *checker) annotations(f *syntax.File, declaration *syntax.CallExpr, x syntax.Expr, s *shared) {
+	key, value := member(unparenthesized(x), "readOnlyHint")
+	if id, ok := value.(*syntax.Ident); !ok || id.Name != "True" {
+		return
+	}
+	for _, arg := range declaration.Args {
+		if name, v, err := keyword(arg); err == nil && name == "trust_annotations" {
+			if id, ok := v.(*syntax.Ident); ok && id.Name == "True" {
+				return
+			}
+		}
+	}
+	told := false
+	syntax.Walk(f, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || told {
+			return !told
+		}
+		b := c.builtins.called(call)
+		if b == nil || b.Tool.Name == "" {
+			return true
+		}
+		if name, ok := literalString(b.Tool.of(call)); ok {
+			if t, _ := s.tool(name); t != nil && t.Writes {
+				c.warn("annotation", key, "says it only reads, but calls %s", name)
+				told = true
+			}
+		}
+		return true
+	})
+}
