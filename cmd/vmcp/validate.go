@@ -143,17 +143,7 @@ func eachProblem(err error) []error {
 
 // printProblems writes problems for editors, a line each, or for machines.
 func (a *app) printProblems(problems diag.Problems, asJSON bool) error {
-	if asJSON {
-		errs, _ := problems.Split()
-		return a.printJSON(struct {
-			Valid    bool          `json:"valid"`
-			Problems diag.Problems `json:"problems"`
-		}{len(errs) == 0, append(diag.Problems{}, problems...)})
-	}
-	for _, p := range problems {
-		if _, err := fmt.Fprintln(a.out, a.secrets.Text(p.Error())); err != nil {
-			return fmt.Errorf("write results: %w", err)
-		}
-	}
-	return nil
+	errs, _ := problems.Split()
+	format := map[bool]string{false: "text", true: "json"}[asJSON]
+	return report.Write(a.out, format, problems, len(errs) == 0, a.secrets.Text)
 }
