@@ -410,3 +410,22 @@ func TestOneWriteForACall(t *testing.T) {
 	}
 	t.Errorf("%d calls and the end were %d writes, want at most %d", calls, least, calls+1)
 }
+
+// What was pruned is in no file any more, once the server has ended.
+func TestPrunedIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := openSQLite(t, path, nil, false)
+	for id, j := range fill(t, s, "a", 10) {
+		if !j.run.State.Final() {
+			must(t, s.Cancel(t.Context(), id, "enough"))
+		}
+	}
+	n, err := s.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Minute)})
+	must(t, err)
+	must(t, s.Close())
+	b, err := os.ReadFile(path)
+	must(t, err)
+	if n != 10 || bytes.Contains(b, []byte(word)) {
+		t.Errorf("%d runs were pruned, want 10 and nothing left of them", n)
+	}
+}

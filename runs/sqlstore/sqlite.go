@@ -148,7 +148,7 @@ func (f *file) open(ctx context.Context, o SQLiteOptions) (err error) {
 	if o.Process {
 		sync = "NORMAL"
 	}
-	common := []string{"busy_timeout(5000)", "cell_size_check(1)", "trusted_schema(0)", "temp_store(2)", "synchronous(" + sync + ")"}
+	common := []string{"busy_timeout(5000)", "cell_size_check(1)", "trusted_schema(0)", "temp_store(2)", "secure_delete(1)", "synchronous(" + sync + ")"}
 	if f.writer, err = sql.Open("sqlite", dsn(f.path, append(common, "journal_mode(WAL)"))); err != nil {
 		return f.failure("open", err)
 	}
