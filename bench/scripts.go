@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 )
 
@@ -67,7 +68,7 @@ func calling(tool, arguments string, size int) func(*client) request {
 
 // scripts compares scripted tools with what a client would do itself.
 func (b *bench) scripts(ctx context.Context) error {
-	parts := []func() error{b.sequence, b.parallel, b.largeResults}
+	parts := []func() error{b.sequence, b.parallel, b.durable, b.largeResults}
 	if b.options.check {
 		parts = parts[:2] // the others have no target
 	}
@@ -142,6 +143,34 @@ func (b *bench) parallel() error {
 		}
 		ideal := micros(waitTime) * float64(n) / parallelWidth
 		b.figure("scripts", fmt.Sprintf("parallel of %d x %v, %d at a time, against the ideal", n, waitTime, parallelWidth), t[0].p50/ideal, "x", parallelTarget)
+	}
+	return nil
+}
+
+// durable is a script of three calls, none of which may be repeated, whose journal is in SQLite:
+// each call is written down, and on the disk, before it is made.
+func (b *bench) durable() error {
+	for _, sync := range []string{"power", "process"} {
+		b.say("scripts: a durable journal, sync: %s", sync)
+		p, err := b.site.serve(b.site.binary, "durable-"+sync+".yaml", "backends:\n  - {name: old, url: "+b.site.endpoint(legacy, "few")+"}\n"+
+			"sessionStorage: {provider: sqlite, sync: "+sync+", path: "+filepath.Join(b.site.dir, sync+".db")+"}\nruns: {durable: always}\n"+scripts)
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		if err := p.awaitReady(1, 0, 2*len(sizes)); err != nil {
+			return err
+		}
+		with := *b.site
+		with.vmcp = p // whose CPU time counts
+		of := &bench{options: b.options, log: b.log, site: &with, report: b.report}
+		t, err := of.inTurns(b.rounds(), 10, 200*time.Millisecond, subject{of.scripted(), 1, calling("three", "{}", 0)})
+		if err != nil {
+			return err
+		}
+		name := "1 call of a script that calls 3 tools, journal in SQLite, sync: " + sync
+		b.figure("scripts", name+", p50", t[0].p50, "us", 0)
+		b.figure("scripts", name+", CPU of vmcp", t[0].cpu, "us", 0)
 	}
 	return nil
 }
