@@ -39,6 +39,9 @@ http {
 			proxy_http_version 1.1;
 			proxy_set_header Connection "";
 			proxy_buffering off;
+			proxy_buffer_size 64k;
+			proxy_buffers 8 64k;
+			proxy_busy_buffers_size 128k;
 		}
 	}
 }
