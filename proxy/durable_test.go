@@ -17,10 +17,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
@@ -222,6 +224,59 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), "not today") || !strings.Contains(string(result), `"state":"cancelled"`) {
+		t.Errorf("%s%s", result, failure)
+	}
+}
+
+// TestRunsThatAreNeverKept: questions work as before, and the store has none of it.
+func TestRunsThatAreNeverKept(t *testing.T) {
+	c, kept, url := startKept(t, "def run(params):\n    call_tool(\"pay\")\n    return elicit(\"?\").action\n", func(c *config.Config) { c.ScriptedTools[0].Durable = "never" })
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+	if strings.Contains(string(result), "dev.vmcp/run") {
+		t.Errorf("a run that is not kept has a name: %s", result)
+	}
+	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), `"structuredContent":"accept"`) || c.did("pay") != 1 {
+		t.Errorf("%s%s; the call was made %d times", result, failure, c.did("pay"))
+	}
+	if list, _, err := kept.List(t.Context(), runs.Filter{}); err != nil || len(list) != 0 {
+		t.Errorf("the store has %+v, %v", list, err)
+	}
+}
+
+// TestDoubtThatFails: with onDoubt: fail nobody is waited for.
+func TestDoubtThatFails(t *testing.T) {
+	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", func(c *config.Config) { c.ScriptedTools[0].OnDoubt = "fail" })
+	c.broken.Store(true)
+	if result, failure := modernCall(t, url, "asking", ""); !strings.Contains(string(result), `"state":"failed"`) || !strings.Contains(string(result), `"isError":true`) {
+		t.Errorf("%s%s", result, failure)
+	}
+	if list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
+		t.Errorf("the store has %+v, %v; the call was made %d times", list, err, c.did("pay"))
+	}
+}
+
+// TestLifetime: a run that is not over in time fails, however it waits.
+func TestLifetime(t *testing.T) {
+	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
+		c.ScriptedTools[0].Limits = &limits.Run{Lifetime: limits.Duration(300 * time.Millisecond)}
+	})
+	result, _ := modernCall(t, url, "asking", "")
+	in := asks(t, result)
+	for {
+		list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 1 {
+			break
+		}
+		select {
+		case <-kept.Changed():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if result, failure := modernCall(t, url, "asking", in.answers()); !strings.Contains(string(result), "limit reached: lifetime") || !strings.Contains(string(result), `"state":"failed"`) {
 		t.Errorf("%s%s", result, failure)
 	}
 }
