@@ -1,8 +1,11 @@
 package check_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -84,5 +87,42 @@ func TestEveryCodeHasAnExample(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+const checkingPage = "../../docs/checking.md"
+
+// TestDocsListTheCodes: the end of docs/checking.md is written from the table.
+func TestDocsListTheCodes(t *testing.T) {
+	page, err := os.ReadFile(checkingPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(page), "\n| Code |")
+	if !ok {
+		head = strings.TrimRight(head, "\n") + "\n"
+	}
+	want := bytes.NewBufferString(head + "\n")
+	if err := codes.WriteDocs(want); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(checkingPage, want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if !bytes.Equal(page, want.Bytes()) {
+		t.Errorf("%s is not what the table says: run go test ./script/check -run Docs -update", checkingPage)
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the list of codes in the documentation")
+
+// TestExplain: every code has a page.
+func TestExplain(t *testing.T) {
+	for _, c := range codes.Table {
+		var b strings.Builder
+		if err := c.Explain(&b); err != nil || !strings.HasPrefix(b.String(), c.Name+" ("+c.Severity()+"): ") || strings.Contains(b.String(), "§") {
+			t.Errorf("%s: %v\n%s", c.Name, err, b.String())
+		}
 	}
 }
