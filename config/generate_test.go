@@ -168,6 +168,7 @@ type object = map[string]any // written with sorted keys
 func (g *generator) schema() []byte {
 	root := g.structure(reflect.TypeFor[Config]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["$id"] = "https://raw.githubusercontent.com/vmcp-dev/vmcp/main/config/schema.json"
 	root["title"] = "vmcp.yaml"
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // manifests are the folders with a package-lock.json beside rig's own.
-var manifests = []string{"test/clients/npm", "test/idp/npm"}
+var manifests = []string{"test/clients/npm", "test/editors/npm", "test/idp/npm"}
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -1,0 +1,83 @@
+//go:build npm
+
+// Package editors drives vmcp lsp with the client of the protocol that Visual Studio Code has,
+// vscode-languageserver-protocol of npm.
+//
+// It needs npm, and the network the first time: go test -tags npm ./test/editors
+package editors
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vmcp-dev/vmcp/test/rig"
+)
+
+//go:embed npm
+var files embed.FS
+
+func TestLanguageServer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	manifest, err := fs.Sub(files, "npm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, err := rig.Install(ctx) // for Node
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := rig.InstallFrom(ctx, manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmcp, err := rig.Build(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program, err := files.ReadFile("npm/drive.mjs")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "drive.mjs"), program, 0o644)
+	}
+	if err == nil {
+		err = os.Symlink(packages.Path(""), filepath.Join(dir, "node_modules"))
+	}
+	if err == nil {
+		err = os.CopyFS(filepath.Join(dir, "shop"), os.DirFS("../../cmd/vmcp/internal/lsp/testdata/shop"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(ctx, peers.Node(), "drive.mjs", vmcp, filepath.Join(dir, "shop"))
+	c.Dir, c.Stderr = dir, os.Stderr
+	raw, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, raw)
+	}
+	var got, want map[string]any
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	if err := json.Unmarshal([]byte(`{
+		"server": "vmcp", "saved": [], "exit": 0,
+		"tools": ["shop_get_order", "shop_refund"], "arguments": ["id"],
+		"fields": ["buyer", "coupon", "id", "status", "total"], "half": ["syntax"],
+		"wrong": ["result-field"], "fix": ["\"status\""], "hover": "call_tool(name, args={}, timeout=None)",
+		"definition": "lib/money.star:0", "renamed": 3, "formatted": 0
+	}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the session (-want +got):\n%s", diff)
+	}
+}
