@@ -104,7 +104,7 @@ func TestACaseHasAllOfARun(t *testing.T) {
 	var asked atomic.Int32
 	dir := t.TempDir()
 	_, url := recordingShop(t, config.Recording{Dir: dir, Only: "all"})
-	for i, revision := range []string{"2025-11-25", "2026-07-28"} {
+	for i, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		s := connect(t, url, revision, askedBy(&asked))
 		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{"order": "A1", "pin": "123456-secret"}, Meta: mcp.Meta{trace.Key: true}})
 		if got := text(t, r, err); got != `{"order":"A1","passed":"tok-998877"}` {

@@ -57,6 +57,7 @@ var table = []row{
 	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number proxy.maxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
 	{"suspended calls", "{number proxy.parkedMax}, {size proxy.parkedBytes} of bodies and questions; of a principal {number proxy.parkedOfOne}, {size proxy.parkedBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
 	{"notifications for a suspended call", "{number proxy.heldMax}, {size proxy.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
+	{"recordings of calls", "{number cases.MaxEffects} effects and {size cases.MaxRecorded} each, {size cases.MaxHeld} in all; {number cases.maxQueue} wait to be written", "not recorded, and logged", "`recording`", "TestARecorderIsBounded"},
 	{"tasks that are remembered", "{number proxy.taskLimit}, ids of {size proxy.taskIDBytes}", "the oldest are forgotten", "–", "TestTasksAreBounded"},
 	{"a frame on standard input and output", "{size edge.MaxFrame}", "the connection ends", "–", "TestLongLineEndsStdio"},
 	{"messages of a process for one caller", "{size queue.maxQueued}", "a process of one client waits; where clients share it, the call fails", "–", "TestFullQueueGivesTheCallUp"},
@@ -85,7 +86,8 @@ var others = map[string]string{
 	"catalog.maxName": "of names", "catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "backends.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
-	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding",
+	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding", "proxy.maxTold": "of an answer that nobody reads",
+	"cases.MaxFile": "of a file that is named", "cases.maxDifferences": "of a message", "cases.maxShown": "of a message", "cases.maxAlternatives": "of the schemas of one value",
 }
 
 // constants reads what a package defines, by name.
@@ -206,7 +208,7 @@ func fill(t *testing.T, text string, values map[string]constant.Value, used map[
 // them, so that a new room cannot be forgotten.
 func bounded(t *testing.T) []string {
 	t.Helper()
-	folders := []string{"script", "script/internal/pool", "script/isolate", "internal/secret"}
+	folders := []string{"cases", "script", "script/internal/pool", "script/isolate", "internal/secret"}
 	for _, root := range []string{"audit", "auth", "backends", "proxy", "quota"} {
 		err := filepath.WalkDir("../../"+root, func(name string, d fs.DirEntry, err error) error {
 			switch {
