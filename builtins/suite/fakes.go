@@ -91,9 +91,7 @@ func (a *attempt) noteCall(c called) {
 func (a *attempt) reply(e *effect) *Problem {
 	var r reply
 	var problem *Problem
-	if old, ok := a.replies[e.id]; ok && old.same(a.effects[e.id]) { // the leg before was stopped at it
-		r = old
-	} else if e.question != nil {
+	if e.question != nil {
 		r, problem = a.answerOf(e)
 	} else {
 		r, problem = a.resultOf(e)
@@ -142,9 +140,6 @@ func (a *attempt) answerOf(e *effect) (reply, *Problem) {
 func (a *attempt) resultOf(e *effect) (reply, *Problem) {
 	f := e.fake
 	if f == nil {
-		if e.tool != nil && e.tool.Script != nil { // a script, at which this leg stops
-			return reply{}, nil
-		}
 		return reply{}, a.unfaked(e)
 	}
 	f.used++

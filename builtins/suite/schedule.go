@@ -205,7 +205,7 @@ func (s *scheduler) step() bool {
 		}
 		s.taken++
 		e.ready, e.seq = true, s.taken
-		if e.ctx.Err() != nil || e.asleep {
+		if e.ctx.Err() != nil || e.asleep || e.stop {
 			continue
 		}
 		s.computing = true

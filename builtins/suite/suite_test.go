@@ -153,6 +153,23 @@ def test_a():
     testing.run("tool")
 `, want: `test_a failed
 x_test.star:5:5: stopped at 0.b0.0 (call get {"region":"eu"}, tool.star:5:22) and resumed: no call setup at 0.b0.1 (tool.star:8:22) [test-replay]`},
+	{name: "what needs the set-up does not wait for it", change: func(o *Options) { o.Orders = 0 }, scripts: `
+def run(params):
+    done = []
+    def branch(region):
+        if not done:
+            done.append(1)
+            call_tool("setup")
+        return call_tool("get", {"region": region})
+    return parallel(branch, ["eu", "us"])
+`, test: `
+ready = []
+def test_a():
+    testing.tool("get", answer = lambda args: args if ready else fail("not set up"))
+    testing.tool("setup", answer = lambda args: ready.append(1) or {})
+    testing.run("tool")
+`, want: `test_a failed
+x_test.star:4:5: stopped at 0.b0.0 (call setup, tool.star:7:22) and resumed: the answer of the fake of get: fail: not set up [test-replay]`},
 	{name: "a dict in order of arrival", scripts: `
 def run(params):
     seen = {}
