@@ -19,6 +19,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
@@ -68,8 +69,11 @@ type Program struct {
 	limits      Limits
 	hash        string
 	frames      meter.Frames // of all files
-	cover       *Coverage
-	entries     bool // Options.Entries
+
+	once    sync.Once
+	texts   map[string]string // see Sources
+	cover   *Coverage
+	entries bool // Options.Entries
 }
 
 // file is one compiled file.
