@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -49,7 +48,7 @@ type Backend struct {
 	headers   http.Header
 	info      json.RawMessage       // clientInfo of the proxy
 	invalid   error                 // why the configuration cannot work
-	http      *httpclient.Transport // nil for stdio
+	http      *httpclient.Transport // nil for stdio, and while invalid
 
 	credentials *credentials.Provider            // nil: none
 	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
@@ -157,12 +156,9 @@ func (b *Backend) configure() {
 		b.headers.Set(name, v)
 	}
 	if b.transport != TransportStdio {
-		b.url, b.invalid = endpoint.Parse(b.cfg.URL)
-		var conf *tls.Config
-		if b.url != nil {
-			conf = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
+		if b.url, b.invalid = endpoint.Parse(b.cfg.URL); b.invalid == nil {
+			b.http = endpoint.Transport(b.url, certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log))
 		}
-		b.http = endpoint.Transport(b.url, conf)
 	}
 }
 

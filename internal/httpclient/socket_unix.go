@@ -4,6 +4,7 @@ package httpclient
 
 import (
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,16 +21,17 @@ func (c *conn) peek(fd uintptr) bool {
 	return true
 }
 
-// write writes c.out as far as the socket takes it now.
+// write writes c.out as far as the socket takes it now. The race detector knows that what
+// syscall.Write has written comes before what net reads; of unix.Write it does not.
 func (c *conn) write(fd uintptr) bool {
 	for {
-		n, err := unix.Write(int(fd), c.out)
+		n, err := syscall.Write(int(fd), c.out)
 		switch {
-		case err == unix.EINTR:
+		case err == syscall.EINTR:
 			continue
 		case err == nil:
 			c.wrote = n
-		case err != unix.EAGAIN:
+		case err != syscall.EAGAIN:
 			c.wroteErr = os.NewSyscallError("write", err)
 		}
 		return true
