@@ -116,7 +116,7 @@ func (c *chunk) names() (names []string) {
 
 // caret shows a line of the session with a mark below a column, which counts characters.
 func caret(line string, column int) string {
-	line = strings.TrimRight(line, "\r\n")
+	line, column = window(strings.TrimRight(line, "\r\n"), column)
 	if column < 1 || column > utf8.RuneCountInString(line)+1 {
 		return "    " + line
 	}
@@ -129,4 +129,17 @@ func caret(line string, column int) string {
 		}
 	}
 	return fmt.Sprintf("    %s\n    %s^", line, blank.String())
+}
+
+// maxLineShown bounds a line that is shown, in characters.
+const maxLineShown = 200
+
+// window is the part of a long line around a column, and where the column is in it.
+func window(line string, column int) (string, int) {
+	runes := []rune(line)
+	if len(runes) <= maxLineShown {
+		return line, column
+	}
+	from := min(max(column-maxLineShown/2, 0), len(runes)-maxLineShown)
+	return string(runes[from : from+maxLineShown]), column - from
 }

@@ -99,6 +99,18 @@ try_call_tool("shop_get_ordr").error
 	}
 }
 
+// TestOwnNames: what an input calls as the builtins that a session uses itself is its own business.
+func TestOwnNames(t *testing.T) {
+	out, messages := talk(t, Options{}, "repr = 1\n[repr]\nrun = lambda p: p\nrun(2)\ncall_tool = 3\ncall_tool\n_ = 4\n_\n")
+	if want := "[1]\n2\n3\n4\n"; out != want || messages != "" {
+		t.Errorf("the session shows %q, %q, want %q", out, messages, want)
+	}
+	_, messages = talk(t, Options{}, "x = '"+strings.Repeat("a", 5000)+"' + 1\n")
+	if len(messages) > 1000 || !strings.Contains(messages, "unknown binary op") {
+		t.Errorf("a long line is shown as %q", messages)
+	}
+}
+
 // TestLimits: what runs here is bounded like a tool, and the session goes on.
 func TestLimits(t *testing.T) {
 	limits := script.DefaultLimits()

@@ -28,7 +28,7 @@ import (
 //	_ = (
 //	x + 1                               what was typed, in its line
 //	)
-//	_repl_value(_, repr(_))
+//	_repl_value(_)
 //	_repl_keep("x", lambda: x)
 //	_repl_end()                         an error: there is no run to go on with
 //
@@ -39,6 +39,7 @@ const (
 	keepName  = "_repl_keep"
 	valueName = "_repl_value"
 	endName   = "_repl_end"
+	reprFile  = "<repr>"
 	runName   = "run"
 )
 
@@ -55,7 +56,8 @@ type session struct {
 	effects []effect            // of the last input
 	calls   []effect            // of all inputs, the last maxCalls
 	tool    *catalog.ScriptedTool
-	value   string // of the last input; "" for None
+	value   string         // of the last input; "" for None
+	repr    starlark.Value // of the engine, which asks the budget first, whatever the input calls repr
 }
 
 // effect is something that a script did.
@@ -102,7 +104,7 @@ func (s *session) source(c *chunk) (src string, before int) {
 	before = strings.Count(b.String(), "\n")
 	b.WriteString(c.text + "\n")
 	if c.expression() != nil {
-		fmt.Fprintf(&b, ")\n%s(_, repr(_))\n", valueName)
+		fmt.Fprintf(&b, ")\n%s(_)\n", valueName)
 		names = names[:len(names)-1]
 	}
 	for _, name := range names {
@@ -115,6 +117,13 @@ func (s *session) source(c *chunk) (src string, before int) {
 // run executes the top level of a program.
 func (s *session) run(ctx context.Context, f script.File) error {
 	s.value, s.effects = "", nil
+	if s.repr == nil && f.Name != reprFile {
+		if err := s.run(ctx, script.File{Name: reprFile, Source: []byte(keepName + "(\"repr\", lambda: repr)\n" + endName + "()\ndef run(params):\n    pass\n")}); err != nil {
+			return err
+		}
+		s.repr = s.names["repr"]
+		delete(s.names, "repr")
+	}
 	names := builtins.All()
 	maps.Copy(names, s.names)
 	for name, fn := range map[string]func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error){
@@ -179,12 +188,16 @@ func (s *session) keep(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 }
 
 // show keeps the value of an expression as _, and its text, for the person.
-func (s *session) show(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	if args[0] == starlark.None {
 		return starlark.None, nil
 	}
+	text, err := script.RunOf(t).Call(t, s.repr, args, nil)
+	if err != nil {
+		return nil, err
+	}
 	s.names["_"] = args[0]
-	s.value, _ = starlark.AsString(args[1])
+	s.value, _ = starlark.AsString(text)
 	if cut := []rune(s.value); len(cut) > maxShown {
 		s.value = fmt.Sprintf("%s… (%d characters more)", string(cut[:maxShown]), len(cut)-maxShown)
 	}
