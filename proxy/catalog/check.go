@@ -132,7 +132,7 @@ func scriptedTools(texts []*scriptText) map[string]check.Tool {
 	tools := map[string]check.Tool{}
 	for _, t := range texts {
 		if s := t.source; s.Tool != "" {
-			tools[s.Tool] = check.Tool{Input: orAnyObject(s.Input), Output: s.Output, Script: true, Pos: s.Origin.Pos}
+			tools[s.Tool] = check.Tool{Input: orAnyObject(s.Input), Output: s.Output, Script: true, Pos: t.named}
 		}
 	}
 	return tools

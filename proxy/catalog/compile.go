@@ -32,6 +32,7 @@ type Scripts struct {
 type scriptText struct {
 	entry  string // the tool, or the name that scripts load
 	source check.Source
+	named  diag.Pos // where a tool has its name
 	// problems are what the text shows without knowing any tool of a backend. They keep nothing
 	// from being served that compiles.
 	problems diag.Problems
@@ -264,6 +265,7 @@ func (c *compiler) configured(t *config.ScriptedTool, path string) {
 // tool adds a scripted tool, and has it compiled; at is where it is declared.
 func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Problem) {
 	text := c.add(t.Name, check.Source{File: file, Tool: t.Name, Input: t.Parameters.JSON, Output: t.Output.JSON, Limits: toolLimits(c.cfg, t)})
+	text.named = at.Pos
 	if c.cfg.Partial() {
 		return
 	}

@@ -88,6 +88,7 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 		return
 	}
 	c.tool(t, file, d.Problem(""))
+	c.set.texts[len(c.set.texts)-1].named = d.Problem("tool.name").Pos
 }
 
 // declared is the tool that a file says it is.
