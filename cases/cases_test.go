@@ -52,6 +52,7 @@ func TestABrokenFileIsReportedWithItsPlace(t *testing.T) {
 		{"nothing came of it", strings.Replace(good, `"output": 1, `, ``, 1), "c.json:1:1: error: want output or failure, have neither [case]"},
 		{"a key that is none", strings.Replace(good, `[]`, `[{"key": "x", "kind": "call"}]`, 1), `c.json:1:99: error: effects[0]: key: want the position of an effect, such as "2.b0.1", have "x" [case]`},
 		{"a key twice", strings.Replace(good, `[]`, `[{"key": "0", "kind": "call"}, {"key": "0", "kind": "call"}]`, 1), `c.json:1:129: error: effects[1]: the key "0" is there twice [case]`},
+		{"a time that is none", strings.Replace(good, `[]`, `[{"key": "0", "kind": "call", "startMs": -1e300}]`, 1), `c.json:1:99: error: effects[0]: startMs and durationMs: want milliseconds from 0, have -1e+300 and 0 [case]`},
 		{"order of nothing", strings.Replace(good, `"order": []`, `"order": ["3"]`, 1), `c.json:1:111: error: order: no effect has the key "3" [case]`},
 		{"control characters", strings.Replace(good, `"refund"`, `"\u001b[31m\nx", "oops\u0007\n": 1`, 1), `c.json:1:57: error: "oops\a\n" is not known [case]`},
 	} {

@@ -207,6 +207,8 @@ func (r *reader) effects(c *Case, raw []byte) (err error) {
 			err = r.wrong(value, "%s: key: want the position of an effect, such as \"2.b0.1\", have %q", at, e.Key)
 		case seen[e.Key]:
 			err = r.wrong(value, "%s: the key %q is there twice", at, e.Key)
+		case !isTime(e.StartMs) || !isTime(e.DurationMs):
+			err = r.wrong(value, "%s: startMs and durationMs: want milliseconds from 0, have %g and %g", at, e.StartMs, e.DurationMs)
 		case e.Kind == "":
 			err = r.wrong(value, "%s: kind: want what the effect is, such as \"call\", have none", at)
 		}
@@ -216,6 +218,9 @@ func (r *reader) effects(c *Case, raw []byte) (err error) {
 	})
 	return err
 }
+
+// isTime reports whether a number is a length of time, of some hundred years at most.
+func isTime(ms float64) bool { return ms >= 0 && ms < 1e13 }
 
 // keyForm is the form of positions.
 var keyForm = regexp.MustCompile(`^[0-9]+([./][0-9a-z]+)*$`)
@@ -246,6 +251,9 @@ func (r *reader) check(c *Case) error {
 	}
 	if kind := jsonscan.Kind(c.Arguments); kind != "an object" {
 		return r.wrong(jsonscan.Get(whole, "arguments"), "arguments: want an object, have %s", kind)
+	}
+	if !isTime(c.DurationMs) {
+		return r.wrong(jsonscan.Get(whole, "durationMs"), "durationMs: want milliseconds from 0, have %g", c.DurationMs)
 	}
 	if c.Failure != nil && (c.Output != nil || c.Content != nil) {
 		return r.wrong(jsonscan.Get(whole, "failure"), "failure: a run that failed has no output")
