@@ -228,7 +228,8 @@ func ProgramOf(p *script.Program) map[string]string {
 	return all
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+// milliseconds is a length of time; a clock that was set back makes none less than 0.
+func milliseconds(d time.Duration) float64 { return max(0, float64(d.Microseconds())/1000) }
 
 // CompareKeys orders positions as the script goes through them: "2" before "10", "2.b0.0" before "3".
 func CompareKeys(a, b string) int {
