@@ -188,7 +188,7 @@ func (u *uses) expr(x syntax.Expr) {
 				u.expr(e.Key)
 				u.expr(e.Value)
 			} else {
-				u.expr(n.Body.(syntax.Expr))
+				u.expr(n.Body)
 			}
 			return false
 		case *syntax.CallExpr:
