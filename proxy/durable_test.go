@@ -35,6 +35,7 @@ type till struct {
 	calls  map[string]int
 	keys   []string // of calls, as _meta and as header
 	broken atomic.Bool
+	breaks atomic.Int32 // so many calls more
 }
 
 func (c *till) did(what string) int {
@@ -62,7 +63,7 @@ func (c *till) serve(t *testing.T) string {
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if c.broken.Load() && bytes.Contains(body, []byte(`"tools/call"`)) {
+		if bytes.Contains(body, []byte(`"tools/call"`)) && (c.broken.Load() || c.breaks.Add(-1) >= 0) {
 			httputil.NewSingleHostReverseProxy(inner).ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
 		}
@@ -165,6 +166,28 @@ func TestDoubtInALiveCall(t *testing.T) {
 	}
 	if n := metric(t, url, `vmcp_run_doubts_total{tool="asking"}`); n != "1" {
 		t.Errorf("%s doubts are counted", n)
+	}
+}
+
+// TestRepeatedInALiveCall: a call that may be repeated is made again, under the same key, when its connection is lost; once.
+func TestRepeatedInALiveCall(t *testing.T) {
+	for _, tt := range []struct {
+		tool, durable string
+		breaks        int32
+		want          string
+	}{
+		{"put", "", 1, `"structuredContent":{"did":"put"}`}, {"look", "", 1, `"structuredContent":{"did":"look"}`},
+		{"put", "never", 1, `"structuredContent":{"did":"put"}`}, {"put", "", 2, "whether it happened is not known"},
+	} {
+		c, _, url := startKept(t, fmt.Sprintf("def run(params):\n    return call_tool(%q)\n", tt.tool), func(c *config.Config) { c.ScriptedTools[0].Durable = tt.durable })
+		c.breaks.Store(tt.breaks)
+		result, failure := modernCall(t, url, "asking", "")
+		if !strings.Contains(string(result), tt.want) || c.did(tt.tool) != 2 {
+			t.Errorf("%+v: %s%s; it was done %d times", tt, result, failure, c.did(tt.tool))
+		}
+		if len(c.keys) != 4 || c.keys[0] != c.keys[2] || c.keys[1] != c.keys[3] || !strings.HasSuffix(c.keys[0], "/0") {
+			t.Errorf("%+v: keys %q, want one for both attempts", tt, c.keys)
+		}
 	}
 }
 

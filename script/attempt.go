@@ -18,7 +18,8 @@ import (
 //	it was begun, and may not    wait until nothing else goes on; then tell the script (Effect.Tells), or wait
 //	                             in doubt, or perform it again where somebody has allowed that (Entry.Again)
 //
-// An attempt whose answer is lost while the run lives (an UnknownOutcome) ends in the same ways.
+// An attempt whose answer is lost while the run lives (an UnknownOutcome) ends in the same ways; an effect that may
+// be repeated is then attempted once more.
 
 // Unknown is the kind of the Failure that a script gets of an effect that may have happened.
 const Unknown = "unknown"
@@ -178,6 +179,31 @@ func called(ctx context.Context, perform performer) (res json.RawMessage, err er
 	return perform(ctx)
 }
 
+// repeating is perform, attempted once more where its answer was lost, it may be repeated, and the script would not get to
+// know. Both attempts have the same key. An attempt that did not get to the world does not undo the one before.
+func (r *Run) repeating(b *branch, e Effect, entry *Entry, perform performer) performer {
+	return func(ctx context.Context) (json.RawMessage, error) {
+		res, err := perform(ctx)
+		var lost *UnknownOutcome
+		if !errors.As(err, &lost) || Final(err) || ctx.Err() != nil || e.Tells || b.catch > 0 || !r.mayRepeat(e, entry) || r.paused() {
+			return res, err
+		}
+		res, err = perform(ctx)
+		if IsNotDone(err) {
+			return nil, lost
+		}
+		return res, err
+	}
+}
+
+// mayRepeat reports whether an effect may be performed again. It asks where nobody has done so yet.
+func (r *Run) mayRepeat(e Effect, entry *Entry) bool {
+	if r.log == nil && r.repeat != nil {
+		entry.Repeatable = r.repeat(e) != Once
+	}
+	return entry.Repeatable
+}
+
 // settle makes of the error of a performed effect what the run goes on with.
 func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 	if err == nil {
@@ -196,10 +222,7 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 	case lost == nil:
 		return err
 	}
-	if r.log == nil && r.repeat != nil { // nobody has asked yet
-		entry.Repeatable = r.repeat(e) != Once
-	}
-	if entry.Repeatable && !e.Tells && b.catch == 0 {
+	if r.mayRepeat(e, entry) && !e.Tells && b.catch == 0 {
 		return lost.Err
 	}
 	return r.unknown(e, entry, lost.Error())

@@ -95,11 +95,11 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if e.Sleep {
 		perform = r.rest(b)
 	}
-	perform = r.surround(t, key, e, perform)
 	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
 	if !e.Instant {
 		entry.Args = e.Args
 	}
+	perform = r.surround(t, key, e, r.repeating(b, e, &entry, perform))
 	res, replayed, err := r.answer(b, e, &entry, perform)
 	b.keepRoom(0)
 	if replayed {
