@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"script/check/flow":         {"script/check/types", "internal/spell"},
 	"script/check/types":        {},
 	"script/check/codes":        {},
-	"script/internal/meter":     {"script/internal/cover"},
+	"script/internal/meter":     {"script/internal/cover", "internal/spell"},
 	"script/internal/message":   {},
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests

@@ -251,7 +251,7 @@ func runError(err error) *Error {
 	e := &Error{Msg: Clip(err.Error()), Err: err}
 	var missing *meter.MissingKey
 	if errors.As(err, &missing) {
-		e.Msg += otherKeys(missing)
+		e.Msg += missing.Others()
 	}
 	for i := len(frames) - 1; i >= 0; i-- {
 		if inScript(frames[i]) {

@@ -1,18 +1,17 @@
-package script
+package meter
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
 const maxKeysShown = 5
 
-// otherKeys names the keys that a dict has which lacks one, those first that may have been
+// Others names the keys that a dict has which lacks one, those first that may have been
 // meant. It is added where the end of a run is described.
-func otherKeys(m *meter.MissingKey) string {
+func (m *MissingKey) Others() string {
 	if m.Size == 0 {
 		return "; it is empty"
 	}
