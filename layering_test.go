@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"script":                    {"script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/diag", "internal/files", "internal/limits", "internal/schema", "internal/spell"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "script/check/codes", "script/check/flow", "script/check/types", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
-	"script/check/flow":         {"script/check/types", "internal/spell"},
+	"script/check/flow":         {"script/check/types", "internal/limits", "internal/spell"},
 	"script/check/types":        {},
 	"script/check/codes":        {},
 	"script/internal/meter":     {"script/internal/cover", "internal/spell"},

@@ -23,6 +23,13 @@ def run(params):
         retry(lambda: call_tool("ci_build", {"ref": str(n)}))
     return parallel([lambda n=n: call_tool(n) for n in params])
 `, ``},
+		{"durations", `
+def run(params):
+    elicit("m", timeout="3d")
+    time.duration("1d12h")
+    sleep("1.5d")
+    return 1
+`, `5:11: sleep: "1.5d" is no duration; want such as "1h30m" or "2d" [builtin-value]`},
 		{"syntax", "def run(params) return 1", `1:23: got return, want ':' [syntax]`},
 		{"undefined name", "def run(params): return cal_tool(1)", `1:25: undefined: cal_tool; did you mean call_tool? [undefined]`},
 		{"name of another function", "def f(x): return params\ndef run(params): return f(1)", `1:18: undefined: params [undefined]`},

@@ -9,6 +9,7 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -186,8 +187,8 @@ func (e *engine) parameterText(c *Callable, p Param, a argument, s string) {
 		e.say(Problem{Code: "builtin-value", Node: a.expr, Message: fmt.Sprintf("%s: there is no %s %q", c.Name, p.Name, s), Hint: hint, Fix: quoted(near)})
 	}
 	if p.Type == "duration" {
-		if d, err := time.ParseDuration(s); err != nil || d < 0 {
-			e.tell("builtin-value", a.expr, "%s: %q is no duration; want such as \"1h30m\"", c.Name, s)
+		if d, err := limits.ParseDuration(s); err != nil || d < 0 {
+			e.tell("builtin-value", a.expr, "%s: %q is no duration; want such as \"1h30m\" or \"2d\"", c.Name, s)
 		}
 	}
 }
@@ -281,7 +282,7 @@ func seconds(t types.Type) (float64, bool) {
 	}
 	switch v := a.Lit.(type) {
 	case string:
-		d, err := time.ParseDuration(v)
+		d, err := limits.ParseDuration(v)
 		return d.Seconds(), err == nil
 	case *big.Int:
 		f, _ := new(big.Float).SetInt(v).Float64()

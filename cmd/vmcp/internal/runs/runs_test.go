@@ -244,6 +244,8 @@ func TestResolveResumeCancel(t *testing.T) {
 	s.fails("usage", "resolve", id, "--done", "{")
 	s.fails("none of the others", "resolve", id, "--done", "1", "--repeat")
 	s.fails("at least one", "resolve", id)
+	s.fails("--failed: want", "resolve", id, "--failed", " ")
+	s.fails("--repeat: is given or not", "resolve", id, "--repeat=false")
 	s.fails("no such call in doubt", "resolve", id, "0", "--repeat")
 
 	paused := begin(s, store, runs.Outcome{State: runs.Paused}, done)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -165,6 +166,12 @@ call once more. KEY may be left out when one call is in doubt. The run goes on b
 				return usage.Error("--done: want JSON such as {\"id\": 7} or \"text\"")
 			}
 			to.Done = json.RawMessage(done)
+		}
+		if fl.Changed("failed") && strings.TrimSpace(failed) == "" {
+			return usage.Error("--failed: want the error that the script sees, such as \"declined\"")
+		}
+		if fl.Changed("repeat") && !repeat {
+			return usage.Error("--repeat: is given or not, it has no other value")
 		}
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
 			key, err := doubted(c.Context(), s, args)
