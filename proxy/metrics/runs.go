@@ -28,7 +28,7 @@ func newRuns(r *prometheus.Registry) *Runs {
 			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcome.Words() + ").",
 		}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vmcp_script_run_duration_seconds", Help: "Time of one run, without the time that it waited for another request.", Buckets: seconds,
+			Name: "vmcp_script_run_duration_seconds", Help: "Time of the last part of a run: from when it began, or went on for the last time, to its end. Parts that end with a question, a long sleep or a doubt are not counted.", Buckets: seconds,
 		}, []string{"tool"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_steps_total", Help: "Interpreter steps.",
