@@ -60,6 +60,11 @@ func memoryOf(o store.Options) store.Store {
 	return memory.New(o)
 }
 
+// outlived reports whether runs outlive this process.
+func (p *Proxy) outlived() bool {
+	return p.stored != nil && p.stored.SessionStorage.Provider != config.StorageMemory
+}
+
 // hold is how long a request stays open for a run that sleeps.
 func (p *Proxy) hold() time.Duration { return p.durable.Load().hold }
 

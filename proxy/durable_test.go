@@ -76,6 +76,12 @@ func (c *till) serve(t *testing.T) string {
 // startKept is start with a store that the test can reach.
 func startKept(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string) {
 	t.Helper()
+	c, kept, url, _ := startKeptProxy(t, script, more)
+	return c, kept, url
+}
+
+func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string, *proxy.Proxy) {
+	t.Helper()
 	c, kept := &till{calls: map[string]int{}}, memory.New(runs.Options{})
 	cfg := &config.Config{
 		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
@@ -96,7 +102,7 @@ func startKept(t *testing.T, script string, more func(*config.Config)) (*till, r
 	if err := errors.Join(p.Apply(cfg), p.Settled(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	return c, kept, srv.URL + "/mcp"
+	return c, kept, srv.URL + "/mcp", p
 }
 
 // metric is the value of a metric, as the page has it.
@@ -276,6 +282,26 @@ func TestDoubtThatFails(t *testing.T) {
 	}
 	if list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Failed}}); err != nil || len(list) != 1 || c.did("pay") != 1 {
 		t.Errorf("the store has %+v, %v; the call was made %d times", list, err, c.did("pay"))
+	}
+}
+
+// TestDrainSuspendsSleeps: a process that is about to end does not wait for a sleep that a request is held for.
+func TestDrainSuspendsSleeps(t *testing.T) {
+	_, kept, url, p := startKeptProxy(t, "def run(params):\n    sleep(\"8s\")\n    return 1\n", nil)
+	answered := make(chan string)
+	go func() {
+		result, failure := modernCall(t, url, "asking", "")
+		answered <- fmt.Sprint(string(result), failure)
+	}()
+	for metric(t, url, "vmcp_script_runs_running") != "1" {
+		time.Sleep(time.Millisecond)
+	}
+	p.Drain()
+	if got := <-answered; !strings.Contains(got, `"state":"sleeping"`) || !strings.Contains(got, `"requestState"`) {
+		t.Errorf("the request was answered: %s", got)
+	}
+	if list, _, err := kept.List(t.Context(), runs.Filter{States: []runs.State{runs.Sleeping}}); err != nil || len(list) != 1 || list[0].Wake.IsZero() {
+		t.Errorf("the store has %+v, %v", list, err)
 	}
 }
 

@@ -121,6 +121,9 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	if h.top() {
 		options.Journal, options.ID, options.Pause = h.part.Journal(), h.part.ID, h.part.Paused()
 		options.Hold = h.p.hold()
+		if h.p.outlived() {
+			options.Drain = h.part.Drained()
+		}
 	}
 	res, err := h.tool.Program.Run(ctx, options)
 	if err == nil {

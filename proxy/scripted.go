@@ -469,6 +469,9 @@ func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 // sleeping holds the request for a while, and then lets a stateless client come back.
 func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	left := time.Until(o.Wake)
+	if !c.x.client.Modern() && !c.never && c.p.outlived() && c.p.runs.Stopping() {
+		return nil, false, runs.Stopped(c.id)
+	}
 	if c.x.client.Modern() {
 		hold := c.p.hold() - time.Since(c.began)
 		if hold <= 0 || c.p.runs.Stopping() {

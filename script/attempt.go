@@ -27,7 +27,7 @@ const Unknown = "unknown"
 // ErrOver is the cause of the context of an effect that has lasted as long as it may (Effect.Lasts).
 var ErrOver = errors.New("the time for it is over")
 
-var errPaused = errors.New("paused")
+var errPaused, errDrained = errors.New("paused"), errors.New("drained")
 
 // UnknownOutcome is the error of an effect that was sent off and whose answer was lost: it may have happened.
 type UnknownOutcome struct{ Err error }
@@ -293,23 +293,25 @@ func (r *Run) rest(b *branch) performer {
 		err := r.clock.Wait(ctx, wake)
 		cancel(nil)
 		<-watched
-		if err != nil && context.Cause(ctx) == errPaused {
-			return nil, &Suspended{Wake: stamp(wake), Paused: true}
+		if why := context.Cause(ctx); err != nil && (why == errPaused || why == errDrained) {
+			return nil, &Suspended{Wake: stamp(wake), Paused: why == errPaused}
 		}
 		return nil, err
 	}
 }
 
-// watchPause ends a sleep when the run is paused.
+// watchPause ends a sleep when the run is paused, or may not sleep here any more.
 func (r *Run) watchPause(ctx context.Context, cancel context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
-	pause := r.pause
+	pause, drain := r.pause, r.drain
 	if r.log == nil {
-		pause = nil
+		pause, drain = nil, nil
 	}
 	select {
 	case <-pause:
 		cancel(errPaused)
+	case <-drain:
+		cancel(errDrained)
 	case <-ctx.Done():
 	}
 }

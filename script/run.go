@@ -44,6 +44,9 @@ type RunOptions struct {
 	// Pause stops the run when it is closed, in the way of a suspension: effects under way end and are recorded, and
 	// nothing else begins. nil: it does not. Only a run with a journal is stopped so.
 	Pause <-chan struct{}
+	// Drain lets no sleep keep the run here any more when it is closed: one that is under way suspends the run.
+	// nil: any may. Only a run with a journal is suspended.
+	Drain <-chan struct{}
 	// Accept looks at the result before the run is done; with its error the run fails. nil takes any.
 	Accept func(*Result) error
 	// Clock is the time that the run has; nil: that of the machine. What it measures is what scripts see and what is in
@@ -158,6 +161,7 @@ type Run struct {
 	clock   Clock
 	hold    time.Duration
 	pause   <-chan struct{} // may be nil
+	drain   <-chan struct{} // may be nil
 	log     *log            // nil: what it does is written nowhere
 	unsure  bool            // when it has ended: see Entry.Unsure
 	ledger  *ledger
@@ -297,13 +301,13 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final, Cover: p.cover,
 	})
-	r.id, r.clock, r.hold, r.pause = o.ID, o.Clock, o.Hold, o.Pause
+	r.id, r.clock, r.hold, r.pause, r.drain = o.ID, o.Clock, o.Hold, o.Pause, o.Drain
 	if r.clock == nil {
 		r.clock = machine{}
 	}
 	if caller != nil {
 		above := caller.run
-		r.id, r.clock, r.hold, r.pause = above.id, above.clock, above.hold, above.pause
+		r.id, r.clock, r.hold, r.pause, r.drain = above.id, above.clock, above.hold, above.pause, above.drain
 		r.path = caller.at + "/"
 	}
 	r.began = r.clock.Now()

@@ -49,6 +49,7 @@ type Keeper struct {
 	keep     Keep             //
 	active   map[string]*Part // by run
 	stopping bool             // nothing is taken up any more
+	drained  chan struct{}    // closed with stopping
 	ready    bool             // what is due may be taken up
 	looked   bool             // Due was asked once
 }
@@ -69,7 +70,7 @@ const (
 
 // New makes a Keeper.
 func New(o Options) *Keeper {
-	k := &Keeper{options: o, owner: store.NewID(), active: map[string]*Part{}}
+	k := &Keeper{options: o, owner: store.NewID(), active: map[string]*Part{}, drained: make(chan struct{})}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -268,11 +269,14 @@ func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) error {
 // Changed is closed when something has changed in the store that may let a run go on.
 func (k *Keeper) Changed(never bool) <-chan struct{} { return k.of(never).Changed() }
 
-// Stop lets nothing begin by itself any more. What goes on by itself, and what sleeps, stops; requests
-// have their runs until Close.
+// Stop lets nothing begin by itself any more. What goes on by itself stops, and what sleeps is suspended; other
+// requests have their runs until Close.
 func (k *Keeper) Stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.stopping {
+		close(k.drained)
+	}
 	k.stopping = true
 	for _, p := range k.active {
 		if p.alone {

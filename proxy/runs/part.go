@@ -111,6 +111,14 @@ func (p *Part) Journal() script.Journal { return &p.journal }
 // Paused is closed when the run shall stop behind its present effects.
 func (p *Part) Paused() <-chan struct{} { return p.pause }
 
+// Drained is closed when the run shall not sleep here any more. A run that is never kept may: its sleep ends here or never.
+func (p *Part) Drained() <-chan struct{} {
+	if p.store == p.k.of(true) {
+		return nil
+	}
+	return p.k.drained
+}
+
 // Alone reports whether the part goes on without a request that waits for it.
 func (p *Part) Alone() bool { return p.alone }
 
