@@ -175,6 +175,26 @@ func TestDoubtInALiveCall(t *testing.T) {
 	}
 }
 
+// TestOperatorsAreCounted: a run that goes on by itself since somebody resolved it says so.
+func TestOperatorsAreCounted(t *testing.T) {
+	c, kept, url := startKept(t, "def run(params):\n    return call_tool(\"pay\")\n", nil)
+	c.breaks.Store(1)
+	modernCall(t, url, "asking", "")
+	list, _, err := kept.List(t.Context(), runs.Filter{})
+	if err != nil || len(list) != 1 || list[0].State != runs.Doubt {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if err := kept.Resolve(t.Context(), list[0].ID, "0", runs.Resolution{Done: json.RawMessage("1")}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); metric(t, url, `vmcp_runs{state="done"}`) != "1" && time.Now().Before(deadline); {
+		<-time.After(10 * time.Millisecond)
+	}
+	if n := metric(t, url, `vmcp_runs_resumed_total{cause="operator"}`); n != "1" {
+		t.Errorf("%s runs go on because of an operator, want 1", n)
+	}
+}
+
 // TestRepeatedInALiveCall: a call that may be repeated is made again, under the same key, when its connection is lost; once.
 func TestRepeatedInALiveCall(t *testing.T) {
 	for _, tt := range []struct {

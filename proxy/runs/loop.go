@@ -87,6 +87,10 @@ func (k *Keeper) resume(ctx context.Context, of store.Store, id string) {
 	k.spawn(func() { k.options.Execute(p) })
 }
 
+// handedOver is how long a run was not written to at least, for it to be one that its owner gave back at its end and
+// not one that an operator has just changed: that is an update of its own.
+const handedOver = 100 * time.Millisecond
+
 // cause is why a run is due.
 func (k *Keeper) cause(r store.Run) Cause {
 	k.mu.Lock()
@@ -100,6 +104,8 @@ func (k *Keeper) cause(r store.Run) Cause {
 	switch {
 	case r.State == store.Running && first:
 		return Start
+	case r.State == store.Running && r.Owner == "" && r.Wake.Sub(r.Updated) < handedOver:
+		return Operator
 	case r.State == store.Running:
 		return Lease
 	case r.State == store.Doubt, r.State == store.Paused:
