@@ -68,7 +68,8 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 	if !c.never && (key != "" || e.Script.Durable.When == "always") {
 		return c.first(ctx, key)
 	}
-	part := p.runs.Begin(c.run(ctx, x.get(memberArguments)), c.never)
+	run, settings := c.run(ctx, x.get(memberArguments))
+	part := p.runs.Begin(run, settings, c.never)
 	c.id = part.ID
 	resp, again, err := c.lead(ctx, part)
 	if again {
@@ -77,21 +78,20 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 	return resp, err
 }
 
-// run is a new run for this request.
-func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) store.Run {
+// run is a new run for this request, and what it goes on with.
+func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.Run, s runs.Settings) {
 	t, x := c.entry.Script, c.x
-	s := runs.Settings{
+	s = runs.Settings{
 		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated,
 		Output: t.OutputSchema(), Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: traceparent(ctx),
 	}
-	r := store.Run{
-		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Limits: s.JSON(),
-		Args: wire.OrEmpty(args),
+	r = store.Run{
+		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
 	}
 	if t.Limits.Lifetime > 0 {
 		r.Expires = time.Now().Add(t.Limits.Lifetime.Std())
 	}
-	return r
+	return r, s
 }
 
 // first begins a run that has a row before anything runs, or finds the one of the same key.
@@ -100,8 +100,8 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 	if err != nil {
 		return c.answer(errorResult(c.p.secrets.Text(err.Error())), "")
 	}
-	r := c.run(ctx, jsonscan.Compact(args))
-	r.Dedupe = key
+	r, settings := c.run(ctx, jsonscan.Compact(args))
+	r.Dedupe, r.Limits = key, settings.JSON()
 	var isNew bool
 	if c.id, isNew, err = c.p.runs.Start(ctx, r); err != nil {
 		return nil, err
@@ -216,13 +216,13 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 // executePart executes a part, and ends it.
 func (p *Proxy) executePart(ctx context.Context, h *host) {
 	ctx, done := h.part.Context(ctx)
-	defer done()
 	if end := h.part.Run().Expires; !end.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, end, &script.LimitError{Limit: "lifetime", Value: h.settings.Limits.Lifetime.String()})
 		defer cancel()
 	}
 	o := h.runPart(ctx)
+	done() // before End, which would set it off
 	if o.State == store.Doubt {
 		p.metrics.Runs.Doubts(h.tool.Name, len(o.Doubts))
 	}
@@ -232,7 +232,7 @@ func (p *Proxy) executePart(ctx context.Context, h *host) {
 // resumePart executes a part that nobody asked for.
 func (p *Proxy) resumePart(part *runs.Part) {
 	r := part.Run()
-	s, err := runs.SettingsOf(r)
+	s, err := part.Settings()
 	who, wrong := auth.Kept(s.Who)
 	if err = errors.Join(err, wrong); err != nil {
 		part.End(runs.Outcome{State: store.Failed, Error: err.Error()})
@@ -261,7 +261,7 @@ func (nobody) Request([]byte) {}
 // hostOf is the world of a part. A run goes on with the program and the limits that it began with.
 func (p *Proxy) hostOf(part *runs.Part, x *exchange, tool *catalog.ScriptedTool) (*host, error) {
 	r, c := part.Run(), p.catalogOf(x.client)
-	s, err := runs.SettingsOf(r)
+	s, err := part.Settings()
 	if err != nil {
 		return nil, err
 	}

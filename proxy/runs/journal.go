@@ -57,6 +57,9 @@ func (j *journal) write(ctx context.Context, begun ...script.Entry) (store.Lease
 	p := j.part
 	run := p.run
 	run.Header = &j.header
+	if p.settings != nil {
+		run.Limits = p.settings.JSON()
+	}
 	began := time.Now()
 	l, err := p.store.Create(ctx, run, p.k.owner, append(j.kept, begun...))
 	p.k.wrote(began, err)

@@ -60,6 +60,8 @@ type Keep struct{ Done, Failed time.Duration }
 const (
 	// look is how often the store is asked what is due: a sleep ends at most 1 s late.
 	look = 500 * time.Millisecond
+	// pause is between two looks at least: each run that ends is a change.
+	pause = 20 * time.Millisecond
 	// tidy is how often runs are forgotten.
 	tidy = time.Minute
 	// atOnce bounds the runs that go on by themselves at one time.
@@ -132,10 +134,12 @@ func (k *Keeper) of(never bool) store.Store {
 	return k.store
 }
 
-// Begin begins a run that has no row yet. The caller executes the part.
-func (k *Keeper) Begin(run store.Run, never bool) *Part {
+// Begin begins a run that has no row yet; its settings are put in when it gets one. The caller
+// executes the part.
+func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 	run.ID = store.NewID()
 	p := k.newPart(run, k.of(never), Request)
+	p.settings = &s
 	p.waiters = 1
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -21,7 +21,7 @@ func (k *Keeper) loop() {
 			tidied = time.Now()
 			k.forget()
 		}
-		if wait(k.life, k.of(false).Changed(), look) != nil {
+		if wait(k.life, k.of(false).Changed(), look) != nil || wait(k.life, nil, pause) != nil {
 			return
 		}
 	}

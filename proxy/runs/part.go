@@ -22,7 +22,8 @@ type Part struct {
 	store   store.Store
 	run     store.Run
 	journal journal
-	goesOn  func() bool // without a client that waits
+	// settings are those that the run was begun with here; nil: they are in its row.
+	settings *Settings
 	// answers are those that have come to the run's questions, by key.
 	answers map[string]json.RawMessage
 
@@ -79,11 +80,6 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
 	p.inside, p.cut = context.WithCancelCause(context.Background())
 	p.journal.part = p
-	settings := run.Limits
-	p.goesOn = func() bool {
-		s, err := SettingsOf(store.Run{Limits: settings})
-		return err == nil && s.OnDisconnect == "continue"
-	}
 	p.answers = map[string]json.RawMessage{}
 	for _, q := range run.Questions {
 		if q.Answer != nil {
@@ -101,6 +97,20 @@ func (p *Part) taken(l store.Lease) {
 
 // Run is the run as it was begun or taken.
 func (p *Part) Run() store.Run { return p.run }
+
+// Settings are what the run goes on with.
+func (p *Part) Settings() (Settings, error) {
+	if p.settings != nil {
+		return *p.settings, nil
+	}
+	return settingsOf(p.run)
+}
+
+// goesOn reports whether the run goes on without a client that waits.
+func (p *Part) goesOn() bool {
+	s, err := p.Settings()
+	return err == nil && s.OnDisconnect == "continue"
+}
 
 // SetArgs sets what the run was begun with, before its program begins. It has no row yet.
 func (p *Part) SetArgs(args json.RawMessage) { p.run.Args = args }

@@ -29,8 +29,8 @@ func (s Settings) JSON() json.RawMessage {
 	return text
 }
 
-// SettingsOf reads the settings of a run.
-func SettingsOf(r store.Run) (s Settings, err error) {
+// settingsOf reads the settings of a run.
+func settingsOf(r store.Run) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
 }
