@@ -68,9 +68,9 @@ func calling(tool, arguments string, size int) func(*client) request {
 
 // scripts compares scripted tools with what a client would do itself.
 func (b *bench) scripts(ctx context.Context) error {
-	parts := []func() error{b.sequence, b.parallel, b.durable, b.largeResults}
+	parts := []func() error{b.sequence, b.parallel, b.reading, b.durable, b.largeResults}
 	if b.options.check {
-		parts = parts[:2] // the others have no target
+		parts = parts[:3] // the others have no target
 	}
 	for _, f := range parts {
 		if ctx.Err() != nil {
@@ -174,6 +174,33 @@ func (b *bench) durable() error {
 	}
 	return nil
 }
+
+// reading is a script of three calls that only read: its journal in SQLite against its journal in memory.
+func (b *bench) reading() error {
+	b.say("scripts: three calls that only read, journals in memory and in SQLite")
+	var subjects []subject
+	for _, storage := range []string{"provider: memory", "provider: sqlite, path: " + filepath.Join(b.site.dir, "reading.db")} {
+		p, err := b.site.serve(b.site.binary, fmt.Sprintf("reading-%d.yaml", len(subjects)), "backends:\n  - {name: old, url: "+b.site.endpoint(legacy, "few")+"}\n"+
+			"sessionStorage: {"+storage+"}\naggregation: {tools: [{workload: old, overrides: {json_100: {annotations: {readOnlyHint: true}}}}]}\n"+scripts)
+		if err != nil {
+			return err
+		}
+		defer p.stop()
+		if err := p.awaitReady(1, 0, 2*len(sizes)); err != nil {
+			return err
+		}
+		subjects = append(subjects, subject{target{url: p.base + "/mcp", revision: legacy}, 1, calling("three", "{}", 0)})
+	}
+	t, err := b.inTurns(b.rounds(), 10, 200*time.Millisecond, subjects...)
+	if err != nil {
+		return err
+	}
+	b.limited("scripts", "1 call of a script that reads 3 times, journal in SQLite against memory, p50", t[1].p50/t[0].p50, readingLimit)
+	return nil
+}
+
+// readingLimit is how many times as long a script that only reads may take with a journal in a database.
+const readingLimit = 2
 
 // largeResults is a script that reads a large result against a client that does.
 func (b *bench) largeResults() error {

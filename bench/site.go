@@ -37,7 +37,7 @@ scriptedTools:
     script: |
       def run(args):
           for i in range(3):
-              call_tool("old_json_100", {"text": str(i)})
+              call_tool("old.json_100", {"text": str(i)})
           return "done"
   - name: nothing
     description: Calls nothing.
