@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -38,7 +39,7 @@ resources and templates, and their instructions, into vmcp.lock beside the confi
 Git, whose changes are what models will read differently. Serving holds the backends to it, as pins:
 in the configuration and "vmcp serve --locked" say.
 
-It prints what changed. With --check it writes nothing, prints the old and the new text of what
+It prints what changed, and the lines of scripts that a change breaks. With --check it writes nothing, prints the old and the new text of what
 differs, and exits with 1 if anything does. --only takes over single entries, which approves them:
 backend.tool, prompt:backend.name, resource:backend.uri, template:backend.text, or a backend for its
 instructions. --backend renews all of one backend. Both start only the backends that they name.
@@ -100,18 +101,10 @@ func (f lockFlags) selection(cfg *config.Config) (*selection, error) {
 	}
 	for _, name := range append(asked, f.backends...) {
 		if !slices.Contains(names, name) {
-			return nil, usageError(fmt.Sprintf("no backend is named %q%s", name, meant(name, names)))
+			return nil, usageError(fmt.Sprintf("no backend is named %q%s", name, spell.Hint(name, names)))
 		}
 	}
 	return s, nil
-}
-
-// meant suggests the name that is nearest, if any is near.
-func meant(name string, names []string) string {
-	if near := spell.Nearest(name, names); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return ""
 }
 
 func (a *app) runLock(ctx context.Context, f lockFlags, asJSON bool) error {
@@ -134,22 +127,28 @@ func (a *app) runLock(ctx context.Context, f lockFlags, asJSON bool) error {
 		return err
 	}
 	done := locked{File: file, Changes: []lock.Change{}}
+	before, after := old, old.Only(whole)
 	if f.check {
 		if err := s.known(old, now); err != nil {
 			return err
 		}
 		done.Changes = append(done.Changes, lock.Compare(old.Only(s.has), now.Only(s.has))...)
+		err = s.apply(after, now)
 	} else {
 		done.Written, err = lock.Update(file, func(old *lock.File) error {
 			done.Changes = append(done.Changes, lock.Compare(old.Only(s.has), now.Only(s.has))...)
+			before, after = old.Only(whole), old
 			return s.apply(old, now)
 		})
-		if err != nil {
-			return err
-		}
 	}
+	if err != nil {
+		return err
+	}
+	done.Breaks = drift.Broken(cfg, before, after)
 	return a.showLocked(done, f.check, f.check || len(s.names) > 0, asJSON)
 }
+
+func whole(lock.Name) bool { return true }
 
 // readable reads the file before any backend is started for nothing.
 func readable(file string, needed bool) (*lock.File, error) {
@@ -181,7 +180,7 @@ func (s *selection) known(old, now *lock.File) error {
 			for _, other := range slices.Concat(now.Names(), old.Names()) {
 				names = append(names, other.String())
 			}
-			return usageError(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, meant(n.String(), names)))
+			return usageError(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, spell.Hint(n.String(), names)))
 		}
 	}
 	return nil
@@ -210,6 +209,8 @@ type locked struct {
 	File    string        `json:"file"`
 	Written bool          `json:"written"`
 	Changes []lock.Change `json:"changes"`
+	// Breaks are the lines of scripts that fitted the file as it was and do not fit the changes.
+	Breaks diag.Problems `json:"breaks,omitempty"`
 }
 
 func (a *app) showLocked(done locked, check, texts, asJSON bool) error {
@@ -222,6 +223,9 @@ func (a *app) showLocked(done locked, check, texts, asJSON bool) error {
 			if err := c.Print(a.out, texts); err != nil {
 				return fmt.Errorf("write results: %w", err)
 			}
+		}
+		if err := a.printProblems(done.Breaks, false); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -18,39 +18,51 @@ import (
 // what the backend offers now, and not with the lock. A change that breaks no line stands at its
 // entry in the lock.
 func Problems(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
+	text, _ := os.ReadFile(cfg.Pins.Path) // without it the problems stand at its beginning
+	each(cfg, locked, live, func(c lock.Change, broken diag.Problems) {
+		if problems = append(problems, broken...); len(broken) > 0 {
+			return
+		}
+		p := diag.Problem{Pos: diag.Pos{File: diag.File(cfg.Pins.Path), Line: lineOf(text, c.Name), Column: 1}, Code: "drift", Severity: diag.Warning,
+			Message: fmt.Sprintf("%s changed since %s was written: %s (%s)", c.Name, lock.DefaultFile, Describe(c), c.Class())}
+		if c.Class() == lock.Breaking {
+			p.Severity = diag.Error
+		}
+		problems = append(problems, p)
+	})
+	return problems
+}
+
+// Broken are the lines of scripts alone that changes break.
+func Broken(cfg *config.Config, locked, live *lock.File) (problems diag.Problems) {
+	each(cfg, locked, live, func(_ lock.Change, broken diag.Problems) { problems = append(problems, broken...) })
+	return problems
+}
+
+// each calls f for every change, with the lines of scripts that it breaks.
+func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.Problems)) {
 	changes := lock.Compare(locked, live)
 	if len(changes) == 0 {
-		return nil
+		return
 	}
 	_, before := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
 	had := map[string]bool{}
 	for _, p := range before {
 		had[p.Error()] = true
 	}
-	text, _ := os.ReadFile(cfg.Pins.Path) // without it the problems stand at its beginning
 	for _, c := range changes {
-		what := Describe(c)
-		broken := false
+		var broken diag.Problems
 		if c.Name.Kind == lock.Tool && c.Class() == lock.Breaking {
 			for _, p := range brokenBy(cfg, locked, live, c) {
 				if !had[p.Error()] {
 					p.Code, p.Severity, p.Fix = "drift", diag.Error, nil
-					p.Message = fmt.Sprintf("%s changed since %s was written: %s: %s", c.Name, lock.DefaultFile, what, p.Message)
-					problems, broken = append(problems, p), true
+					p.Message = fmt.Sprintf("%s changed since %s was written: %s: %s", c.Name, lock.DefaultFile, Describe(c), p.Message)
+					broken = append(broken, p)
 				}
 			}
 		}
-		if broken {
-			continue
-		}
-		p := diag.Problem{Pos: diag.Pos{File: diag.File(cfg.Pins.Path), Line: lineOf(text, c.Name), Column: 1}, Code: "drift", Severity: diag.Warning,
-			Message: fmt.Sprintf("%s changed since %s was written: %s (%s)", c.Name, lock.DefaultFile, what, c.Class())}
-		if c.Class() == lock.Breaking {
-			p.Severity = diag.Error
-		}
-		problems = append(problems, p)
+		f(c, broken)
 	}
-	return problems
 }
 
 // brokenBy are the problems of the scripts when this entry alone is as it is now.
