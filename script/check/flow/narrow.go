@@ -267,8 +267,8 @@ func present(a *types.Atom, name string, there bool) *types.Atom {
 
 // narrowCall is a condition such as d.get("k") or bool(x).
 func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
-	if base, name, ok := e.getCall(x); ok {
-		e.refineGet(base, name, truthy(truth))
+	if g, ok := e.getCall(x); ok {
+		e.refineGet(g, truthy(truth))
 		return
 	}
 	if id, ok := x.Fn.(*syntax.Ident); ok && first(id) == nil && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len") {
@@ -276,58 +276,52 @@ func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
 	}
 }
 
+// get is d.get("name") or d.get("name", missing).
+type get struct {
+	base    syntax.Expr
+	name    string
+	missing types.Type
+}
+
 // getCall recognises base.get("name").
-func (e *engine) getCall(x syntax.Expr) (base syntax.Expr, name string, ok bool) {
+func (e *engine) getCall(x syntax.Expr) (g get, ok bool) {
 	call, isCall := x.(*syntax.CallExpr)
 	if !isCall || len(call.Args) == 0 {
-		return nil, "", false
+		return get{}, false
 	}
 	dot, isDot := call.Fn.(*syntax.DotExpr)
 	if !isDot || dot.Name.Name != "get" {
-		return nil, "", false
+		return get{}, false
 	}
-	name, ok = e.literal(call.Args[0])
+	g = get{base: dot.X, missing: types.Kinds(types.None)}
+	g.name, ok = e.literal(call.Args[0])
 	if len(call.Args) > 1 {
-		if d := e.quiet(call.Args[1]).Only(); d == nil || d.Truthy() { // the default could be what is seen
-			return nil, "", false
-		}
+		g.missing = e.quiet(call.Args[1])
 	}
-	return dot.X, name, ok
+	return g, ok
 }
 
-// refineGet takes into account what base.get("name") was.
-func (e *engine) refineGet(base syntax.Expr, name string, f func(types.Type) types.Type) {
-	e.refine(base, func(t types.Type) types.Type {
+// refineGet takes into account what a get was: where what it gives for a missing field cannot be, the field is there.
+func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
+	absent := f(g.missing)
+	e.refine(g.base, func(t types.Type) types.Type {
 		return eachDict(t, func(a *types.Atom) *types.Atom {
-			field, ok := a.Field(name)
+			field, ok := a.Field(g.name)
 			if !ok {
 				if a.Role == types.Made && !a.Open {
 					return a
 				}
-				field = types.Field{Name: name, Type: unnamed(a), Presence: types.Optional}
+				field = types.Field{Name: g.name, Type: unnamed(a), Presence: types.Optional}
 			}
-			got := field.Type
-			if field.Presence != types.Required {
-				got = types.Join(got, types.Kinds(types.None))
-			}
-			left := f(got)
-			if !ok && (left.IsAny() || left.Has(types.None)) {
-				return a
-			}
-			if left.IsNever() {
+			left := f(field.Type)
+			switch {
+			case field.Presence != types.Required && !absent.IsNever():
+				return a // it may still be missing
+			case left.IsNever():
 				return nil
 			}
-			if !left.IsAny() && !left.Has(types.None) || left.IsAny() && field.Presence != types.Required {
-				if !left.IsAny() {
-					field.Presence = types.Required
-				}
-				field.Type = left
-				if !ok && left.IsAny() {
-					return a
-				}
-				return a.With(field)
-			}
-			return a
+			field.Type, field.Presence = left, types.Required
+			return a.With(field)
 		})
 	})
 }
@@ -355,8 +349,8 @@ func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
 			return eachAtom(t, types.Struct, func(a *types.Atom) *types.Atom { return refined(a, x.Name.Name, f) })
 		})
 	case *syntax.CallExpr:
-		if base, name, ok := e.getCall(x); ok {
-			e.refineGet(base, name, f)
+		if g, ok := e.getCall(x); ok {
+			e.refineGet(g, f)
 		}
 	}
 }
