@@ -108,6 +108,7 @@ type engine struct {
 	modules  map[*Unit]*module
 	frame    *frame
 	state    *state
+	named    int // conditions around that are names of conditions
 	mute     int // what is found in rounds of a loop that may still change is not told
 	work     int
 	types    map[syntax.Expr]types.Type

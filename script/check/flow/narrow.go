@@ -30,6 +30,7 @@ func (e *engine) narrow(x syntax.Expr, truth bool) {
 			}
 		}
 		e.refine(x, truthy(truth))
+		e.narrowNamed(x, truth)
 	case *syntax.Literal:
 		if a := literalType(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
 			e.state = dead(e.state)
@@ -184,7 +185,7 @@ func (e *engine) narrowType(x, name syntax.Expr, equal bool) {
 
 func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 	if name, ok := e.literal(x.X); ok {
-		e.refine(x.Y, func(t types.Type) types.Type {
+		e.refine(dictOf(x.Y), func(t types.Type) types.Type {
 			return eachDict(t, func(a *types.Atom) *types.Atom { return present(a, name, in) })
 		})
 	}
@@ -265,13 +266,18 @@ func present(a *types.Atom, name string, there bool) *types.Atom {
 	return a
 }
 
-// narrowCall is a condition such as d.get("k") or bool(x).
+// narrowCall is a condition such as d.get("k"), bool(x), or a check of the script's own.
 func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
 	if g, ok := e.getCall(x); ok {
 		e.refineGet(g, truthy(truth))
 		return
 	}
-	if id, ok := x.Fn.(*syntax.Ident); ok && first(id) == nil && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len") {
+	id, ok := x.Fn.(*syntax.Ident)
+	switch {
+	case !ok:
+	case first(id) != nil:
+		e.checked(x)
+	case len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len"):
 		e.narrow(x.Args[0], truth)
 	}
 }

@@ -17,7 +17,8 @@ type scopes struct {
 
 // variable is what the text says about a variable.
 type variable struct {
-	assigned int // places that assign it; two for the variable of a loop
+	assigned int         // places that assign it; two for the variable of a loop
+	value    syntax.Expr // what a statement last assigned to it
 	owner    syntax.Node
 	captured bool // an inner function uses it
 	fresh    bool // every value that it gets is made where it is assigned
@@ -256,6 +257,11 @@ func (w *scopeWalk) assign(n *syntax.AssignStmt) {
 		}
 	}
 	w.bindAll(n.LHS, 1, made(n.RHS))
+	if id, ok := n.LHS.(*syntax.Ident); ok && n.Op == syntax.EQ {
+		if v := w.of(id); v != nil {
+			v.value = n.RHS
+		}
+	}
 }
 
 // alias notes that two names are the same value: what changes one changes the other.

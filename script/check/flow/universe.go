@@ -272,6 +272,9 @@ func (e *engine) statement(s *syntax.ExprStmt) {
 	switch x := x.(type) {
 	case *syntax.CallExpr:
 		e.discardedCall(x)
+		if id, ok := x.Fn.(*syntax.Ident); ok && first(id) != nil {
+			e.checked(x)
+		}
 	case *syntax.BinaryExpr:
 		if x.Op == syntax.EQL {
 			e.warn("discarded", x, "the result of == is not used; = assigns")

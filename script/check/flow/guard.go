@@ -1,0 +1,70 @@
+package flow
+
+import (
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+const maxNamed = 4 // conditions that are names of names
+
+// narrowNamed takes into account what a name stands for that was given to a condition:
+// has = "k" in d, and later "if has". Where the condition may be of another time, nothing is known.
+func (e *engine) narrowNamed(x *syntax.Ident, truth bool) {
+	id := first(x)
+	if id == nil || e.named >= maxNamed {
+		return
+	}
+	v := e.frame.unit.scopes.vars[id]
+	if v == nil || v.value == nil || v.assigned != 1 || v.owner != e.frame.node() || !e.lasting(v.value) {
+		return
+	}
+	e.named++
+	defer func() { e.named-- }()
+	e.narrow(v.value, truth)
+}
+
+// lasting reports whether nothing in the text changes what an expression is about.
+func (e *engine) lasting(x syntax.Expr) bool {
+	ok := true
+	syntax.Walk(x, func(n syntax.Node) bool {
+		if id, is := n.(*syntax.Ident); is && first(id) != nil {
+			if v := e.frame.unit.scopes.vars[first(id)]; v != nil && (v.assigned > 2 || v.changed > 0) {
+				ok = false
+			}
+		}
+		return ok
+	})
+	return ok
+}
+
+// checked is a function of the script that looks at its arguments: it may be there to find, or to refuse, what
+// is missing. What may be None, or not there, is taken to be there behind it.
+func (e *engine) checked(x *syntax.CallExpr) {
+	for _, arg := range x.Args {
+		e.refine(arg, func(t types.Type) types.Type {
+			if left := t.Without(types.None); !left.IsNever() {
+				t = left
+			}
+			return eachDict(t, func(a *types.Atom) *types.Atom {
+				for _, f := range a.Fields {
+					if f.Presence == types.Optional && a.Role != types.Made {
+						f.Presence = types.Required
+						a = a.With(f)
+					}
+				}
+				return a
+			})
+		})
+	}
+}
+
+// dictOf is the dict that a list of keys is of: d of d.keys().
+func dictOf(x syntax.Expr) syntax.Expr {
+	if call, ok := x.(*syntax.CallExpr); ok && len(call.Args) == 0 {
+		if dot, ok := call.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "keys" {
+			return dot.X
+		}
+	}
+	return x
+}
