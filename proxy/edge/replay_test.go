@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,11 +204,13 @@ func TestWhatWasDeliveredGoes(t *testing.T) {
 		session, all := testSession()
 		defer session.close()
 		read7, unread8 := answering(session, "7"), answering(session, "8")
-		go func() {
+		var answered sync.WaitGroup
+		answered.Go(func() {
 			read7.finish(t.Context(), read7.request, largeResult(5<<20), nil)
 			session.endStream(read7)
-		}()
+		})
 		read(read7, -1)
+		answered.Wait() // the stream has ended before it can have been delivered
 		session.delivered(read7)
 		unread8.finish(t.Context(), unread8.request, largeResult(100), nil)
 		session.endStream(unread8)
