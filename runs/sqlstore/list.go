@@ -107,7 +107,7 @@ func (s *Store) summary(scan func(...any) error) (r runs.Summary, err error) {
 		return r, nil
 	}
 	j := stored{run: runs.Run{ID: r.ID, State: r.State}, result: result}
-	if err := s.openResult(nil, nil, &j); err != nil {
+	if err := s.openResult(&j); err != nil {
 		r.Error = err.Error()
 		return r, nil
 	}

@@ -38,7 +38,7 @@ func (s *Store) load(ctx context.Context, t tx, id string, lock bool) (*stored, 
 	if err != nil {
 		return j, err
 	}
-	for _, part := range []func(context.Context, tx, *stored) error{s.openAbout, s.loadProgram, s.openResult, s.loadEntries, s.loadQuestions} {
+	for _, part := range []func(context.Context, tx, *stored) error{s.openAbout, s.loadProgram, s.loadResult, s.loadEntries, s.loadQuestions} {
 		if err := part(ctx, t, j); err != nil {
 			return j, fmt.Errorf("run %s: %w", id, err)
 		}
@@ -125,7 +125,9 @@ func (s *Store) loadProgram(ctx context.Context, t tx, j *stored) error {
 	return err
 }
 
-func (s *Store) openResult(_ context.Context, _ tx, j *stored) error {
+func (s *Store) loadResult(_ context.Context, _ tx, j *stored) error { return s.openResult(j) }
+
+func (s *Store) openResult(j *stored) error {
 	if j.result == nil {
 		if j.run.State.Final() {
 			return fmt.Errorf("%w: its result is missing", runs.ErrDamaged)

@@ -211,7 +211,7 @@ func readme(t *testing.T) *server {
 			{Name: "values_get", Args: args{"file": "vmcp.yaml", "path": "backends[0].name"}},
 			{Name: "count_words", Args: args{"suffix": ".md"}},
 		},
-		scripted: map[string]string{"count_words": "notes.md"},
+		scripted: map[string]string{"count_words": "notes.md", "first_line": ""},
 	}
 }
 

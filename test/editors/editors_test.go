@@ -72,7 +72,7 @@ func TestLanguageServer(t *testing.T) {
 		"server": "vmcp", "saved": [], "exit": 0,
 		"tools": ["shop_get_order", "shop_refund"], "arguments": ["id"],
 		"fields": ["buyer", "coupon", "id", "status", "total"], "half": ["syntax"],
-		"wrong": ["result-field"], "fix": ["\"status\""], "hover": "call_tool(name, args={}, timeout=None)",
+		"wrong": ["unused", "result-field"], "fix": ["\"status\""], "hover": "call_tool(name, args={}, timeout=None)",
 		"definition": "lib/money.star:0", "renamed": 3, "formatted": 0
 	}`), &want); err != nil {
 		t.Fatal(err)

@@ -214,9 +214,7 @@ func (e *engine) functionFor(c *Callable, p Param, a argument) {
 			return
 		}
 		if comp, ok := a.expr.(*syntax.Comprehension); ok {
-			if body, ok := comp.Body.(syntax.Expr); ok {
-				e.notFunction(c, word, body)
-			}
+			e.notFunction(c, word, comp.Body)
 			return
 		}
 		if a.typ.Is(types.Func) {
@@ -461,9 +459,7 @@ var actions = []any{"accept", "decline", "cancel"}
 var callerType = func() types.Type {
 	text, list := types.Kinds(types.Text), types.ListOf(types.Kinds(types.Text))
 	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "caller()"}
-	for _, f := range []types.Field{{Name: "subject", Type: text}, {Name: "issuer", Type: text}, {Name: "groups", Type: list}, {Name: "scopes", Type: list}, {Name: "client", Type: text}} {
-		a.Fields = append(a.Fields, f)
-	}
+	a.Fields = []types.Field{{Name: "subject", Type: text}, {Name: "issuer", Type: text}, {Name: "groups", Type: list}, {Name: "scopes", Type: list}, {Name: "client", Type: text}}
 	return types.Of(a)
 }()
 

@@ -206,7 +206,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
 		e.hashable(entry.Key, key)
 		t = types.Of(&types.Atom{Kind: types.Dict, Open: true, Elem: e.eval(entry.Value), Role: types.Made})
 	} else {
-		t = types.ListOf(e.eval(x.Body.(syntax.Expr)))
+		t = types.ListOf(e.eval(x.Body))
 	}
 	e.state = saved
 	return t

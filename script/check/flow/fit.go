@@ -398,10 +398,8 @@ func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schem
 	g := f
 	g.path = f.path + "[]"
 	if comp, ok := x.(*syntax.Comprehension); ok {
-		if body, ok := comp.Body.(syntax.Expr); ok {
-			e.fit(g, body, a.Elem, s.Items)
-			return
-		}
+		e.fit(g, comp.Body, a.Elem, s.Items)
+		return
 	}
 	e.fit(g, x, a.Elem, s.Items)
 }

@@ -343,7 +343,7 @@ func (w *scopeWalk) expr(x syntax.Expr) {
 			w.element(entry.Value)
 			return
 		}
-		w.element(x.Body.(syntax.Expr))
+		w.element(x.Body)
 	case *syntax.CallExpr:
 		w.call(x)
 	default:

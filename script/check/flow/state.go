@@ -71,7 +71,6 @@ type frame struct {
 	top     bool
 	call    syntax.Node // what called it
 	returns types.Type
-	falls   bool // its end is reached
 	breaks  []*loopExits
 }
 
