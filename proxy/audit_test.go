@@ -63,7 +63,7 @@ type audited struct {
 	out   *lockedBuffer
 	calls atomic.Int32 // that reached the backend
 	proxy *proxy.Proxy
-	cfg   *config.Config
+	cfg   config.Config // of the next apply, which takes a copy
 }
 
 const auditSecret = "s3cr3t-of-the-backend"
@@ -89,19 +89,24 @@ func startAudited(t *testing.T, a config.Audit, scripts ...config.ScriptedTool) 
 	srv := httptest.NewServer(d.proxy.Handler())
 	t.Cleanup(func() { d.proxy.Close(); srv.Close() })
 	d.url = srv.URL
-	d.cfg = &config.Config{
+	d.cfg = config.Config{
 		Backends:      []config.Backend{{Name: "b", URL: backend.URL, Headers: map[string]string{"X-Key": auditSecret}}},
 		IncomingAuth:  config.IncomingAuth{Type: "tokens", Tokens: config.StaticTokens{File: file}},
 		ScriptedTools: scripts, Audit: a,
 	}
-	if err := d.proxy.Apply(d.cfg); err != nil {
-		t.Fatal(err)
-	}
+	d.apply(d.cfg)
 	secrets.Use([]string{auditSecret}) // as cfg.Secrets has it for a file
-	if err := d.proxy.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return d
+}
+
+func (d *audited) apply(cfg config.Config) {
+	d.t.Helper()
+	if err := d.proxy.Apply(&cfg); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.proxy.Settled(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 func (d *audited) client(who string) *wiretest.Client {

@@ -15,14 +15,9 @@ import (
 // limit has the proxy apply quotas.
 func (d *audited) limit(r config.RateLimiting) {
 	d.t.Helper()
-	cfg := *d.cfg
+	cfg := d.cfg
 	cfg.RateLimiting = r
-	if err := d.proxy.Apply(&cfg); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := d.proxy.Settled(d.t.Context()); err != nil {
-		d.t.Fatal(err)
-	}
+	d.apply(cfg)
 }
 
 // perDay is a bucket that does not fill up while a test runs.
