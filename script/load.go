@@ -3,17 +3,13 @@ package script
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"path/filepath"
 	"sort"
 	"strings"
 
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // loader compiles a file and what it loads, each file once.
@@ -27,7 +23,7 @@ type loader struct {
 
 // file compiles f; chain are the files that are being loaded, outermost first.
 func (l *loader) file(f File, chain []string) (*file, error) {
-	parsed, err := Parse(f, l.program.limits)
+	parsed, err := source.Parse(f, l.program.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +34,7 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 	out := &file{name: f.Name, source: f, tree: parsed, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 && !l.entries {
 		var wrong *Error
-		if out.run, wrong = entryOf(parsed); wrong != nil {
+		if out.run, wrong = source.EntryOf(parsed); wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -58,7 +54,7 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error {
 	name := s.ModuleName()
 	fail := func(err error) error {
-		if placed(err) {
+		if source.Placed(err) {
 			return err
 		}
 		return &Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
@@ -91,12 +87,6 @@ func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error 
 	return nil
 }
 
-// placed reports whether an error says where in a file it is.
-func placed(err error) bool {
-	var one *Error
-	return errors.As(compileErrors(err), &one) && one.Pos.IsValid()
-}
-
 // hash covers every file of the program.
 func (l *loader) hash() string {
 	names := make([]string, 0, len(l.program.files))
@@ -109,64 +99,4 @@ func (l *loader) hash() string {
 		parts = append(parts, []byte(l.program.files[name].hash))
 	}
 	return digest(parts...)
-}
-
-// Library loads files for scripts from texts and folders. Names are relative to the
-// library, whoever loads: "helpers.star", "lib/text.star".
-type Library struct {
-	// Inline are files by name. They go before folders.
-	Inline map[string]string
-	// Dirs are folders, tried in order. Nothing outside of them is read, symbolic links included.
-	Dirs []string
-	// Origins say where inline files stand, by name.
-	Origins map[string]diag.Origin
-}
-
-// maxSource bounds a file that is read; any limit on sources is below, and says so itself.
-const maxSource = 16 << 20
-
-// Load finds a file; it is a value for Options.Load.
-func (l Library) Load(_, name string) (File, error) {
-	if err := checkLoadName(name); err != nil {
-		return File{}, err
-	}
-	if text, ok := l.Inline[name]; ok {
-		return File{Name: name, Source: []byte(text), Origin: l.Origins[name]}, nil
-	}
-	for _, dir := range l.Dirs {
-		src, err := files.ReadBelow(dir, name, maxSource)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return File{}, err
-		}
-		return File{Name: name, Source: src, Origin: diag.InFile(filepath.Join(dir, filepath.FromSlash(name)))}, nil
-	}
-	return File{}, fmt.Errorf("no such file in the libraries%s", l.places())
-}
-
-func (l Library) places() string {
-	if len(l.Dirs) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(l.Dirs, ", ") + ")"
-}
-
-// Dirs returns a loader of files below folders, for Options.Load.
-func Dirs(dirs ...string) func(from, name string) (File, error) {
-	return Library{Dirs: dirs}.Load
-}
-
-// checkLoadName refuses names that are not plain relative paths.
-func checkLoadName(name string) error {
-	switch {
-	case name == "" || strings.ContainsAny(name, "\\\x00:"), path.IsAbs(name), path.Clean(name) != name, name == "..", strings.HasPrefix(name, "../"):
-		return fmt.Errorf("want a relative name below the library, such as %q", "helpers.star")
-	case files.IsTest(name):
-		return errors.New("a file *_test.star is a test, and no library")
-	case !strings.HasSuffix(name, ".star"):
-		return fmt.Errorf("want a name that ends with .star")
-	}
-	return nil
 }

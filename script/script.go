@@ -12,34 +12,23 @@
 package script
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // File is the text of one script.
-type File struct {
-	// Name identifies the file; below a library it is the name that load uses.
-	Name   string
-	Source []byte
-	// Origin is where the text stands, for positions; the zero value is a file of that Name.
-	Origin diag.Origin
-}
+type File = source.File
 
 // Options say what a program is made of besides its main file.
 type Options struct {
@@ -87,22 +76,13 @@ type file struct {
 	hash   string
 }
 
-// dialect is Starlark with everything that a script author may expect.
-var dialect = &syntax.FileOptions{
-	Set:             true,
-	While:           true,
-	TopLevelControl: true,
-	GlobalReassign:  true,
-	Recursion:       true,
-}
-
 // Compile parses and compiles a file and everything that it loads.
 // The error is Errors with all the problems of the first file that has any.
 func Compile(f File, o Options) (*Program, error) {
 	p := &Program{
 		files:       map[string]*file{},
 		frames:      meter.Frames{},
-		predeclared: predeclared(o.Builtins),
+		predeclared: source.Names(o.Builtins),
 		limits:      o.Limits.Or(DefaultLimits()),
 		cover:       o.Cover,
 		entries:     o.Entries,
@@ -110,7 +90,7 @@ func Compile(f File, o Options) (*Program, error) {
 	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries}
 	main, err := l.file(f, nil)
 	if err != nil {
-		return nil, compileErrors(err)
+		return nil, source.Located(err)
 	}
 	p.main = main
 	p.hash = l.hash()
@@ -125,7 +105,7 @@ func (p *Program) Sums() map[string]string {
 	sums := map[string]string{}
 	for _, f := range append(slices.Collect(maps.Values(p.files)), p.main) {
 		sum := sha256.Sum256(f.source.Source)
-		sums[f.source.shown()] = hex.EncodeToString(sum[:])
+		sums[f.source.Shown()] = hex.EncodeToString(sum[:])
 	}
 	return sums
 }
@@ -135,63 +115,6 @@ func (p *Program) Entry() syntax.Position { return p.main.run }
 
 // Name returns the name of the main file.
 func (p *Program) Name() string { return p.main.name }
-
-// predeclared are the names that files see, the metered universe below the builtins.
-func predeclared(builtins starlark.StringDict) starlark.StringDict {
-	all := starlark.StringDict{}
-	maps.Copy(all, meter.Universe())
-	maps.Copy(all, builtins)
-	return all
-}
-
-// Parse reads the tree of one file, and refuses what is longer or nested deeper than any
-// pass over it can take. The error is Errors.
-func Parse(f File, l Limits) (*syntax.File, error) {
-	if limit := l.Or(DefaultLimits()).Source; len(f.Source) > int(limit) {
-		return nil, Errors{{
-			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), limit),
-			Pos: f.start(),
-		}}
-	}
-	if nul := bytes.IndexByte(f.Source, 0); nul >= 0 { // the scanner would take the text to end there
-		return nil, Errors{{Msg: "a NUL character: this is not the text of a script", Pos: f.position(nul)}}
-	}
-	tree, err := dialect.Parse(f.shown(), f.Source, 0)
-	if err == nil {
-		err = rewrite.Check(tree) // before anything else walks it
-	}
-	if err != nil {
-		return nil, f.moveErrors(listed(err))
-	}
-	f.moveTree(tree)
-	return tree, nil
-}
-
-// Resolve finds the names of a file that nothing defines. The error is Errors; it names
-// what was probably meant.
-func Resolve(f *syntax.File, builtins starlark.StringDict) error {
-	names := predeclared(builtins)
-	suggest := tree.Suggestions(f, names)
-	if err := resolve.File(f, tree.SomeUndefined(names), starlark.Universe.Has); err != nil {
-		errs := listed(suggest(err))
-		if files.IsTest(f.Path) { // it may load them
-			errs = slices.DeleteFunc(errs, func(e *Error) bool { return strings.HasPrefix(e.Msg, "load: names with leading underscores") })
-		}
-		if len(errs) > 0 {
-			return errs
-		}
-	}
-	return nil
-}
-
-// CheckEntry refuses a file without a function run that takes one argument, as far as
-// the text shows it. The error is Errors.
-func CheckEntry(f *syntax.File) error {
-	if _, err := entryOf(f); err != nil {
-		return Errors{err}
-	}
-	return nil
-}
 
 // compile makes code of a parsed file. The tree is rewritten on the way.
 func (l *loader) compile(f *file) error {
@@ -212,34 +135,4 @@ func (l *loader) compile(f *file) error {
 	}
 	f.code, f.tree = code, nil
 	return nil
-}
-
-// entryOf looks at the signature of run as far as the text shows it, and returns where it is.
-func entryOf(f *syntax.File) (syntax.Position, *Error) {
-	def, bound := tree.FindRun(f)
-	start := tree.Beginning(f)
-	if !bound {
-		return start, &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: start}
-	}
-	if def == nil {
-		return start, nil
-	}
-	required, positional := 0, 0
-	for _, p := range def.Params {
-		switch p := p.(type) {
-		case *syntax.Ident:
-			required++
-			positional++
-		case *syntax.BinaryExpr:
-			positional++
-		case *syntax.UnaryExpr:
-			if p.Op == syntax.STAR {
-				positional++
-			}
-		}
-	}
-	if required > 1 || positional == 0 {
-		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
-	}
-	return def.Name.NamePos, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // testFile is a file of tests that compiles.
@@ -44,7 +45,7 @@ func (s *Suite) file(ctx context.Context, f script.File, r *Report) {
 		r.Add(t)
 		s.done(t)
 	}
-	tree, err := script.Parse(f, s.Limits)
+	tree, err := source.Parse(f, s.Limits)
 	if err != nil {
 		broken(compileProblems(f, err))
 		return

@@ -17,6 +17,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A Bug is a text that was not formatted because of a mistake in this package.
@@ -80,10 +81,10 @@ func formatted(f script.File, before *syntax.File) ([]byte, error) {
 
 // parse reads a text and its places in it, not where it stands in another file.
 func parse(f script.File) (*syntax.File, error) {
-	if _, err := script.Parse(f, script.Limits{}); err != nil { // the error has the places of f.Origin
+	if _, err := source.Parse(f, script.Limits{}); err != nil { // the error has the places of f.Origin
 		return nil, err
 	}
-	return script.Parse(script.File{Name: "script", Source: f.Source}, script.Limits{})
+	return source.Parse(script.File{Name: "script", Source: f.Source}, script.Limits{})
 }
 
 // format formats once. The tree is that of src.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // project are the scripts of the whole project that are ones.
@@ -19,7 +20,7 @@ func project(t *testing.T) map[string][]byte {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if _, broken := script.Parse(script.File{Name: path, Source: data}, script.Limits{}); broken == nil {
+		if _, broken := source.Parse(script.File{Name: path, Source: data}, script.Limits{}); broken == nil {
 			found[path] = data
 		}
 		return err

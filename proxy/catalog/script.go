@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A ScriptedTool is a workflow that clients see as a tool. It does not change.
@@ -33,8 +34,8 @@ type ScriptedTool struct {
 }
 
 // libraries is where load() finds files.
-func libraries(cfg *config.Config) script.Library {
-	l := script.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
+func libraries(cfg *config.Config) source.Library {
+	l := source.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
 	for i, lib := range cfg.Libraries {
 		if lib.Path != "" {
 			l.Dirs = append(l.Dirs, lib.Path)

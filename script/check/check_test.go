@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 func TestCheckFindsWhatTheTextShows(t *testing.T) {
@@ -140,7 +141,7 @@ def run(p):
 }
 
 func TestCallsAreTheToolsThatTheTextNames(t *testing.T) {
-	libs := script.Library{Inline: map[string]string{"lib.star": `
+	libs := source.Library{Inline: map[string]string{"lib.star": `
 def f(): return call_tool("in_lib")
 `}}
 	for _, tt := range []struct {

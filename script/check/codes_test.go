@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // shop is the backend of the examples.
@@ -45,7 +46,7 @@ func checkText(name, text string, tools map[string]check.Tool) []string {
 			_ = src.Limits.Time.UnmarshalText([]byte(d.Timeout))
 		}
 	}
-	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: script.Library{}.Load})
+	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{}.Load})
 	var lines []string
 	for _, one := range append(problems, p.Problems()...).OnePerPlace() {
 		lines = append(lines, one.Error())

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 const corpus = "testdata/corpus"
@@ -64,7 +65,7 @@ func checkCorpus(t testing.TB, name string, tools map[string]check.Tool) []strin
 }
 
 func corpusOptions(tools map[string]check.Tool) check.Options {
-	return check.Options{Builtins: builtins.Table(), Tools: tools, Load: script.Library{Dirs: []string{corpus + "/lib"}}.Load}
+	return check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{Dirs: []string{corpus + "/lib"}}.Load}
 }
 
 // share counts what is found of a code.

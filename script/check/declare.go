@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Declaration is what a file that is a tool says about itself, in a call at top level:
@@ -38,7 +39,7 @@ type Declaration struct {
 // arguments have to be literals, or constants of the file. A file without one is a
 // library, and the result nil.
 func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
-	tree, err := script.Parse(f, script.Limits{})
+	tree, err := source.Parse(f, script.Limits{})
 	if err != nil {
 		c := &checker{file: f}
 		c.engine(codeSyntax, err)

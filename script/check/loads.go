@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // loads reports load statements of files that are not there, and of names that a file does
@@ -26,7 +26,7 @@ func (c *checker) loads(f *syntax.File) {
 			c.add(codeLoad, s.Module, "load %q: %v", s.ModuleName(), err)
 			return false
 		}
-		if t, err := script.Parse(lib, c.o.Limits); err == nil {
+		if t, err := source.Parse(lib, c.o.Limits); err == nil {
 			c.loaded(s, t)
 		}
 		return false

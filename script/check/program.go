@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/flow"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Kind is what a file is.
@@ -128,7 +129,7 @@ func (p *Program) check(src Source) *checked {
 	}
 	out := &checked{source: src}
 	c := &checker{o: o, file: src.File, builtins: p.shared.predefine}
-	tree, err := script.Parse(src.File, o.Limits)
+	tree, err := source.Parse(src.File, o.Limits)
 	if err != nil {
 		c.engine(codeSyntax, err)
 		for i := range c.found {
@@ -140,12 +141,12 @@ func (p *Program) check(src Source) *checked {
 	c.loads(tree)
 	c.constants = constantsOf(tree)
 	if src.Kind == ToolFile {
-		c.engine(codeDeclaration, script.CheckEntry(tree))
+		c.engine(codeDeclaration, source.CheckEntry(tree))
 	}
 	c.block(tree.Stmts)
 	syntax.Walk(tree, c.node)
 	c.branches(tree)
-	c.engine(codeUndefined, script.Resolve(tree, values(o.Builtins)))
+	c.engine(codeUndefined, source.Resolve(tree, values(o.Builtins)))
 	out.tree = tree
 	out.unit = flow.NewUnit(src.Name, tree)
 	out.unit.Tool, out.unit.Source = src.Tool, src.File
@@ -302,8 +303,8 @@ func (s *shared) load(from *flow.Unit, module string) *flow.Unit {
 		return u
 	}
 	s.loaded[f.Name] = nil
-	tree, err := script.Parse(f, s.o.Limits)
-	if err != nil || script.Resolve(tree, values(s.o.Builtins)) != nil {
+	tree, err := source.Parse(f, s.o.Limits)
+	if err != nil || source.Resolve(tree, values(s.o.Builtins)) != nil {
 		return nil
 	}
 	u := flow.NewUnit(f.Name, tree)
@@ -313,11 +314,11 @@ func (s *shared) load(from *flow.Unit, module string) *flow.Unit {
 }
 
 // noteLoads notes which names a file loads, without a look at what else it has.
-func noteLoads(source []byte, names map[string]bool) {
-	if !strings.Contains(string(source), "load(") {
+func noteLoads(text []byte, names map[string]bool) {
+	if !strings.Contains(string(text), "load(") {
 		return
 	}
-	tree, err := script.Parse(script.File{Name: "x", Source: source}, script.Limits{})
+	tree, err := source.Parse(script.File{Name: "x", Source: text}, script.Limits{})
 	if err != nil {
 		return
 	}

@@ -257,7 +257,7 @@ func (q *query) typeOf(p *cursor.Path) types.Type {
 		return types.Any
 	}
 	if !p.Call {
-		return q.program.TypeOf(q.file(), source(p), q.line)
+		return q.program.TypeOf(q.file(), expression(p), q.line)
 	}
 	tool, ok := q.tool(p.Tool)
 	b, known := q.builtin(p.Name)
@@ -284,8 +284,8 @@ func taken(t types.Type, step cursor.Step) types.Type {
 	return types.Any
 }
 
-// source is a path as an expression of a script.
-func source(p *cursor.Path) string {
+// expression is a path as an expression of a script.
+func expression(p *cursor.Path) string {
 	var b strings.Builder
 	b.WriteString(p.Name)
 	for _, step := range p.Steps {

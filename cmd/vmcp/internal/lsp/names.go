@@ -17,15 +17,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // tree is that of the script around a line, as its text is now; of a text that cannot be parsed
 // that of the last one that could be, if old ones will do.
 func (s *server) tree(d *doc, line int, old bool) *syntax.File {
 	for _, f := range d.scripts(line) {
-		tree, err := script.Parse(f, script.Limits{})
+		tree, err := source.Parse(f, script.Limits{})
 		if err == nil {
-			_ = script.Resolve(tree, builtins.All()) // what is undefined has no binding
+			_ = source.Resolve(tree, builtins.All()) // what is undefined has no binding
 			return tree
 		}
 	}
@@ -256,7 +257,7 @@ func (s *server) loaded(d *doc, load *syntax.LoadStmt, name *syntax.Ident) *loca
 		return nil
 	}
 	at := &location{URI: s.uri(absolute(f.Origin.File))}
-	tree, err := script.Parse(f, script.Limits{})
+	tree, err := source.Parse(f, script.Limits{})
 	if err != nil {
 		return at
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A chunk is run as a program of its own: the engine, its builtins and its limits are those of a
@@ -206,7 +207,7 @@ func (s *session) show(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tu
 
 // open loads a scripted tool: all names of its file, and run, which runs it as a call would.
 func (s *session) open(ctx context.Context, tool *catalog.ScriptedTool, f script.File) error {
-	tree, err := script.Parse(f, s.o.Limits)
+	tree, err := source.Parse(f, s.o.Limits)
 	if err != nil {
 		return err
 	}

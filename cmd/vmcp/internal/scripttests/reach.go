@@ -6,6 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // ReachOf finds which files each file of tests uses: what it loads, and the scripts of the tools that it
@@ -49,7 +50,7 @@ func (w *walk) file(f script.File) {
 		return
 	}
 	w.seen[name] = true
-	tree, err := script.Parse(f, script.Limits{})
+	tree, err := source.Parse(f, script.Limits{})
 	if err != nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package script
+package source
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 // they are, and then every position of the tree is moved to where its text stands. All
 // that comes later, tracebacks included, knows only the moved ones.
 
-// shown is the name of the file in positions. The lines of a text that stands somewhere in
+// Shown is the name of the file in positions. The lines of a text that stands somewhere in
 // another form are counted from its own first one.
-func (f File) shown() string {
+func (f File) Shown() string {
 	switch {
 	case f.Origin == (diag.Origin{}):
 		return f.Name
@@ -30,13 +30,13 @@ func (f File) shown() string {
 
 // start is the place of the first character.
 func (f File) start() syntax.Position {
-	name := f.shown()
+	name := f.Shown()
 	return f.move(syntax.MakePosition(&name, 1, 1))
 }
 
 // position is that of a byte of the source.
 func (f File) position(at int) syntax.Position {
-	name, before := f.shown(), f.Source[:at]
+	name, before := f.Shown(), f.Source[:at]
 	line := bytes.Count(before, []byte("\n"))
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	return f.move(syntax.MakePosition(&name, int32(line+1), int32(column+1)))
@@ -100,7 +100,7 @@ func (f File) Place(p syntax.Position) (at diag.Pos, line int) {
 
 // Has reports whether a position is one in this file.
 func (f File) Has(p syntax.Position) bool {
-	if p.Filename() != f.shown() {
+	if p.Filename() != f.Shown() {
 		return false
 	}
 	lines, _ := f.moved()

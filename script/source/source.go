@@ -1,0 +1,127 @@
+// Package source is the text of scripts before it is compiled: where it stands, its tree, the names that
+// it may use, and the libraries that others come from. What is wrong with it is an [Error] with its place.
+package source
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
+)
+
+// File is the text of one script.
+type File struct {
+	// Name identifies the file; below a library it is the name that load uses.
+	Name   string
+	Source []byte
+	// Origin is where the text stands, for positions; the zero value is a file of that Name.
+	Origin diag.Origin
+}
+
+// dialect is Starlark with everything that a script author may expect.
+var dialect = &syntax.FileOptions{
+	Set:             true,
+	While:           true,
+	TopLevelControl: true,
+	GlobalReassign:  true,
+	Recursion:       true,
+}
+
+// Names are the names that files see, the metered universe below the builtins.
+func Names(builtins starlark.StringDict) starlark.StringDict {
+	all := starlark.StringDict{}
+	maps.Copy(all, meter.Universe())
+	maps.Copy(all, builtins)
+	return all
+}
+
+// Parse reads the tree of one file, and refuses what is longer or nested deeper than any
+// pass over it can take. The error is Errors.
+func Parse(f File, l limits.Run) (*syntax.File, error) {
+	if limit := l.Or(limits.Defaults()).Source; len(f.Source) > int(limit) {
+		return nil, Errors{{
+			Msg: fmt.Sprintf("the file has %d bytes, the limit is %s", len(f.Source), limit),
+			Pos: f.start(),
+		}}
+	}
+	if nul := bytes.IndexByte(f.Source, 0); nul >= 0 { // the scanner would take the text to end there
+		return nil, Errors{{Msg: "a NUL character: this is not the text of a script", Pos: f.position(nul)}}
+	}
+	tree, err := dialect.Parse(f.Shown(), f.Source, 0)
+	if err == nil {
+		err = rewrite.Check(tree) // before anything else walks it
+	}
+	if err != nil {
+		return nil, f.moveErrors(listed(err))
+	}
+	f.moveTree(tree)
+	return tree, nil
+}
+
+// Resolve finds the names of a file that nothing defines. The error is Errors; it names
+// what was probably meant.
+func Resolve(f *syntax.File, builtins starlark.StringDict) error {
+	names := Names(builtins)
+	suggest := tree.Suggestions(f, names)
+	if err := resolve.File(f, tree.SomeUndefined(names), starlark.Universe.Has); err != nil {
+		errs := listed(suggest(err))
+		if files.IsTest(f.Path) { // it may load them
+			errs = slices.DeleteFunc(errs, func(e *Error) bool { return strings.HasPrefix(e.Msg, "load: names with leading underscores") })
+		}
+		if len(errs) > 0 {
+			return errs
+		}
+	}
+	return nil
+}
+
+// CheckEntry refuses a file without a function run that takes one argument, as far as
+// the text shows it. The error is Errors.
+func CheckEntry(f *syntax.File) error {
+	if _, err := EntryOf(f); err != nil {
+		return Errors{err}
+	}
+	return nil
+}
+
+// EntryOf looks at the signature of run as far as the text shows it, and returns where it is.
+func EntryOf(f *syntax.File) (syntax.Position, *Error) {
+	def, bound := tree.FindRun(f)
+	start := tree.Beginning(f)
+	if !bound {
+		return start, &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: start}
+	}
+	if def == nil {
+		return start, nil
+	}
+	required, positional := 0, 0
+	for _, p := range def.Params {
+		switch p := p.(type) {
+		case *syntax.Ident:
+			required++
+			positional++
+		case *syntax.BinaryExpr:
+			positional++
+		case *syntax.UnaryExpr:
+			if p.Op == syntax.STAR {
+				positional++
+			}
+		}
+	}
+	if required > 1 || positional == 0 {
+		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
+	}
+	return def.Name.NamePos, nil
+}
