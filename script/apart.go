@@ -18,12 +18,9 @@ import (
 
 // refund gives back the memory of a run that another one has called.
 func (r *Run) refund(caller *branch) {
-	q := r.ledger.request
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	effects := r.effects + r.inner
-	caller.run.inner += effects
-	r.ledger.add(Usage{Memory: min(0, effects*effectBytes-r.ledger.used.Memory)})
+	effects := r.effects + r.inner.Load()
+	caller.run.inner.Add(effects)
+	r.ledger.Refund(effects * effectBytes)
 }
 
 // CheckApart says why fn cannot run apart.

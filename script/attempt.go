@@ -108,7 +108,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		return nil, err
 	}
 	if !e.Instant {
-		r.ledger.request.tenant.Touched()
+		r.request().Tenant.Touched()
 	}
 	b.at, b.began, b.until = entry.Key, entry.Began, entry.Until
 	failed := r.turns.perform(b, entry.Switch, func() outcome {
@@ -116,7 +116,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 			res, err = r.performFor(b, e, perform)
 		}
 		b.leave()
-		entry.Used, entry.Unsure = b.takeUsed()
+		entry.Used, entry.Unsure = r.request().Noted(&b.effect)
 		entry.Read = b.read
 		err = r.settle(b, e, entry, err)
 		entry.Ended = stamp(r.clock.Now())

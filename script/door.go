@@ -155,7 +155,7 @@ func (r *Run) admit(b *branch, e Effect) error {
 		return ended(b.ctx)
 	}
 	if !e.Instant && !e.Free {
-		if err := r.ledger.take(Usage{Calls: 1}); err != nil {
+		if err := r.ledger.Take(Usage{Calls: 1}); err != nil {
 			return err
 		}
 	}

@@ -141,7 +141,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 		done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*farBranch{},
 	}
 	r.session = s
-	r.ledger.request.weigh(WorkerMemory)
+	r.request().Weigh(WorkerMemory)
 	go s.read()
 	context.AfterFunc(ctx, s.stopLate)
 	program, err := json.Marshal(r.program.bundle())
@@ -167,7 +167,7 @@ func (r *Run) closeSession(o RunOptions) {
 	}
 	r.session.channel.Close()
 	<-r.session.done
-	r.ledger.request.weigh(-WorkerMemory)
+	r.request().Weigh(-WorkerMemory)
 }
 
 // fail ends the run: the worker is not what it should be.

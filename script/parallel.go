@@ -77,7 +77,7 @@ func (r *Run) admitGroup(parent *branch, n int) error {
 	if limit := r.limits.Nesting; parent.nesting() >= limit {
 		return reached("nesting", limit)
 	}
-	if err := r.ledger.take(Usage{Branches: int64(n)}); err != nil {
+	if err := r.ledger.Take(Usage{Branches: int64(n)}); err != nil {
 		return err
 	}
 	if err := parent.meter.ChargeStack(); err != nil {

@@ -36,16 +36,13 @@ func (r *Run) grow() error {
 	if r.pool == nil {
 		return nil
 	}
-	b, q := r.turns.now, r.ledger.request
-	err := q.tenant.Grow(b.ctx, &r.seat, q.charged())
+	b, q := r.turns.now, r.request()
+	err := q.Tenant.Grow(b.ctx, &r.seat, q.Charged())
 	if err != nil && err == b.ctx.Err() {
 		return ended(b.ctx)
 	}
 	return err
 }
-
-// mostReading is how much of answers a request may have under way.
-func (q *request) mostReading() int64 { return int64(q.root.limits.Memory) / 4 }
 
 // Room waits until n bytes of an answer may be read by the effect that ctx belongs to,
 // and returns how many of them: fewer where its request may never have so many under way.
@@ -55,12 +52,12 @@ func Room(ctx context.Context, n int64) (int64, error) {
 	if b == nil {
 		return n, nil
 	}
-	q := b.run.ledger.request
-	n = min(n, q.mostReading())
-	if q.tenant == nil || n <= Small {
+	q := b.run.request()
+	n = min(n, q.MostReading())
+	if q.Tenant == nil || n <= Small {
 		return n, nil
 	}
-	if err := q.tenant.Read(ctx, n, q.mostReading()); err != nil {
+	if err := q.Tenant.Read(ctx, n, q.MostReading()); err != nil {
 		return 0, err
 	}
 	b.room += n
@@ -71,6 +68,6 @@ func Room(ctx context.Context, n int64) (int64, error) {
 func (b *branch) keepRoom(n int64) {
 	if back := b.room - n; back > 0 {
 		b.room -= back
-		b.run.ledger.request.tenant.HasRead(back)
+		b.run.request().Tenant.HasRead(back)
 	}
 }

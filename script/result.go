@@ -63,7 +63,7 @@ func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
 // used is what the run has used so far, and those that it has called.
 func (r *Run) used() Usage {
 	unspent := r.budget.Unspent()
-	return r.ledger.total(Usage{Steps: unspent.Steps, Memory: unspent.Memory})
+	return r.ledger.Total(Usage{Steps: unspent.Steps, Memory: unspent.Memory})
 }
 
 // Stats returns what the run has used so far.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
 	"github.com/vmcp-dev/vmcp/script/internal/value"
@@ -164,7 +166,7 @@ type Run struct {
 	drain   <-chan struct{} // may be nil
 	log     *log            // nil: what it does is written nowhere
 	unsure  bool            // when it has ended: see Entry.Unsure
-	ledger  *ledger
+	ledger  *ledger.Ledger
 	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
@@ -180,7 +182,8 @@ type Run struct {
 	groups  []*group // parallel() that have not ended, oldest first
 	free    int      // places that no branch has
 	effects int64    // so far
-	inner   int64    // effects of runs that it has called; guarded by the mutex of the request
+
+	inner atomic.Int64 // effects of runs that it has called
 
 	session *session // computes the run; nil: it computes here
 	worker  *worker  // the run is one of a worker; nil: it is not
@@ -269,9 +272,9 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 	r := newRun(p, o, limits, caller)
 	defer r.close(caller)
 	if caller == nil {
-		r.ledger.request.tenant = o.Pool.Join(end)
+		r.request().Tenant = o.Pool.Join(end)
 	}
-	r.pool = r.ledger.request.tenant.Pool()
+	r.pool = r.request().Tenant.Pool()
 	if err := r.open(ctx, o, caller); err != nil {
 		return nil, err
 	}
@@ -289,14 +292,14 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 
 // newRun makes the run of a program; that of caller, if there is one, pays for it.
 func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
-	var above *ledger
+	var above *ledger.Ledger
 	if caller != nil {
 		above = caller.run.ledger
 	}
 	r := &Run{
 		program: p, limits: l, host: o.Host, print: o.Print, trace: o.Trace, repeat: o.Repeat,
 		places: o.Places, around: o.Around, idle: o.Idle, bare: o.Entry != "",
-		ledger: newLedger(above, l), started: time.Now(),
+		ledger: ledger.New(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
 		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final, Cover: p.cover,
@@ -350,11 +353,11 @@ func (r *Run) close(caller *branch) {
 	r.pool.Rest(&r.seat)
 	r.budget.Close()
 	if caller == nil {
-		r.ledger.request.tenant.Leave()
+		r.request().Tenant.Leave()
 		return
 	}
 	r.refund(caller)
-	caller.noteUsed(r.ledger.total(Usage{}), r.unsure)
+	r.request().Note(&caller.effect, r.ledger.Total(Usage{}), r.unsure)
 }
 
 // describe makes the error that a caller of Run gets.
@@ -386,7 +389,7 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 		if !e.Began.IsZero() && e.Began.Before(r.began) {
 			r.began = e.Began
 		}
-		r.ledger.request.tenant.Touched()
+		r.request().Tenant.Touched()
 		if e.Done && e.Switch {
 			r.turns.replay = append(r.turns.replay, e.Key)
 		}
@@ -519,7 +522,7 @@ func (r *Run) ChargeLog(n int) error {
 	if r.worker != nil {
 		return r.nearChargeLog(n)
 	}
-	return r.ledger.take(Usage{LogBytes: int64(n) + lineWeight})
+	return r.ledger.Take(Usage{LogBytes: int64(n) + lineWeight})
 }
 
 // Call calls a function of the script. Builtins use it instead of starlark.Call when
@@ -573,7 +576,7 @@ func (r *Run) check() error {
 
 // take takes what runs have used that an earlier run over the same journal has started.
 func (r *Run) take(u Usage) error {
-	if err := r.ledger.take(u); err != nil || u.Memory == 0 {
+	if err := r.ledger.Take(u); err != nil || u.Memory == 0 {
 		return err
 	}
 	return r.grow()

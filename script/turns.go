@@ -10,6 +10,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
@@ -73,7 +74,7 @@ import (
 // mu guards the fields below it, and the places and counts of the groups. The journal's Begin, Record
 // and Release are called with mu held. Of other mutexes only the request's is taken below
 // mu, when a new branch is granted its first steps; nothing that can wait for memory or a slot
-// may happen there. The whole order is at the head of ledger.go.
+// may happen there. The whole order is in the comment of package ledger.
 
 // turns decides which branch of a run computes.
 type turns struct {
@@ -96,23 +97,21 @@ type turns struct {
 
 // branch is one line of execution of a run: its main one, or one of a parallel.
 type branch struct {
-	run      *Run
-	path     string // "" or "4.b1."
-	counter  int    // effects so far
-	ctx      context.Context
-	thread   *starlark.Thread
-	meter    *meter.Thread
-	group    *group    // that it is part of; nil for the main branch
-	catch    int       // how many builtins around would catch an error
-	room     int64     // of answers that it has under way
-	read     int64     // bytes that the present effect has read
-	used     Usage     // by runs that the present effect has started; guarded by the mutex of the request
-	below    bool      // an outcome in one of these is not known; guarded like used
-	unsure   int       // answers so far whose Entry is Unsure, those of its parallel() included
-	at       string    // key of the present effect
-	began    time.Time // of the present effect, when it was first begun
-	until    time.Time // when it is over; zero: it has no such time
-	performs bool      // an effect, and counts for limits.parallel; guarded like used
+	run     *Run
+	path    string // "" or "4.b1."
+	counter int    // effects so far
+	ctx     context.Context
+	thread  *starlark.Thread
+	meter   *meter.Thread
+	group   *group        // that it is part of; nil for the main branch
+	catch   int           // how many builtins around would catch an error
+	room    int64         // of answers that it has under way
+	read    int64         // bytes that the present effect has read
+	unsure  int           // answers so far whose Entry is Unsure, those of its parallel() included
+	at      string        // key of the present effect
+	began   time.Time     // of the present effect, when it was first begun
+	until   time.Time     // when it is over; zero: it has no such time
+	effect  ledger.Effect // the present one, as its request counts it
 
 	far  *farBranch  // computes it; nil: it computes here
 	near *nearBranch // of a run in a worker

@@ -1,14 +1,5 @@
-package script
-
-import (
-	"context"
-	"slices"
-	"sync"
-
-	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/internal/pool"
-)
-
+// Package ledger keeps the budget of a client's request.
+//
 // What a client's request sets off is paid from one budget, however many runs it takes:
 // a scripted tool that another one calls is a run of its own, and what it uses, its
 // caller has used.
@@ -40,16 +31,18 @@ import (
 //     taken one by one, and used of the ledgers below. So used minus what the budget has not
 //     spent is what the run has used (Run.used).
 //   - A request's tenant in the pool has been granted at least what used.Memory of the root is
-//     by the time that its run computes on: growing waits after each grant of memory (account.Grant).
+//     by the time that its run computes on: growing waits after each grant of memory (script.account).
 //   - Memory is given back in two places alone: what a budget has not spent, and what a run
-//     held that another one has called, when it has ended (refund). Steps, calls and branches are
+//     held that another one has called, when it has ended (Refund). Steps, calls and branches are
 //     given back nowhere else.
 //
 // # Who holds which lock
 //
+// Of package script, below a run, this one and the pool:
+//
 //	turns.mu     one for each run      who is next, places of groups
 //	log.mu       one for each request  calls of the journal
-//	request.mu   one for each request  ledger.used, branch.used, effects that are performed
+//	request.mu   one for each request  what ledgers have used, and effects that are performed
 //	Pool.mu      one for the process   tenants and what they were granted
 //	slots.mu     one for the process   the right to compute
 //	reading.mu   one for the process   answers that are being read
@@ -57,6 +50,18 @@ import (
 // A mutex is taken only while those are held that stand above it; the last three are never
 // held together. None is held while anything waits for memory, a slot or an effect. The
 // budget itself has no lock: it belongs to the branch that has the turn.
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/pool"
+)
 
 // Usage is what a run has used, or one of its effects.
 type Usage struct {
@@ -67,32 +72,36 @@ type Usage struct {
 	LogBytes int64 `json:"logBytes,omitempty"`
 }
 
-func (u Usage) plus(v Usage) Usage {
+// Plus is what both are together.
+func (u Usage) Plus(v Usage) Usage {
 	return Usage{
 		Steps: u.Steps + v.Steps, Memory: u.Memory + v.Memory, Calls: u.Calls + v.Calls,
 		Branches: u.Branches + v.Branches, LogBytes: u.LogBytes + v.LogBytes,
 	}
 }
 
-func (u Usage) minus(v Usage) Usage {
-	return u.plus(Usage{-v.Steps, -v.Memory, -v.Calls, -v.Branches, -v.LogBytes})
+// Minus is what is left of u without v.
+func (u Usage) Minus(v Usage) Usage {
+	return u.Plus(Usage{-v.Steps, -v.Memory, -v.Calls, -v.Branches, -v.LogBytes})
 }
 
-// ledger is what one run may use, and has used.
-type ledger struct {
-	request *request
-	parent  *ledger // nil for the run that has no caller
-	limits  Limits
+// Ledger is what one run may use, and has used.
+type Ledger struct {
+	Request *Request // that all ledgers of the tree share
+	parent  *Ledger  // nil for the run that has no caller
+	limits  limits.Run
 	used    Usage // guarded by request.mu
 }
 
-// request is what the ledgers of one request share.
-type request struct {
+// Request is what the ledgers of one request share.
+type Request struct {
+	// Tenant is the request in the pool; nil without one.
+	Tenant *pool.Tenant
+
 	mu      sync.Mutex
-	root    *ledger
+	root    *Ledger
 	effects int             // that are being performed; guarded by mu
 	workers int64           // what the workers of its runs weigh in the pool; guarded by mu
-	tenant  *pool.Tenant    // nil without a pool
 	waiting []chan struct{} // effects that wait until others have ended; guarded by mu
 }
 
@@ -100,7 +109,7 @@ type request struct {
 // of its runs together: each keeps to it on its own, by the order of its journal, and
 // where the branches of several run at once, their effects wait for each other here. An
 // effect that starts a run leaves when that run begins, so nothing that waits is waited for.
-func (q *request) enter(ctx context.Context) error {
+func (q *Request) enter(ctx context.Context) error {
 	q.mu.Lock()
 	if q.effects < q.root.limits.Parallel {
 		q.effects++
@@ -115,12 +124,12 @@ func (q *request) enter(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		q.forget(turn)
-		return NotDone(ended(ctx))
+		return ctx.Err()
 	}
 }
 
 // forget takes turn out of those who wait; one that was called meanwhile leaves again.
-func (q *request) forget(turn chan struct{}) {
+func (q *Request) forget(turn chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, turn); i >= 0 {
@@ -131,7 +140,7 @@ func (q *request) forget(turn chan struct{}) {
 }
 
 // leave lets the next effect in. The caller holds the mutex.
-func (q *request) leave() {
+func (q *Request) leave() {
 	if len(q.waiting) == 0 {
 		q.effects--
 		return
@@ -140,48 +149,25 @@ func (q *request) leave() {
 	q.waiting = q.waiting[1:]
 }
 
-// enter waits until b may perform its effect.
-func (b *branch) enter(e Effect) error {
-	if e.Instant {
-		return nil
-	}
-	if err := b.run.ledger.request.enter(b.ctx); err != nil {
-		return err
-	}
-	b.performs = true
-	return nil
-}
-
-// leave ends what enter began, once.
-func (b *branch) leave() {
-	q := b.run.ledger.request
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if b.performs {
-		b.performs = false
-		q.leave()
-	}
-}
-
-// newLedger opens a ledger under parent, or a tree of its own.
-func newLedger(parent *ledger, l Limits) *ledger {
+// New opens a ledger under parent, or a tree of its own.
+func New(parent *Ledger, l limits.Run) *Ledger {
 	if parent != nil {
-		return &ledger{request: parent.request, parent: parent, limits: l}
+		return &Ledger{Request: parent.Request, parent: parent, limits: l}
 	}
-	root := &ledger{request: &request{}, limits: l}
-	root.request.root = root
+	root := &Ledger{Request: &Request{}, limits: l}
+	root.Request.root = root
 	return root
 }
 
-// take takes all of u, or nothing. The error names the first limit that does not allow it.
-func (l *ledger) take(u Usage) error {
+// Take takes all of u, or nothing. The error names the first limit that does not allow it.
+func (l *Ledger) Take(u Usage) error {
 	if u == (Usage{}) {
 		return nil
 	}
-	l.request.mu.Lock()
-	defer l.request.mu.Unlock()
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
 	for n := l; n != nil; n = n.parent {
-		if err := allow(n.limits, n.used.plus(u)); err != nil {
+		if err := allow(n.limits, n.used.Plus(u)); err != nil {
 			return err
 		}
 	}
@@ -190,36 +176,46 @@ func (l *ledger) take(u Usage) error {
 }
 
 // add notes u in l and above. The caller holds the mutex of the request.
-func (l *ledger) add(u Usage) {
+func (l *Ledger) add(u Usage) {
 	for n := l; n != nil; n = n.parent {
-		n.used = n.used.plus(u)
+		n.used = n.used.Plus(u)
 	}
 }
 
-// weigh notes that the workers of the request weigh n bytes more.
-func (q *request) weigh(n int64) {
+// Weigh notes that the workers of the request weigh n bytes more.
+func (q *Request) Weigh(n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.workers += n
 }
 
-// charged is what all runs of the request have been granted of memory, and what their
+// Charged is what all runs of the request have been granted of memory, and what their
 // workers weigh.
-func (q *request) charged() int64 {
+func (q *Request) Charged() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.root.used.Memory + q.workers
 }
 
-// give returns what was not used.
-func (l *ledger) give(u Usage) {
-	l.request.mu.Lock()
-	defer l.request.mu.Unlock()
-	l.add(Usage{}.minus(u))
+// MostReading is how much of answers the request may have under way, in bytes.
+func (q *Request) MostReading() int64 { return int64(q.root.limits.Memory) / 4 }
+
+// Give returns what was not used.
+func (l *Ledger) Give(u Usage) {
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
+	l.add(Usage{}.Minus(u))
+}
+
+// Refund gives back the memory of a run that is over, but for so many bytes.
+func (l *Ledger) Refund(keep int64) {
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
+	l.add(Usage{Memory: min(0, keep-l.used.Memory)})
 }
 
 // allow returns the limit of l that u is beyond.
-func allow(l Limits, u Usage) error {
+func allow(l limits.Run, u Usage) error {
 	switch {
 	case u.Steps > l.Steps:
 		return reached("steps", l.Steps)
@@ -235,8 +231,19 @@ func allow(l Limits, u Usage) error {
 	return nil
 }
 
-// left is what can still be taken from l of steps and memory. The caller holds the mutex.
-func (l *ledger) left() meter.Amount {
+func reached(limit string, value any) error {
+	return &meter.LimitError{Limit: limit, Value: fmt.Sprint(value)}
+}
+
+// Left is what can still be taken from l of steps and memory.
+func (l *Ledger) Left() meter.Amount {
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
+	return l.left()
+}
+
+// left is Left. The caller holds the mutex.
+func (l *Ledger) left() meter.Amount {
 	steps, memory := l.limits.Steps-l.used.Steps, int64(l.limits.Memory)-l.used.Memory
 	for n := l.parent; n != nil; n = n.parent {
 		steps, memory = min(steps, n.limits.Steps-n.used.Steps), min(memory, int64(n.limits.Memory)-n.used.Memory)
@@ -244,10 +251,10 @@ func (l *ledger) left() meter.Amount {
 	return meter.Amount{Steps: max(steps, 0), Memory: max(memory, 0)}
 }
 
-// grant takes what is wanted, or as much as is left, if that is what is needed.
-func (l *ledger) grant(need, want meter.Amount) (meter.Amount, error) {
-	l.request.mu.Lock()
-	defer l.request.mu.Unlock()
+// Grant takes what is wanted, or as much as is left, if that is what is needed.
+func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
 	left := l.left()
 	if need.Steps > left.Steps || need.Memory > left.Memory {
 		return meter.Amount{}, l.refused(Usage{Steps: need.Steps, Memory: need.Memory})
@@ -257,106 +264,66 @@ func (l *ledger) grant(need, want meter.Amount) (meter.Amount, error) {
 	return got, nil
 }
 
-// account is the ledger of a run as its meter sees it.
-type account struct{ *Run }
-
-// Grant takes portions, and room in the pool for the memory.
-func (a account) Grant(need, want meter.Amount) (meter.Amount, error) {
-	got, err := a.ledger.grant(need, want)
-	if err != nil || got.Memory == 0 {
-		return got, err
-	}
-	return got, a.grow()
-}
-
-// Left is what can still be granted.
-func (a account) Left() meter.Amount {
-	a.ledger.request.mu.Lock()
-	defer a.ledger.request.mu.Unlock()
-	return a.ledger.left()
-}
-
-// Return gives back what was not spent.
-func (a account) Return(unused meter.Amount) {
-	a.ledger.give(Usage{Steps: unused.Steps, Memory: unused.Memory})
-}
-
 // refused is the error for u, which is more than is left. The caller holds the mutex.
-func (l *ledger) refused(u Usage) error {
+func (l *Ledger) refused(u Usage) error {
 	for n := l; n != nil; n = n.parent {
-		if err := allow(n.limits, n.used.plus(u)); err != nil {
+		if err := allow(n.limits, n.used.Plus(u)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// total is what l and all below it have used; unspent is what its own run was granted
+// Total is what l and all below it have used; unspent is what its own run was granted
 // and has not used.
-func (l *ledger) total(unspent Usage) Usage {
-	l.request.mu.Lock()
-	defer l.request.mu.Unlock()
-	return l.used.minus(unspent)
+func (l *Ledger) Total(unspent Usage) Usage {
+	l.Request.mu.Lock()
+	defer l.Request.mu.Unlock()
+	return l.used.Minus(unspent)
 }
 
-// branchContext is the key of the branch that performs an effect, in the effect's context.
-type branchContext struct{}
-
-// callerOf returns the branch of another run that ctx belongs to, or nil: a run that is
-// started inside of an effect is paid for by the run that has the effect.
-func callerOf(ctx context.Context) *branch {
-	b, _ := ctx.Value(branchContext{}).(*branch)
-	return b
+// An Effect is what a branch performs: whether it counts for limits.parallel, and what it sets off. The zero value
+// is one that has not begun.
+type Effect struct {
+	performs bool  // guarded by the mutex of the request, like the next
+	used     Usage // by the runs that it has started
+	unsure   bool  // an outcome in one of these is not known
 }
 
-// within is what of l is left in the middle of the effect that b performs. Only what
-// depends on the place is in it; for the rest the ledgers see to.
-func (b *branch) within(l Limits) Limits {
-	l.CallDepth = min(l.CallDepth, max(1, b.run.limits.CallDepth-b.meter.Depth()))
-	l.Nesting = min(l.Nesting, max(1, b.run.limits.Nesting-b.nesting()))
-	l.Parallel = min(l.Parallel, b.run.limits.Parallel)
-	return l
+// Enter waits until an effect may be performed, and says why it was not waited longer.
+func (q *Request) Enter(ctx context.Context, e *Effect) error {
+	if err := q.enter(ctx); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e.performs = true
+	return nil
 }
 
-// noteUsed adds what a run has used that an effect of b has started, and whether the outcome of a call in it is
-// not known.
-func (b *branch) noteUsed(u Usage, unsure bool) {
-	b.run.ledger.request.mu.Lock()
-	defer b.run.ledger.request.mu.Unlock()
-	b.used = b.used.plus(u)
-	b.below = b.below || unsure
-}
-
-// lose notes what an effect has used that ended with its branch, and so is not in the
-// journal: it is recorded with the end of the parallel().
-func (b *branch) lose(u Usage) {
-	if b.group != nil {
-		b.group.lost = b.group.lost.plus(u)
+// Leave ends what Enter began, once.
+func (q *Request) Leave(e *Effect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e.performs {
+		e.performs = false
+		q.leave()
 	}
 }
 
-// NoteRead says that the effect that ctx belongs to has read n bytes. When it fails, they
-// are charged all the same.
-func NoteRead(ctx context.Context, n int64) {
-	if b := callerOf(ctx); b != nil {
-		b.read += n
-		b.keepRoom(b.read)
-	}
+// Note adds what a run has used that the effect has started, and whether the outcome of a call in it is not known.
+func (q *Request) Note(e *Effect, u Usage, unsure bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e.used = e.used.Plus(u)
+	e.unsure = e.unsure || unsure
 }
 
-// takeRead returns what the effect has read.
-func (b *branch) takeRead() int64 {
-	n := b.read
-	b.read = 0
-	return n
-}
-
-// takeUsed returns what the runs have used that the present effect of b has started, and whether the outcome of a
-// call in one of them is not known.
-func (b *branch) takeUsed() (Usage, bool) {
-	b.run.ledger.request.mu.Lock()
-	defer b.run.ledger.request.mu.Unlock()
-	u, unsure := b.used, b.below
-	b.used, b.below = Usage{}, false
+// Noted returns what was noted of an effect, and forgets it.
+func (q *Request) Noted(e *Effect) (Usage, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	u, unsure := e.used, e.unsure
+	e.used, e.unsure = Usage{}, false
 	return u, unsure
 }
