@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"config":                    {"script/check/codes", "lock", "config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
-	"script":                    {"script/source", "script/internal/ledger", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/limits"},
+	"script":                    {"script/source", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/limits"},
 	"script/source":             {"script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/diag", "internal/files", "internal/limits"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "script/source", "script/check/codes", "script/check/flow", "script/check/types", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"script/internal/message":   {},
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests
+	"script/internal/session":   {"script/internal/message"},
 	"script/internal/rewrite":   {"script/internal/cover", "script/internal/meter"},
 	"script/internal/value":     {"internal/clip", "internal/limits", "script/internal/meter"},
 	"script/internal/tree":      {"internal/spell"},

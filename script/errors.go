@@ -263,9 +263,3 @@ func inScript(f starlark.CallFrame) bool { return f.Pos.Line > 0 }
 
 // hidden reports whether f is a frame of an operation that the script did not write.
 func hidden(f starlark.CallFrame) bool { return strings.HasPrefix(f.Name, "$") }
-
-// A WorkerError says that the process that computed an isolated run did not bring it to its
-// end.
-type WorkerError struct{ Why string }
-
-func (e *WorkerError) Error() string { return "the worker process of this run failed: " + e.Why }

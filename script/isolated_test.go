@@ -1,4 +1,4 @@
-package script
+package script_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/internal/message"
 )
 
@@ -80,7 +81,7 @@ type hostile struct {
 	calls  int
 }
 
-func (h *hostile) Open(context.Context, Limits) (Channel, error) {
+func (h *hostile) Open(context.Context, script.Limits) (script.Channel, error) {
 	p := newPeer()
 	go func() {
 		program, run := p.next(), p.next() // of branch 1
@@ -91,14 +92,14 @@ func (h *hostile) Open(context.Context, Limits) (Channel, error) {
 	return p, nil
 }
 
-func (h *hostile) Check(e Effect) error {
+func (h *hostile) Check(e script.Effect) error {
 	if e.Kind != "call" || e.Free || e.Instant || e.Repeatable {
 		return errors.New("an effect of no kind that there is")
 	}
 	return nil
 }
 
-func (h *hostile) Ask(context.Context, any, Asked) ([][]byte, error) {
+func (h *hostile) Ask(context.Context, any, script.Asked) ([][]byte, error) {
 	h.calls++
 	return [][]byte{[]byte(`{"content":[]}`)}, nil
 }
@@ -110,7 +111,7 @@ func (h *hostile) EncodeError(err error) []byte {
 	return []byte(err.Error())
 }
 
-func (h *hostile) DecodeError(data []byte, _ Known) error {
+func (h *hostile) DecodeError(data []byte, _ script.Known) error {
 	if data == nil {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (h *hostile) DecodeError(data []byte, _ Known) error {
 }
 
 // spent are the numbers of a worker that has used nothing.
-func spent(more ...int64) []int64 { return append(make([]int64, sentNumbers), more...) }
+func spent(more ...int64) []int64 { return append(make([]int64, message.Sent), more...) }
 
 // TestAWorkerIsNotTrusted has workers that do what none may do.
 func TestAWorkerIsNotTrusted(t *testing.T) {
@@ -182,28 +183,28 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := Compile(File{Name: "a.star", Source: []byte("def run(params): return 1")}, Options{})
+			p, err := script.Compile(script.File{Name: "a.star", Source: []byte("def run(params): return 1")}, script.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := &hostile{worker: tt.worker}
-			pool := NewPool(1<<30, 1, nil)
-			bounds := Limits{Time: limits.Duration(time.Hour)}
+			pool := script.NewPool(1<<30, 1, nil)
+			bounds := script.Limits{Time: limits.Duration(time.Hour)}
 			if strings.HasPrefix(name, "silence") {
 				bounds.Time = limits.Duration(100 * time.Millisecond)
 			}
-			_, err = p.Run(t.Context(), RunOptions{Isolation: h, Host: h, Pool: pool, Limits: bounds})
+			_, err = p.Run(t.Context(), script.RunOptions{Isolation: h, Host: h, Pool: pool, Limits: bounds})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Run = %v, want an error with %q", err, tt.want)
 			}
 			if h.calls != tt.calls {
 				t.Errorf("the host was asked %d times, want %d", h.calls, tt.calls)
 			}
-			if !Final(err) {
+			if !script.Final(err) {
 				t.Errorf("%v: a script could catch it", err)
 			}
 			// Neither its slot nor its memory is lost.
-			if res, err := p.Run(t.Context(), RunOptions{Pool: pool}); err != nil || string(res.Structured) != "1" {
+			if res, err := p.Run(t.Context(), script.RunOptions{Pool: pool}); err != nil || string(res.Structured) != "1" {
 				t.Errorf("the next run: %v", err)
 			}
 			if use := pool.Use(); use.Charged != 0 || use.Active != 0 || use.Free != 1 {

@@ -76,7 +76,7 @@ type RunOptions struct {
 	// Isolation computes the run in a process of its own; nil: here.
 	Isolation Isolation
 	// session is the worker of the run that calls this one, where it runs too.
-	session *session
+	session *workerSession
 }
 
 // A Clock says what time it is, and waits.
@@ -185,8 +185,8 @@ type Run struct {
 
 	inner atomic.Int64 // effects of runs that it has called
 
-	session *session // computes the run; nil: it computes here
-	worker  *worker  // the run is one of a worker; nil: it is not
+	session *workerSession // computes the run; nil: it computes here
+	worker  *worker        // the run is one of a worker; nil: it is not
 
 	pool *Pool
 	seat pool.Seat

@@ -171,7 +171,7 @@ func (w *worker) run(m *message.Message) error {
 			ended.Parts = [][]byte{w.options.Errors.EncodeError(r.describe(err))}
 		} else {
 			ended.Parts = [][]byte{nil, res.Structured, res.Content}
-			ended.Numbers[sentNumbers] = numberOf(res.IsError)
+			ended.Numbers[message.Sent] = numberOf(res.IsError)
 		}
 		w.end(b, ended)
 	}()
@@ -241,7 +241,7 @@ func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.M
 
 // given takes the turn: the last numbers of m say what the run has used, and may use.
 func (r *Run) given(b *branch, m *message.Message) {
-	n := m.Numbers[len(m.Numbers)-givenNumbers:]
+	n := m.Numbers[len(m.Numbers)-message.Given:]
 	s := r.budget.State()
 	s.Steps, s.Memory, s.Granted, s.Stack, s.Paid = n[0], n[1], meter.Amount{Steps: n[2], Memory: n[3]}, n[4], n[5]
 	r.budget.SetState(s)

@@ -63,6 +63,13 @@ const (
 	Ended
 )
 
+// How many numbers of what the meter has counted are at the end of messages that give the worker the turn, and at the
+// beginning of those that it sends in its turn.
+const (
+	Given = 8
+	Sent  = 8
+)
+
 // What a message may have at most.
 const (
 	MaxNumbers = 32
