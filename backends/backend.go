@@ -45,10 +45,11 @@ type Backend struct {
 	log       *slog.Logger
 	transport string
 	url       *url.URL
-	headers   http.Header
-	info      json.RawMessage       // clientInfo of the proxy
-	invalid   error                 // why the configuration cannot work
-	http      *httpclient.Transport // nil for stdio, and while invalid
+	headers   atomic.Pointer[http.Header] // replaced, never changed
+	info      json.RawMessage             // clientInfo of the proxy
+	invalid   error                       // why the configuration cannot work
+	http      *httpclient.Transport       // nil for stdio, and while invalid
+	tls       *certs.Backend              // nil where http is, and where the configuration says nothing
 
 	credentials *credentials.Provider            // nil: none
 	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
@@ -151,15 +152,22 @@ func (b *Backend) configure() {
 			b.transport = TransportStdio
 		}
 	}
-	b.headers = http.Header{}
-	for name, v := range b.cfg.Headers {
-		b.headers.Set(name, v)
-	}
+	b.headers.Store(headersOf(b.cfg))
 	if b.transport != TransportStdio {
 		if b.url, b.invalid = endpoint.Parse(b.cfg.URL); b.invalid == nil {
-			b.http = endpoint.Transport(b.url, certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log))
+			b.tls = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
+			b.http = endpoint.Transport(b.url, b.tls.Config())
 		}
 	}
+}
+
+// headersOf are the configured headers of a backend.
+func headersOf(cfg config.Backend) *http.Header {
+	header := http.Header{}
+	for name, v := range cfg.Headers {
+		header.Set(name, v)
+	}
+	return &header
 }
 
 // Name is the backend's name in the configuration.

@@ -70,7 +70,7 @@ func TestApplyKeepsWhatDidNotChange(t *testing.T) {
 	}
 	waitFor(t, changes, "the first configuration", allReady)
 	before := s.All()
-	edited.Headers = map[string]string{"X": "2"}
+	edited.IdempotencyHeader = "Idempotency-Key"
 	if err := s.Apply(&config.Config{Backends: []config.Backend{added, edited, kept}}); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type httpTransport struct {
 }
 
 func newHTTPTransport(c *conn, u *url.URL) *httpTransport {
-	return &httpTransport{c: c, at: endpoint.New(u, c.b.headers, c.roundTrip, func(resp *http.Response) { c.b.failedBody(resp) })}
+	return &httpTransport{c: c, at: endpoint.New(u, &c.b.headers, c.roundTrip, func(resp *http.Response) { c.b.failedBody(resp) })}
 }
 
 // headers are the request headers of k.

@@ -2,17 +2,20 @@ package backends
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
 // A backend whose configuration changes leaves no gap.
 //
-// What concerns the proxy alone (settings) is applied in place, under running calls. For
-// everything else, such as the command, the environment or the URL, the backend is
+// What concerns the proxy alone (settings) is applied in place, under running calls, and so are
+// headers and the certificates to trust: the next request has the new ones, in the session that
+// there is. For everything else, such as the command, the environment or the URL, the backend is
 // replaced: its successor connects beside it while the old one goes on serving lists and
 // calls (Set.next), and takes its place in Set.all when it is ready, when its first
 // attempt has gone wrong, or after handOverTime. Only then does the old one retire: it
@@ -29,13 +32,35 @@ const handOverTime = time.Minute
 
 // runs reports whether the backend can be brought to cfg by other settings.
 func (b *Backend) runs(cfg config.Backend) bool {
-	return settings.SameBut(b.cfg, cfg)
+	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.carries(cfg))
+}
+
+// carries reports whether requests have what cfg wants them to have. A backend that is down may
+// be so for a header that is wrong: then it is tried anew at once.
+func (b *Backend) carries(cfg config.Backend) bool {
+	return reflect.DeepEqual(*b.headers.Load(), *headersOf(cfg)) && b.tls.Trusts(cfg.TLS.CAText)
 }
 
 // adjust applies settings in place.
 func (b *Backend) adjust(cfg config.Backend, t settings.General) {
 	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
+	if !b.carries(cfg) {
+		b.headers.Store(headersOf(cfg))
+		b.trust(cfg.TLS.CAText)
+		b.stale.Or(listing.All) // what is offered may depend on who asks
+	}
 	b.wakeLoop() // the time between health checks may be another
+}
+
+// trust replaces the certificates that are trusted; connections that were made with others are
+// not used for another request.
+func (b *Backend) trust(text string) {
+	if b.tls.Trusts(text) {
+		return
+	}
+	b.tls.Trust(text)
+	b.http.CloseIdleConnections()
+	b.suspicious.Store(true)
 }
 
 // serving reports whether clients lose anything when the backend is closed.

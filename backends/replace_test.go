@@ -2,7 +2,10 @@ package backends
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
 // TestSettingsChangeInPlace changes everything that concerns the proxy alone: the process
@@ -113,6 +117,105 @@ func TestReplacedWithoutAGap(t *testing.T) {
 	}
 	close(stop)
 	calling.Wait()
+}
+
+// TestHeadersChangeInPlace: under calls, the next request has the new header, in the session that
+// there is, and no call fails.
+func TestHeadersChangeInPlace(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		raw := &backendtest.Raw{Modern: modern, Session: "s", Tools: `[{"name":"t","inputSchema":{"type":"object"}}]`,
+			Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
+		cfg := config.Backend{Name: "b", URL: raw.Start(t), Headers: map[string]string{"X-Key": "first", "x-gone": "1"}}
+		s := NewSet(Options{})
+		defer s.Close()
+		apply(t, s, cfg)
+		b := awaitReady(t, s)
+		main := b.main.Load()
+		stop := make(chan struct{})
+		var calling sync.WaitGroup
+		for range 4 {
+			calling.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						callTool(t, b, "while")
+					}
+				}
+			})
+		}
+		for _, key := range []string{"second", "third", "fourth"} {
+			cfg.Headers = map[string]string{"X-Key": key}
+			apply(t, s, cfg)
+			callTool(t, b, "after "+key)
+		}
+		close(stop)
+		calling.Wait()
+		for _, call := range raw.Seen("tools/call") {
+			with := call.Header.Get("X-Key")
+			if key, is := strings.CutPrefix(jsonscan.GetString(jsonscan.Get(call.Message.Params, "arguments"), "when"), "after "); is && (with != key || call.Header.Get("X-Gone") != "") {
+				t.Errorf("modern %v: a call after another header was applied: %q, want %s", modern, with, key)
+			}
+		}
+		if s.All()[0] != b || b.main.Load() != main {
+			t.Errorf("modern %v: the backend was connected to anew", modern)
+		}
+		if n := len(raw.Seen("initialize")); n > 1 {
+			t.Errorf("modern %v: %d sessions", modern, n)
+		}
+	}
+}
+
+// callTool calls the tool t, which has to work.
+func callTool(t *testing.T, b *Backend, when string) {
+	resp, err := b.Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"t","arguments":{"when":"` + when + `"}}`)})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	resp.Close()
+}
+
+// TestHeaderThatWasWrong: a backend that refused the header before is asked at once with the new one.
+func TestHeaderThatWasWrong(t *testing.T) {
+	raw := &backendtest.Raw{Tools: `[]`, First: func(x *backendtest.Exchange) bool {
+		if x.Request.Header.Get("X-Key") == "right" {
+			return false
+		}
+		x.WriteHeader(http.StatusUnauthorized)
+		return true
+	}}
+	cfg := config.Backend{Name: "b", URL: raw.Start(t), Headers: map[string]string{"X-Key": "wrong"}}
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, cfg)
+	b := s.All()[0]
+	if b.awaitAttempt(t.Context()); b.State().Status != Down {
+		t.Fatalf("with the wrong header: %s", b.State().Status)
+	}
+	cfg.Headers = map[string]string{"X-Key": "right"}
+	apply(t, s, cfg)
+	awaitReady(t, s)
+}
+
+// TestTrustChangesInPlace: certificates that are configured as a text are replaced under a session.
+func TestTrustChangesInPlace(t *testing.T) {
+	raw := &backendtest.Raw{Session: "s", Tools: `[]`, Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
+	server := httptest.NewTLSServer(raw)
+	defer server.Close()
+	trusted := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	cfg := config.Backend{Name: "b", URL: server.URL + "/mcp", TLS: config.BackendTLS{CAText: trusted, ServerName: "example.com"}}
+	s := NewSet(Options{})
+	defer s.Close()
+	apply(t, s, cfg)
+	b := awaitReady(t, s)
+	cfg.TLS.CAText += trusted
+	apply(t, s, cfg)
+	callTool(t, b, "")
+	if s.All()[0] != b || !b.tls.Trusts(cfg.TLS.CAText) {
+		t.Error("other certificates to trust: the backend was replaced, or has those before")
+	}
 }
 
 // TestReplacementThatFails takes the place all the same: that is what the configuration

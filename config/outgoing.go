@@ -151,6 +151,8 @@ type DiscoveryStrategy struct {
 type BackendTLS struct {
 	// CA is a file of certificates to trust for this backend instead of those of the system, in PEM, relative to the configuration file.
 	CA string `json:"ca,omitempty"`
+	// CAText is what such a file would hold, where there is none. Exclusive with CA.
+	CAText string `json:"-"`
 	// Cert is a file with the certificate that this proxy shows to the backend.
 	Cert string `json:"cert,omitempty"`
 	// Key is the file with that certificate's private key.

@@ -255,7 +255,7 @@ func withTLSOf(b config.Backend, t *http.Transport) http.RoundTripper {
 	if err != nil {
 		return t
 	}
-	conf := certs.ForBackend(b.TLS, u.Hostname(), slog.New(slog.DiscardHandler))
+	conf := certs.ForBackend(b.TLS, u.Hostname(), slog.New(slog.DiscardHandler)).Config()
 	if conf == nil {
 		return t
 	}

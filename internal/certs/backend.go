@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,9 +13,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// backend is the files that a backend's TLS connections are made with. They are looked at
-// when a connection is made. While a new version of them is broken, the one before goes on.
-type backend struct {
+// Backend is what a backend's TLS connections are made with. Files are looked at when a
+// connection is made. While a new version of them is broken, the one before goes on.
+type Backend struct {
 	cfg  config.BackendTLS
 	host string // that the backend's certificate has to be for
 	log  *slog.Logger
@@ -26,20 +27,28 @@ type backend struct {
 	stamps [3]files.Stamp   // guarded by mu: of the files that were tried last
 	looked time.Time        // guarded by mu
 	err    error            // guarded by mu: why the last version cannot be used
+	text   string           // guarded by mu: certificates to trust that are in no file
 }
 
 // ForBackend is what connections to a backend are made with; nil where the configuration does
 // not say anything.
-func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Config {
+func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *Backend {
 	if cfg == (config.BackendTLS{}) {
 		return nil
 	}
 	if cfg.ServerName != "" {
 		host = cfg.ServerName
 	}
-	c := &backend{cfg: cfg, host: host, log: log}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, GetClientCertificate: c.present}
-	if cfg.CA != "" {
+	return &Backend{cfg: cfg, host: host, log: log, text: cfg.CAText}
+}
+
+// Config is for crypto/tls. That of a nil *Backend is nil.
+func (c *Backend) Config() *tls.Config {
+	if c == nil {
+		return nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.host, GetClientCertificate: c.present}
+	if c.cfg.CA != "" || c.cfg.CAText != "" {
 		// The pool of a tls.Config cannot be replaced: the same check is made below, against
 		// the newest one.
 		conf.InsecureSkipVerify, conf.VerifyConnection = true, c.verify
@@ -47,9 +56,26 @@ func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *tls.Confi
 	return conf
 }
 
+// Trusts reports whether new connections are made to who has a certificate of these, in PEM.
+func (c *Backend) Trusts(text string) bool {
+	if c == nil {
+		return text == ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text == text
+}
+
+// Trust replaces the text of the certificates to trust, which there was from the beginning.
+func (c *Backend) Trust(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text, c.stamps, c.looked, c.loaded = text, [3]files.Stamp{}, time.Time{}, false
+}
+
 // verify checks the backend's certificate, as crypto/tls does by itself without a
 // VerifyConnection.
-func (c *backend) verify(s tls.ConnectionState) error {
+func (c *Backend) verify(s tls.ConnectionState) error {
 	roots, _, err := c.current()
 	if err != nil {
 		return err
@@ -65,7 +91,7 @@ func (c *backend) verify(s tls.ConnectionState) error {
 }
 
 // present is the proxy's own certificate.
-func (c *backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func (c *Backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_, own, err := c.current()
 	if own == nil {
 		own = &tls.Certificate{} // none
@@ -74,7 +100,7 @@ func (c *backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
 // current returns the newest version that can be used.
-func (c *backend) current() (*x509.CertPool, *tls.Certificate, error) {
+func (c *Backend) current() (*x509.CertPool, *tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.looked) >= lookEvery {
@@ -88,13 +114,13 @@ func (c *backend) current() (*x509.CertPool, *tls.Certificate, error) {
 }
 
 // read reads the files if they have changed. mu is held.
-func (c *backend) read() {
+func (c *Backend) read() {
 	stamps := stampsOf(c.cfg.CA, c.cfg.Cert, c.cfg.Key) // before the files are read: what changes meanwhile is read again
 	if c.loaded && slices.EqualFunc(stamps[:], c.stamps[:], files.Stamp.Same) {
 		return
 	}
 	c.stamps = stamps
-	roots, own, err := load(c.cfg)
+	roots, own, err := load(c.cfg, c.text)
 	if err != nil {
 		if c.loaded {
 			c.log.Error("certificates not read, those before go on", "err", err)
@@ -105,9 +131,15 @@ func (c *backend) read() {
 	c.roots, c.own, c.loaded, c.err = roots, own, true, nil
 }
 
-func load(cfg config.BackendTLS) (roots *x509.CertPool, own *tls.Certificate, err error) {
-	if cfg.CA != "" {
+// load reads the files; text are certificates to trust that are in no file.
+func load(cfg config.BackendTLS, text string) (roots *x509.CertPool, own *tls.Certificate, err error) {
+	if cfg.CA != "" || text != "" {
 		roots = x509.NewCertPool()
+	}
+	if text != "" && !roots.AppendCertsFromPEM([]byte(text)) {
+		return nil, nil, errors.New("no certificates to trust in what is configured")
+	}
+	if cfg.CA != "" {
 		if _, err := addTo(roots, "tls.ca", cfg.CA); err != nil {
 			return nil, nil, err
 		}

@@ -1,7 +1,9 @@
 package certs
 
 import (
+	"crypto/tls"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -28,7 +30,7 @@ func TestAFileIsReadAgainAndABrokenOneIsNot(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		write([]byte("no certificate"))
-		c := &backend{cfg: config.BackendTLS{CA: file}, log: slog.New(slog.DiscardHandler)}
+		c := &Backend{cfg: config.BackendTLS{CA: file}, log: slog.New(slog.DiscardHandler)}
 		if _, _, err := c.current(); err == nil || !strings.Contains(err.Error(), file+": no certificates") {
 			t.Errorf("a file without a certificate: %v", err)
 		}
@@ -43,10 +45,42 @@ func TestAFileIsReadAgainAndABrokenOneIsNot(t *testing.T) {
 }
 
 func TestNothingConfiguredIsTheDefault(t *testing.T) {
-	if c := ForBackend(config.BackendTLS{}, "host", nil); c != nil {
+	if c := ForBackend(config.BackendTLS{}, "host", nil).Config(); c != nil {
 		t.Errorf("ForBackend = %v, want nil", c)
 	}
-	if c := ForBackend(config.BackendTLS{ServerName: "other"}, "host", nil); c.ServerName != "other" || c.InsecureSkipVerify {
+	if c := ForBackend(config.BackendTLS{ServerName: "other"}, "host", nil).Config(); c.ServerName != "other" || c.InsecureSkipVerify {
 		t.Errorf("ForBackend = %v, want the name other, verified by crypto/tls", c)
+	}
+}
+
+// TestTextIsTrustedInstead: certificates that are in no file are replaced at once; a text without
+// any refuses every server.
+func TestTextIsTrustedInstead(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	good := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	dir := t.TempDir()
+	file, _ := issue(t, dir, "other")
+	other, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ForBackend(config.BackendTLS{CAText: good}, "example.com", slog.New(slog.DiscardHandler))
+	for _, tt := range []struct{ text, want string }{
+		{good, ""}, {string(other), "unknown authority"}, {"nothing", "no certificates to trust"}, {good, ""},
+	} {
+		if c.Trust(tt.text); !c.Trusts(tt.text) {
+			t.Errorf("Trusts(%.20q) = false after Trust", tt.text)
+		}
+		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), c.Config())
+		if err == nil {
+			conn.Close()
+		}
+		if got := fmt.Sprint(err); err == nil != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("dial with %.20q: %s, want %q", tt.text, got, tt.want)
+		}
+	}
+	if c = nil; !c.Trusts("") || c.Trusts(good) {
+		t.Error("where nothing is configured, a text is trusted")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,32 +58,57 @@ func httpOne() *http.Protocols {
 
 // Endpoint is where requests go, and with which headers.
 type Endpoint struct {
-	do     func(*http.Request) (*http.Response, error)
-	failed func(*http.Response)
-	url    atomic.Pointer[url.URL]
-	header atomic.Pointer[http.Header] // replaced, never changed
+	do         func(*http.Request) (*http.Response, error)
+	failed     func(*http.Response)
+	url        atomic.Pointer[url.URL]
+	configured *atomic.Pointer[http.Header] // the values that it holds are never changed
+	joined     atomic.Pointer[joined]
+
+	mu  sync.Mutex
+	own http.Header // guarded by mu: of the protocol, by Set
+}
+
+// joined is what requests carry, made of what was configured at one moment.
+type joined struct {
+	configured *http.Header
+	header     http.Header
 }
 
 // New is the endpoint at u. do makes a request; headers go with each, beside those of the
-// protocol. failed takes the answers to Get that are no event streams, and closes them.
-func New(u *url.URL, headers http.Header, do func(*http.Request) (*http.Response, error), failed func(*http.Response)) *Endpoint {
-	e := &Endpoint{do: do, failed: failed}
+// protocol: what is stored there later goes with every request from then on. failed takes the
+// answers to Get that are no event streams, and closes them.
+func New(u *url.URL, headers *atomic.Pointer[http.Header], do func(*http.Request) (*http.Response, error), failed func(*http.Response)) *Endpoint {
+	e := &Endpoint{do: do, failed: failed, configured: headers}
+	e.own = http.Header{"Content-Type": {JSON}, "Accept": {JSON + ", " + Events}}
 	e.url.Store(u)
-	header := headers.Clone()
-	header["Content-Type"] = []string{JSON}
-	header["Accept"] = []string{JSON + ", " + Events}
-	e.header.Store(&header)
 	return e
 }
 
 // Header is what requests carry. It must not be changed.
-func (e *Endpoint) Header() http.Header { return *e.header.Load() }
+func (e *Endpoint) Header() http.Header {
+	configured := e.configured.Load()
+	if j := e.joined.Load(); j != nil && j.configured == configured {
+		return j.header
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.join(configured)
+}
+
+// join puts the configured headers and those of the protocol together. mu is held.
+func (e *Endpoint) join(configured *http.Header) http.Header {
+	header := maps.Clone(*configured)
+	maps.Copy(header, e.own)
+	e.joined.Store(&joined{configured, header})
+	return header
+}
 
 // Set changes a header of all later requests.
 func (e *Endpoint) Set(key, value string) {
-	header := maps.Clone(e.Header())
-	header[key] = []string{value}
-	e.header.Store(&header)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.own[key] = []string{value}
+	e.join(e.configured.Load())
 }
 
 // RedirectError is the error of a redirect that is not followed.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,9 @@ func at(t *testing.T, h http.Handler, path string) *endpoint.Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return endpoint.New(u, http.Header{"X-Key": {"secret"}}, http.DefaultTransport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
+	var headers atomic.Pointer[http.Header]
+	headers.Store(&http.Header{"X-Key": {"secret"}})
+	return endpoint.New(u, &headers, http.DefaultTransport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
 
 // TestRedirects: a frame is sent again, with all headers, to where its origin says and nowhere

@@ -70,13 +70,16 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// SameBut reports whether two configurations of a backend differ in their settings at most:
-// anything else takes another process or connection.
+// SameBut reports whether two configurations of a backend differ at most in their settings, their
+// headers and the text of the certificates to trust: anything else takes another process or connection.
 func SameBut(a, b config.Backend) bool {
 	return reflect.DeepEqual(without(a), without(b))
 }
 
 func without(cfg config.Backend) config.Backend {
-	cfg.Timeout, cfg.Sessions, cfg.MaxConnections, cfg.MaxSessions = 0, "", 0, 0
+	cfg.Timeout, cfg.Sessions, cfg.MaxConnections, cfg.MaxSessions, cfg.Headers = 0, "", 0, 0, nil
+	if cfg.TLS.CAText != "" {
+		cfg.TLS.CAText = "certificates"
+	}
 	return cfg
 }
