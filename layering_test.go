@@ -24,6 +24,8 @@ var mayImport = map[string][]string{
 	"lock":                      {"internal/diag", "internal/files", "internal/jsonscan", "internal/visible"},
 	"config/internal/document":  {"internal/diag", "internal/limits", "internal/spell"},
 	"config":                    {"script/check/codes", "lock", "config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
+	"config/kube/object":        {"config", "config/internal/document", "internal/diag", "internal/secret"},
+	"config/kube/resolve":       {"config", "config/kube/object", "internal/diag", "internal/secret"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
 	"script":                    {"script/source", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/limits"},

@@ -24,65 +24,73 @@ import (
 // Config is one vmcp.yaml.
 type Config struct {
 	// Name is the server name shown to clients.
-	Name string `json:"name,omitempty" default:"vmcp"`
+	Name string `json:"name,omitempty" default:"vmcp" crd:"yes"`
 	// Listen is the address of the HTTP endpoint, host:port. An empty host means every interface.
-	Listen string `json:"listen,omitempty" default:"127.0.0.1:4483"`
+	Listen string `json:"listen,omitempty" default:"127.0.0.1:4483" crd:"no"`
 	// Hosts are names under which the endpoint is reached, as the Host header says them: mcp.example.com, or *.example.com for those below. The port counts if one is given. Loopback names need not be listed where the endpoint listens on a loopback address. On other addresses every name is accepted while none is listed.
-	Hosts []string `json:"hosts,omitempty"`
+	Hosts []string `json:"hosts,omitempty" crd:"no"`
 	// Origins are web pages that may use the endpoint, as the Origin header says them: https://app.example.com; "*" is any. Pages of this machine need not be listed where the endpoint listens on a loopback address, nor the endpoint's own under one of the hosts.
-	Origins []string `json:"origins,omitempty"`
+	Origins []string `json:"origins,omitempty" crd:"no"`
 	// TrustedProxies are networks, such as 10.0.0.0/8, and addresses of reverse proxies whose X-Forwarded-For is believed: limits per address count by it. While none is listed nothing is limited by address, for everybody may come through one proxy.
-	TrustedProxies []string `json:"trustedProxies,omitempty"`
+	TrustedProxies []string `json:"trustedProxies,omitempty" crd:"no"`
 	// ClientSessions bound the sessions of clients over HTTP.
-	ClientSessions ClientSessions `json:"clientSessions,omitempty"`
+	ClientSessions ClientSessions `json:"clientSessions,omitempty" crd:"no"`
 	// MaxRequestBody is the size of one request of a client over HTTP.
-	MaxRequestBody Bytes `json:"maxRequestBody,omitempty" default:"4MB"`
+	MaxRequestBody Bytes `json:"maxRequestBody,omitempty" default:"4MB" crd:"no"`
 	// Admin is a port of its own for operators.
-	Admin Admin `json:"admin,omitempty"`
+	Admin Admin `json:"admin,omitempty" crd:"no"`
 	// Discovery is a file that says where the endpoint is while it is served.
-	Discovery Discovery `json:"discovery,omitempty"`
+	Discovery Discovery `json:"discovery,omitempty" crd:"no"`
 	// TLS serves the endpoint with a certificate.
-	TLS TLS `json:"tls,omitempty"`
+	TLS TLS `json:"tls,omitempty" crd:"no"`
 	// IncomingAuth says who may come in.
-	IncomingAuth IncomingAuth `json:"incomingAuth,omitempty"`
+	IncomingAuth IncomingAuth `json:"incomingAuth,omitempty" crd:"no"`
 	// OutgoingAuth says with which credentials backends are called.
-	OutgoingAuth OutgoingAuth `json:"outgoingAuth,omitempty"`
+	OutgoingAuth OutgoingAuth `json:"outgoingAuth,omitempty" crd:"yes"`
 	// TokenStore keeps the tokens of logins at backends.
-	TokenStore TokenStore `json:"tokenStore,omitempty"`
+	TokenStore TokenStore `json:"tokenStore,omitempty" crd:"no"`
 	// PassthroughHeaders are headers of clients' requests that are sent on to backends with a URL, such as X-Request-Id. Credentials and headers of the protocol cannot be.
-	PassthroughHeaders []string `json:"passthroughHeaders,omitempty"`
+	PassthroughHeaders []string `json:"passthroughHeaders,omitempty" crd:"yes"`
 	// Audit writes down what was done.
-	Audit Audit `json:"audit,omitempty"`
+	Audit Audit `json:"audit,omitempty" crd:"no"`
 	// Pins hold the backends to definitions that somebody has reviewed.
-	Pins Pins `json:"pins,omitempty"`
+	Pins Pins `json:"pins,omitempty" crd:"no"`
 	// Recording writes calls of scripted tools down as cases.
-	Recording Recording `json:"recording,omitempty"`
+	Recording Recording `json:"recording,omitempty" crd:"no"`
 	// Check says what is made of the problems that checks of scripts find.
-	Check Check `json:"check,omitempty"`
+	Check Check `json:"check,omitempty" crd:"no"`
 	// RateLimiting bounds how often tools are called.
-	RateLimiting RateLimiting `json:"rateLimiting,omitempty"`
+	RateLimiting RateLimiting `json:"rateLimiting,omitempty" crd:"yes"`
 	// Backends are the MCP servers behind the endpoint.
-	Backends []Backend `json:"backends,omitempty"`
+	Backends []Backend `json:"backends,omitempty" crd:"no"`
 	// Aggregation says how the backends' tools become one list.
-	Aggregation Aggregation `json:"aggregation,omitempty"`
+	Aggregation Aggregation `json:"aggregation,omitempty" crd:"yes"`
 	// ScriptedTools are workflows written in Starlark, listed as ordinary tools.
-	ScriptedTools []ScriptedTool `json:"scriptedTools,omitempty"`
+	ScriptedTools []ScriptedTool `json:"scriptedTools,omitempty" crd:"yes"`
 	// Scripts are folders, relative to the configuration file, whose .star files are scripted tools.
-	Scripts []string `json:"scripts,omitempty"`
+	Scripts []string `json:"scripts,omitempty" crd:"no"`
 	// Libraries are what scripts can load.
-	Libraries []Library `json:"libraries,omitempty"`
+	Libraries []Library `json:"libraries,omitempty" crd:"yes"`
+	// ScriptedToolRefs are objects of kind VirtualMCPScriptedToolDefinition by their names.
+	ScriptedToolRefs []NameRef `json:"scriptedToolRefs,omitempty" config:"-" crd:"yes" max:"1000"`
 	// CompositeTools are workflows in ToolHive's legacy YAML format.
-	CompositeTools []CompositeTool `json:"compositeTools,omitempty"`
+	CompositeTools []CompositeTool `json:"compositeTools,omitempty" crd:"yes"`
+	// CompositeToolRefs are objects of kind VirtualMCPCompositeToolDefinition by their names.
+	CompositeToolRefs []NameRef `json:"compositeToolRefs,omitempty" config:"-" crd:"yes" max:"1000"`
 	// SessionIdle says how long sessions that nobody uses are kept.
-	SessionIdle SessionIdle `json:"sessionIdle,omitempty"`
+	SessionIdle SessionIdle `json:"sessionIdle,omitempty" crd:"yes"`
 	// SessionStorage is where runs of scripted tools are kept.
-	SessionStorage SessionStorage `json:"sessionStorage,omitempty"`
+	SessionStorage SessionStorage `json:"sessionStorage,omitempty" crd:"no"`
 	// Runs says how runs of scripted tools outlive a request, a connection and the process.
-	Runs Runs `json:"runs,omitempty"`
+	Runs Runs `json:"runs,omitempty" crd:"no"`
 	// Limits bound every run of a script, and all runs together.
-	Limits Limits `json:"limits,omitempty"`
+	Limits Limits `json:"limits,omitempty" crd:"yes"`
 	// Operational holds timeouts and failure handling.
-	Operational Operational `json:"operational,omitempty"`
+	Operational Operational `json:"operational,omitempty" crd:"yes"`
+
+	// Bundles are texts that belong together, such as those of a ConfigMap, by bundle and name. A script of a
+	// bundle loads texts of the bundle before libraries.
+	Bundles map[string]map[string]string `json:"-"`
 
 	expanded []string // the values of variables in headers and environments
 	warnings diag.Problems
@@ -156,163 +164,169 @@ type Backend struct {
 // SessionIdle says how long sessions that nobody uses are kept.
 type SessionIdle struct {
 	// Client is for a client's session over HTTP, without a running request or an open stream.
-	Client Duration `json:"client,omitempty" default:"1h"`
+	Client Duration `json:"client,omitempty" default:"1h" crd:"yes"`
 	// Backend is for the sessions and child processes that backends have for one client each. 0s: as long as the client's session lives. A shorter time ends them under a living client, which then finds its state gone.
-	Backend Duration `json:"backend,omitempty" default:"0s"`
+	Backend Duration `json:"backend,omitempty" default:"0s" crd:"yes"`
 	// Pressure is how long a client's session must have been unused to be ended for another client when connections or sessions have run out.
-	Pressure Duration `json:"pressure,omitempty" default:"1m"`
+	Pressure Duration `json:"pressure,omitempty" default:"1m" crd:"yes"`
 }
 
 // Aggregation says how the backends' entries become one catalog.
 type Aggregation struct {
 	// ConflictResolution is what happens when two backends have a tool of the same name.
-	ConflictResolution string `json:"conflictResolution,omitempty" enum:"prefix,priority,manual" default:"prefix"`
+	ConflictResolution string `json:"conflictResolution,omitempty" enum:"prefix,priority,manual" default:"prefix" crd:"yes"`
 	// ConflictResolutionConfig parametrises the conflict strategy.
-	ConflictResolutionConfig ConflictResolutionConfig `json:"conflictResolutionConfig,omitempty"`
+	ConflictResolutionConfig ConflictResolutionConfig `json:"conflictResolutionConfig,omitempty" crd:"yes"`
 	// Tools are rules per backend.
-	Tools []WorkloadTools `json:"tools,omitempty"`
+	Tools []WorkloadTools `json:"tools,omitempty" crd:"yes"`
 	// Prompts are rules per backend for its prompts.
-	Prompts []WorkloadPrompts `json:"prompts,omitempty"`
+	Prompts []WorkloadPrompts `json:"prompts,omitempty" crd:"yes"`
 	// Resources are rules per backend for its resources and resource templates.
-	Resources []WorkloadResources `json:"resources,omitempty"`
+	Resources []WorkloadResources `json:"resources,omitempty" crd:"yes"`
 	// ExcludeAllTools hides every backend tool from clients; scripts still call them.
-	ExcludeAllTools bool `json:"excludeAllTools,omitempty"`
+	ExcludeAllTools bool `json:"excludeAllTools,omitempty" crd:"yes"`
 	// DefaultToolVisibility is what a backend without a rule of its own gets. Scripts call hidden tools, too.
-	DefaultToolVisibility string `json:"defaultToolVisibility,omitempty" enum:"visible,hidden" default:"visible"`
+	DefaultToolVisibility string `json:"defaultToolVisibility,omitempty" enum:"visible,hidden" default:"visible" crd:"yes"`
 }
 
 // ConflictResolutionConfig parametrises the conflict strategies.
 type ConflictResolutionConfig struct {
 	// PrefixFormat builds the prefix; {workload} is the backend's name. Without it: {workload}_, and no prefix while there is a single backend.
-	PrefixFormat string `json:"prefixFormat,omitempty"`
+	PrefixFormat string `json:"prefixFormat,omitempty" crd:"yes"`
 	// PriorityOrder lists backends, first wins, for the priority strategy.
-	PriorityOrder []string `json:"priorityOrder,omitempty"`
+	PriorityOrder []string `json:"priorityOrder,omitempty" crd:"yes"`
 }
 
 // WorkloadTools are the rules for one backend's entries.
 type WorkloadTools struct {
 	// Workload is the name of the backend.
-	Workload string `json:"workload"`
+	Workload string `json:"workload" crd:"yes"`
 	// Filter keeps the tools whose own name matches one of the globs.
-	Filter []string `json:"filter,omitempty"`
+	Filter []string `json:"filter,omitempty" crd:"yes"`
 	// Overrides rename and redescribe tools, keyed by the backend's own name.
-	Overrides map[string]ToolOverride `json:"overrides,omitempty"`
+	Overrides map[string]ToolOverride `json:"overrides,omitempty" crd:"yes"`
 	// ExcludeAll hides all tools of this backend from clients.
-	ExcludeAll bool `json:"excludeAll,omitempty"`
+	ExcludeAll bool `json:"excludeAll,omitempty" crd:"yes"`
 }
 
 // WorkloadPrompts are the rules for one backend's prompts.
 type WorkloadPrompts struct {
 	// Workload is the name of the backend.
-	Workload string `json:"workload"`
+	Workload string `json:"workload" crd:"yes"`
 	// Filter keeps the prompts whose own name, or overridden name, matches one of the globs.
-	Filter []string `json:"filter,omitempty"`
+	Filter []string `json:"filter,omitempty" crd:"yes"`
 	// Overrides rename and redescribe prompts, keyed by the backend's own name.
-	Overrides map[string]PromptOverride `json:"overrides,omitempty"`
+	Overrides map[string]PromptOverride `json:"overrides,omitempty" crd:"yes"`
 	// ExcludeAll hides all prompts of this backend.
-	ExcludeAll bool `json:"excludeAll,omitempty"`
+	ExcludeAll bool `json:"excludeAll,omitempty" crd:"yes"`
 }
 
 // PromptOverride replaces parts of a prompt's definition.
 type PromptOverride struct {
 	// Name replaces the prompt's own name, before the conflict strategy is applied.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" crd:"yes"`
 	// Description replaces the description.
-	Description string `json:"description,omitempty"`
+	Description string `json:"description,omitempty" crd:"yes"`
 }
 
 // WorkloadResources are the rules for one backend's resources and resource templates.
 type WorkloadResources struct {
 	// Workload is the name of the backend.
-	Workload string `json:"workload"`
+	Workload string `json:"workload" crd:"yes"`
 	// Filter keeps the resources whose URI, and the templates whose URI template, matches
 	// one of the globs. In a glob, * stands for any text without a slash.
-	Filter []string `json:"filter,omitempty"`
+	Filter []string `json:"filter,omitempty" crd:"yes"`
 	// Overrides redescribe resources, keyed by URI or URI template as the backend has it.
-	Overrides map[string]ResourceOverride `json:"overrides,omitempty"`
+	Overrides map[string]ResourceOverride `json:"overrides,omitempty" crd:"yes"`
 	// AllowAnyScheme lets resource templates in that begin with a variable, such as {+any}. They match URIs of other
 	// backends, too, unless these list them or have a template that fits better. A single backend needs no permission.
-	AllowAnyScheme bool `json:"allowAnyScheme,omitempty"`
+	AllowAnyScheme bool `json:"allowAnyScheme,omitempty" crd:"yes"`
 	// ExcludeAll hides all resources of this backend.
-	ExcludeAll bool `json:"excludeAll,omitempty"`
+	ExcludeAll bool `json:"excludeAll,omitempty" crd:"yes"`
 }
 
 // ResourceOverride replaces parts of a resource's definition.
 type ResourceOverride struct {
 	// Name replaces the name that is shown; it does not identify the resource.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" crd:"yes"`
 	// Description replaces the description.
-	Description string `json:"description,omitempty"`
+	Description string `json:"description,omitempty" crd:"yes"`
 }
 
 // ToolOverride replaces parts of a tool's definition.
 type ToolOverride struct {
 	// Name is what clients see instead of the backend's own name.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" crd:"yes"`
 	// Description replaces the backend's text.
-	Description string `json:"description,omitempty"`
+	Description string `json:"description,omitempty" crd:"yes"`
 	// Annotations replace the backend's hints one by one.
-	Annotations *Annotations `json:"annotations,omitempty"`
+	Annotations *Annotations `json:"annotations,omitempty" crd:"yes"`
 	// Repeatable says whether a call of a script may be made again when it is not known whether it was made. It is stronger than every hint.
-	Repeatable *bool `json:"repeatable,omitempty"`
+	Repeatable *bool `json:"repeatable,omitempty" crd:"yes"`
 }
 
 // Annotations are the tool hints of the MCP specification (ToolAnnotations).
 type Annotations struct {
 	// Title is the name for people.
-	Title *string `json:"title,omitempty"`
+	Title *string `json:"title,omitempty" crd:"yes"`
 	// ReadOnlyHint says that the tool changes nothing.
-	ReadOnlyHint *bool `json:"readOnlyHint,omitempty"`
+	ReadOnlyHint *bool `json:"readOnlyHint,omitempty" crd:"yes"`
 	// DestructiveHint says that the tool may destroy something.
-	DestructiveHint *bool `json:"destructiveHint,omitempty"`
+	DestructiveHint *bool `json:"destructiveHint,omitempty" crd:"yes"`
 	// IdempotentHint says that a second call with the same arguments changes nothing more.
-	IdempotentHint *bool `json:"idempotentHint,omitempty"`
+	IdempotentHint *bool `json:"idempotentHint,omitempty" crd:"yes"`
 	// OpenWorldHint says that the tool reaches beyond its own system.
-	OpenWorldHint *bool `json:"openWorldHint,omitempty"`
+	OpenWorldHint *bool `json:"openWorldHint,omitempty" crd:"yes"`
 }
 
 // ScriptedTool is a workflow in Starlark that clients see as a tool.
 type ScriptedTool struct {
 	// Name is what clients call.
-	Name string `json:"name"`
+	Name string `json:"name" crd:"yes"`
 	// Title is the name for people.
-	Title string `json:"title,omitempty"`
+	Title string `json:"title,omitempty" crd:"yes"`
 	// Description tells the model what the tool does and when to use it.
-	Description string `json:"description"`
+	Description string `json:"description" crd:"yes"`
 	// Parameters is the JSON Schema (2020-12) of the arguments. Without it: an object without properties.
-	Parameters Raw `json:"parameters,omitempty"`
+	Parameters Raw `json:"parameters,omitempty" crd:"yes"`
 	// Output is the JSON Schema (2020-12) of the returned value.
-	Output Raw `json:"output,omitempty"`
+	Output Raw `json:"output,omitempty" crd:"yes"`
 	// Timeout bounds one run; short for limits.time.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout Duration `json:"timeout,omitempty" crd:"yes"`
 	// Script is the source; exactly one of script and scriptFile is set.
-	Script string `json:"script,omitempty"`
+	Script string `json:"script,omitempty" crd:"yes"`
 	// ScriptFile is the file of the source, relative to the configuration file. After Parse it is absolute.
-	ScriptFile string `json:"scriptFile,omitempty"`
+	ScriptFile string `json:"scriptFile,omitempty" crd:"no"`
+	// ScriptFrom names the ConfigMap with the source, in an object of Kubernetes; exactly one of script and scriptFrom is set.
+	ScriptFrom *TextSource `json:"scriptFrom,omitempty" config:"-" crd:"yes"`
+	// Bundle names the texts, of Config.Bundles, that the script loads before it looks into libraries.
+	Bundle string `json:"-"`
 	// Annotations override the hints derived from the tools that the script calls.
-	Annotations *Annotations `json:"annotations,omitempty"`
+	Annotations *Annotations `json:"annotations,omitempty" crd:"yes"`
 	// TrustAnnotations lets Annotations look safer than the tools that the script can call.
-	TrustAnnotations bool `json:"trustAnnotations,omitempty"`
+	TrustAnnotations bool `json:"trustAnnotations,omitempty" crd:"yes"`
 	// Isolated runs the script in worker processes of its own, apart from everything that the server has open and in memory: for authors who are not trusted. Linux only. vmcp serve --isolate-scripts does it for all scripts.
-	Isolated bool `json:"isolated,omitempty"`
+	Isolated bool `json:"isolated,omitempty" crd:"yes"`
 	// Durable is which runs of the tool are kept. Without it runs.durable says.
-	Durable string `json:"durable,omitempty" enum:"auto,always,never"`
+	Durable string `json:"durable,omitempty" enum:"auto,always,never" crd:"yes"`
 	// OnDoubt is what becomes of a run that cannot know whether a call was made. Without it runs.onDoubt says.
-	OnDoubt string `json:"onDoubt,omitempty" enum:"wait,fail"`
+	OnDoubt string `json:"onDoubt,omitempty" enum:"wait,fail" crd:"yes"`
 	// OnDisconnect is what becomes of a run whose client goes away in the middle. Without it runs.onDisconnect says.
-	OnDisconnect string `json:"onDisconnect,omitempty" enum:"pause,continue"`
+	OnDisconnect string `json:"onDisconnect,omitempty" enum:"pause,continue" crd:"yes"`
 	// Limits override the general limits for this tool. After Parse they say everything.
-	Limits *limits.Run `json:"limits,omitempty"`
+	Limits *limits.Run `json:"limits,omitempty" crd:"yes"`
 }
 
 // Library is Starlark code that scripts can load: a folder, or one inline module.
 type Library struct {
 	// Name is what scripts load when the library is inline, such as helpers.star.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" crd:"yes"`
 	// Source is the text of an inline library.
-	Source string `json:"source,omitempty"`
+	Source string `json:"source,omitempty" crd:"yes"`
 	// Path is a folder of .star files, relative to the configuration file.
-	Path string `json:"path,omitempty"`
+	Path string `json:"path,omitempty" crd:"no"`
+	// SourceFrom names the ConfigMap with the text, in an object of Kubernetes; exactly one of source and sourceFrom is set.
+	SourceFrom *TextSource `json:"sourceFrom,omitempty" config:"-" crd:"yes"`
 }
 
 // CompositeTool is one workflow in ToolHive's legacy format. Package migrate reads
@@ -324,23 +338,23 @@ type CompositeTool = document.Definition
 type Limits struct {
 	limits.Run
 	// Runs is the number of runs in memory at once, those that wait for a tool included, suspended ones not.
-	Runs int `json:"runs,omitempty" default:"100"`
+	Runs int `json:"runs,omitempty" default:"100" crd:"no"`
 	// RunsPerPrincipal is the number of runs at once for one client.
-	RunsPerPrincipal int `json:"runsPerPrincipal,omitempty" default:"20"`
+	RunsPerPrincipal int `json:"runsPerPrincipal,omitempty" default:"20" crd:"yes"`
 	// TotalMemory is what all runs together may be charged.
-	TotalMemory Bytes `json:"totalMemory,omitempty" default:"2GB"`
+	TotalMemory Bytes `json:"totalMemory,omitempty" default:"2GB" crd:"no"`
 }
 
 // Operational holds timeouts and failure handling.
 type Operational struct {
 	// Timeouts bound calls to backends.
-	Timeouts Timeouts `json:"timeouts,omitempty"`
+	Timeouts Timeouts `json:"timeouts,omitempty" crd:"yes"`
 	// FailureHandling says when a backend counts as down.
-	FailureHandling FailureHandling `json:"failureHandling,omitempty"`
+	FailureHandling FailureHandling `json:"failureHandling,omitempty" crd:"yes"`
 	// Startup says how clients are treated while backends connect for the first time.
-	Startup Startup `json:"startup,omitempty"`
+	Startup Startup `json:"startup,omitempty" crd:"no"`
 	// Shutdown says how the process ends after an interrupt or SIGTERM.
-	Shutdown Shutdown `json:"shutdown,omitempty"`
+	Shutdown Shutdown `json:"shutdown,omitempty" crd:"no"`
 }
 
 // Startup says how clients are treated while backends connect for the first time.
@@ -360,27 +374,27 @@ type Shutdown struct {
 // Timeouts bound calls to backends.
 type Timeouts struct {
 	// Default bounds one call.
-	Default Duration `json:"default,omitempty" default:"30s"`
+	Default Duration `json:"default,omitempty" default:"30s" crd:"yes"`
 	// PerWorkload overrides default by backend name.
-	PerWorkload map[string]Duration `json:"perWorkload,omitempty"`
+	PerWorkload map[string]Duration `json:"perWorkload,omitempty" crd:"yes"`
 }
 
 // FailureHandling says when a backend counts as down.
 type FailureHandling struct {
 	// HealthCheckInterval is the time between pings of an idle backend.
-	HealthCheckInterval Duration `json:"healthCheckInterval,omitempty" default:"30s"`
+	HealthCheckInterval Duration `json:"healthCheckInterval,omitempty" default:"30s" crd:"yes"`
 	// UnhealthyThreshold is the number of failed checks in a row after which a backend is down.
-	UnhealthyThreshold int `json:"unhealthyThreshold,omitempty" default:"3"`
+	UnhealthyThreshold int `json:"unhealthyThreshold,omitempty" default:"3" crd:"yes"`
 	// CircuitBreaker stops calls to a backend that keeps failing.
-	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty"`
+	CircuitBreaker *CircuitBreaker `json:"circuitBreaker,omitempty" crd:"yes"`
 }
 
 // CircuitBreaker opens after a number of failures in a row and tries again after a while.
 type CircuitBreaker struct {
 	// Enabled switches the breaker on.
-	Enabled bool `json:"enabled,omitempty"`
+	Enabled bool `json:"enabled,omitempty" crd:"yes"`
 	// FailureThreshold is the number of failures in a row that open it.
-	FailureThreshold int `json:"failureThreshold,omitempty" default:"5"`
+	FailureThreshold int `json:"failureThreshold,omitempty" default:"5" crd:"yes"`
 	// Timeout is how long it stays open before one call may try.
-	Timeout Duration `json:"timeout,omitempty" default:"60s"`
+	Timeout Duration `json:"timeout,omitempty" default:"60s" crd:"yes"`
 }

@@ -15,41 +15,43 @@ import (
 // client is never one of them.
 type OutgoingAuth struct {
 	// Source is where the strategies come from. discovered, from the resources of a Kubernetes cluster, is refused here.
-	Source string `json:"source,omitempty" enum:"inline"`
+	Source string `json:"source,omitempty" enum:"inline" crd:"yes"`
 	// Default is for every backend with a URL that has no strategy of its own.
-	Default OutgoingStrategy `json:"default,omitempty"`
+	Default OutgoingStrategy `json:"default,omitempty" crd:"yes"`
 	// Backends are strategies by the name of the backend.
-	Backends map[string]OutgoingStrategy `json:"backends,omitempty"`
+	Backends map[string]OutgoingStrategy `json:"backends,omitempty" crd:"yes"`
 	// PublicURL is where browsers reach this endpoint, such as https://mcp.example.com: there are the pages of logins of principals (oauth.perUser). Without it: the origin of incomingAuth.oidc.resource, else the host that the client's request names.
-	PublicURL string `json:"publicUrl,omitempty"`
+	PublicURL string `json:"publicUrl,omitempty" crd:"yes"`
 }
 
 // OutgoingStrategy is how the requests to one backend are authenticated.
 type OutgoingStrategy struct {
 	// Type is the kind of credential: unauthenticated sends none, header_injection a header, client_credentials a token of this proxy's own, token_exchange a token for the principal who calls (RFC 8693), oauth the tokens of a login at the backend.
-	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials,token_exchange,oauth" default:"unauthenticated"`
+	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials,token_exchange,oauth" default:"unauthenticated" crd:"yes"`
 	// HeaderInjection is the header, for type header_injection.
-	HeaderInjection HeaderInjection `json:"headerInjection,omitempty"`
+	HeaderInjection HeaderInjection `json:"headerInjection,omitempty" crd:"yes"`
 	// ClientCredentials are for type client_credentials.
-	ClientCredentials ClientCredentials `json:"clientCredentials,omitempty"`
+	ClientCredentials ClientCredentials `json:"clientCredentials,omitempty" crd:"yes"`
 	// TokenExchange is for type token_exchange.
-	TokenExchange TokenExchange `json:"tokenExchange,omitempty"`
+	TokenExchange TokenExchange `json:"tokenExchange,omitempty" crd:"yes"`
 	// OAuth is for type oauth.
-	OAuth OutgoingOAuth `json:"oauth,omitempty"`
+	OAuth OutgoingOAuth `json:"oauth,omitempty" crd:"yes"`
 }
 
 // HeaderInjection is a header with a secret. Exactly one of the values is set.
 type HeaderInjection struct {
 	// HeaderName is the name of the header.
-	HeaderName string `json:"headerName,omitempty"`
+	HeaderName string `json:"headerName,omitempty" crd:"yes"`
 	// HeaderValue is its value. ${NAME} is replaced from the environment, $${ stays ${.
-	HeaderValue string `json:"headerValue,omitempty"`
+	HeaderValue string `json:"headerValue,omitempty" crd:"yes"`
 	// HeaderValueEnv names the environment variable with the value.
-	HeaderValueEnv string `json:"headerValueEnv,omitempty"`
+	HeaderValueEnv string `json:"headerValueEnv,omitempty" crd:"no"`
 	// HeaderValueFile is a file with the value, without its last line break; relative to the configuration file, and read anew when it changes.
-	HeaderValueFile string `json:"headerValueFile,omitempty"`
+	HeaderValueFile string `json:"headerValueFile,omitempty" crd:"no"`
+	// ValueSecretRef names the Secret with the value, in an object of Kubernetes.
+	ValueSecretRef *KeyRef `json:"valueSecretRef,omitempty" config:"-" crd:"yes"`
 	// HeaderValuePrefix stands before the value, such as "Bearer ".
-	HeaderValuePrefix string `json:"headerValuePrefix,omitempty"`
+	HeaderValuePrefix string `json:"headerValuePrefix,omitempty" crd:"yes"`
 	// Secret is the value that the variable held.
 	Secret string `json:"-"`
 }
@@ -57,73 +59,79 @@ type HeaderInjection struct {
 // ClientCredentials get a token of this proxy's own (RFC 6749, section 4.4).
 type ClientCredentials struct {
 	// TokenURL is the token endpoint.
-	TokenURL string `json:"tokenUrl,omitempty"`
+	TokenURL string `json:"tokenUrl,omitempty" crd:"yes"`
 	// ClientID is the name of this proxy with the authorization server.
-	ClientID string `json:"clientId,omitempty"`
+	ClientID string `json:"clientId,omitempty" crd:"yes"`
 	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
-	ClientSecret string `json:"clientSecret,omitempty"`
+	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
 	// ClientSecretEnv names the environment variable with the secret.
-	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
+	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file, and read for each token.
-	ClientSecretFile string `json:"clientSecretFile,omitempty"`
+	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
+	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
+	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
 	// Secret is the secret that the variable held.
 	Secret string `json:"-"`
 	// Scopes are asked for.
-	Scopes []string `json:"scopes,omitempty"`
+	Scopes []string `json:"scopes,omitempty" crd:"yes"`
 	// Audience is what the token is for, as the authorization server names it.
-	Audience string `json:"audience,omitempty"`
+	Audience string `json:"audience,omitempty" crd:"yes"`
 	// Resource is the URL of what the token is for (RFC 8707).
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource,omitempty" crd:"yes"`
 }
 
 // TokenExchange gets a token for the principal who calls in exchange for the one that the
 // client brought (RFC 8693).
 type TokenExchange struct {
 	// TokenURL is the token endpoint.
-	TokenURL string `json:"tokenUrl,omitempty"`
+	TokenURL string `json:"tokenUrl,omitempty" crd:"yes"`
 	// ClientID is the name of this proxy with the authorization server.
-	ClientID string `json:"clientId,omitempty"`
+	ClientID string `json:"clientId,omitempty" crd:"yes"`
 	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
-	ClientSecret string `json:"clientSecret,omitempty"`
+	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
 	// ClientSecretEnv names the environment variable with the secret.
-	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
+	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file, and read for each token.
-	ClientSecretFile string `json:"clientSecretFile,omitempty"`
+	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
+	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
+	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
 	// Secret is the secret that the variable held.
 	Secret string `json:"-"`
 	// Audience is what the token is for, as the authorization server names it.
-	Audience string `json:"audience,omitempty"`
+	Audience string `json:"audience,omitempty" crd:"yes"`
 	// Resource is the URL of what the token is for (RFC 8707).
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource,omitempty" crd:"yes"`
 	// Scopes are asked for.
-	Scopes []string `json:"scopes,omitempty"`
+	Scopes []string `json:"scopes,omitempty" crd:"yes"`
 	// SubjectTokenType is what the client's token is to the authorization server: access_token, which is the default, id_token, jwt, or a URN.
-	SubjectTokenType string `json:"subjectTokenType,omitempty"`
+	SubjectTokenType string `json:"subjectTokenType,omitempty" crd:"yes"`
 	// Discovery is the credential with which the backend's lists are read and its health is checked, which is nobody's. Without it the backend is connected when the first principal calls, and lists with that principal's token.
-	Discovery DiscoveryStrategy `json:"discovery,omitempty"`
+	Discovery DiscoveryStrategy `json:"discovery,omitempty" crd:"yes"`
 }
 
 // OutgoingOAuth is a login at a backend that asks for one: the backend says which authorization
 // server, and tokenStore keeps the tokens.
 type OutgoingOAuth struct {
 	// Scopes are asked for instead of those that the backend names.
-	Scopes []string `json:"scopes,omitempty"`
+	Scopes []string `json:"scopes,omitempty" crd:"yes"`
 	// ClientID is the name of this proxy with the authorization server, where it was registered there.
-	ClientID string `json:"clientId,omitempty"`
+	ClientID string `json:"clientId,omitempty" crd:"yes"`
 	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
-	ClientSecret string `json:"clientSecret,omitempty"`
+	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
 	// ClientSecretEnv names the environment variable with the secret.
-	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
+	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file.
-	ClientSecretFile string `json:"clientSecretFile,omitempty"`
+	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
+	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
+	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
 	// Secret is the secret that the variable held.
 	Secret string `json:"-"`
 	// ClientMetadataURL is an https URL with a client ID metadata document of this proxy, which is its name where the authorization server takes such. Without it and clientId the proxy registers itself (RFC 7591).
-	ClientMetadataURL string `json:"clientMetadataUrl,omitempty"`
+	ClientMetadataURL string `json:"clientMetadataUrl,omitempty" crd:"yes"`
 	// PerUser gives each principal a login of its own. Without it there is one for this proxy, made with vmcp login.
-	PerUser bool `json:"perUser,omitempty"`
+	PerUser bool `json:"perUser,omitempty" crd:"yes"`
 	// AllowPrivateIP allows an authorization server at a private or loopback address. One on the host of the backend's URL needs no permission.
-	AllowPrivateIP bool `json:"allowPrivateIp,omitempty"`
+	AllowPrivateIP bool `json:"allowPrivateIp,omitempty" crd:"yes"`
 }
 
 // TokenStore is a file with the tokens of logins at backends, each sealed with a key.
@@ -139,11 +147,11 @@ type TokenStore struct {
 // DiscoveryStrategy is a credential that belongs to no principal.
 type DiscoveryStrategy struct {
 	// Type is the kind of credential. Without it there is none.
-	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials"`
+	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials" crd:"yes"`
 	// HeaderInjection is the header, for type header_injection.
-	HeaderInjection HeaderInjection `json:"headerInjection,omitempty"`
+	HeaderInjection HeaderInjection `json:"headerInjection,omitempty" crd:"yes"`
 	// ClientCredentials are for type client_credentials.
-	ClientCredentials ClientCredentials `json:"clientCredentials,omitempty"`
+	ClientCredentials ClientCredentials `json:"clientCredentials,omitempty" crd:"yes"`
 }
 
 // BackendTLS is what a TLS connection to a backend is made with. The files are read anew when

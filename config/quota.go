@@ -10,29 +10,29 @@ import (
 // one that may not be made for any of its limits counts for none.
 type RateLimiting struct {
 	// Shared is for all callers together.
-	Shared Bucket `json:"shared,omitempty"`
+	Shared Bucket `json:"shared,omitempty" crd:"yes"`
 	// PerUser is for each principal. Where nobody is asked who they are, all are one.
-	PerUser Bucket `json:"perUser,omitempty"`
+	PerUser Bucket `json:"perUser,omitempty" crd:"yes"`
 	// Tools are limits of single tools, beside those above.
-	Tools []ToolRate `json:"tools,omitempty"`
+	Tools []ToolRate `json:"tools,omitempty" crd:"yes"`
 }
 
 // Bucket is a number of calls that may be made at once, and the time in which that many come back.
 type Bucket struct {
 	// MaxTokens is how many calls. 0 is no limit.
-	MaxTokens int `json:"maxTokens,omitempty"`
+	MaxTokens int `json:"maxTokens,omitempty" crd:"yes"`
 	// RefillPeriod is the time in which an empty bucket is full again.
-	RefillPeriod Duration `json:"refillPeriod,omitempty"`
+	RefillPeriod Duration `json:"refillPeriod,omitempty" crd:"yes"`
 }
 
 // ToolRate limits the calls of one tool, or of several together.
 type ToolRate struct {
 	// Name is the tool's name as clients see it, or with a dot its backend and its own name there, in which * stands for anything: github.delete_*. Scripted tools are those of the backend scripts.
-	Name string `json:"name"`
+	Name string `json:"name" crd:"yes"`
 	// Shared is for all callers together.
-	Shared Bucket `json:"shared,omitempty"`
+	Shared Bucket `json:"shared,omitempty" crd:"yes"`
 	// PerUser is for each principal.
-	PerUser Bucket `json:"perUser,omitempty"`
+	PerUser Bucket `json:"perUser,omitempty" crd:"yes"`
 }
 
 // maxTokens bounds a bucket.

@@ -1,8 +1,10 @@
 package config
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/schema"
@@ -49,3 +51,9 @@ func (v *validator) member(path, token string) string {
 	}
 	return document.KeyPath(path, token)
 }
+
+//go:embed schema.json
+var schemaJSON []byte
+
+// Schema returns the JSON Schema of the configuration file, for editors.
+func Schema() []byte { return slices.Clone(schemaJSON) }

@@ -15,41 +15,41 @@ import (
 // with the same answers reaches the same limit at the same place.
 type Run struct {
 	// Steps is the number of interpreter steps of one run, those of the scripts that it calls included.
-	Steps int64 `json:"steps,omitempty" default:"1000000"`
+	Steps int64 `json:"steps,omitempty" default:"1000000" crd:"yes"`
 	// Memory is what one run may ask for in all, whether it keeps it or not, with the scripts that it calls.
-	Memory Bytes `json:"memory,omitempty" default:"256MB"`
+	Memory Bytes `json:"memory,omitempty" default:"256MB" crd:"yes"`
 	// Time bounds one run, waiting included.
-	Time Duration `json:"time,omitempty" default:"30m"`
+	Time Duration `json:"time,omitempty" default:"30m" crd:"yes"`
 	// CallTimeout bounds one call of a tool.
-	CallTimeout Duration `json:"callTimeout,omitempty" default:"5m"`
+	CallTimeout Duration `json:"callTimeout,omitempty" default:"5m" crd:"yes"`
 	// Calls is the number of effects of one run that take time, with the scripts that it calls: tool calls, questions.
-	Calls int `json:"calls,omitempty" default:"1000"`
+	Calls int `json:"calls,omitempty" default:"1000" crd:"yes"`
 	// Parallel is the number of branches of one request that run at once, however parallel() is nested.
-	Parallel int `json:"parallel,omitempty" default:"10"`
+	Parallel int `json:"parallel,omitempty" default:"10" crd:"yes"`
 	// Branches is the number of branches of one run, of all its parallel() together.
-	Branches int `json:"branches,omitempty" default:"1000"`
+	Branches int `json:"branches,omitempty" default:"1000" crd:"yes"`
 	// Nesting is how deep parallel calls nest.
-	Nesting int `json:"nesting,omitempty" default:"8"`
+	Nesting int `json:"nesting,omitempty" default:"8" crd:"yes"`
 	// CallDepth is how deep functions of a script call each other.
-	CallDepth int `json:"callDepth,omitempty" default:"200"`
+	CallDepth int `json:"callDepth,omitempty" default:"200" crd:"yes"`
 	// LoadDepth is how deep libraries load each other.
-	LoadDepth int `json:"loadDepth,omitempty" default:"10"`
+	LoadDepth int `json:"loadDepth,omitempty" default:"10" crd:"yes"`
 	// Source is the size of one source file.
-	Source Bytes `json:"source,omitempty" default:"256KB"`
+	Source Bytes `json:"source,omitempty" default:"256KB" crd:"yes"`
 	// Program is the size of a file and all that it loads. The configuration has no field for it.
-	Program Bytes `json:"program,omitempty" default:"1MB" config:"-"`
+	Program Bytes `json:"program,omitempty" default:"1MB" config:"-" crd:"no"`
 	// Result is the size of one tool result that a script reads.
-	Result Bytes `json:"result,omitempty" default:"8MB"`
+	Result Bytes `json:"result,omitempty" default:"8MB" crd:"yes"`
 	// Output is the size of the value that a script returns, and of what one effect of it sends.
-	Output Bytes `json:"output,omitempty" default:"10MB"`
+	Output Bytes `json:"output,omitempty" default:"10MB" crd:"yes"`
 	// Depth is how deep values nest that come in or go out as JSON. The configuration has no field for it.
-	Depth int `json:"depth,omitempty" default:"100" config:"-"`
+	Depth int `json:"depth,omitempty" default:"100" config:"-" crd:"no"`
 	// LogBytes is what one run may log; each line and each progress note counts 200 bytes more than its text.
-	LogBytes Bytes `json:"logBytes,omitempty" default:"1MB"`
+	LogBytes Bytes `json:"logBytes,omitempty" default:"1MB" crd:"yes"`
 	// ElicitTimeout is how long a question waits for its answer.
-	ElicitTimeout Duration `json:"elicitTimeout,omitempty" default:"10m"`
+	ElicitTimeout Duration `json:"elicitTimeout,omitempty" default:"10m" crd:"yes"`
 	// Lifetime bounds one run from its beginning to its end, with all the time that it sleeps or waits without computing.
-	Lifetime Duration `json:"lifetime,omitempty" default:"30d"`
+	Lifetime Duration `json:"lifetime,omitempty" default:"30d" crd:"yes"`
 }
 
 // Defaults returns the limits of a run that sets none.

@@ -202,12 +202,12 @@ func (d *Document) mapping(n *yaml.Node, path string, depth int, v reflect.Value
 
 func (d *Document) structure(n *yaml.Node, path string, depth int, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.wrong(n, path, "want a mapping with fields such as %s, have %s", Fields(v.Type())[0].Name, describe(n))
+		d.wrong(n, path, "want a mapping with fields such as %s, have %s", d.fields(v.Type())[0].Name, describe(n))
 		return
 	}
 	seen := map[string]bool{}
 	for _, e := range d.entries(n, path, depth) {
-		f, ok := fieldNamed(v.Type(), e.key)
+		f, ok := d.fieldNamed(v.Type(), e.key)
 		if !ok {
 			d.unknown(e, v.Type())
 			continue
@@ -238,7 +238,7 @@ func (d *Document) oneOf(e entry, f Field, v reflect.Value) {
 }
 
 func (d *Document) required(n *yaml.Node, path string, t reflect.Type, seen map[string]bool) {
-	for _, f := range Fields(t) {
+	for _, f := range d.fields(t) {
 		if f.Required && !seen[f.Name] {
 			d.wrong(n, KeyPath(path, f.Name), "missing; %s needs one", kindOf(path))
 		}
@@ -251,8 +251,8 @@ func (d *Document) unknown(e entry, t reflect.Type) {
 		d.wrong(e.keyNode, e.path, "%s", reason)
 		return
 	}
-	names := make([]string, 0, len(Fields(t)))
-	for _, f := range Fields(t) {
+	names := make([]string, 0, len(d.fields(t)))
+	for _, f := range d.fields(t) {
 		names = append(names, f.Name)
 	}
 	hint := spell.Hint(e.key, names)

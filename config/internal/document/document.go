@@ -24,6 +24,7 @@ type Document struct {
 	rules  Rules
 	broken map[string]bool // paths with a problem: nothing more is reported about them
 	lines  []string        // of the file
+	top    *yaml.Node      // of a document that is not read yet
 	nodes  int
 	zero   bool // the field being decoded may be 0: its default is
 }
@@ -32,6 +33,8 @@ type Document struct {
 type Rules struct {
 	// Code is that of problems.
 	Code string
+	// Fields lists the fields that are known of a struct; nil: Fields.
+	Fields func(t reflect.Type) []Field
 	// Field says why a field that a struct does not have is refused; "" where it is only unknown.
 	Field func(t reflect.Type, name string) string
 	// Value says why a field refuses a value that is none of its own; "" where it is only unknown.

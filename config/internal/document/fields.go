@@ -15,42 +15,59 @@ type Field struct {
 	Default  string
 }
 
-var fieldCache sync.Map // reflect.Type → []Field
+var fileFields, objectFields sync.Map // reflect.Type → []Field
 
-// Fields lists the fields of struct type t, those of an embedded struct as its own.
+// Fields lists the fields that a file has of struct type t, those of an embedded struct as its own.
 func Fields(t reflect.Type) []Field {
-	if cached, ok := fieldCache.Load(t); ok {
+	return fields(t, &fileFields, func(tag reflect.StructTag) bool { return tag.Get("config") != "-" })
+}
+
+// ObjectFields lists the fields that an object of Kubernetes has of struct type t: those whose tag crd says yes.
+func ObjectFields(t reflect.Type) []Field {
+	return fields(t, &objectFields, func(tag reflect.StructTag) bool { return tag.Get("crd") == "yes" })
+}
+
+func fields(t reflect.Type, cache *sync.Map, wanted func(reflect.StructTag) bool) []Field {
+	if cached, ok := cache.Load(t); ok {
 		return cached.([]Field)
 	}
-	var fields []Field
+	var found []Field
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		if !sf.IsExported() {
 			continue
 		}
 		if sf.Anonymous {
-			for _, f := range Fields(sf.Type) {
+			for _, f := range fields(sf.Type, cache, wanted) {
 				f.Index = append([]int{i}, f.Index...)
-				fields = append(fields, f)
+				found = append(found, f)
 			}
 			continue
 		}
 		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		if name == "-" || sf.Tag.Get("config") == "-" {
-			continue // not of the file
+		if name == "-" || !wanted(sf.Tag) {
+			continue
 		}
 		f := Field{Index: []int{i}, Name: name, Required: options == "", Default: sf.Tag.Get("default")}
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.Enum = strings.Split(enum, ",")
 		}
-		fields = append(fields, f)
+		found = append(found, f)
 	}
-	fieldCache.Store(t, fields)
-	return fields
+	cache.Store(t, found)
+	return found
 }
 
-func fieldNamed(t reflect.Type, name string) (Field, bool) {
-	for _, f := range Fields(t) {
+// fields are those that the document has of t.
+func (d *Document) fields(t reflect.Type) []Field {
+	if d.rules.Fields != nil {
+		return d.rules.Fields(t)
+	}
+	return Fields(t)
+}
+
+func (d *Document) fieldNamed(t reflect.Type, name string) (Field, bool) {
+	for _, f := range d.fields(t) {
 		if f.Name == name {
 			return f, true
 		}
