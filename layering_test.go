@@ -28,7 +28,8 @@ var mayImport = map[string][]string{
 	"config/kube/resolve":       {"config", "config/kube/object", "internal/diag", "internal/secret"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
-	"script":                    {"script/source", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/limits"},
+	"script":                    {"script/source", "script/journal", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/meter", "script/internal/rewrite", "script/internal/value", "script/internal/tree", "internal/limits"},
+	"script/journal":            {"internal/limits", "script/internal/ledger"},
 	"script/source":             {"script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/diag", "internal/files", "internal/limits"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "script/source", "script/check/codes", "script/check/flow", "script/check/types", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
@@ -70,9 +71,9 @@ var mayImport = map[string][]string{
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
 	"backends":                  {"backends/credentials", "backends/internal/child", "backends/internal/deadline", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/listing", "backends/internal/pace", "backends/internal/payload", "backends/internal/questions", "backends/internal/queue", "backends/internal/settings", "backends/internal/sharing", "config", "internal/certs", "internal/clip", "internal/httpclient", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"builtins":                  {"internal/format", "script", "script/check", "internal/jsonscan", "internal/schema", "internal/wire"},
-	"builtins/suite":            {"builtins", "script", "script/source", "internal/clip", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell"},
+	"builtins/suite":            {"builtins", "script", "script/journal", "script/source", "internal/clip", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell"},
 	"cases":                     {"builtins", "script", "internal/clip", "internal/diag", "internal/files", "internal/jsonscan", "internal/secret", "internal/spell", "internal/visible"},
-	"proxy":                     {"proxy/runs", "runs", "runs/notify", "runs/memory", "runs/open", "runs/seal", "internal/limits", "script/check", "cases", "internal/clip", "audit", "proxy/access", "backends/credentials", "proxy/catalog", "proxy/edge", "proxy/subscriptions", "proxy/adapt", "proxy/admission", "proxy/outcome", "proxy/metrics", "proxy/trace", "proxy/record", "auth", "policy", "quota", "config", "backends", "script", "script/isolate", "builtins", "migrate/legacy", "internal/diag", "internal/jsonscan", "internal/secret", "internal/wire"},
+	"proxy":                     {"script/journal", "proxy/runs", "runs", "runs/notify", "runs/memory", "runs/open", "runs/seal", "internal/limits", "script/check", "cases", "internal/clip", "audit", "proxy/access", "backends/credentials", "proxy/catalog", "proxy/edge", "proxy/subscriptions", "proxy/adapt", "proxy/admission", "proxy/outcome", "proxy/metrics", "proxy/trace", "proxy/record", "auth", "policy", "quota", "config", "backends", "script", "script/isolate", "builtins", "migrate/legacy", "internal/diag", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"proxy/edge":                {"auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
 	"proxy/subscriptions":       {"proxy/catalog", "proxy/edge", "backends", "internal/jsonscan", "internal/wire"},
 	"proxy/runs":                {"internal/jsonscan", "internal/wire", "proxy/outcome", "runs", "script"},
@@ -84,7 +85,7 @@ var mayImport = map[string][]string{
 	"proxy/admission":           {"config", "script", "internal/wire"},
 	"proxy/adapt":               {"backends", "internal/jsonscan", "internal/wire"},
 	"proxy/catalog":             {"script/source", "internal/clip", "lock", "config", "policy", "backends", "script", "script/check", "builtins", "migrate", "migrate/legacy", "internal/definition", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell", "internal/visible", "internal/wire"},
-	"runs":                      {"script", "internal/jsonscan", "internal/limits"},
+	"runs":                      {"script", "script/journal", "script/journal/journaltest", "internal/jsonscan", "internal/limits"},
 	"runs/open":                 {"runs", "config"},
 	"examples":                  {},
 	"bench":                     {"test/rig"},
@@ -101,6 +102,7 @@ var mayImport = map[string][]string{
 	"backends/internal/listing":   {"internal/jsonscan", "internal/wire"},
 	"backends/internal/pace":      {"config"},
 	"backends/internal/payload":   {"backends/internal/deadline", "internal/jsonscan", "internal/wire"},
+	"script/journal/journaltest":  {"script", "script/journal"}, // for tests
 	"backends/internal/queue":     {"backends/internal/payload", "internal/wire"},
 }
 
@@ -165,7 +167,7 @@ func TestLayersAreSeen(t *testing.T) {
 	found, err := violations(fstest.MapFS{
 		"script/bad.go":             source("proxy"),
 		"script/bad_test.go":        source("proxy"),
-		"script/journal/good.go":    source("script"),
+		"script/isolate/good.go":    source("script"),
 		"cmd/vmcp/good.go":          source("proxy/admin"),
 		"examples/bad.go":           source("config"),
 		"backends/backendtest/b.go": source("cmd/vmcp"),

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // Calls of scripted tools are recorded here: a recorder goes with the context of the call, observer
@@ -117,7 +118,7 @@ func (h *host) recordEnd(ctx context.Context, args json.RawMessage, res *script.
 	h.p.recorders.forget(h.part.ID)
 	rec := h.p.recording.Load()
 	failed := res == nil || err != nil || res.IsError
-	skip := ctx.Err() != nil || isBusy(err) || errors.Is(err, script.ErrOtherRun) // it was not the script that ended it
+	skip := ctx.Err() != nil || isBusy(err) || errors.Is(err, journal.ErrOtherRun) // it was not the script that ended it
 	if skip || h.p.options.Recorded == nil && (!rec.wanted() || rec.config.Only == "failed" && !failed) {
 		recorder.Close()
 		return

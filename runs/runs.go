@@ -135,27 +135,6 @@ type Outcome struct {
 	Wake time.Time
 }
 
-// Suspended is the outcome of a run that has stopped by itself and waits for what w says. A doubt
-// comes before a question, since only people who know the store can end it, and a question before a sleep.
-func Suspended(w script.Waits) Outcome {
-	o := Outcome{State: Sleeping, Wake: w.Wake}
-	for _, q := range w.Questions {
-		o.Questions = append(o.Questions, Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
-	}
-	for _, d := range w.Doubts {
-		o.Doubts = append(o.Doubts, d.Key)
-	}
-	switch {
-	case len(o.Doubts) > 0:
-		o.State = Doubt
-	case w.Paused:
-		o.State = Paused
-	case len(o.Questions) > 0:
-		o.State = Waiting
-	}
-	return o
-}
-
 // Resolution is what somebody says of a call whose outcome was not known. One of the three is set.
 type Resolution struct {
 	// Done is what the script sees as the output of the call.

@@ -210,7 +210,7 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 		return nil
 	}
 	if s, ok := suspended(err); ok {
-		return entry.waits(s)
+		return waits(entry, s)
 	}
 	var lost *UnknownOutcome
 	var failure *Failure
@@ -229,7 +229,7 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 }
 
 // waits completes what an effect waits for by the time that it has.
-func (e *Entry) waits(s *Suspended) *Suspended {
+func waits(e *Entry, s *Suspended) *Suspended {
 	if e.Until.IsZero() {
 		return s
 	}
@@ -267,11 +267,11 @@ func outcomeOf(e *Entry, res json.RawMessage, err error) outcome {
 		failure.Message = Clip(failure.Message)
 		e.Done, e.Failure = true, failure
 	}
-	return outcome{*e, IsNotDone(err) || e.untouched(err)}
+	return outcome{*e, IsNotDone(err) || untouched(e, err)}
 }
 
 // untouched reports whether err suspends the run before the effect has begun.
-func (e *Entry) untouched(err error) bool {
+func untouched(e *Entry, err error) bool {
 	s, ok := suspended(err)
 	return ok && e.Until.IsZero() && !slices.ContainsFunc(s.Doubts, func(d Doubt) bool { return d.Key == e.Key })
 }

@@ -94,7 +94,7 @@ func (d *durable) entries(t *testing.T) []script.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = d.journal.Close(script.Cut{})
+	_ = d.journal.Close()
 	return entries
 }
 
@@ -438,7 +438,7 @@ type failing struct {
 	*journal.Memory
 	down   bool
 	writes int
-	ended  script.Ended
+	closed bool
 }
 
 func (j *failing) Begin(ctx context.Context, e script.Entry) error {
@@ -457,9 +457,9 @@ func (j *failing) Record(e script.Entry) error {
 	return j.Memory.Record(e)
 }
 
-func (j *failing) Close(e script.Ended) error {
-	j.ended = e
-	return j.Memory.Close(e)
+func (j *failing) Close() error {
+	j.closed = true
+	return j.Memory.Close()
 }
 
 func TestARunWhoseJournalFailsWritesNothingMore(t *testing.T) {
@@ -478,8 +478,8 @@ def run(params):
 	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "journal: disk full") {
 		t.Errorf("got %v, want the journal's error", err)
 	}
-	if _, cut := j.ended.(script.Cut); !cut || j.writes != 1 || len(h.Calls()) != 1 {
-		t.Errorf("ended with %T after %d attempts to write and %d calls, want Cut after one each", j.ended, j.writes, len(h.Calls()))
+	if !j.closed || j.writes != 1 || len(h.Calls()) != 1 {
+		t.Errorf("closed: %v, after %d attempts to write and %d calls; want true, after one each", j.closed, j.writes, len(h.Calls()))
 	}
 }
 
@@ -521,7 +521,7 @@ func TestAJournalPinsEngineAndLimits(t *testing.T) {
 	d.ends(t, "1")
 	d.options.Limits.Calls = 5
 	_, err := d.run(t.Context())
-	if !errors.Is(err, script.ErrOtherRun) || !strings.Contains(err.Error(), "limits") {
+	if !errors.Is(err, journal.ErrOtherRun) || !strings.Contains(err.Error(), "limits") {
 		t.Errorf("other limits: %v", err)
 	}
 	now := script.Header{Engine: script.Engine}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/journal"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -22,16 +23,8 @@ type Error = source.Error
 // Errors are all the problems that were found in a program before it ran.
 type Errors = source.Errors
 
-// Failure is an effect that was answered with "no": an answer like any other, so it
-// is recorded, and the same run sees it again when it is resumed.
-type Failure struct {
-	// Kind classifies the failure for the script, such as "tool" or "timeout".
-	Kind string `json:"kind"`
-	// Message is the text for the reader.
-	Message string `json:"message"`
-}
-
-func (f *Failure) Error() string { return f.Message }
+// Failure is an effect that was answered with "no".
+type Failure = journal.Failure
 
 // Suspended says that the run cannot go on inside this request: it needs what only a later one
 // can bring, or what takes its time. The same program run again over the same journal

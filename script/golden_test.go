@@ -169,7 +169,7 @@ func replayGolden(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Close(script.Cut{}); err != nil {
+	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	nobody := &scripttest.Host{}

@@ -2,10 +2,37 @@ package script
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"sync"
+
+	"github.com/vmcp-dev/vmcp/script/journal"
 )
+
+// Engine is the version of what builtins mean. It is raised when one of them does something else
+// with the same journal; a run goes on with the engine that it began with, or not at all.
+const Engine = 1
+
+// What a run works over is defined in package journal.
+type (
+	// Journal remembers what the effects of a run returned.
+	Journal = journal.Journal
+	// Header names the run that a journal belongs to, and what it goes on with.
+	Header = journal.Header
+	// Entry is one effect in a journal.
+	Entry = journal.Entry
+)
+
+// A JournalError says that the journal of a run could not be written. The run has stopped, and
+// may go on when the journal can be written again.
+type JournalError struct{ Err error }
+
+func (e *JournalError) Error() string { return "journal: " + e.Err.Error() }
+
+// Unwrap returns what the journal said.
+func (e *JournalError) Unwrap() error { return e.Err }
 
 // log is the journal of a request: that of the run which has no caller. All runs that it calls write into it,
 // each below the key of the effect that called it.
@@ -66,30 +93,22 @@ func (l *log) close(res *Result, err error) (*Result, error) {
 	if l.failed != nil && !errors.As(err, new(*JournalError)) {
 		res, err = nil, l.failed
 	}
-	if over := l.journal.Close(endOf(res, err)); over != nil && err == nil {
+	if over := l.journal.Close(); over != nil && err == nil {
 		return nil, &JournalError{over}
 	}
 	return res, err
 }
 
-// endOf is the outcome of a run as its journal is told it.
-func endOf(res *Result, err error) Ended {
-	var (
-		suspended *Suspended
-		limit     *LimitError
-		cancelled *Cancelled
-		busy      *Busy
-		journal   *JournalError
-	)
-	switch {
-	case err == nil:
-		return Done{res}
-	case errors.As(err, &suspended):
-		return Waits{Questions: suspended.Questions, Doubts: suspended.Doubts, Wake: suspended.Wake, Paused: suspended.Paused}
-	case errors.As(err, &limit):
-		return Failed{err}
-	case errors.As(err, &cancelled), errors.As(err, &busy), errors.As(err, &journal):
-		return Cut{err}
+// digest is a short fingerprint of data.
+func digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var size [8]byte
+		for i, n := 0, len(p); i < 8; i++ {
+			size[i] = byte(n >> (8 * i))
+		}
+		h.Write(size[:])
+		h.Write(p)
 	}
-	return Failed{err}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

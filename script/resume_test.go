@@ -231,10 +231,10 @@ func TestAJournalServesOneProgramAndOneSetOfArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	edited := scripttest.Compile(t, `def run(p): return time.now() and 2`)
-	if _, err := edited.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.Is(err, script.ErrOtherRun) {
+	if _, err := edited.Run(t.Context(), script.RunOptions{Host: h, Journal: j}); !errors.Is(err, journal.ErrOtherRun) {
 		t.Errorf("another program: %v", err)
 	}
-	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Args: json.RawMessage(`{"a":1}`)}); !errors.Is(err, script.ErrOtherRun) {
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Journal: j, Args: json.RawMessage(`{"a":1}`)}); !errors.Is(err, journal.ErrOtherRun) {
 		t.Errorf("other arguments: %v", err)
 	}
 }

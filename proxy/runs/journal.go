@@ -98,9 +98,9 @@ func (j *journal) Release(key string) error {
 }
 
 // Close implements [script.Journal].
-func (j *journal) Close(e script.Ended) error {
+func (j *journal) Close() error {
 	if l := j.held(); l != nil {
-		return l.Close(e)
+		return l.Close()
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (s *Store) release(r *run, key string) {
 }
 
 // Close implements [script.Journal].
-func (l *lease) Close(script.Ended) error { return nil }
+func (l *lease) Close() error { return nil }
 
 // Ask implements [runs.Lease].
 func (l *lease) Ask(_ context.Context, q ...runs.Question) error {

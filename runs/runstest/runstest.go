@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	scriptjournal "github.com/vmcp-dev/vmcp/script/journal"
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
@@ -99,7 +100,7 @@ func (j *journal) Open(ctx context.Context, h script.Header) ([]script.Entry, er
 	}
 }
 
-func (j *journal) Close(script.Ended) error {
+func (j *journal) Close() error {
 	return j.End(context.Background(), runs.Outcome{State: runs.Paused})
 }
 
@@ -277,7 +278,7 @@ func testCreate(t *testing.T, open Open) {
 	l, err = s.Take(t.Context(), id, "me")
 	must(t, err)
 	_, err = l.Open(t.Context(), script.Header{Program: "other", Args: "a", Engine: 1})
-	wantErr(t, "Open of another program", err, script.ErrOtherRun)
+	wantErr(t, "Open of another program", err, scriptjournal.ErrOtherRun)
 	end(t, l, runs.Outcome{State: runs.Paused})
 }
 

@@ -184,7 +184,7 @@ func (l *lease) Release(key string) error {
 }
 
 // Close implements [script.Journal].
-func (l *lease) Close(script.Ended) error { return nil }
+func (l *lease) Close() error { return nil }
 
 const putEntry = `INSERT INTO @entries (run, key, seq, ord, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), CAST(? AS {int}), CAST(? AS {blob}) FROM @runs WHERE id = ? AND epoch = ?
 	ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq, ord = excluded.ord, sealed = excluded.sealed`

@@ -22,14 +22,14 @@ func Example() {
 	call.Result = json.RawMessage(`{"id": 7}`)
 	j.Record(call)
 	j.Begin(ctx, script.Entry{Key: "1", Kind: "call"})
-	j.Close(script.Cut{}) // in the middle of the second call
+	j.Close() // in the middle of the second call
 
 	entries, err := j.Open(ctx, run)
 	for _, e := range entries {
 		fmt.Printf("%s done: %v %q\n", e.Key, e.Done, e.Result)
 	}
 	fmt.Println(err)
-	j.Close(script.Done{})
+	j.Close()
 
 	_, err = j.Open(ctx, script.Header{Program: "another"})
 	fmt.Println(err)
