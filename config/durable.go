@@ -82,10 +82,10 @@ type Runs struct {
 	Retention Retention `json:"retention,omitempty"`
 	// Notify tells somebody of runs that need a person.
 	Notify Notify `json:"notify,omitempty"`
-	// MaxEntries is how many effects the journal of one run has at most.
-	MaxEntries int `json:"maxEntries,omitempty" default:"1000"`
-	// MaxBytes is how large the journal of one run is at most.
-	MaxBytes Bytes `json:"maxBytes,omitempty" default:"8MB"`
+	// MaxEntries is how many effects the journal of one run has at most. Without it 1000 in a database, and 200000 in memory, where the journal also is before the run has to be written.
+	MaxEntries int `json:"maxEntries,omitempty"`
+	// MaxBytes is how large the journal of one run is at most. Without it 8MB in a database, and 128MB in memory.
+	MaxBytes Bytes `json:"maxBytes,omitempty"`
 }
 
 // Retention is how long runs are kept that are over.

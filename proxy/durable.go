@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,28 +37,34 @@ func (p *Proxy) newRuns() {
 		Wrote: func(took time.Duration, err error) { p.metrics.Runs.Wrote(took, err) }, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
 	})
 	c := config.Default()
-	p.runs.Use(inMemory(c), untold(c))
+	p.runs.Use(p.inMemory(c), p.untold(c), inMemory(c))
 }
 
-// What a store in memory leaves to its own bounds, which hold for all runs together: there no run
-// is lost that has more entries than a database shall keep of one.
+// What a journal in memory may have where the configuration does not say so: a run is charged for it, and shall not be
+// lost for having more of it than a database is to keep.
 const (
 	entriesInMemory = 200_000
 	bytesInMemory   = 128 << 20
 )
 
-func inMemory(c *config.Config) store.Store { return memoryOf(open.Options(c)) }
-
-// untold is a store for runs that are never kept: nobody is told of them.
-func untold(c *config.Config) store.Store {
+// inMemory are the options of journals in memory. Of a run that has ended nobody can read what it did there.
+func inMemory(c *config.Config) store.Options {
 	o := open.Options(c)
-	o.Tell = nil
-	return memoryOf(o)
+	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
+	o.Keep = store.KeepNone
+	return o
 }
 
-func memoryOf(o store.Options) store.Store {
-	o.MaxEntries, o.MaxBytes = max(o.MaxEntries, entriesInMemory), max(o.MaxBytes, bytesInMemory)
-	return memory.New(o)
+// inMemory is a store in memory.
+func (p *Proxy) inMemory(c *config.Config) store.Store {
+	return memory.New(inMemory(c), p.admission.Pool)
+}
+
+// untold is a store for runs that are never kept: nobody is told of them.
+func (p *Proxy) untold(c *config.Config) store.Store {
+	o := inMemory(c)
+	o.Tell = nil
+	return memory.New(o, p.admission.Pool)
 }
 
 // outlived reports whether runs outlive this process.
@@ -87,7 +94,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	}
 	if cfg.SessionStorage.Provider == config.StorageMemory {
 		p.stored = cfg
-		p.runs.Use(inMemory(cfg), untold(cfg))
+		p.runs.Use(p.inMemory(cfg), p.untold(cfg), inMemory(cfg))
 		return nil
 	}
 	s, ring, err := p.options.OpenStore(cfg)
@@ -98,7 +105,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	if ring != nil {
 		p.parked.ring.Store(ring)
 	}
-	p.runs.Use(s, untold(cfg))
+	p.runs.Use(s, p.untold(cfg), inMemory(cfg))
 	return nil
 }
 

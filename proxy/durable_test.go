@@ -47,12 +47,15 @@ func (c *till) did(what string) int {
 // serve is the backend's URL. While it is broken, a call is made and its answer is lost.
 func (c *till) serve(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "till", Version: "1"}, nil)
-	for name, hints := range map[string]mcp.ToolAnnotations{"pay": {}, "put": {IdempotentHint: true}, "look": {ReadOnlyHint: true}} {
+	for name, hints := range map[string]mcp.ToolAnnotations{"pay": {}, "bulk": {}, "put": {IdempotentHint: true}, "look": {ReadOnlyHint: true}} {
 		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, map[string]string, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.calls[name]++
 			c.keys = append(c.keys, fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"]), req.Extra.Header.Get("Idempotency-Key"))
+			if name == "bulk" {
+				return nil, map[string]string{"did": strings.Repeat(name, 3000)}, nil
+			}
 			return nil, map[string]string{"did": name}, nil
 		})
 	}
@@ -82,7 +85,15 @@ func startKept(t *testing.T, script string, more func(*config.Config)) (*till, r
 
 func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*till, runs.Store, string, *proxy.Proxy) {
 	t.Helper()
-	c, kept := &till{calls: map[string]int{}}, memory.New(runs.Options{})
+	kept := memory.New(runs.Options{}, nil)
+	c, url, p := startOver(t, kept, script, more)
+	return c, kept, url, p
+}
+
+// startOver is start over a store.
+func startOver(t *testing.T, kept runs.Store, script string, more func(*config.Config)) (*till, string, *proxy.Proxy) {
+	t.Helper()
+	c := &till{calls: map[string]int{}}
 	cfg := &config.Config{
 		SessionStorage: config.SessionStorage{Provider: config.StorageSQLite},
 		Backends:       []config.Backend{{Name: "till", URL: c.serve(t), IdempotencyHeader: "Idempotency-Key"}},
@@ -102,7 +113,7 @@ func startKeptProxy(t *testing.T, script string, more func(*config.Config)) (*ti
 	if err := errors.Join(p.Apply(cfg), p.Settled(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	return c, kept, srv.URL + "/mcp", p
+	return c, srv.URL + "/mcp", p
 }
 
 // metric is the value of a metric, as the page has it.

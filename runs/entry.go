@@ -11,10 +11,23 @@ import (
 // Size is what an entry counts in Run.Bytes.
 func Size(e script.Entry) int64 {
 	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + 100
+	if !e.Done {
+		n += reserved
+	}
 	if e.Failure != nil {
 		n += len(e.Failure.Kind) + len(e.Failure.Message)
 	}
 	return int64(n)
+}
+
+// reserved is what an entry that is begun has room for beside itself: that its answer had none, see TooLarge.
+const reserved = 80
+
+// TooLarge is an entry whose answer the journal has no room for: the failure that ends its run. Where the entry was
+// begun, the journal has room for it.
+func TooLarge(e script.Entry, limit *LimitError) script.Entry {
+	e.Result, e.Failure = nil, &script.Failure{Kind: "limit", Message: limit.Error()}
+	return e
 }
 
 // Outline is an entry without what was sent and what came back.

@@ -6,7 +6,7 @@
 // outcome. Between owners it waits: for an answer, for a time, for somebody to resolve what is
 // in doubt. Whoever takes it has a new epoch, and the writes of all earlier owners are refused.
 //
-//	store := memory.New(runs.Options{})
+//	store := memory.New(runs.Options{}, nil)
 //	run, _, err := store.Start(ctx, runs.Run{Tool: "onboard", Args: args})
 //	lease, err := store.Take(ctx, run.ID, owner)
 //	res, err := program.Run(ctx, script.RunOptions{Args: args, Journal: lease})
@@ -23,8 +23,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -339,6 +341,18 @@ func (o Options) WithDefaults() Options {
 		o.Keep = KeepFull
 	}
 	return o
+}
+
+// Admit reports whether the journal of a run may have so many entries and bytes: with a *LimitError, if not. It asks
+// an o WithDefaults.
+func (o Options) Admit(entries int, bytes int64) error {
+	switch {
+	case entries > o.MaxEntries:
+		return &LimitError{Name: "maxEntries", Max: strconv.Itoa(o.MaxEntries)}
+	case bytes > o.MaxBytes:
+		return &LimitError{Name: "maxBytes", Max: limits.Bytes(o.MaxBytes).String()}
+	}
+	return nil
 }
 
 // idLetters are those of ids: digits and lower-case letters without those that look like others.

@@ -2,6 +2,8 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +18,7 @@ type journal struct {
 	part *Part
 
 	header script.Header
-	kept   []script.Entry // recorded before there was a row
+	kept   kept // recorded before there was a row
 
 	mu    sync.Mutex
 	lease store.Lease // guarded by mu; nil: there is no row
@@ -61,12 +63,12 @@ func (j *journal) write(ctx context.Context, begun ...script.Entry) (store.Lease
 		run.Limits = p.settings.JSON()
 	}
 	began := time.Now()
-	l, err := p.store.Create(ctx, run, p.k.owner, append(j.kept, begun...))
+	l, err := p.store.Create(ctx, run, p.k.owner, append(j.kept.all(), begun...))
 	p.k.wrote(began, err)
 	if err != nil {
 		return nil, err
 	}
-	j.kept = nil
+	j.kept = kept{}
 	j.mu.Lock()
 	j.lease = l
 	j.mu.Unlock()
@@ -79,10 +81,15 @@ func (j *journal) Record(e script.Entry) error {
 	l := j.held()
 	if l == nil {
 		e.Done = true
-		j.kept = append(j.kept, e)
-		return nil
+		return j.kept.add(e)
 	}
 	err := l.Record(e)
+	var limit *store.LimitError
+	if errors.As(err, &limit) { // what was begun has ended all the same
+		if again := l.Record(store.TooLarge(e, limit)); again != nil && !errors.As(again, &limit) {
+			err = again
+		}
+	}
 	if err != nil {
 		j.part.k.wrote(time.Time{}, err)
 	}
@@ -104,3 +111,33 @@ func (j *journal) Close() error {
 	}
 	return nil
 }
+
+// kept are the entries of a journal in memory. A list that grows holds what it has twice for a moment, so this one
+// grows by pieces. The run has been charged for each entry (script).
+type kept struct {
+	bounds  store.Options
+	pieces  [][]script.Entry
+	entries int
+	bytes   int64
+}
+
+// piece is how many entries the pieces have behind the first ones.
+const piece = 1024
+
+// add keeps one more entry. The error is a *store.LimitError.
+func (k *kept) add(e script.Entry) error {
+	k.entries, k.bytes = k.entries+1, k.bytes+store.Size(e)
+	if err := k.bounds.Admit(k.entries, k.bytes); err != nil {
+		return err
+	}
+	last := len(k.pieces) - 1
+	if last < 0 || len(k.pieces[last]) == cap(k.pieces[last]) {
+		k.pieces = append(k.pieces, make([]script.Entry, 0, min(max(4, k.entries), piece)))
+		last++
+	}
+	k.pieces[last] = append(k.pieces[last], e)
+	return nil
+}
+
+// all are the entries in order.
+func (k *kept) all() []script.Entry { return slices.Concat(k.pieces...) }

@@ -43,15 +43,16 @@ type Keeper struct {
 	life    context.Context
 	end     context.CancelFunc
 
-	mu       sync.Mutex
-	store    store.Store      // guarded by mu, as all below: what the configuration says
-	apart    store.Store      // of runs that are never kept, in memory
-	keep     Keep             //
-	active   map[string]*Part // by run
-	stopping bool             // nothing is taken up any more
-	drained  chan struct{}    // closed with stopping
-	ready    bool             // what is due may be taken up
-	looked   bool             // Due was asked once
+	mu        sync.Mutex
+	store     store.Store      // guarded by mu, as all below: what the configuration says
+	apart     store.Store      // of runs that are never kept, in memory
+	unwritten store.Options    // of journals of runs without a row
+	keep      Keep             //
+	active    map[string]*Part // by run
+	stopping  bool             // nothing is taken up any more
+	drained   chan struct{}    // closed with stopping
+	ready     bool             // what is due may be taken up
+	looked    bool             // Due was asked once
 }
 
 // Keep says for how long runs are kept that are over.
@@ -77,11 +78,12 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Use gives the keeper its stores. apart is for runs that are never kept.
-func (k *Keeper) Use(of, apart store.Store) {
+// Use gives the keeper its stores. apart is for runs that are never kept; unwritten bounds the journals of runs that have
+// no row yet.
+func (k *Keeper) Use(of, apart store.Store, unwritten store.Options) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.store, k.apart = of, apart
+	k.store, k.apart, k.unwritten = of, apart, unwritten.WithDefaults()
 }
 
 // Ready lets the keeper take up what is due: there is a configuration to go on with.
@@ -143,6 +145,7 @@ func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 	p.waiters = 1
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	p.journal.kept.bounds = k.unwritten
 	k.active[p.ID] = p
 	if k.stopping {
 		p.Stop()

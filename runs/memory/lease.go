@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 
-	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -89,14 +87,12 @@ func (s *Store) put(r *run, e script.Entry) error {
 	if r.have[e.Key] || i >= 0 && !e.Done && e.Attempt <= r.begun[i].Attempt {
 		return fmt.Errorf("%s: is in the journal already", e.Key)
 	}
-	n := runs.Size(e)
+	n, more := runs.Size(e), 1
 	if i >= 0 {
-		n -= runs.Size(r.begun[i])
-	} else if r.Entries >= s.options.MaxEntries {
-		return &runs.LimitError{Name: "maxEntries", Max: strconv.Itoa(s.options.MaxEntries)}
+		n, more = n-runs.Size(r.begun[i]), 0
 	}
-	if r.Bytes+n > s.options.MaxBytes {
-		return &runs.LimitError{Name: "maxBytes", Max: limits.Bytes(s.options.MaxBytes).String()}
+	if err := s.options.Admit(r.Entries+more, r.Bytes+n); err != nil {
+		return err
 	}
 	switch {
 	case i >= 0 && e.Done:
@@ -186,6 +182,7 @@ func (l *lease) End(_ context.Context, o runs.Outcome) error {
 		return err
 	}
 	l.r.Owner, l.r.lease = "", nil
+	l.s.weigh(l.r)
 	if l.r.State == runs.Cancelled {
 		return nil
 	}

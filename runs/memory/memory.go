@@ -9,25 +9,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
 // What a store holds at most. Runs that have ended make room for others before those are refused.
 const (
-	maxRuns       = 1000
-	maxBytes      = 256 << 20
-	maxRunsOfOne  = 250 // of one principal, where callers say who they are
-	maxBytesOfOne = 128 << 20
+	maxRuns      = 1000
+	maxRunsOfOne = 250 // of one principal, where callers say who they are; of the bytes it may have half
 )
 
 // Store is a runs.Store in memory. Make one with New.
 type Store struct {
 	options runs.Options
+	pool    *script.Pool
 
 	mu      sync.Mutex
 	runs    map[string]*run    // by id
@@ -48,11 +49,13 @@ type run struct {
 	have     map[string]bool
 	lease    *lease        // of the present owner
 	place    *list.Element // in ended
+	weight   int64         // in the pool
 }
 
-// New returns an empty store.
-func New(o runs.Options) *Store {
-	return &Store{options: o.WithDefaults(), runs: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]held{}, ended: list.New()}
+// New returns an empty store. All that its runs hold together is bounded by what may be kept in the pool, and what those
+// hold that nobody executes weighs there: a run that is executed has been charged for its journal.
+func New(o runs.Options, in *script.Pool) *Store {
+	return &Store{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]held{}, ended: list.New()}
 }
 
 // Start implements [runs.Store].
@@ -127,21 +130,22 @@ func (s *Store) add(r runs.Run) (*run, error) {
 
 // makeRoom forgets runs that have ended, the first to end first, until n has room.
 func (s *Store) makeRoom(n *run) error {
-	for s.all.full(n, maxRuns, maxBytes) {
+	most := s.pool.MostKept()
+	for s.all.full(n, maxRuns, most) {
 		if !s.forgetEnded(func(*run) bool { return true }) {
-			return errFull(n)
+			return errFull(s.all, "all callers", most)
 		}
 	}
-	for n.Principal != "" && s.of[n.Principal].full(n, maxRunsOfOne, maxBytesOfOne) {
+	for n.Principal != "" && s.of[n.Principal].full(n, maxRunsOfOne, most/2) {
 		if !s.forgetEnded(func(r *run) bool { return r.Principal == n.Principal }) {
-			return errFull(n)
+			return errFull(s.of[n.Principal], strconv.Quote(n.Principal), most/2)
 		}
 	}
 	return nil
 }
 
-func errFull(n *run) error {
-	return fmt.Errorf("%w: %d of %q have not ended", runs.ErrFull, maxRuns, n.Principal)
+func errFull(h held, of string, most int64) error {
+	return fmt.Errorf("%w: %d of %s have not ended, and hold %s of the %s that limits.totalMemory leaves to them", runs.ErrFull, h.runs, of, limits.Bytes(h.bytes), limits.Bytes(most))
 }
 
 // forgetEnded forgets the first run to have ended that is one of those.
@@ -173,6 +177,19 @@ func (s *Store) count(r *run, runs int, bytes int64) {
 		delete(s.of, r.Principal)
 	}
 	s.all.runs, s.all.bytes = s.all.runs+runs, s.all.bytes+bytes
+	if runs >= 0 {
+		s.weigh(r)
+	}
+}
+
+// weigh has the pool know what r weighs: nothing while it is executed.
+func (s *Store) weigh(r *run) {
+	n := r.size()
+	if r.lease != nil {
+		n = 0
+	}
+	s.pool.Keep(n - r.weight)
+	r.weight = n
 }
 
 // resize is called after a run has changed, with its size before.
@@ -189,6 +206,7 @@ func (r *run) size() int64 {
 
 func (s *Store) forget(r *run) {
 	s.count(r, -1, -r.size())
+	s.pool.Keep(-r.weight)
 	delete(s.runs, r.ID)
 	delete(s.keys, [2]string{r.Principal, r.Dedupe})
 	if r.place != nil {
@@ -225,6 +243,7 @@ func (s *Store) take(r *run, owner string) *lease {
 	r.Owner, r.State, r.Lease = owner, runs.Running, time.Now().Add(s.options.Lease)
 	r.Wake, r.Error, r.Doubts = r.Lease, "", nil
 	r.lease = &lease{s: s, r: r, epoch: r.Epoch, taken: r.copied(), lost: make(chan struct{})}
+	s.weigh(r)
 	return r.lease
 }
 

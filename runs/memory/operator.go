@@ -39,7 +39,7 @@ func (s *Store) strip(r *run) {
 	}
 	r.Questions, r.Bytes = nil, 0
 	if s.options.Keep == runs.KeepNone {
-		r.recorded, r.begun, r.Entries = nil, nil, 0
+		r.recorded, r.begun, r.have, r.Entries = nil, nil, map[string]bool{}, 0
 		return
 	}
 	for i := range r.recorded {

@@ -47,7 +47,7 @@ func TestWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := memory.New(runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}})
+	store := memory.New(runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}}, nil)
 	id := waiting(t, store)
 
 	ctx, stop := context.WithCancel(t.Context())

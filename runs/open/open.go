@@ -35,7 +35,7 @@ func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ri
 	}
 	switch s.Provider {
 	case config.StorageMemory, "":
-		return memory.New(options.Options), nil, nil
+		return memory.New(options.Options, nil), nil, nil
 	case config.StorageSQLite:
 		store, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Options: options, Path: s.Path, Process: s.Sync == "process", Beside: how.Beside})
 		if err != nil {

@@ -313,6 +313,10 @@ func testLimits(t *testing.T, open Open) {
 		t.Errorf("Record of too much: %v", err)
 	}
 	must(t, l.Begin(t.Context(), call("2")))
+	if err := l.Record(answered("2", `"`+strings.Repeat("x", 2000)+`"`)); !errors.As(err, &limit) {
+		t.Errorf("Record of too much: %v", err)
+	}
+	must(t, l.Record(runs.TooLarge(call("2"), limit)))
 	if err := l.Begin(t.Context(), call("3")); !errors.As(err, &limit) || limit.Name != "maxEntries" || !strings.Contains(err.Error(), "2") {
 		t.Errorf("Begin of too many: %v", err)
 	}

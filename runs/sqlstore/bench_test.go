@@ -24,7 +24,7 @@ func BenchmarkCall(b *testing.B) {
 		name string
 		open func(b *testing.B) runs.Store
 	}{
-		{"memory", func(*testing.B) runs.Store { return memory.New(benchOptions) }},
+		{"memory", func(*testing.B) runs.Store { return memory.New(benchOptions, nil) }},
 		{"sqlite-power", func(b *testing.B) runs.Store { return benchSQLite(b, false, false) }},
 		{"sqlite-process", func(b *testing.B) runs.Store { return benchSQLite(b, true, false) }},
 		{"sqlite-process-encrypted", func(b *testing.B) runs.Store { return benchSQLite(b, true, true) }},

@@ -29,7 +29,7 @@ func TestStoresAgree(t *testing.T) {
 	o := runs.Options{MaxEntries: 6, MaxBytes: 3000}
 	for seed := range testmode.Count(10, 300) {
 		file := openSQLite(t, filepath.Join(t.TempDir(), "runs.db"), nil, seed%2 == 0, o)
-		worlds := []world{{memory.New(o), map[string]runs.Lease{}}, {file, map[string]runs.Lease{}}}
+		worlds := []world{{memory.New(o, nil), map[string]runs.Lease{}}, {file, map[string]runs.Lease{}}}
 		rnd := rand.New(rand.NewPCG(uint64(seed), 0))
 		var log []string
 		for range 60 {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/script"
@@ -233,12 +231,10 @@ func (l *lease) admit(e script.Entry) (old attempt, err error) {
 	switch {
 	case l.recorded[e.Key], begun && !e.Done && e.Attempt <= old.number:
 		return old, fmt.Errorf("%s: is in the journal already", e.Key)
-	case !begun && l.chain.count >= o.MaxEntries:
-		return old, &runs.LimitError{Name: "maxEntries", Max: strconv.Itoa(o.MaxEntries)}
-	case l.bytes+runs.Size(e)-old.size > o.MaxBytes:
-		return old, &runs.LimitError{Name: "maxBytes", Max: limits.Bytes(o.MaxBytes).String()}
+	case begun:
+		return old, o.Admit(l.chain.count, l.bytes+runs.Size(e)-old.size)
 	}
-	return old, nil
+	return old, o.Admit(l.chain.count+1, l.bytes+runs.Size(e))
 }
 
 // note notes the key that seals now. mu is held.

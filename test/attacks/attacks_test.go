@@ -29,9 +29,8 @@ const (
 	// perRun is how long each program may run. All that any of them takes of memory or of a
 	// processor it has taken by then, or takes again and again.
 	perRun = 4 * time.Second
-	// mostMemory is what the process may have had: 1.25 times the memory of a run, 64 MiB, and
-	// what journals in memory hold, which runs are not charged for.
-	mostMemory = 256<<20/4*5 + 64<<20 + 96<<20
+	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 64 MiB.
+	mostMemory = 256<<20/4*5 + 64<<20
 	// patience bounds every wait for something that must happen.
 	patience = 2 * time.Minute
 	// attempts is how often a program may run until nobody else had to wait meanwhile: a

@@ -33,12 +33,15 @@ import (
 //
 // Answers. See reading.
 //
+// Runs that nobody executes, because they wait or have ended, keep what they did and returned. It counts as memory (Keep).
+//
 // A nil Pool sets no bounds. The mutexes of a pool are taken below all others and never
 // held while anything waits.
 type Pool struct {
 	mu      sync.Mutex
 	most    int64             // of all charges
-	charged int64             // granted to all tenants
+	charged int64             // granted to all tenants, and kept
+	kept    int64             // of runs that nobody executes
 	tenants []*Tenant         // oldest first
 	growers []*grower         // tenants that wait for memory
 	active  int               // runs of which a branch computes, or would if it had a slot or memory
@@ -142,11 +145,44 @@ func (m *Tenant) Leave() {
 // grant changes what m has. The caller holds the mutex.
 func (p *Pool) grant(m *Tenant, n int64) {
 	m.granted += n
+	p.add(n)
+}
+
+// add changes what is charged. The caller holds the mutex.
+func (p *Pool) add(n int64) {
 	p.charged += n
 	if p.noted != nil {
 		p.noted(p.charged)
 	}
 }
+
+// Keep notes that n more bytes are kept of runs that nobody executes: what these did, and what they returned. They count
+// like what runs have been charged, and never wait: whoever keeps them asks MostKept first.
+func (p *Pool) Keep(n int64) {
+	if p == nil || n == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept += n
+	p.add(n)
+	if n < 0 {
+		p.admitGrowers()
+	}
+}
+
+// MostKept is how many bytes may be kept of runs that nobody executes.
+func (p *Pool) MostKept() int64 {
+	if p == nil {
+		return mostKept
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return MostReading(p.most)
+}
+
+// mostKept is what may be kept where there is no pool.
+const mostKept = 256 << 20
 
 // Touched notes that m has had an effect.
 func (m *Tenant) Touched() {
