@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
@@ -39,19 +39,5 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
-// buildVersion is the module's version, or the commit that was built.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel " + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return "devel"
-}
+// buildVersion is what version prints, and clients and backends are told.
+var buildVersion = release.Version

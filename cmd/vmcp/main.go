@@ -4,6 +4,8 @@ package main
 import (
 	"os"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // an image without files has certificate authorities, too
+
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 

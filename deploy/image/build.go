@@ -1,0 +1,129 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// user owns no file of the image: nobody, as in images that others call nonroot.
+const user = "65532:65532"
+
+// versionVariable is what vmcp version prints, where it is set.
+const versionVariable = "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release.tag"
+
+// platforms are what the image runs on.
+var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+
+// epoch is the time of everything in the image.
+var epoch = time.Unix(0, 0).UTC()
+
+// builder makes images of the sources in a folder.
+type builder struct {
+	source string
+	stderr io.Writer // of the compiler
+}
+
+// index is the image for all platforms.
+func (b builder) index(tag string) (v1.ImageIndex, error) {
+	ref, err := name.NewTag(tag)
+	if err != nil {
+		return nil, fmt.Errorf("--tag: %v", err)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range platforms {
+		binary, err := b.compile(p, ref.TagStr())
+		if err != nil {
+			return nil, err
+		}
+		image, err := imageOf(p, binary, ref.TagStr())
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
+	}
+	return index, nil
+}
+
+// compile returns the static binary for a platform.
+func (b builder) compile(p v1.Platform, version string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "vmcp-image")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "vmcp")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X "+versionVariable+"="+version, "-o", out, "./cmd/vmcp")
+	cmd.Dir = b.source
+	cmd.Stderr = b.stderr
+	// Whatever the caller's environment says of tags, processors and flags is not for the image.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture,
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go build for %s: %v", p, err)
+	}
+	return os.ReadFile(out)
+}
+
+// imageOf is an image of one layer with the binary.
+func imageOf(p v1.Platform, binary []byte, version string) (v1.Image, error) {
+	content, err := layerOf(binary)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.ConfigFile(image, &v1.ConfigFile{
+		OS:           p.OS,
+		Architecture: p.Architecture,
+		RootFS:       v1.RootFS{Type: "layers"},
+		Created:      v1.Time{Time: epoch},
+		Config: v1.Config{
+			User:       user,
+			Entrypoint: []string{"/vmcp"},
+			WorkingDir: "/",
+			Labels: map[string]string{
+				"org.opencontainers.image.title":   "vmcp",
+				"org.opencontainers.image.version": version,
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(image, mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "vmcp deploy/image"},
+	})
+}
+
+// layerOf is a tar file with the binary as /vmcp, which root owns and everybody may run.
+func layerOf(binary []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "vmcp", Mode: 0o755, Size: int64(len(binary)), ModTime: epoch, Format: tar.FormatUSTAR}
+	if err := w.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(binary); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return buf.Bytes(), err
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// build runs the command and returns what it printed.
+func build(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if err := run(args, &stdout, &stderr); err != nil {
+		t.Fatalf("image %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	return stdout.String()
+}
+
+// images reads a layout with one image in it, and returns that for each platform.
+func images(t *testing.T, dir string) (v1.IndexManifest, map[string]v1.Image) {
+	t.Helper()
+	path, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := path.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := top.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outer.Manifests) != 1 {
+		t.Fatalf("the layout has %d images, want 1", len(outer.Manifests))
+	}
+	index, err := top.ImageIndex(outer.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	inner, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]v1.Image{}
+	for _, m := range inner.Manifests {
+		if found[m.Platform.String()], err = index.Image(m.Digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return *outer, found
+}
+
+// file is the only file of an image of one layer.
+func file(t *testing.T, image v1.Image) (*tar.Header, []byte) {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v, want one", len(layers), err)
+	}
+	r, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	files := tar.NewReader(r)
+	header, err := files.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err := files.Next(); err != io.EOF {
+		t.Errorf("the layer has a second file %v, %v", next, err)
+	}
+	return header, content
+}
+
+// TestImage: what is built from the sources here and from a copy of them in another folder is
+// the same to the last byte, has what a runtime needs, and its binary runs with nothing else.
+func TestImage(t *testing.T) {
+	work := t.TempDir()
+	first, second := filepath.Join(work, "first"), filepath.Join(work, "second")
+	tarball := filepath.Join(work, "image.tar")
+	said := build(t, "--output", first, "--tarball", tarball, "--tag", "registry.test/team/vmcp:1.2.0")
+	again := build(t, "--output", second, "--tarball", tarball+"2", "--tag", "registry.test/team/vmcp:1.2.0", "--source", copyOfSources(t))
+	if said != again || !strings.HasPrefix(said, "registry.test/team/vmcp:1.2.0@sha256:") {
+		t.Errorf("two builds are not the same:\n%s%s", said, again)
+	}
+	if !bytes.Equal(read(t, tarball), read(t, tarball+"2")) {
+		t.Error("the tar files of two builds differ")
+	}
+
+	outer, found := images(t, first)
+	if name := outer.Manifests[0].Annotations; name["org.opencontainers.image.ref.name"] != "1.2.0" || name["io.containerd.image.name"] != "registry.test/team/vmcp:1.2.0" {
+		t.Errorf("the image is named %v", name)
+	}
+	if len(found) != 2 || found["linux/amd64"] == nil || found["linux/arm64"] == nil {
+		t.Fatalf("images for %v, want linux/amd64 and linux/arm64", found)
+	}
+	for platform, image := range found {
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/vmcp" || c.Cmd != nil || c.Env != nil {
+			t.Errorf("%s: user %q, entrypoint %q, command %q, environment %q", platform, c.User, c.Entrypoint, c.Cmd, c.Env)
+		}
+		header, content := file(t, image)
+		if header.Name != "vmcp" || header.Mode != 0o755 || header.Uid != 0 || !header.ModTime.Equal(epoch) {
+			t.Errorf("%s: the file is %+v", platform, header)
+		}
+		if platform == "linux/"+runtime.GOARCH {
+			runsAlone(t, content)
+		}
+	}
+}
+
+// runsAlone starts the binary in a folder that has nothing else in it: as the root of the
+// file system and as the image's user where the test may do that.
+func runsAlone(t *testing.T, binary []byte) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Log("the binary is for Linux: it is not run here")
+		return
+	}
+	root, err := os.MkdirTemp("", "vmcp-root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "vmcp"), binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(root, "vmcp"), "version")
+	if os.Getuid() == 0 {
+		cmd = exec.Command("/vmcp", "version")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	}
+	cmd.Dir, cmd.Env = "/", []string{}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "vmcp 1.2.0 (go") {
+		t.Errorf("vmcp version of the image: %v\n%s", err, out)
+	}
+}
+
+// TestOutputIsNotEmptied: a folder with anything but a layout in it is left alone.
+func TestOutputIsNotEmptied(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := clear(dir); err == nil || !strings.Contains(err.Error(), "neither empty nor an OCI image layout") {
+		t.Errorf("clear: %v", err)
+	}
+	if string(read(t, filepath.Join(dir, "thesis.txt"))) != "mine" {
+		t.Error("a file was changed")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"no output", "usage: ", nil},
+		{"a word more", "usage: ", []string{"--output", "x", "y"}},
+		{"a tag that is none", "--tag: ", []string{"--output", "x", "--tag", "Not A Tag"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := run(tt.args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("run(%q) = %v, want %s", tt.args, err, tt.want)
+			}
+		})
+	}
+}
+
+// copyOfSources has what go build reads of the project, in a folder of another name.
+func copyOfSources(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "elsewhere")
+	for _, part := range listed(t) {
+		if !strings.HasPrefix(part, "test/") && !strings.HasPrefix(part, "docs/") {
+			copyFile(t, filepath.Join("../..", part), filepath.Join(to, part))
+		}
+	}
+	return to
+}
+
+// listed are the project's files that git knows, or would after git add.
+func listed(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	return strings.Fields(string(out))
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if os.IsNotExist(err) {
+		return // removed, and git does not know it yet
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// TestDockerfile: the image for backends over standard input and output runs what this module
+// builds, as the same user.
+func TestDockerfile(t *testing.T) {
+	last := map[string]string{}
+	for line := range strings.SplitSeq(string(read(t, "stdio/Dockerfile")), "\n") {
+		if instruction, rest, ok := strings.Cut(line, " "); ok {
+			last[instruction] = rest
+		}
+	}
+	for instruction, want := range map[string]string{
+		"USER":       user,
+		"COPY":       "--from=vmcp /vmcp /usr/local/bin/vmcp",
+		"ENTRYPOINT": `["/usr/local/bin/vmcp"]`,
+	} {
+		if last[instruction] != want {
+			t.Errorf("the last %s is %q, want %q", instruction, last[instruction], want)
+		}
+	}
+}
