@@ -28,7 +28,6 @@ var larger = map[string]struct {
 	"script/check/flow":     {24, 5300, "one engine over one state: statements, calls and guards follow each other"},
 	"migrate":               {24, 5800, "one pure function, whose two styles share all that is read"},
 	"backends":              {24, 5100, "pool, connection and protocol, whose ties run both ways"},
-	"script":                {24, 4900, "the engine: Run, Do, branches, what they draw on and what a journal keeps of them"},
 	"script/internal/meter": {24, 3900, "every operator and method that costs something"},
 	"proxy":                 {26, 4850, "the door and what it leads to"},
 	"proxy/edge":            {24, 4000, "HTTP of both eras, standard input, sessions and streams"},

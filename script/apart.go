@@ -29,7 +29,7 @@ func (r *Run) CheckApart(fn starlark.Value) error {
 	if !ok {
 		return errors.New("want a function, have " + fn.Type())
 	}
-	if f.Position().Filename() != r.program.main.source.Shown() || f.Globals()[f.Name()] != fn {
+	if f.Position().Filename() != r.program.compiled.Main.Source.Shown() || f.Globals()[f.Name()] != fn {
 		return errors.New("want a function that is defined at the top level of this file: it runs apart from everything else")
 	}
 	return nil

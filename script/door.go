@@ -10,6 +10,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Effect is one thing that a script does to the world, or learns from it.
@@ -95,7 +97,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if e.Sleep {
 		perform = r.rest(b)
 	}
-	entry := Entry{Key: key, Kind: e.Kind, Digest: digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
+	entry := Entry{Key: key, Kind: e.Kind, Digest: source.Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
 	if !e.Instant {
 		entry.Args = e.Args
 	}

@@ -2,8 +2,6 @@ package script
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"sync"
@@ -97,18 +95,4 @@ func (l *log) close(res *Result, err error) (*Result, error) {
 		return nil, &JournalError{over}
 	}
 	return res, err
-}
-
-// digest is a short fingerprint of data.
-func digest(parts ...[]byte) string {
-	h := sha256.New()
-	for _, p := range parts {
-		var size [8]byte
-		for i, n := 0, len(p); i < 8; i++ {
-			size[i] = byte(n >> (8 * i))
-		}
-		h.Write(size[:])
-		h.Write(p)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
 }

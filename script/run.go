@@ -13,10 +13,12 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/compile"
 	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
 	"github.com/vmcp-dev/vmcp/script/internal/value"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // RunOptions say what one run works with. Only Args is usually needed; a zero
@@ -176,7 +178,7 @@ type Run struct {
 	// The branch that has the turn owns these.
 	known   map[string]*Entry // of the journal, by key
 	loaded  map[string]starlark.StringDict
-	loading *file // the file whose top level runs
+	loading *compile.Unit // the file whose top level runs
 	stats   Stats
 	memos   map[any]any
 	groups  []*group // parallel() that have not ended, oldest first
@@ -260,7 +262,7 @@ func (r *Run) Charge(n int64) error { return r.budget.Charge(n) }
 // it cannot be opened, and else an *Error with the place in the script. Nothing that a script does gets out of here: a panic comes
 // back as an error, and no goroutine is left behind.
 func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error) {
-	limits, caller := o.Limits.Or(p.limits), callerOf(ctx)
+	limits, caller := o.Limits.Or(p.compiled.Limits), callerOf(ctx)
 	if caller != nil {
 		limits = caller.within(limits)
 		caller.leave()
@@ -302,7 +304,7 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 		ledger: ledger.New(above, l), started: time.Now(),
 	}
 	r.budget = meter.New(meter.Options{
-		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.frames, Check: r.check, Final: Final, Cover: p.cover,
+		Ledger: account{r}, CallDepth: l.CallDepth, Frames: p.compiled.Frames, Check: r.check, Final: Final, Cover: p.compiled.Cover,
 	})
 	r.id, r.clock, r.hold, r.pause, r.drain = o.ID, o.Clock, o.Hold, o.Pause, o.Drain
 	if r.clock == nil {
@@ -372,7 +374,7 @@ func (r *Run) describe(err error) error {
 func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error) {
 	switch {
 	case o.Journal != nil:
-		h := Header{Program: r.program.hash, Args: digest(o.Args), Engine: Engine, Limits: r.limits}
+		h := Header{Program: r.program.Hash(), Args: source.Digest(o.Args), Engine: Engine, Limits: r.limits}
 		if r.log, err = openLog(ctx, o.Journal, h); err != nil {
 			return err
 		}
@@ -414,13 +416,13 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
-	globals, err := r.init(b, r.program.main)
+	globals, err := r.init(b, r.program.compiled.Main)
 	if err != nil {
 		return nil, err
 	}
 	run, ok := globals[entry]
 	if !ok {
-		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.main.run}
+		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.compiled.Main.Run}
 	}
 	given := starlark.Tuple{params}
 	if r.bare {
@@ -434,11 +436,11 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 }
 
 // init executes the top level of a file. Only there are load statements.
-func (r *Run) init(b *branch, f *file) (globals starlark.StringDict, err error) {
+func (r *Run) init(b *branch, f *compile.Unit) (globals starlark.StringDict, err error) {
 	from := r.loading
 	r.loading = f
 	defer func() { r.loading = from }()
-	globals, err = f.code.Init(b.thread, r.program.predeclared)
+	globals, err = f.Code.Init(b.thread, r.program.compiled.Names)
 	return globals, b.took(err)
 }
 
@@ -477,22 +479,22 @@ func (r *Run) bareBranch(ctx context.Context, path string) *branch {
 // load is what a load statement does: it executes the file once per run.
 func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error) {
 	b := branchOf(t)
-	f := r.program.files[r.loading.loads[name]]
+	f := r.program.compiled.Files[r.loading.Loads[name]]
 	if f == nil {
 		return nil, fmt.Errorf("load %q: not part of the program", name)
 	}
-	if globals, ok := r.loaded[f.name]; ok {
+	if globals, ok := r.loaded[f.Name]; ok {
 		return globals, nil
 	}
 	globals, err := r.init(b, f)
 	if err != nil {
 		return nil, err
 	}
-	globals = r.program.exported(globals)
+	globals = r.program.compiled.Exported(globals)
 	if r.loaded == nil {
 		r.loaded = map[string]starlark.StringDict{}
 	}
-	r.loaded[f.name] = globals
+	r.loaded[f.Name] = globals
 	return globals, nil
 }
 

@@ -12,18 +12,10 @@
 package script
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"maps"
-	"slices"
-	"sync"
-
-	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/internal/compile"
+	"github.com/vmcp-dev/vmcp/script/internal/cover"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -31,108 +23,50 @@ import (
 type File = source.File
 
 // Options say what a program is made of besides its main file.
-type Options struct {
-	// Builtins are the names that every file sees. They are shared by all runs, so
-	// they must not change.
-	Builtins starlark.StringDict
-	// Load returns the file that load(name) in the file from means; nil refuses load.
-	Load func(from, name string) (File, error)
-	// Inspect sees the tree of every file before it is compiled, and may refuse it; nil
-	// looks at none. It must not change the tree.
-	Inspect func(*syntax.File) error
-	// Limits hold for compiling, and for every run that sets none of its own.
-	Limits Limits
-	// Entries allows a main file without a function run: a run says what it calls. It may load names
-	// that begin with an underscore; errors about those have a space before it.
-	Entries bool
-	// Cover counts what runs reach; nil: nothing does.
-	Cover *Coverage
-}
+type Options = compile.Options
+
+// Coverage counts which statements and branches the runs of programs reach, at no cost in steps.
+// The zero value is ready; programs are compiled with it.
+type Coverage = cover.Set
 
 // Program is a compiled script with all that it loads. It does not change and may run
 // many times at once.
-type Program struct {
-	main        *file
-	files       map[string]*file
-	predeclared starlark.StringDict
-	limits      Limits
-	hash        string
-	frames      meter.Frames // of all files
-
-	once    sync.Once
-	texts   map[string]string // see Sources
-	cover   *Coverage
-	entries bool // Options.Entries
-}
-
-// file is one compiled file.
-type file struct {
-	name   string
-	source File
-	tree   *syntax.File    // only while compiling
-	run    syntax.Position // of the definition of run
-	code   *starlark.Program
-	loads  map[string]string // what load calls it: its name in Program.files
-	hash   string
-}
+type Program struct{ compiled *compile.Program }
 
 // Compile parses and compiles a file and everything that it loads.
 // The error is Errors with all the problems of the first file that has any.
 func Compile(f File, o Options) (*Program, error) {
-	p := &Program{
-		files:       map[string]*file{},
-		frames:      meter.Frames{},
-		predeclared: source.Names(o.Builtins),
-		limits:      o.Limits.Or(DefaultLimits()),
-		cover:       o.Cover,
-		entries:     o.Entries,
-	}
-	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries}
-	main, err := l.file(f, nil)
+	p, err := compile.Compile(f, o)
 	if err != nil {
-		return nil, source.Located(err)
+		return nil, err
 	}
-	p.main = main
-	p.hash = l.hash()
-	return p, nil
+	return &Program{p}, nil
 }
 
 // Hash identifies the source of the program, all loaded files included.
-func (p *Program) Hash() string { return p.hash }
-
-// Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
-func (p *Program) Sums() map[string]string {
-	sums := map[string]string{}
-	for _, f := range append(slices.Collect(maps.Values(p.files)), p.main) {
-		sum := sha256.Sum256(f.source.Source)
-		sums[f.source.Shown()] = hex.EncodeToString(sum[:])
-	}
-	return sums
-}
+func (p *Program) Hash() string { return p.compiled.Hash }
 
 // Entry is where run is defined.
-func (p *Program) Entry() syntax.Position { return p.main.run }
+func (p *Program) Entry() syntax.Position { return p.compiled.Main.Run }
 
 // Name returns the name of the main file.
-func (p *Program) Name() string { return p.main.name }
+func (p *Program) Name() string { return p.compiled.Main.Name }
 
-// compile makes code of a parsed file. The tree is rewritten on the way.
-func (l *loader) compile(f *file) error {
-	if l.inspect != nil {
-		if err := l.inspect(f.tree); err != nil {
-			return err
-		}
-	}
-	suggest := tree.Suggestions(f.tree, l.program.predeclared)
-	large, err := rewrite.Instrument(f.tree, l.program.cover)
+// Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
+func (p *Program) Sums() map[string]string { return p.compiled.Sums() }
+
+// Sources are the texts of all files of the program, by name. Compiled again, with the main one
+// and a Library of the others, they are the same program. Nobody may change the map.
+func (p *Program) Sources() map[string]string { return p.compiled.Sources() }
+
+// Files are the files of the program, the main one first.
+func (p *Program) Files() []File { return p.compiled.Texts() }
+
+// Covered is the program compiled once more, with a count of what its runs reach.
+func (p *Program) Covered(c *Coverage) (*Program, error) {
+	covered, err := p.compiled.Covered(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	maps.Copy(l.program.frames, large)
-	code, err := starlark.FileProgram(f.tree, tree.SomeUndefined(l.program.predeclared))
-	if err != nil {
-		return suggest(err)
-	}
-	f.code, f.tree = code, nil
-	return nil
+	return &Program{covered}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/script/internal/compile"
 	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -25,38 +26,6 @@ type WorkerOptions struct {
 	Host func(*Run) any
 	// Errors carries the errors of hosts.
 	Errors ErrorCodec
-}
-
-// bundle is the text of a program, with all that it loads.
-type bundle struct {
-	Main   File                         `json:"main"`
-	Files  map[string]File              `json:"files"`
-	Loads  map[string]map[string]string `json:"loads"` // what load calls it, by file
-	Limits Limits                       `json:"limits"`
-	Hash   string                       `json:"hash"`
-}
-
-func (p *Program) bundle() *bundle {
-	b := &bundle{Main: p.main.source, Files: map[string]File{}, Loads: map[string]map[string]string{p.main.name: p.main.loads}, Limits: p.limits, Hash: p.hash}
-	for name, f := range p.files {
-		b.Files[name], b.Loads[name] = f.source, f.loads
-	}
-	return b
-}
-
-// compile makes the program of its texts.
-func (b *bundle) compile(builtins starlark.StringDict) (*Program, error) {
-	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Load: func(from, name string) (File, error) {
-		f, ok := b.Files[b.Loads[from][name]]
-		if !ok {
-			return File{}, errors.New("not part of the program")
-		}
-		return f, nil
-	}})
-	if err == nil && p.hash != b.Hash {
-		err = errors.New("the program is another one")
-	}
-	return p, err
 }
 
 // worker is the process that computes one run, and those of its functions that run apart.
@@ -111,12 +80,12 @@ func ServeRuns(c Channel, o WorkerOptions) error {
 func (w *worker) dispatch(m *message.Message) error {
 	switch m.Kind {
 	case message.Program:
-		var b bundle
+		var b compile.Bundle
 		if err := json.Unmarshal(m.Part(0), &b); err != nil {
 			return err
 		}
-		var err error
-		w.program, err = b.compile(w.options.Builtins)
+		p, err := b.Compile(w.options.Builtins)
+		w.program = &Program{p}
 		return err
 	case message.Run:
 		return w.run(m)
@@ -158,7 +127,7 @@ func (w *worker) run(m *message.Message) error {
 	}
 	r.turns.run = r
 	r.budget = meter.New(meter.Options{
-		Ledger: nearAccount{r}, CallDepth: r.limits.CallDepth, Frames: r.program.frames, Check: r.check, Final: Final,
+		Ledger: nearAccount{r}, CallDepth: r.limits.CallDepth, Frames: r.program.compiled.Frames, Check: r.check, Final: Final,
 	})
 	b := w.newBranch(r, context.Background(), m, "")
 	r.given(b, m)

@@ -4,6 +4,8 @@ package source
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -124,4 +126,18 @@ func EntryOf(f *syntax.File) (syntax.Position, *Error) {
 		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
 	}
 	return def.Name.NamePos, nil
+}
+
+// Digest is a short fingerprint of data, such as the text of a file.
+func Digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var size [8]byte
+		for i, n := 0, len(p); i < 8; i++ {
+			size[i] = byte(n >> (8 * i))
+		}
+		h.Write(size[:])
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

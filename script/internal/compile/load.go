@@ -1,4 +1,4 @@
-package script
+package compile
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
@@ -15,26 +16,26 @@ import (
 // loader compiles a file and what it loads, each file once.
 type loader struct {
 	program *Program
-	load    func(from, name string) (File, error)
+	load    func(from, name string) (source.File, error)
 	inspect func(*syntax.File) error
 	entries bool // Options.Entries
 	size    int
 }
 
 // file compiles f; chain are the files that are being loaded, outermost first.
-func (l *loader) file(f File, chain []string) (*file, error) {
-	parsed, err := source.Parse(f, l.program.limits)
+func (l *loader) file(f source.File, chain []string) (*Unit, error) {
+	parsed, err := source.Parse(f, l.program.Limits)
 	if err != nil {
 		return nil, err
 	}
 	l.size += len(f.Source)
-	if limit := l.program.limits.Program; l.size > int(limit) {
-		return nil, reached("program", limit)
+	if limit := l.program.Limits.Program; l.size > int(limit) {
+		return nil, &meter.LimitError{Limit: "program", Value: limit.String()}
 	}
-	out := &file{name: f.Name, source: f, tree: parsed, loads: map[string]string{}, hash: digest([]byte(f.Name), f.Source)}
+	out := &Unit{Name: f.Name, Source: f, tree: parsed, Loads: map[string]string{}, hash: source.Digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 && !l.entries {
-		var wrong *Error
-		if out.run, wrong = source.EntryOf(parsed); wrong != nil {
+		var wrong *source.Error
+		if out.Run, wrong = source.EntryOf(parsed); wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -51,52 +52,52 @@ func (l *loader) file(f File, chain []string) (*file, error) {
 }
 
 // loadStmt compiles what one load statement names.
-func (l *loader) loadStmt(from *file, s *syntax.LoadStmt, chain []string) error {
+func (l *loader) loadStmt(from *Unit, s *syntax.LoadStmt, chain []string) error {
 	name := s.ModuleName()
 	fail := func(err error) error {
 		if source.Placed(err) {
 			return err
 		}
-		return &Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
+		return &source.Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
 	}
 	if l.load == nil {
 		return fail(errors.New("there are no libraries to load from"))
 	}
-	f, err := l.load(from.name, name)
+	f, err := l.load(from.Name, name)
 	if err != nil {
 		return fail(err)
 	}
-	from.loads[name] = f.Name
+	from.Loads[name] = f.Name
 	for i, c := range chain {
 		if c == f.Name {
 			cycle := append(chain[i:len(chain):len(chain)], f.Name)
 			return fail(fmt.Errorf("cycle: %s", strings.Join(cycle, " → ")))
 		}
 	}
-	if _, ok := l.program.files[f.Name]; ok {
+	if _, ok := l.program.Files[f.Name]; ok {
 		return nil
 	}
-	if depth := l.program.limits.LoadDepth; len(chain) > depth {
-		return fail(&LimitError{Limit: "loadDepth", Value: fmt.Sprint(depth)})
+	if depth := l.program.Limits.LoadDepth; len(chain) > depth {
+		return fail(&meter.LimitError{Limit: "loadDepth", Value: fmt.Sprint(depth)})
 	}
 	lib, err := l.file(f, chain)
 	if err != nil {
 		return fail(err)
 	}
-	l.program.files[f.Name] = lib
+	l.program.Files[f.Name] = lib
 	return nil
 }
 
 // hash covers every file of the program.
 func (l *loader) hash() string {
-	names := make([]string, 0, len(l.program.files))
-	for name := range l.program.files {
+	names := make([]string, 0, len(l.program.Files))
+	for name := range l.program.Files {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	parts := [][]byte{[]byte(l.program.main.hash)}
+	parts := [][]byte{[]byte(l.program.Main.hash)}
 	for _, name := range names {
-		parts = append(parts, []byte(l.program.files[name].hash))
+		parts = append(parts, []byte(l.program.Files[name].hash))
 	}
-	return digest(parts...)
+	return source.Digest(parts...)
 }
