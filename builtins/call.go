@@ -82,7 +82,7 @@ func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 		return nil, fmt.Errorf("%s(%q): args: %w", c.function, c.tool, err)
 	}
 	limit := script.RunOf(t).Limits().CallTimeout.Std()
-	if c.timeout, err = duration(timeout, limit); err != nil {
+	if c.timeout, err = Duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("%s(%q): timeout: %w", c.function, c.tool, err)
 	}
 	if c.timeout == 0 {

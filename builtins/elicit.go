@@ -69,7 +69,7 @@ func newQuestion(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	}
 	var err error
 	limit := script.RunOf(t).Limits().ElicitTimeout.Std()
-	if q.timeout, err = duration(timeout, limit); err != nil {
+	if q.timeout, err = Duration(timeout, limit); err != nil {
 		return nil, fmt.Errorf("elicit: timeout: %w", err)
 	}
 	if q.timeout == 0 {

@@ -56,10 +56,10 @@ func newRetrying(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tu
 		return nil, fmt.Errorf("retry: max_attempts: want at least 1, have %d", r.attempts)
 	}
 	var err error
-	if r.delay, err = duration(delay, time.Second); err != nil {
+	if r.delay, err = Duration(delay, time.Second); err != nil {
 		return nil, fmt.Errorf("retry: delay: %w", err)
 	}
-	if r.most, err = duration(most, 30*time.Second); err != nil {
+	if r.most, err = Duration(most, 30*time.Second); err != nil {
 		return nil, fmt.Errorf("retry: max_delay: %w", err)
 	}
 	if r.backoff, err = number(backoff, 2); err != nil || r.backoff < 1 {

@@ -33,7 +33,7 @@ func sleep(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "duration", &length); err != nil {
 		return nil, err
 	}
-	d, err := duration(length, 0)
+	d, err := Duration(length, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sleep: %w", err)
 	}
@@ -100,7 +100,7 @@ func timeDuration(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 func signedDuration(v starlark.Value) (time.Duration, error) {
 	s, ok := v.(starlark.String)
 	if !ok {
-		return duration(v, 0)
+		return Duration(v, 0)
 	}
 	d, err := script.ParseDuration(string(s))
 	if err != nil {

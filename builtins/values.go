@@ -22,8 +22,8 @@ func jsonObject(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	return nil, fmt.Errorf("want a dict, have %s", v.Type())
 }
 
-// duration reads a length of time: "1m30s", "2d", or a number of seconds; None is fallback.
-func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
+// Duration reads a length of time: "1m30s", "2d", or a number of seconds; None is fallback.
+func Duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 	switch v := v.(type) {
 	case nil, starlark.NoneType:
 		return fallback, nil

@@ -20,24 +20,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// module is testing, which test files see.
-var module = &starlarkstruct.Module{Name: "testing", Members: starlark.StringDict{
-	"eq":        builtin("eq", eq),
-	"ne":        builtin("ne", ne),
-	"is_true":   builtin("is_true", isTrue),
-	"is_false":  builtin("is_false", isFalse),
-	"contains":  builtin("contains", contains),
-	"fails":     builtin("fails", fails),
-	"tool":      builtin("tool", declareFake),
-	"answer":    builtin("answer", declareAnswer),
-	"run":       builtin("run", runTool),
-	"calls":     builtin("calls", calls),
-	"questions": builtin("questions", questions),
-	"logs":      builtin("logs", logs),
-	"now":       builtin("now", now),
-	"clock":     builtin("clock", setClock),
-	"skip":      builtin("skip", skip),
-}}
+// module is testing, which test files see; functions has what is in it.
+var module = &starlarkstruct.Module{Name: "testing", Members: starlark.StringDict{}}
 
 // call is one call of a function of the module.
 type call struct {
@@ -87,10 +71,6 @@ func (c *call) value(raw json.RawMessage) (starlark.Value, error) {
 	return script.DecodeIn(c.t, raw, c.main.Limits().Depth)
 }
 
-// failureKinds are those of try_call_tool.
-var failureKinds = []string{builtins.InvalidInput, builtins.InvalidOutput, builtins.Tool, builtins.Timeout, builtins.Unavailable,
-	builtins.Denied, builtins.NotFound, builtins.Unknown}
-
 // declareFake is testing.tool(name, returns=, returns_each=[…], answer=fn, text=, fails="…", kind="tool", takes="0s").
 func declareFake(c *call) (starlark.Value, error) {
 	f := &fake{at: c.at()}
@@ -122,7 +102,7 @@ func declareFake(c *call) (starlark.Value, error) {
 		return nil, err
 	}
 	var err error
-	if f.takes, err = duration(takes); err != nil {
+	if f.takes, err = builtins.Duration(takes, 0); err != nil {
 		return nil, fmt.Errorf("takes: %w", err)
 	}
 	if err := c.fill(f, returns, each, fn, text, fails, kind); err != nil {
@@ -228,18 +208,6 @@ func resultIn(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 		}
 	}
 	return toolResult(res), nil
-}
-
-func duration(v starlark.Value) (time.Duration, error) {
-	if v == nil {
-		return 0, nil
-	}
-	s, ok := starlark.AsString(v)
-	d, err := time.ParseDuration(s)
-	if !ok || err != nil || d < 0 {
-		return 0, fmt.Errorf(`want a duration such as "30s", have %s`, v)
-	}
-	return d, nil
 }
 
 // fatal ends the test with a problem that has its own place and code.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/builtins/suite"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -114,7 +115,7 @@ func (s *Scripts) check(tools map[string]check.Tool, unknown func(string) bool, 
 			sources = append(sources, t.source)
 		}
 	}
-	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, Load: s.load, Last: last})
+	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, TestBuiltins: suite.Table(), Hold: s.hold, Load: s.load, Last: last})
 }
 
 // assign finds the text that each problem stands in.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -23,6 +24,7 @@ type Scripts struct {
 	tools []*ScriptedTool
 	texts []*scriptText
 	load  loadFunc
+	hold  time.Duration // after which a run that sleeps is suspended
 	pins  *pins
 	// program is what is known of the texts without any tool of a backend.
 	program *check.Program
@@ -74,7 +76,7 @@ func Compile(cfg *config.Config) (*Scripts, diag.Problems) { return compile(cfg,
 
 func compile(cfg *config.Config, known Known) (*Scripts, diag.Problems) {
 	load := legacy.With(script.Options{Load: known.Overlay.load(libraries(cfg).Load)}).Load
-	c := &compiler{cfg: cfg, set: &Scripts{load: load}, overlay: known.Overlay, last: known.Last}
+	c := &compiler{cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std()}, overlay: known.Overlay, last: known.Last}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.starlark.net/syntax"
 
@@ -34,6 +35,8 @@ type Options struct {
 	Unknown func(name string) bool
 	// Load finds what load statements name; nil: what they name is not looked at.
 	Load func(from, name string) (script.File, error)
+	// Hold is how long a run waits before it is suspended; 0: runs are not.
+	Hold time.Duration
 	// Limits hold for files that have none of their own.
 	Limits script.Limits
 	// Last is what was known of an earlier text of the same files: of one that cannot be parsed

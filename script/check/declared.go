@@ -6,12 +6,12 @@ import (
 	"math/big"
 	"slices"
 	"strings"
-	"time"
 
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // declared looks at what tool(...) says beyond what the configuration holds it to.
@@ -39,8 +39,8 @@ func (c *checker) timeout(x syntax.Expr) {
 	if !ok {
 		return
 	}
-	if _, err := time.ParseDuration(v); err != nil && !strings.Contains(v, "d") || v == "" {
-		c.add(codeDeclaration, x, `%q is no duration; want such as "1h30m"`, v)
+	if _, err := script.ParseDuration(v); err != nil {
+		c.add(codeDeclaration, x, `%q is no duration; want such as "1h30m" or "2d"`, v)
 	}
 }
 

@@ -202,7 +202,7 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 	limits := c.o.Limits.Or(script.DefaultLimits())
 	w := &flow.World{
 		Builtins: s.builtinsOf(src.Kind), Tool: s.tool, ToolNames: s.names, Load: s.load,
-		Time: time.Duration(limits.Time).Seconds(), Steps: int64(limits.Steps), Calls: int64(limits.Calls),
+		Time: time.Duration(limits.Time).Seconds(), Hold: c.o.Hold.Seconds(), Steps: int64(limits.Steps), Calls: int64(limits.Calls),
 		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
 			if u != out.unit {
 				return nil

@@ -90,7 +90,7 @@ var Table = []Code{
 	{Name: "recursion", Warning: true, Needs: "S", Short: "a function calls itself on every way",
 		Why: "It ends when the run has no more steps.", Wrong: "def sum(n):\n    return n + §sum(n - 1)\n\ndef run(params):\n    return sum(3)", Right: "def sum(n):\n    return n + sum(n - 1) if n else 0"},
 	{Name: "limit", Warning: true, Needs: "S", Short: "the script asks for more than its limits",
-		Why: "The run is stopped at the limit.", Wrong: "tool(name = \"a\", description = \"A.\", timeout = \"10s\")\n\ndef run(params):\n    sleep(§\"20s\")", Right: `tool(name = "a", description = "A.", timeout = "1m")`},
+		Why: "The run is stopped at the limit. A sleep longer than runs.hold suspends the run, and takes none of its time.", Wrong: "tool(name = \"a\", description = \"A.\", timeout = \"5s\")\n\ndef run(params):\n    sleep(§\"8s\")", Right: `tool(name = "a", description = "A.", timeout = "1m")`},
 	{Name: "unreachable", Warning: true, Needs: "S", Short: "nothing leads to a statement",
 		Why: "It is never run.", Wrong: "return 1\n§log(\"done\")", Right: "log(\"done\")\nreturn 1"},
 	{Name: "closure", Warning: true, Needs: "S", Short: "functions made in a loop share its variable",

@@ -212,7 +212,7 @@ func unnamed(a *types.Atom) types.Type {
 
 // declared reports whether the fields of an atom are all that its author knows of.
 func declared(a *types.Atom) bool {
-	return a.Kind == types.Dict && len(a.Fields) > 0 && (a.Role == types.Output || a.Role == types.Params || a.Role == types.Content)
+	return a.Kind == types.Dict && len(a.Fields) > 0 && !a.Wide && (a.Role == types.Output || a.Role == types.Params || a.Role == types.Content)
 }
 
 // noField tells of a field that is not declared.
@@ -318,6 +318,8 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 		return types.Any, false
 	case types.Time:
 		return timeMember(name)
+	case types.Duration:
+		return durationMember(name)
 	case types.Opaque, types.Func:
 		return types.Any, true
 	}

@@ -251,13 +251,14 @@ func (e *engine) notFunction(c *Callable, word string, x syntax.Expr) bool {
 	return result
 }
 
-// waits tells of waiting for longer than the run may take.
+// waits tells of waiting for longer than the run may take. A run that waits for longer than Hold is
+// suspended, and uses none of its time.
 func (e *engine) waits(c *Callable, got given) {
 	a, ok := got[c.Waits]
 	if c.Waits == "" || !ok || e.Time == 0 {
 		return
 	}
-	if d, ok := seconds(a.typ); ok && d > e.Time {
+	if d, ok := seconds(a.typ); ok && d > e.Time && (e.Hold == 0 || d <= e.Hold) {
 		e.warn("limit", a.expr, "waits %s, the tool has %s", shortly(d), shortly(e.Time))
 	}
 }
@@ -308,6 +309,12 @@ func (e *engine) gives(x *syntax.CallExpr, c *Callable, got given) types.Type {
 		return e.answer(x, c, got)
 	case "caller":
 		return callerType
+	case "ran":
+		e.toolNamed(c, got)
+		return ranType
+	case "named":
+		e.toolNamed(c, got)
+		return types.Any
 	case "compact":
 		if len(x.Args) == 1 && len(c.Params) == 1 {
 			return compact(got[c.Params[0].Name].typ)
@@ -371,6 +378,12 @@ func outcome(output types.Type) types.Type {
 }
 
 var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "denied", "not_found"}
+
+// ranType is what a test learns of a run. What is in it depends on the fakes.
+var ranType = types.Of(&types.Atom{Kind: types.Struct, Name: "the result of testing.run", Fields: []types.Field{
+	{Name: "ok", Type: types.Kinds(types.Bool)}, {Name: "output", Type: types.Any}, {Name: "content", Type: types.Any},
+	{Name: "error", Type: types.Any}, {Name: "kind", Type: types.Any},
+}})
 
 // called is what a builtin returns that calls a function again and again.
 func (e *engine) called(x *syntax.CallExpr, c *Callable, got given) types.Type {

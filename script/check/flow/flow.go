@@ -40,7 +40,7 @@ type World struct {
 	// Report takes the problems.
 	Report func(Problem)
 	// Time and Steps, Calls are the limits of a run; 0 for none.
-	Time         float64 // seconds
+	Time, Hold   float64 // seconds; Hold is how long a run waits before it is suspended, 0 where none is
 	Steps, Calls int64
 }
 

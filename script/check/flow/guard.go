@@ -2,8 +2,6 @@ package flow
 
 import (
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
 const maxNamed = 4 // conditions that are names of names
@@ -42,20 +40,8 @@ func (e *engine) lasting(x syntax.Expr) bool {
 // is missing. What may be None, or not there, is taken to be there behind it.
 func (e *engine) checked(x *syntax.CallExpr) {
 	for _, arg := range x.Args {
-		e.refine(arg, func(t types.Type) types.Type {
-			if left := t.Without(types.None); !left.IsNever() {
-				t = left
-			}
-			return eachDict(t, func(a *types.Atom) *types.Atom {
-				for _, f := range a.Fields {
-					if f.Presence == types.Optional && a.Role != types.Made {
-						f.Presence = types.Required
-						a = a.With(f)
-					}
-				}
-				return a
-			})
-		})
+		e.doubtless(arg)
+		e.refine(arg, allSure)
 	}
 }
 

@@ -37,6 +37,8 @@ func (e *engine) narrow(x syntax.Expr, truth bool) {
 		}
 	case *syntax.CallExpr:
 		e.narrowCall(x, truth)
+	case *syntax.Comprehension:
+		e.narrowComprehension(x, truth)
 	default:
 		e.refine(x, truthy(truth))
 	}
@@ -63,9 +65,16 @@ func boolIs(t types.Type, value bool) types.Type {
 }
 
 func (e *engine) narrowBinary(x *syntax.BinaryExpr, truth bool) {
-	switch x.Op {
-	case syntax.AND, syntax.OR:
+	if of, some, ok := lengthOf(x); ok {
+		e.narrow(of, truth == some)
+		return
+	}
+	if x.Op == syntax.AND || x.Op == syntax.OR {
 		e.narrowBoth(x, truth)
+		return
+	}
+	defer e.supposed(x, truth)
+	switch x.Op {
 	case syntax.EQL, syntax.NEQ:
 		equal := truth == (x.Op == syntax.EQL)
 		if name, ok := typeOfCall(x.X); ok {
@@ -97,7 +106,7 @@ func (e *engine) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	e.state = other
 	e.narrow(x.X, !truth)
 	e.narrow(x.Y, truth)
-	e.state = join(first, e.state)
+	e.state = either(first, e.state)
 }
 
 // narrowEqual takes into account that x is, or is not, what y is.
@@ -193,6 +202,12 @@ func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 	if list == nil {
 		return
 	}
+	if id, ok := x.X.(*syntax.Ident); ok && id.Name == "None" {
+		if !in { // none of them is
+			e.someOf(list)
+		}
+		return
+	}
 	if subject, ok := typeOfCall(x.X); ok {
 		e.narrowTypes(subject, list, in)
 		return
@@ -274,11 +289,20 @@ func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
 	}
 	id, ok := x.Fn.(*syntax.Ident)
 	switch {
-	case !ok:
-	case first(id) != nil:
+	case ok && first(id) != nil:
 		e.checked(x)
-	case len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len"):
+	case ok && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len"):
 		e.narrow(x.Args[0], truth)
+	case ok && len(x.Args) == 1 && (id.Name == "all" || id.Name == "any"):
+		e.narrowAll(x, id.Name == "all", truth)
+	default:
+		e.supposed(x, truth)
+		if dot, ok := x.Fn.(*syntax.DotExpr); ok && len(e.getsIn(x)) == 0 {
+			e.doubtless(dot.X)
+			for _, arg := range x.Args {
+				e.doubtless(arg)
+			}
+		}
 	}
 }
 
@@ -315,6 +339,9 @@ func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
 			field, ok := a.Field(g.name)
 			if !ok {
 				if a.Role == types.Made && !a.Open {
+					if absent.IsNever() {
+						return nil
+					}
 					return a
 				}
 				field = types.Field{Name: g.name, Type: unnamed(a), Presence: types.Optional}

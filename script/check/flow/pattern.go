@@ -165,6 +165,16 @@ func timeMember(name string) (types.Type, bool) {
 	return types.Any, false
 }
 
+func durationMember(name string) (types.Type, bool) {
+	switch name {
+	case "hours", "minutes", "seconds":
+		return types.Kinds(types.Float), true
+	case "milliseconds", "microseconds", "nanoseconds":
+		return types.Kinds(types.Int), true
+	}
+	return types.Any, false
+}
+
 // changeWatch looks for changes of what a loop iterates over.
 type changeWatch struct {
 	*engine

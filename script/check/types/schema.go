@@ -242,15 +242,16 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 		return &Atom{Kind: Dict, Open: true, Elem: Any}
 	}
 	if m["additionalProperties"] != nil && !s.Closed || m["patternProperties"] != nil {
-		a.Role = Plain // what else it has is expected
+		a.Wide = true
 	}
+	missing := Optional
 	if m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["if"] != nil || m["dependentSchemas"] != nil || m["dependentRequired"] != nil || m["dependencies"] != nil {
-		a.Role = Plain
+		a.Wide, missing = true, Maybe // which fields are there depends on others
 	}
 	for _, p := range s.Props {
 		f := Field{Name: p.Name, Type: p.Schema.Type}
 		if !p.Required && !(r.role == Params && p.Default) && !(r.role == Content && p.Default) {
-			f.Presence = Optional
+			f.Presence = missing
 		}
 		a.Fields = append(a.Fields, f)
 	}

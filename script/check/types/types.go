@@ -70,6 +70,7 @@ type Atom struct {
 	// Fields are those of a dict or struct, Open says that a dict may have others.
 	Fields []Field
 	Open   bool
+	Wide   bool // others are expected
 	// Role says where a dict or struct comes from.
 	Role Role
 	// Name says what it is, for messages: the tool whose output it is, the struct's name.
@@ -101,7 +102,7 @@ type Presence uint8
 const (
 	Required Presence = iota
 	Optional          // its schema says that it may be missing
-	Maybe             // the script sets it on some ways only
+	Maybe             // the script sets it on some ways only, or knows when it is there
 )
 
 // Field is one field of a dict or struct.

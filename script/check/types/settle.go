@@ -1,0 +1,49 @@
+package types
+
+// Settle makes what is not sure in t, and is in u, known to the script: fields that may be missing, and None.
+// some reports whether there is any.
+func Settle(t, u Type) (out Type, some bool) { return settle(t, u, 6) }
+
+func settle(t, u Type, depth int) (out Type, some bool) {
+	if t.any || u.any || depth == 0 || same(t, u) {
+		return t, false
+	}
+	for _, a := range t.atoms {
+		switch {
+		case a.Kind == None && a.Role != Made && !u.Has(None):
+			a, some = &Atom{Kind: None, Role: Made}, true
+		case a.Kind == Dict || a.Kind == Struct:
+			for _, b := range u.atoms {
+				if b.Kind == a.Kind && b.base() == a.base() {
+					var found bool
+					a, found = settleFields(a, b, depth-1)
+					some = some || found
+				}
+			}
+		}
+		out.atoms = append(out.atoms, a)
+	}
+	return out, some
+}
+
+func settleFields(a, b *Atom, depth int) (out *Atom, some bool) {
+	out = a
+	for _, f := range a.Fields {
+		g, ok := b.Field(f.Name)
+		if !ok {
+			continue
+		}
+		changed := false
+		if f.Presence == Optional && g.Presence == Required {
+			f.Presence, changed = Maybe, true
+		}
+		t, found := settle(f.Type, g.Type, depth)
+		if found {
+			f.Type, changed = t, true
+		}
+		if changed {
+			out, some = out.With(f), true
+		}
+	}
+	return out, some
+}
