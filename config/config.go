@@ -127,7 +127,7 @@ type Discovery struct {
 type Backend struct {
 	// Name identifies the backend; with the prefix strategy it becomes part of tool names.
 	Name string `json:"name"`
-	// URL is a Streamable HTTP or SSE endpoint. Exclusive with command.
+	// URL is a Streamable HTTP or SSE endpoint. Exclusive with command. ${NAME} and ${NAME:-default} are replaced from the environment, as in command, args, cwd, env and headers; $${ stays ${.
 	URL string `json:"url,omitempty"`
 	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http, and sse with a server that knows only that.
 	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`
@@ -135,13 +135,13 @@ type Backend struct {
 	Type string `json:"type,omitempty" enum:"entry"`
 	// Command is the program of a stdio backend, started without a shell. With a slash in it, it is relative to the configuration file.
 	Command string `json:"command,omitempty"`
-	// Args are the command's arguments, as they are.
+	// Args are the command's arguments; no shell reads them. ${NAME} and ${NAME:-default} are replaced from the proxy's environment, $${ stays ${.
 	Args []string `json:"args,omitempty"`
-	// Env is the child's environment beyond PATH, HOME and the like. ${NAME} is replaced from the proxy's environment, $${ stays ${.
+	// Env is the child's environment beyond PATH, HOME and the like. ${NAME} is replaced from the proxy's environment, ${NAME:-default} by the default where it has nothing there, $${ stays ${.
 	Env map[string]string `json:"env,omitempty"`
 	// Cwd is the working directory of a stdio backend, relative to the configuration file.
 	Cwd string `json:"cwd,omitempty"`
-	// Headers are sent with every HTTP request. ${NAME} is replaced from the environment, $${ stays ${.
+	// Headers are sent with every HTTP request. ${NAME} and ${NAME:-default} are replaced from the environment, $${ stays ${.
 	Headers map[string]string `json:"headers,omitempty"`
 	// IdempotencyHeader is a header, such as Idempotency-Key, in which the key of a call that a script may repeat is sent, too. In the member dev.vmcp/idempotencyKey of _meta it is sent always.
 	IdempotencyHeader string `json:"idempotencyHeader,omitempty"`
@@ -201,7 +201,7 @@ type ConflictResolutionConfig struct {
 type WorkloadTools struct {
 	// Workload is the name of the backend.
 	Workload string `json:"workload" crd:"yes"`
-	// Filter keeps the tools whose own name matches one of the globs.
+	// Filter keeps the tools whose own name matches one of the globs. A glob that begins with ! takes tools away, and if all do, the others are kept.
 	Filter []string `json:"filter,omitempty" crd:"yes"`
 	// Overrides rename and redescribe tools, keyed by the backend's own name.
 	Overrides map[string]ToolOverride `json:"overrides,omitempty" crd:"yes"`
@@ -213,7 +213,7 @@ type WorkloadTools struct {
 type WorkloadPrompts struct {
 	// Workload is the name of the backend.
 	Workload string `json:"workload" crd:"yes"`
-	// Filter keeps the prompts whose own name, or overridden name, matches one of the globs.
+	// Filter keeps the prompts whose own name, or overridden name, matches one of the globs; !glob takes away, as for tools.
 	Filter []string `json:"filter,omitempty" crd:"yes"`
 	// Overrides rename and redescribe prompts, keyed by the backend's own name.
 	Overrides map[string]PromptOverride `json:"overrides,omitempty" crd:"yes"`

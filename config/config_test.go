@@ -112,7 +112,7 @@ func TestEveryField(t *testing.T) {
 	child := c.Backends[0]
 	wantChild := Backend{
 		Name: "workspace", Transport: "stdio", Command: dir + "/scripts/server",
-		Args: []string{"--root", "${not expanded here}"},
+		Args: []string{"--root", "${not expanded here}", "secret", "info"},
 		Env:  map[string]string{"TOKEN": "secret", "LITERAL": "a ${TOKEN} b"},
 		Cwd:  dir + "/scripts", Timeout: Duration(10 * time.Second), Sessions: "exclusive", MaxConnections: 3,
 	}
@@ -185,6 +185,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(want.Backends[0].Env, "LITERAL") // its ${ would be replaced now
+	want.Backends[0].Args[1] = "--all"
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

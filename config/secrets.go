@@ -69,11 +69,17 @@ var everyChild = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "T
 
 // expandedSecret notes the value of a variable that the value at path is made of.
 func (v *validator) expandedSecret(path, name, value string) {
-	if slices.Contains(everyChild, name) || value == "" {
-		return
+	v.expandedVariable(name, value)
+	if !slices.Contains(everyChild, name) {
+		v.tooShort(path, value)
 	}
-	v.secrets = append(v.secrets, value)
-	v.tooShort(path, value)
+}
+
+// expandedVariable notes the value of a variable that stands in any text.
+func (v *validator) expandedVariable(name, value string) {
+	if !slices.Contains(everyChild, name) && value != "" {
+		v.secrets = append(v.secrets, value)
+	}
 }
 
 // tooShort warns of a secret that cannot be hidden.

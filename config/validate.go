@@ -111,6 +111,10 @@ func (v *validator) backend(b *Backend, at string) {
 
 // child checks a backend that is a child process.
 func (v *validator) child(b *Backend, at string) {
+	b.Command, b.Cwd = v.expandPlain(at+".command", b.Command), v.expandPlain(at+".cwd", b.Cwd)
+	for i := range b.Args {
+		b.Args[i] = v.expandPlain(document.IndexPath(at+".args", i), b.Args[i])
+	}
 	if b.Command == "" {
 		v.report(at+".command", "want the program to start")
 	}
@@ -150,6 +154,7 @@ func (v *validator) remote(b *Backend, at string) {
 		v.report(at+".transport", "stdio needs a command; a url wants streamable-http or sse")
 	}
 	v.only(at, "command", "args", "env", "cwd", "passPrincipal")
+	b.URL = v.expandPlain(at+".url", b.URL)
 	v.url(at+".url", b.URL)
 	v.backendTLS(b, at+".tls")
 	if h := b.IdempotencyHeader; v.set(at+".idempotencyHeader") && (!headerName.MatchString(h) || slices.Contains(ownHeaders, strings.ToLower(h))) {
@@ -254,8 +259,8 @@ func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, a
 			first[workload] = i
 		}
 		for i, glob := range filter {
-			if _, err := path.Match(glob, ""); err != nil || glob == "" {
-				v.report(document.IndexPath(at+".filter", i), "not a glob; want one such as read_* or get_[a-z]*")
+			if _, err := path.Match(strings.TrimPrefix(glob, "!"), ""); err != nil || strings.TrimPrefix(glob, "!") == "" {
+				v.report(document.IndexPath(at+".filter", i), "not a glob; want one such as read_*, get_[a-z]* or, for all but these, !delete_*")
 			}
 		}
 	}

@@ -66,6 +66,8 @@ func TestNaming(t *testing.T) {
 			want: "fetch get only put"},
 		{name: "filter with globs", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", Filter: []string{"g*"}}}},
 			want: "a_get b_get b_only"},
+		{name: "filter that takes away", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", Filter: []string{"!g*"}}, {Workload: "b", Filter: []string{"*", "!on?y"}}}},
+			want: "a_put b_get"},
 		{name: "exclude one backend", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", ExcludeAll: true}}},
 			want: "b_get b_only"},
 		{name: "exclude all", aggregation: config.Aggregation{ExcludeAllTools: true}, want: ""},

@@ -67,7 +67,7 @@ func (a *absent) mayHaveTool(name string) bool {
 		return true
 	}
 	for own, over := range a.tools.Overrides {
-		if over.Name != "" && sanitise(over.Name) == rest && matchesAny(a.tools.Filter, own, over.Name) {
+		if over.Name != "" && sanitise(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -94,7 +94,7 @@ func (a *absent) mayHavePrompt(name string) bool {
 		return true
 	}
 	for own, over := range a.prompts.Overrides {
-		if over.Name != "" && sanitise(over.Name) == rest && matchesAny(a.prompts.Filter, own, over.Name) {
+		if over.Name != "" && sanitise(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -105,10 +105,17 @@ func (a *absent) mayHavePrompt(name string) bool {
 // templates of its lists, which nobody has yet.
 func (a *absent) mayHaveResources() bool { return !a.resources.ExcludeAll }
 
-// mayMatch reports whether one of the globs may match a name that reads like rest after
-// it was made to fit.
-func mayMatch(globs []string, rest string) bool {
-	for _, g := range globs {
+// mayMatch reports whether a filter may keep a name that reads like rest after it was made
+// to fit. A _ may stand for another character, so that what a name was is not known.
+func mayMatch(filter []string, rest string) bool {
+	wanted, unwanted := globs(filter)
+	if !strings.Contains(rest, "_") && matchesAny(unwanted, rest) {
+		return false
+	}
+	if len(wanted) == 0 {
+		return true
+	}
+	for _, g := range wanted {
 		if strings.ContainsAny(g, `[\`) {
 			return true
 		}

@@ -307,7 +307,26 @@ func (b *builder) isHidden(rule *config.WorkloadTools, own string) bool {
 	if rule.ExcludeAll {
 		return true
 	}
-	return len(rule.Filter) > 0 && !matchesAny(rule.Filter, own, rule.Overrides[own].Name)
+	return !keeps(rule.Filter, own, rule.Overrides[own].Name)
+}
+
+// keeps reports whether a filter lets an entry through that has these names: a glob matches
+// one of them, or there are only globs that begin with !, and none of those does.
+func keeps(filter []string, names ...string) bool {
+	wanted, unwanted := globs(filter)
+	return (len(wanted) == 0 || matchesAny(wanted, names...)) && !matchesAny(unwanted, names...)
+}
+
+// globs are those of a filter that keep and, without their !, those that take away.
+func globs(filter []string) (wanted, unwanted []string) {
+	for _, g := range filter {
+		if g, not := strings.CutPrefix(g, "!"); not {
+			unwanted = append(unwanted, g)
+		} else {
+			wanted = append(wanted, g)
+		}
+	}
+	return wanted, unwanted
 }
 
 // matchesAny reports whether a glob matches one of the names.
@@ -392,7 +411,7 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 	rule := b.promptRules[be.Name()]
 	for _, item := range offer.Prompts {
 		over := rule.Overrides[item.Name]
-		if rule.ExcludeAll || len(rule.Filter) > 0 && !matchesAny(rule.Filter, item.Name, over.Name) {
+		if rule.ExcludeAll || !keeps(rule.Filter, item.Name, over.Name) {
 			continue
 		}
 		if err := definition.Prompt.Usable(item.Name, item.Raw); err != nil {

@@ -21,7 +21,7 @@ import (
 func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 	rule := b.resourceRules[be.Name()]
 	kept := func(item backends.Item, kind definition.Kind) bool {
-		if rule.ExcludeAll || len(rule.Filter) > 0 && !matchesAny(rule.Filter, item.Name) {
+		if rule.ExcludeAll || !keeps(rule.Filter, item.Name) {
 			return false
 		}
 		err := kind.Usable(item.Name, item.Raw)

@@ -1,0 +1,99 @@
+package clients
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// json reads JSON with comments and trailing commas.
+func (d *document) json(data []byte) (*node, error) {
+	if at := deep(data); at >= 0 {
+		line, column := position(data, at)
+		return nil, d.problem(line, column, "more than %d values within each other", maxDepth)
+	}
+	v, err := hujson.Parse(data)
+	if err != nil {
+		line, column, message := jsonError(err.Error())
+		return nil, d.problem(line, column, "%s", message)
+	}
+	j := &jsonReader{document: d, places: newPlaces(data)}
+	root := j.value(&v)
+	if root == nil {
+		return nil, d.problem(1, 1, "more than %d values", maxNodes)
+	}
+	if root.kind != object {
+		return nil, d.problem(root.line, root.column, "want an object")
+	}
+	return root, nil
+}
+
+var jsonPlace = regexp.MustCompile(`^(?:hujson: )?line (\d+), column (\d+): (.*)$`)
+
+// jsonError takes hujson's text apart: "hujson: line 2, column 5: parsing value: …".
+func jsonError(text string) (line, column int, message string) {
+	m := jsonPlace.FindStringSubmatch(text)
+	if m == nil {
+		return 1, 1, strings.TrimPrefix(text, "hujson: ")
+	}
+	line, _ = strconv.Atoi(m[1])
+	column, _ = strconv.Atoi(m[2])
+	return line, column, m[3]
+}
+
+type jsonReader struct {
+	*document
+	places *places
+}
+
+// value is nil when there are too many.
+func (j *jsonReader) value(v *hujson.Value) *node {
+	if !j.count() {
+		return nil
+	}
+	n := &node{}
+	n.line, n.column = j.places.position(v.StartOffset)
+	switch v := v.Value.(type) {
+	case hujson.Literal:
+		n.kind, n.text = literal(v)
+	case *hujson.Array:
+		n.kind = list
+		for i := range v.Elements {
+			item := j.value(&v.Elements[i])
+			if item == nil {
+				return nil
+			}
+			n.items = append(n.items, item)
+		}
+	case *hujson.Object:
+		n.kind = object
+		for i := range v.Members {
+			m := &v.Members[i]
+			line, column := j.places.position(m.Name.StartOffset)
+			value := j.value(&m.Value)
+			if value == nil {
+				return nil
+			}
+			name := ""
+			if l, ok := m.Name.Value.(hujson.Literal); ok {
+				name = l.String()
+			}
+			n.members = append(n.members, member{name, value, line, column})
+		}
+	}
+	return n
+}
+
+func literal(l hujson.Literal) (kind, string) {
+	switch l.Kind() {
+	case '"':
+		return text, l.String()
+	case '0':
+		return number, string(l)
+	case 't', 'f':
+		return boolean, string(l)
+	}
+	return null, ""
+}
