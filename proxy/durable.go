@@ -19,8 +19,8 @@ import (
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
 	"github.com/vmcp-dev/vmcp/runs/notify"
-	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/runs/settings"
 )
 
 // durable is what the configuration in force says of runs, as far as it may change.
@@ -49,7 +49,7 @@ const (
 
 // inMemory are the options of journals in memory. Of a run that has ended nobody can read what it did there.
 func inMemory(c *config.Config) store.Options {
-	o := open.Options(c)
+	o := settings.Options(c)
 	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
 	o.Keep = store.KeepNone
 	return o
@@ -90,7 +90,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 		if p.ring == nil || len(cfg.SessionStorage.Keys) == 0 {
 			return nil
 		}
-		return p.ring.Replace(open.Keys(cfg)) // keys count at once
+		return p.ring.Replace(settings.Keys(cfg)) // keys count at once
 	}
 	if cfg.SessionStorage.Provider == config.StorageMemory {
 		p.stored = cfg
@@ -113,7 +113,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 func sameStore(a, b *config.Config) bool {
 	one, other := a.SessionStorage, b.SessionStorage
 	one.Keys, other.Keys = nil, nil
-	return reflect.DeepEqual(one, other) && reflect.DeepEqual(open.Options(a), open.Options(b))
+	return reflect.DeepEqual(one, other) && reflect.DeepEqual(settings.Options(a), settings.Options(b))
 }
 
 // useRuns takes what may change of a configuration.
@@ -157,7 +157,7 @@ func (p *Proxy) useNotify(cfg *config.Config) {
 	tell := p.tellTool(of.Tool)
 	if of.URL != "" {
 		ring := p.ring
-		if keys := open.Keys(cfg); ring == nil && len(keys) > 0 {
+		if keys := settings.Keys(cfg); ring == nil && len(keys) > 0 {
 			ring, _ = seal.New(keys) // the configuration has checked them
 		}
 		tell = notify.Webhook(of.URL, ring)

@@ -10,6 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
 	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/runs/settings"
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 )
 
@@ -25,9 +26,9 @@ type How struct {
 // are replaced in it count at once.
 func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ring, error) {
 	s := c.SessionStorage
-	options := sqlstore.Options{Options: Options(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
+	options := sqlstore.Options{Options: settings.Options(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
 	if len(s.Keys) > 0 {
-		ring, err := seal.New(Keys(c))
+		ring, err := seal.New(settings.Keys(c))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -50,30 +51,4 @@ func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ri
 		return store, store.Ring(), nil
 	}
 	return nil, nil, fmt.Errorf("sessionStorage.provider: %q keeps no runs", s.Provider)
-}
-
-// Options are those of c.Runs.
-func Options(c *config.Config) runs.Options {
-	r := c.Runs
-	o := runs.Options{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: runs.Keep(r.Retention.Keep)}
-	if r.Notify.URL == "" && r.Notify.Tool == "" {
-		return o
-	}
-	o.Tell = []runs.State{runs.Waiting, runs.Doubt, runs.Failed}
-	if len(r.Notify.Events) > 0 {
-		o.Tell = nil
-		for _, e := range r.Notify.Events {
-			o.Tell = append(o.Tell, runs.State(e))
-		}
-	}
-	return o
-}
-
-// Keys are those of c.SessionStorage, as a ring takes them.
-func Keys(c *config.Config) []seal.Key {
-	var keys []seal.Key
-	for _, k := range c.SessionStorage.Keys {
-		keys = append(keys, seal.Key{ID: k.ID, Secret: k.Key})
-	}
-	return keys
 }
