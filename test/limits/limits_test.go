@@ -234,7 +234,7 @@ func tests(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	for _, folder := range append(bounded(t), "test/sessions", "test/outgoing") {
+	for _, folder := range append(bounded(t), "test/relay", "test/outgoing") {
 		paths, _ := filepath.Glob("../../" + folder + "/*_test.go")
 		for _, path := range paths {
 			text, err := os.ReadFile(path)

@@ -1,4 +1,4 @@
-package sessions
+package relay
 
 import (
 	"bufio"
@@ -15,14 +15,6 @@ import (
 
 // asRooted in the environment makes this test binary a server on its standard streams.
 const asRooted = "SESSIONS_TEST_ROOTED"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asRooted) != "" {
-		rooted()
-		return
-	}
-	os.Exit(m.Run())
-}
 
 // rooted is a server that behaves as npm's filesystem server does without directories: it
 // asks for the roots when it is initialized, allows what it gets as an answer, and

@@ -1,6 +1,7 @@
-// Package secrets_test looks for the secrets of a configuration in everything that the
-// endpoint writes, in front of backends that repeat them in every way they can.
-package secrets_test
+package relay
+
+// These tests look for the secrets of a configuration in everything that the endpoint
+// writes, in front of backends that repeat them in every way they can.
 
 import (
 	"bytes"
@@ -132,9 +133,9 @@ func (e *endpoint) logged() string {
 	return e.log.String()
 }
 
-// serve runs a proxy with one backend, a script that looks at the error of its tool and
+// observe runs a proxy with one backend, a script that looks at the error of its tool and
 // one that fails with it.
-func serve(t *testing.T, b config.Backend) *endpoint {
+func observe(t *testing.T, b config.Backend) *endpoint {
 	t.Helper()
 	e := &endpoint{spans: tracetest.NewInMemoryExporter(), wrote: make(chan struct{}, 1)}
 	handler := slog.NewJSONHandler(e, &slog.HandlerOptions{Level: slog.LevelDebug})
@@ -195,8 +196,8 @@ func check(t *testing.T, out map[string]string) {
 	}
 }
 
-// backend is one that answers initialize or calls in one of the ways.
-func backend(t *testing.T, method string, way func(*backendtest.Exchange, string), said *atomic.Int32) config.Backend {
+// speaks is a backend that answers initialize or calls in one of the ways.
+func speaks(t *testing.T, method string, way func(*backendtest.Exchange, string), said *atomic.Int32) config.Backend {
 	r := &backendtest.Raw{Tools: `{"name":"call","inputSchema":{"type":"object"}}`}
 	r.First = func(x *backendtest.Exchange) bool {
 		if x.Message.Method != method {
@@ -215,7 +216,7 @@ func TestNoSecretInAnyOutput(t *testing.T) {
 			t.Run(name+" to "+method, func(t *testing.T) {
 				t.Parallel()
 				var said atomic.Int32
-				e := serve(t, backend(t, method, way, &said))
+				e := observe(t, speaks(t, method, way, &said))
 				out := e.outputs(t)
 				if said.Load() == 0 {
 					t.Fatal("the backend was not asked")
@@ -242,7 +243,7 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 		text, _ := json.Marshal(x.Request.Header.Get("Authorization"))
 		x.JSON(`{"content":[{"type":"text","text":` + string(text) + `}]}`)
 	}
-	e := serve(t, config.Backend{Name: "b", URL: r.Start(t), Headers: map[string]string{"Authorization": "Bearer " + token}})
+	e := observe(t, config.Backend{Name: "b", URL: r.Start(t), Headers: map[string]string{"Authorization": "Bearer " + token}})
 	c := &raw.Client{URL: e.url + "/mcp", Revision: "2025-06-18"}
 	if err := c.Connect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -255,27 +256,12 @@ func TestResultsKeepTheirBytes(t *testing.T) {
 
 // TestMain lets the test's program be a backend that writes its secret to its standard
 // error and its output, as a line and as a long one that is cut, and ends.
-func TestMain(m *testing.M) {
-	switch secret := os.Getenv("CHILD_PASSWORD"); {
-	case secret == "":
-		os.Exit(m.Run())
-	default:
-		for at := 4080; at < 4110; at++ {
-			fmt.Fprintln(os.Stderr, strings.Repeat("x", at)+secret)
-		}
-		fmt.Fprintln(os.Stderr, marker, strings.Join(forms(secret), " "))
-		fmt.Println("no frame:", secret)
-		fmt.Println(`{"jsonrpc":"2.0", ` + secret)
-		os.Exit(3)
-	}
-}
-
 func TestNoSecretOfAChild(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := serve(t, config.Backend{Name: "b", Command: program, Env: map[string]string{"CHILD_PASSWORD": inChild}}).outputs(t)
+	out := observe(t, config.Backend{Name: "b", Command: program, Env: map[string]string{"CHILD_PASSWORD": inChild}}).outputs(t)
 	check(t, out)
 	if !strings.Contains(out["/readyz"], marker) || !strings.Contains(out["log"], "not an MCP message") {
 		t.Errorf("what the child wrote is not reported:\n%s\n%s", out["/readyz"], out["log"])
@@ -293,7 +279,7 @@ func TestFormerSecretsStayHidden(t *testing.T) {
 		}
 	}}
 	b := config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}}
-	e := serve(t, b)
+	e := observe(t, b)
 	c := &raw.Client{URL: e.url + "/mcp", Revision: "2025-06-18"}
 	if err := c.Connect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -328,7 +314,7 @@ func TestNoSecretInWhatABackendLogs(t *testing.T) {
 		x.Event("", `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"the last one"}}`)
 		<-x.Request.Context().Done()
 	}}
-	e := serve(t, config.Backend{Name: "b", URL: r.Start(t), Headers: map[string]string{"Authorization": "Bearer " + token}})
+	e := observe(t, config.Backend{Name: "b", URL: r.Start(t), Headers: map[string]string{"Authorization": "Bearer " + token}})
 	for !strings.Contains(e.logged(), "the last one") {
 		<-e.wrote
 	}
@@ -352,7 +338,7 @@ func TestNoSecretInWhatABackendSaysToClients(t *testing.T) {
 					}
 					x.EventResult(`{"content":[],"resultType":"complete"}`)
 				}
-				e := serve(t, config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}})
+				e := observe(t, config.Backend{Name: "b", URL: r.Start(t) + "?api_key=" + url.QueryEscape(key), Headers: map[string]string{"Authorization": "Bearer " + token}})
 				c := &raw.Client{URL: e.url + "/mcp", Revision: revision}
 				notified := map[string]string{}
 				c.Notified = func(m raw.Message) { notified[m.Method] += string(m.Params) }

@@ -1,4 +1,4 @@
-package sessions
+package relay
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
@@ -201,6 +202,7 @@ func follow(t *testing.T, c *raw.Client) {
 // TestRestartedBackendTellsAllSubscribers: subscriptions and log levels are renewed without a
 // call of the client.
 func TestRestartedBackendTellsAllSubscribers(t *testing.T) {
+	testmode.Parallel(t)
 	b := newBackend(t)
 	url := serve(t, one(b))
 	var streams []<-chan string
@@ -237,6 +239,7 @@ func followers(b *backend) (n int) {
 // TestToolsOfOneSession: what a backend shows to one session, its client sees and calls, and
 // is notified of; others do not.
 func TestToolsOfOneSession(t *testing.T) {
+	testmode.Parallel(t)
 	for _, capabilities := range []string{`{}`, asks} {
 		b := newBackend(t)
 		cfg := one(b)
@@ -268,6 +271,7 @@ func TestToolsOfOneSession(t *testing.T) {
 // TestChangesOfOneSessionAreAnnouncedTogether: of a backend that changes its lists fifty times at
 // once for one client, the client gets a few notifications.
 func TestChangesOfOneSessionAreAnnouncedTogether(t *testing.T) {
+	testmode.Parallel(t)
 	c := connect(t, serve(t, one(newBackend(t))), legacy, `{}`)
 	notified := listen(t, c)
 	must(t, c, "enable") // the backend's session is opened, with its stream

@@ -1,6 +1,7 @@
-// Package sessions tests that what a backend keeps for one client is that client's,
-// over the wire: a raw backend that keeps a session for each initialize, raw clients.
-package sessions
+package relay
+
+// What a backend keeps for one client is that client's, over the wire: a raw backend that keeps
+// a session for each initialize, raw clients.
 
 import (
 	"bufio"

@@ -1,5 +1,6 @@
-// Package fidelity checks that what a backend answers reaches a client byte by byte.
-package fidelity
+// Package relay checks what passes through a proxy in this process: answers byte by byte,
+// sessions each to their client, secrets nowhere.
+package relay
 
 import (
 	"context"
@@ -23,18 +24,6 @@ import (
 
 // asBackend makes this test binary a stdio backend of the era that it names.
 const asBackend = "VMCP_FIDELITY_BACKEND"
-
-func TestMain(m *testing.M) {
-	if era := os.Getenv(asBackend); era != "" {
-		err := backend(era == "modern").ServeStdio(os.Stdin, os.Stdout)
-		if err != nil && !errors.Is(err, io.EOF) {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
 
 // notBefore2607 is a result that a backend of 2026-07-28 may have, and its clients alone.
 const notBefore2607 = "structured content that is no object"
@@ -126,8 +115,8 @@ var required = map[string]string{
 	"resources/read":      `"resultType":"complete","ttlMs":0,"cacheScope":"private"`,
 }
 
-// backend answers every call with the next of the results above.
-func backend(modern bool) *raw.Server {
+// exact answers every call with the next of the results above.
+func exact(modern bool) *raw.Server {
 	s := &raw.Server{Modern: modern, Capabilities: `{"tools":{},"prompts":{},"resources":{},"completions":{}}`}
 	s.Handle = func(c *raw.Call) (string, error) {
 		if key := lists[c.Method]; key != "" {
@@ -196,7 +185,7 @@ func checkAll(t *testing.T, call caller, modernBackend, modernClient bool) {
 			continue
 		}
 		// What the spec forces to be added for a modern client, or what a modern
-		// backend had to add, may be there or not; everything else is as it was sent.
+		// exact had to add, may be there or not; everything else is as it was sent.
 		dropped := []string{"resultType", "ttlMs", "cacheScope"}
 		if tt.name == notBefore2607 && !modernClient {
 			dropped = append(dropped, "structuredContent")
@@ -277,7 +266,7 @@ func newProxy(t *testing.T, era, transport string) *proxy.Proxy {
 	t.Helper()
 	b := config.Backend{Name: "raw"}
 	if transport == "http" {
-		server := httptest.NewServer(backend(era == "modern"))
+		server := httptest.NewServer(exact(era == "modern"))
 		t.Cleanup(server.Close)
 		b.URL = server.URL
 	} else {
