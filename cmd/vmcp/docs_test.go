@@ -21,6 +21,7 @@ import (
 func TestPages(t *testing.T) {
 	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/pins.md", "docs/recording.md", "docs/scripting.md", "docs/testing.md"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(filepath.Join("..", "..", name))
 			if err != nil {
 				t.Fatal(err)
@@ -33,10 +34,10 @@ func TestPages(t *testing.T) {
 // reader is somebody who does what a page says.
 type reader struct {
 	*testing.T
-	dir, port string
-	server    *exec.Cmd
-	log       string // the file that the server writes to
-	at        string // page and line
+	home, dir, port string
+	server          *exec.Cmd
+	log             string // the file that the server writes to
+	at              string // page and line
 }
 
 func newReader(t *testing.T) *reader {
@@ -44,11 +45,17 @@ func newReader(t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{T: t, dir: t.TempDir(), port: fmt.Sprint(port)}
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(os.Getenv("HOME"), ".cache"))
+	r := &reader{T: t, home: t.TempDir(), dir: t.TempDir(), port: fmt.Sprint(port)}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// shell is a command line as the reader types it.
+func (r *reader) shell(ctx context.Context, line string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "sh", "-c", line)
+	c.Dir = r.dir
+	c.Env = append(os.Environ(), shortLived, "HOME="+r.home, "XDG_CACHE_HOME="+filepath.Join(r.home, ".cache"))
+	return c
 }
 
 // block is a fenced part of a page.
@@ -130,7 +137,7 @@ func (r *reader) run(command, want string) {
 		return
 	}
 	if folder, ok := strings.CutPrefix(command, "cd ~/"); ok {
-		r.dir = filepath.Join(os.Getenv("HOME"), folder)
+		r.dir = filepath.Join(r.home, folder)
 		return
 	}
 	command = strings.ReplaceAll(command, "go run ./cmd/vmcp", "vmcp")
@@ -144,9 +151,7 @@ func (r *reader) run(command, want string) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-c", command)
-	c.Dir = r.dir
-	got, err := c.CombinedOutput()
+	got, err := r.shell(ctx, command).CombinedOutput()
 	if !says(string(got), want) || want == "" && err != nil {
 		r.Errorf("%s: %s (%v)\n got %s\nwant %s", r.at, command, err, got, want)
 	}
@@ -162,8 +167,8 @@ func (r *reader) serve(command string) {
 	out, err := os.Create(r.log)
 	r.must(err)
 	defer out.Close()
-	r.server = exec.Command("sh", "-c", "exec "+command)
-	r.server.Dir, r.server.Stderr = r.dir, out
+	r.server = r.shell(context.Background(), "exec "+command)
+	r.server.Stderr = out
 	r.must(r.server.Start())
 	r.ready()
 }

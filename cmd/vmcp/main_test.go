@@ -27,6 +27,10 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
+// shortLived is in the environment of commands, most of which live for milliseconds: they
+// need not collect what their start has left.
+const shortLived = "GOGC=400"
+
 var update = flag.Bool("update", false, "rewrite expectations and generated pages")
 
 func TestMain(m *testing.M) {
@@ -65,6 +69,7 @@ func TestCommands(t *testing.T) {
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
+			e.Vars = append(e.Vars, shortLived)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			examples, err := filepath.Abs("../../examples")
 			e.Setenv("EXAMPLES", examples)
