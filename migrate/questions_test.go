@@ -15,7 +15,7 @@ import (
 // exact script completes, the clean one does, with the same calls and the same result.
 func TestRandomQuestions(t *testing.T) {
 	chains, completed, failed := 0, 0, 0
-	for seed := range seeds(testmode.Count(300, 5000)) {
+	for seed := range seeds(testmode.Count(60, 5000)) {
 		chains++
 		m := &maker{Rand: rand.New(rand.NewPCG(uint64(seed), 11))}
 		c := m.questions(t)

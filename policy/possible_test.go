@@ -144,10 +144,7 @@ func argumentsFor(policies string) []string {
 // allowed for some arguments is listed, whatever the policies are; and what is listed is
 // allowed for some arguments, where each condition is a comparison of one argument.
 func TestListedIsCallable(t *testing.T) {
-	rounds := 5
-	if testmode.Thorough() {
-		rounds = 300
-	}
+	rounds := testmode.Count(2, 300)
 	for _, kind := range []struct {
 		name      string
 		condition func(*rand.Rand) string

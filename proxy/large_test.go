@@ -39,10 +39,7 @@ func sized() *backendtest.Raw {
 func TestLargeResultsArriveWhole(t *testing.T) {
 	testmode.Parallel(t)
 	_, url := start(t, &config.Config{Backends: []config.Backend{{Name: "b", URL: sized().Start(t)}}})
-	rounds := 3
-	if testmode.Thorough() {
-		rounds = 100
-	}
+	rounds := testmode.Count(1, 100)
 	for _, capabilities := range []string{`{}`, `{"elicitation":{}}`, `{"sampling":{}}`, `{"roots":{}}`} {
 		for _, tool := range []string{"json", "event"} {
 			t.Run(capabilities+" "+tool, func(t *testing.T) {

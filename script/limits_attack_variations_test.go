@@ -337,7 +337,7 @@ const variationStart = `def run(params):
 // Every variation ends by itself, by an error or by a limit, and allocates no more than a
 // small factor of what it is charged.
 func TestVariationsAreContained(t *testing.T) {
-	for _, body := range sample(variations, testmode.Count(12, 1)) {
+	for _, body := range sample(variations, testmode.Count(20, 1)) {
 		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
 			checkContained(t, fmt.Sprintf(variationStart, body))
 		})

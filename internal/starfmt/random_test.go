@@ -305,7 +305,7 @@ func randomScript(seed uint64) []byte {
 // TestRandomScripts formats random scripts in random layouts: Format compares trees and
 // comments, and formatting twice changes nothing.
 func TestRandomScripts(t *testing.T) {
-	n := testmode.Count(400, 20_000)
+	n := testmode.Count(100, 20_000)
 	valid, unplaced := 0, 0
 	for seed := range uint64(n) {
 		src := randomScript(seed)

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
@@ -46,6 +47,9 @@ func TestScriptsThatCallScripts(t *testing.T) {
 		"garbage": `{"mb": 12, "width": 1, "more": 40}`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "garbage" {
+				testmode.NeedThorough(t)
+			}
 			run := func(around, within script.Isolation, j script.Journal) remains {
 				h := world()
 				h.Tools["inner"] = func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {

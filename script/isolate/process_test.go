@@ -404,6 +404,7 @@ func TestTimeAndCancellation(t *testing.T) {
 		"branches": "\ndef run(params):\n    parallel(lambda n: call_tool(\"hang\"), range(20))\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := scripttest.Compile(t, src)
 			o := script.RunOptions{Isolation: w, Host: h, Limits: endless}
 			var limit *script.LimitError

@@ -100,12 +100,13 @@ func (s *served) short(t *testing.T) {
 // TestIsolatedAttacks: in workers hostile programs end as they do in the server, which stays
 // small; nothing is left of them.
 func TestIsolatedAttacks(t *testing.T) {
+	testmode.Parallel(t)
 	apart := isolatedServer(t)
 	here := serve(t, "time: 5m")
 	before := apart.idle(t)
-	programs := []string{"n12_bigerr_loop", "n85_struct_add"}
+	programs := []string{"n85_struct_add"}
 	if testmode.Thorough() {
-		programs = append(programs, "n01_retry_encode_fail", "n02_retry_callargs_fail", "n04_encode_range_fail", "n13_bigerr_retry", "n15_blocks", "n16_errblocks",
+		programs = append(programs, "n12_bigerr_loop", "n01_retry_encode_fail", "n02_retry_callargs_fail", "n04_encode_range_fail", "n13_bigerr_retry", "n15_blocks", "n16_errblocks",
 			"n27_error_repr_key", "n33_dictcomp_before_key", "n40_star_unpack_big", "n57_json_decode_default", "hungry")
 	}
 	for _, name := range programs {
@@ -132,6 +133,7 @@ func TestIsolatedAttacks(t *testing.T) {
 // TestKilledWorkers ends the workers of a server in mid-run: that is an error of the run, and of
 // nothing else.
 func TestKilledWorkers(t *testing.T) {
+	testmode.Parallel(t)
 	s := isolatedServer(t)
 	before := s.idle(t)
 	ended := s.waiting(t, t.Context(), 1)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/test/raw"
 	"github.com/vmcp-dev/vmcp/test/rig"
@@ -162,7 +163,11 @@ func useInProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := &config.Config{Name: "faults"}
-	for _, as := range []string{"good", "stubborn", "hang", "exit", "junk"} {
+	roles := []string{"good", "hang", "exit", "junk"}
+	if testmode.Thorough() { // it is waited for, as in TestServeLeavesNoProcessBehind
+		roles = append(roles, "stubborn")
+	}
+	for _, as := range roles {
 		cfg.Backends = append(cfg.Backends, config.Backend{Name: as, Command: self, Env: map[string]string{role: as, marker: mark(t)}})
 	}
 	mute := newSilent(t)

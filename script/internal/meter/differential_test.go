@@ -32,7 +32,7 @@ func TestRandomProgramsBehaveAsWithoutMetering(t *testing.T) {
 	case testmode.Thorough():
 		n = 4000
 	default:
-		n = 150
+		n = 50
 	}
 	random := rand.New(rand.NewPCG(*firstSeed, 6))
 	equal := 0
