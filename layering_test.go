@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"config/kube/object":        {"config", "config/internal/document", "internal/diag", "internal/secret"},
 	"config/kube/resolve":       {"config", "config/kube/object", "internal/diag", "internal/secret"},
 	"script/internal/compile":   {"script/source", "script/internal/cover", "script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/limits"},
+	"config/kube/toolhive":      {"config", "config/internal/document", "config/kube/object", "config/kube/resolve", "internal/diag"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
 	"script":                    {"script/source", "script/journal", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/compile", "script/internal/meter", "script/internal/value", "internal/limits"},

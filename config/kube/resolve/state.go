@@ -48,7 +48,8 @@ type Translation struct {
 	Composites map[string]*object.VirtualMCPCompositeToolDefinition
 	// Ignored are the fields that are not carried, such as spec.config.optimizer.
 	Ignored []string
-	// Problem says why the server cannot be served; the zero Problem: it can.
+	// Problem says why the server cannot be served; the zero Problem: it can. One whose reason is AuthNotCarried
+	// does not count where the object's own incomingAuth replaces theirs.
 	Problem Problem
 }
 

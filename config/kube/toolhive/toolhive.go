@@ -1,0 +1,285 @@
+// Package toolhive reads the objects of ToolHive and says in the terms of ours what they mean: in place, where a
+// VirtualMCPServer of ours names one of theirs (Translate), and once for all, as manifests (Convert). It is pure,
+// reads their JSON with small readers of its own, and never writes one of their objects.
+//
+//	t := toolhive.Translate(set, "team-a-vmcp") // a *resolve.Translation; nil: there is no such server
+//
+// What they say and we cannot is listed by path. What guards, such as a policy, is never left out in silence: the
+// server is then not served at all.
+package toolhive
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+	"github.com/vmcp-dev/vmcp/config/kube/resolve"
+)
+
+// The version of their group that is read. Their older v1alpha1 has the same objects, which an API server hands
+// out in either version.
+const (
+	Version    = "v1beta1"
+	APIVersion = object.ToolHiveGroup + "/" + Version
+)
+
+// Kind is a kind of theirs, as a CustomResourceDefinition names it.
+type Kind struct {
+	Name, Plural string
+}
+
+// The names of their kinds.
+const (
+	server    = "VirtualMCPServer"
+	composite = "VirtualMCPCompositeToolDefinition"
+	mcpServer = "MCPServer"
+	proxy     = "MCPRemoteProxy"
+	entry     = "MCPServerEntry"
+	tools     = "MCPToolConfig"
+	group     = "MCPGroup"
+	oidc      = "MCPOIDCConfig"
+)
+
+// Kinds are those that Translate and Issuers read.
+var Kinds = []Kind{
+	{server, "virtualmcpservers"},
+	{composite, "virtualmcpcompositetooldefinitions"},
+	{mcpServer, "mcpservers"},
+	{proxy, "mcpremoteproxies"},
+	{entry, "mcpserverentries"},
+	{tools, "mcptoolconfigs"},
+	{group, "mcpgroups"},
+	{oidc, "mcpoidcconfigs"},
+}
+
+// Set is what a namespace holds of their objects: the JSON of each, by its kind and its name.
+type Set map[string]map[string]json.RawMessage
+
+// Put adds an object to the set, or replaces it.
+func (s Set) Put(kind, name string, data json.RawMessage) {
+	if s[kind] == nil {
+		s[kind] = map[string]json.RawMessage{}
+	}
+	s[kind][name] = data
+}
+
+// thing is one of their objects.
+type thing struct {
+	kind, name, namespace string
+	meta                  json.RawMessage
+	spec                  tree
+	url                   string // status.url
+}
+
+// read returns an object of the set; false if there is none that can be read.
+func (s Set) read(kind, name string) (*thing, bool) {
+	data, ok := s[kind][name]
+	if !ok {
+		return nil, false
+	}
+	t, err := parse(kind, data)
+	return t, err == nil
+}
+
+func parse(kind string, data []byte) (*thing, error) {
+	var o struct {
+		Metadata json.RawMessage `json:"metadata"`
+		Spec     json.RawMessage `json:"spec"`
+		Status   struct {
+			URL any `json:"url"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return nil, err
+	}
+	var meta object.Meta
+	if err := json.Unmarshal(o.Metadata, &meta); err != nil {
+		return nil, err
+	}
+	t := &thing{kind: kind, name: meta.Name, namespace: meta.Namespace, meta: o.Metadata, spec: tree{}}
+	t.url, _ = o.Status.URL.(string)
+	if len(o.Spec) > 0 {
+		if err := decodeTree(o.Spec, &t.spec); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// String is the kind and the name.
+func (t *thing) String() string { return t.kind + " " + t.name }
+
+// group is the name of the group that an object names, in the form of either version.
+func (t *thing) group() string {
+	switch ref := t.spec["groupRef"].(type) {
+	case string:
+		return ref
+	case map[string]any:
+		name, _ := ref["name"].(string)
+		return name
+	}
+	return ""
+}
+
+// Translate returns their VirtualMCPServer of that name in the terms of ours; nil if there is none.
+func Translate(set Set, name string) *resolve.Translation {
+	theirs, ok := set.read(server, name)
+	if !ok {
+		return nil
+	}
+	m := mapping{set: set}
+	ours := m.server(theirs)
+	if _, ok := set[group][m.group]; !ok {
+		m.refuse(object.ReasonRefNotFound, "%s: spec.groupRef names MCPGroup %s, which is not there", theirs, m.group)
+	}
+	t := &resolve.Translation{Composites: m.composites()}
+	t.Spec = decodeSpec[object.ServerSpec](&m, theirs.String(), theirs.meta, ours)
+	t.Backends = m.backends(inPlace)
+	t.Ignored, t.Problem = m.ignored, m.problem
+	return t
+}
+
+// decodeSpec reads a spec of ours strictly. What is wrong with it is a problem of the mapping.
+func decodeSpec[S object.Spec](m *mapping, what string, meta json.RawMessage, spec tree) S {
+	o, err := object.Decode[S](mustJSON(map[string]any{"metadata": meta, "spec": spec}))
+	if err != nil {
+		m.refuse(object.ReasonInvalid, "%s: %v", what, err)
+		return *new(S)
+	}
+	if len(o.Problems) > 0 {
+		m.refuse(object.ReasonInvalid, "%s: %v", what, o.Problems)
+	}
+	return o.Spec
+}
+
+// composites are the definitions of theirs that the server refers to, as ours.
+func (m *mapping) composites() map[string]*object.VirtualMCPCompositeToolDefinition {
+	found := map[string]*object.VirtualMCPCompositeToolDefinition{}
+	for _, name := range m.compositeRefs {
+		data, ok := m.set[composite][name]
+		if !ok {
+			continue // Resolve says so of the reference
+		}
+		if o, err := object.Decode[object.CompositeSpec](data); err == nil {
+			found[name] = o
+		}
+	}
+	return found
+}
+
+// backends are the members of the server's group, in the order of their names.
+func (m *mapping) backends(urlOf func(*thing) string) []resolve.Backend {
+	var found []resolve.Backend
+	by := map[string]int{} // indices of found, by the name of the backend
+	for _, kind := range []string{mcpServer, proxy, entry} {
+		for _, name := range slices.Sorted(maps.Keys(m.set[kind])) {
+			t, ok := m.set.read(kind, name)
+			if !ok || m.group == "" || t.group() != m.group {
+				continue
+			}
+			b := m.backend(t, urlOf)
+			if first, clash := by[b.Name]; clash && b.Problem.Reason == "" {
+				b.Problem = resolve.Problem{Reason: object.ReasonNameConflict, Message: fmt.Sprintf("%s: %s is the backend %s, too", t, found[first].Object, b.Name)}
+			} else if !clash {
+				by[b.Name] = len(found)
+			}
+			found = append(found, b)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b resolve.Backend) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// backend is a member of the group as a backend.
+func (m *mapping) backend(t *thing, urlOf func(*thing) string) resolve.Backend {
+	b := resolve.Backend{Name: backendName(t.name), Object: t.String()}
+	at := mapping{set: m.set, leftOut: m.leftOut}
+	spec := at.entry(t, urlOf)
+	if at.problem.Reason == "" && spec["remoteUrl"] != "" {
+		b.Spec = decodeSpec[object.EntrySpec](&at, t.String(), t.meta, spec)
+	}
+	for _, path := range at.ignored {
+		m.ignored = append(m.ignored, t.String()+": "+path)
+	}
+	if why := m.leftOut(t.name); why != "" && !slices.Contains(m.ignored, why) {
+		m.drop(why)
+	}
+	b.Problem = at.problem
+	return b
+}
+
+// backendName is what a backend is called whose object has this name: dots divide a backend's name from a tool's.
+func backendName(name string) string { return strings.ReplaceAll(name, ".", "-") }
+
+// inPlace is the URL that the object's own status has; "" if there is none yet.
+func inPlace(t *thing) string {
+	if t.kind == entry {
+		url, _ := t.spec["remoteUrl"].(string)
+		return url
+	}
+	url, _, _ := strings.Cut(t.url, "#") // of SSE: /sse#NAME
+	return url
+}
+
+// Issuers are the MCPOIDCConfigs of a set, by name.
+func Issuers(set Set) map[string]*resolve.Issuer {
+	found := map[string]*resolve.Issuer{}
+	for name := range set[oidc] {
+		if t, ok := set.read(oidc, name); ok {
+			found[name] = issuer(t)
+		}
+	}
+	return found
+}
+
+// issuer reads an MCPOIDCConfig. Its inline form says what the file does; the form for ServiceAccounts of the
+// cluster asks the API server about tokens, which is not carried.
+func issuer(t *thing) *resolve.Issuer {
+	i := &resolve.Issuer{}
+	refuse := func(format string, args ...any) *resolve.Issuer {
+		i.Problem = resolve.Problem{Reason: object.ReasonAuthNotCarried, Message: t.String() + ": " + fmt.Sprintf(format, args...)}
+		return i
+	}
+	if kind, _ := t.spec["type"].(string); kind != "inline" {
+		return refuse("spec.type %q is not carried, only inline is", kind)
+	}
+	in, _ := t.spec["inline"].(map[string]any)
+	rest := maps.Clone(tree(in))
+	take := func(name string) any { v := rest[name]; delete(rest, name); return v }
+	text := func(name string) string { s, _ := take(name).(string); return s }
+	yes := func(name string) bool { b, _ := take(name).(bool); return b }
+	i.Config = config.OIDC{
+		Issuer: text("issuer"), ClientID: text("clientId"), JWKSURL: text("jwksUrl"), IntrospectionURL: text("introspectionUrl"),
+		InsecureAllowHTTP: yes("insecureAllowHTTP"), JWKSAllowPrivateIP: yes("jwksAllowPrivateIP"),
+		ProtectedResourceAllowPrivateIP: yes("protectedResourceAllowPrivateIP"),
+	}
+	i.ClientSecret = keyRef(take("clientSecretRef"))
+	if ref, ok := take("caBundleRef").(map[string]any); ok {
+		if key := keyRef(ref["configMapRef"]); key != nil {
+			i.CABundle = &object.CABundleKey{Name: key.Name, Key: key.Key}
+		}
+	}
+	maps.DeleteFunc(rest, func(_ string, v any) bool { return v == nil || v == "" || v == false })
+	if len(rest) > 0 {
+		return refuse("spec.inline.%s is not carried", slices.Sorted(maps.Keys(rest))[0])
+	}
+	if i.Config.Issuer == "" {
+		return refuse("spec.inline has no issuer")
+	}
+	return i
+}
+
+// keyRef reads a reference to a key of a Secret or ConfigMap; nil if there is none.
+func keyRef(v any) *config.KeyRef {
+	ref, ok := v.(map[string]any)
+	if !ok {
+		return nil
+	}
+	name, _ := ref["name"].(string)
+	key, _ := ref["key"].(string)
+	return &config.KeyRef{Name: name, Key: key}
+}
