@@ -83,6 +83,7 @@ type Target struct {
 // Extra is the rest.
 type Extra struct {
 	Duration          time.Duration
+	Server            string // the endpoint, where the process has several
 	Transport         string
 	Session           string
 	Decision, Policy  string
@@ -186,6 +187,7 @@ func (x *Extra) append(b []byte) []byte {
 		o.name("duration_ms")
 		o.b = strconv.AppendFloat(o.b, float64(x.Duration.Microseconds())/1000, 'f', -1, 64)
 	}
+	o.text("server", x.Server)
 	o.text("transport", x.Transport)
 	o.text("session", x.Session)
 	o.text("decision", x.Decision)

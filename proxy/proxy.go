@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -65,10 +66,23 @@ type Options struct {
 	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory,
 	// whatever it names.
 	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
+	// Server is the name of this endpoint where the process has several: in lines of the log and the audit. "": it
+	// is the only one.
+	Server string
+	// Process is what the endpoints of one process share; nil: this one shares with nobody.
+	Process *Process
+	// Metrics gets the metrics; nil: they are on a page of this endpoint alone.
+	Metrics prometheus.Registerer
 	// Charged is told what all scripts that run have been charged for memory, whenever that
 	// has changed by a step. It must not wait. May be nil.
 	Charged func(bytes int64)
 }
+
+// Process is what the endpoints of one process share: limits.runs and limits.totalMemory count over all of them.
+type Process struct{ admission *admission.Admission }
+
+// NewProcess makes one; charged is Options.Charged of all endpoints.
+func NewProcess(charged func(bytes int64)) *Process { return &Process{admission.New(charged)} }
 
 // Proxy is one endpoint over many backends. It is safe for concurrent use.
 type Proxy struct {
@@ -128,12 +142,15 @@ func New(o Options) *Proxy {
 		o.Secrets = &secret.Redactor{}
 	}
 	o.Log = slog.New(secret.Handler(o.Log.Handler(), o.Secrets))
+	if o.Server != "" {
+		o.Log = o.Log.With("server", o.Server)
+	}
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	if o.Tracer != nil {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
-	p.record = record.New(record.Options{Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
@@ -150,11 +167,13 @@ func New(o Options) *Proxy {
 		Pressure:    func(be *backends.Backend, ids []string) bool { return p.edge.Pressure(be.Name(), ids) },
 		ListChanged: p.sessionListChanged,
 	})
-	p.admission = admission.New(o.Charged)
+	if p.admission = admission.New(o.Charged); o.Process != nil {
+		p.admission = o.Process.admission.Beside()
+	}
 	p.scripts = &catalog.Scripts{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
-	p.metrics = metrics.New(p.state)
+	p.metrics = metrics.New(p.state, o.Metrics)
 	p.spawn(p.subscriptions.Announce)
 	return p
 }

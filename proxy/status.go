@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -117,16 +118,28 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 		fmt.Fprintf(w, "{\"ready\":%v,\"draining\":%v}\n", ready, draining)
 		return
 	}
+	w.Write(append(p.page(stored, r.URL.Query().Has("tools")), '\n'))
+}
+
+// page is the status as JSON, without secrets.
+func (p *Proxy) page(stored *StorageStatus, tools bool) []byte {
 	s := p.Status()
 	s.Storage = stored
-	if !r.URL.Query().Has("tools") {
+	if !tools {
 		s.Tools = nil
 	}
 	page, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic(err) // texts, numbers and definitions that were read as JSON
 	}
-	w.Write(append(p.secrets.JSON(page), '\n'))
+	return p.secrets.JSON(page)
+}
+
+// Details are what /readyz shows to operators, for a page about several endpoints: ready says whether this one is.
+func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, ready bool) {
+	stored := p.storage(ctx)
+	ready, _ = p.ready()
+	return p.page(stored, tools), ready && (stored.OK || p.durable.Load().when != "always")
 }
 
 // servePage serves the pages that are not MCP's; details are for operators.

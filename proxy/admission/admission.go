@@ -30,31 +30,54 @@ const (
 //
 // What runs use once they are in, memory and processors, is shared out by their pool.
 type Admission struct {
+	*room
+	perPrincipal int // guarded by room.mu
+}
+
+// room is what the Admissions of one process share.
+type room struct {
 	Pool *script.Pool // what runs share once they are in
 
-	mu           sync.Mutex
-	total        int            // guarded by mu, like all below
-	perPrincipal int            //
-	memory       int64          //
-	running      int            //
-	byPrincipal  map[string]int // runs by principal
-	waiting      []*entrant     // in the order in which they came
-	bytes        int64          // of arguments that wait
+	mu          sync.Mutex
+	total       int               // guarded by mu, like all below
+	memory      int64             //
+	running     int               //
+	byPrincipal map[principal]int // runs by principal
+	waiting     []*entrant        // in the order in which they came
+	bytes       int64             // of arguments that wait
+}
+
+// principal is somebody of one of the Admissions.
+type principal struct {
+	of  *Admission
+	who string // "" is nobody
 }
 
 // entrant is a run that waits for admission.
 type entrant struct {
-	who  string
+	principal
 	size int64
 	in   chan struct{}
+}
+
+// hasEnough reports whether as many runs of a principal have begun as may. The caller holds the mutex.
+func (a *room) hasEnough(p principal) bool {
+	return p.who != "" && a.byPrincipal[p] >= p.of.perPrincipal
 }
 
 // New makes one with the default limits; charged is called with what runs have been charged,
 // when it has changed by a step.
 func New(charged func(int64)) *Admission {
-	a := &Admission{Pool: script.NewPool(0, computing(), charged), byPrincipal: map[string]int{}}
+	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), byPrincipal: map[principal]int{}}}
 	a.Set(config.Limits{})
 	return a
+}
+
+// Beside makes another one, which shares all room with a but for that of principals: these are others.
+func (a *Admission) Beside() *Admission {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &Admission{room: a.room, perPrincipal: a.perPrincipal}
 }
 
 // computing is how many runs compute at one time: the relay keeps a processor of its own.
@@ -85,7 +108,7 @@ func orInt[T int | int64](v, fallback T) T {
 // Enter waits until a run of a tool may begin, for somebody and with arguments of size bytes. The
 // error is that of a busy endpoint.
 func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leave func(), err error) {
-	e := &entrant{who: who, size: int64(size), in: make(chan struct{})}
+	e := &entrant{principal: principal{a, who}, size: int64(size), in: make(chan struct{})}
 	if why := a.queue(e); why != "" {
 		return nil, Busy("%s was not started: %s", tool, why)
 	}
@@ -110,7 +133,7 @@ func Busy(format string, args ...any) error {
 }
 
 // queue lets e in or puts it behind those who wait, or says why it does neither.
-func (a *Admission) queue(e *entrant) string {
+func (a *room) queue(e *entrant) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting = append(a.waiting, e)
@@ -127,24 +150,24 @@ func (a *Admission) queue(e *entrant) string {
 }
 
 // admit lets in who may begin. The caller holds the mutex.
-func (a *Admission) admit() {
+func (a *room) admit() {
 	for i := 0; i < len(a.waiting) && a.running < a.total; {
 		e := a.waiting[i]
-		if e.who != "" && a.byPrincipal[e.who] >= a.perPrincipal {
+		if a.hasEnough(e.principal) {
 			i++
 			continue
 		}
 		a.drop(e)
 		a.running++
 		if e.who != "" {
-			a.byPrincipal[e.who]++
+			a.byPrincipal[e.principal]++
 		}
 		close(e.in)
 	}
 }
 
 // drop takes e out of those who wait. The caller holds the mutex.
-func (a *Admission) drop(e *entrant) {
+func (a *room) drop(e *entrant) {
 	if i := slices.Index(a.waiting, e); i >= 0 {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
 		a.bytes -= e.size
@@ -152,7 +175,7 @@ func (a *Admission) drop(e *entrant) {
 }
 
 // forget takes e out of those who wait, or ends what it has begun meanwhile.
-func (a *Admission) forget(e *entrant) {
+func (a *room) forget(e *entrant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -163,18 +186,18 @@ func (a *Admission) forget(e *entrant) {
 	}
 }
 
-func (a *Admission) leave(e *entrant) {
+func (a *room) leave(e *entrant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone(e)
 }
 
 // gone makes room for the next one. The caller holds the mutex.
-func (a *Admission) gone(e *entrant) {
+func (a *room) gone(e *entrant) {
 	a.running--
 	if e.who != "" {
-		if a.byPrincipal[e.who]--; a.byPrincipal[e.who] == 0 {
-			delete(a.byPrincipal, e.who)
+		if a.byPrincipal[e.principal]--; a.byPrincipal[e.principal] == 0 {
+			delete(a.byPrincipal, e.principal)
 		}
 	}
 	a.admit()
@@ -184,7 +207,7 @@ func (a *Admission) gone(e *entrant) {
 func (a *Admission) full(e *entrant) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e.who != "" && a.byPrincipal[e.who] >= a.perPrincipal {
+	if a.hasEnough(e.principal) {
 		return fmt.Sprintf("%d of your scripts run already (limits.runsPerPrincipal)", a.perPrincipal)
 	}
 	return fmt.Sprintf("%d scripts run already (limits.runs)", a.total)

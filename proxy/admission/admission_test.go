@@ -116,3 +116,34 @@ func TestWaitingForAdmissionIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestBeside: what two endpoints of a process run counts together, and their principals apart, each by
+// the limit of its endpoint.
+func TestBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(nil)
+		b := a.Beside()
+		a.Set(config.Limits{Runs: 3, RunsPerPrincipal: 1})
+		b.Set(config.Limits{Runs: 3, RunsPerPrincipal: 2})
+		if a.Pool != b.Pool {
+			t.Error("the memory of runs is not shared")
+		}
+		enter := func(a *Admission, want string) func() {
+			t.Helper()
+			leave, err := a.Enter(t.Context(), "ann", "t", 0)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("Enter = %v, want %q", err, want)
+			}
+			return leave
+		}
+		leave := []func(){enter(a, ""), enter(b, ""), enter(b, "")}
+		enter(a, "1 of your scripts run already")
+		enter(b, "2 of your scripts run already")
+		leave[0]()
+		enter(a, "")()
+		if _, err := b.Enter(t.Context(), "bob", "t", 0); err != nil {
+			t.Error(err)
+		}
+		enter(a, "3 scripts run already (limits.runs)")
+	})
+}

@@ -18,7 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
-// Metrics counts what one proxy does. Each proxy has its own registry.
+// Metrics counts what one proxy does. Each proxy has its own registry, unless it shares a page with others.
 type Metrics struct {
 	Handler http.Handler // serves the page
 	Runs    *Runs
@@ -81,9 +81,15 @@ func (t *tally) of(o outcome.Outcome) prometheus.Counter {
 
 func (t *tally) add(o outcome.Outcome) { t.of(o).Inc() }
 
-// New makes the metrics of a proxy; state is asked for what there is whenever the page is read.
-func New(state func() State) *Metrics {
-	registry := prometheus.NewRegistry()
+// New makes the metrics of a proxy; state is asked for what there is whenever the page is read. They are
+// registered with to, whose owner has a page; nil: they have a page of their own, with what the process uses.
+func New(state func() State, to prometheus.Registerer) *Metrics {
+	own := prometheus.NewRegistry()
+	if to == nil {
+		own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		to = own
+	}
+	registry := to
 	m := &Metrics{methods: map[string]*Method{}}
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_requests_total", Help: "Requests of clients by method and outcome (" + outcome.Words() + ").",
@@ -125,14 +131,13 @@ func New(state func() State) *Metrics {
 	m.pins = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_pin_violations_total", Help: "Definitions and instructions that were found not to be as they are pinned, by backend and kind.",
 	}, []string{"backend", "kind"})
-	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, m.pins, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(state))
-	m.Handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, m.pins, collector(state))
+	m.Handler = promhttp.HandlerFor(own, promhttp.HandlerOpts{})
 	return m
 }
 
 // countDecisions makes the counters of what policies decide.
-func (m *Metrics) countDecisions(registry *prometheus.Registry) {
+func (m *Metrics) countDecisions(registry prometheus.Registerer) {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_authz_decisions_total", Help: "Calls that policies decided about, by action and decision (allow, deny, step-up, invisible).",
 	}, []string{"action", "decision"})

@@ -21,7 +21,7 @@ type Runs struct {
 	writeErrors                           prometheus.Counter
 }
 
-func newRuns(r *prometheus.Registry) *Runs {
+func newRuns(r prometheus.Registerer) *Runs {
 	seconds := []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600}
 	m := &Runs{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -29,6 +29,7 @@ import (
 
 // Options are what a Recorder takes from the proxy.
 type Options struct {
+	Server  string    // the name of the endpoint, where the process has several
 	Out     io.Writer // where the audit goes that has no file
 	Log     *slog.Logger
 	Secrets *secret.Redactor
@@ -125,6 +126,7 @@ func (r *Recorder) Reopen() {
 
 // write queues an event in the log that there is now. One that was replaced meanwhile takes none.
 func (r *Recorder) write(e *audit.Event) {
+	e.Extra.Server = r.o.Server
 	for l := r.log.Load(); l != nil; l = r.log.Load() {
 		if !errors.Is(l.Append(e), audit.ErrClosed) || r.log.Load() == l {
 			return
@@ -143,6 +145,7 @@ func (r *Recorder) Put(ctx context.Context, e *audit.Event) error {
 }
 
 func (r *Recorder) commit(ctx context.Context, e *audit.Event) error {
+	e.Extra.Server = r.o.Server
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
 	defer done()
 	for l := r.log.Load(); l != nil; l = r.log.Load() {
