@@ -29,7 +29,7 @@ var larger = map[string]struct {
 	"migrate":               {24, 5800, "one pure function, whose two styles share all that is read"},
 	"backends":              {24, 5100, "pool, connection and protocol, whose ties run both ways"},
 	"script/internal/meter": {24, 3900, "every operator and method that costs something"},
-	"proxy":                 {26, 4850, "the door and what it leads to"},
+	"proxy":                 {26, 4900, "the door and what it leads to"},
 	"proxy/edge":            {24, 4000, "HTTP of both eras, standard input, sessions and streams"},
 }
 

@@ -59,7 +59,7 @@ func TestScriptsFolder(t *testing.T) {
 			`a.star:1:1: error: tool.description: want a sentence that tells the model what the tool does [tool-declaration]
 a.star:1:6: error: tool.name: want 1 to 64 letters, digits, - and _; have "a b" [tool-declaration]
 a.star:1:18: error: tool.parameters: want type: object at the root of the schema, have array [tool-declaration]
-a.star:1:56: error: "soon" is no duration; want such as "1h30m" [tool-declaration]
+a.star:1:56: error: "soon" is no duration; want such as "1h30m" or "2d" [tool-declaration]
 a.star:1:72: error: tool.limits.stepps: unknown field; did you mean "steps"? [tool-declaration]`},
 		{"a flag that is none", config.Config{}, map[string]string{
 			"a.star": "tool(name='x', description='X.', trust_annotations='yes')\ndef run(params): return 1"},
