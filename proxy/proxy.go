@@ -34,6 +34,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/record"
+	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 	"github.com/vmcp-dev/vmcp/quota"
@@ -111,8 +112,7 @@ type Proxy struct {
 	subscriptions *subscriptions.Set
 	overlays      overlays
 	pins          catalog.PinReport
-	recording     atomic.Pointer[recording]
-	recorders     recorders
+	recording     *recording.Recorder
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -151,6 +151,7 @@ func New(o Options) *Proxy {
 		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
 	}
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
+	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
@@ -227,24 +228,20 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if (scripts.Isolated() || p.options.IsolateScripts) && p.options.Workers == nil {
 		return errors.New("scripts are to be isolated, and there are no worker processes here to run them in")
 	}
-	recording, err := p.recordingOf(cfg.Recording)
+	target, err := p.recording.Open(cfg.Recording)
 	if err != nil {
 		return err
 	}
 	if err := p.useStore(cfg); err != nil {
-		if recording != p.recording.Load() {
-			recording.close()
-		}
+		p.recording.Discard(target)
 		return err
 	}
 	before := p.rules.Load()
 	if err := p.adopt(cfg, scripts, rules); err != nil {
-		if recording != p.recording.Load() {
-			recording.close()
-		}
+		p.recording.Discard(target)
 		return err
 	}
-	p.useRecording(recording)
+	p.spawn(p.recording.Use(target))
 	warnComposites(p.log, cfg)
 	for _, w := range warnings {
 		p.log.Warn("policy", "warning", w)
@@ -384,7 +381,7 @@ func (p *Proxy) Close() error {
 	p.spawning.Unlock()
 	p.work.Wait()
 	p.record.Close()
-	p.recording.Load().close()
+	p.recording.Close()
 	return err
 }
 

@@ -14,22 +14,37 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
 // runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
 func (h *host) runPart(ctx context.Context) runs.Outcome {
-	ctx = h.record(ctx)
+	ctx = h.p.recording.Begin(ctx, h.part.ID)
 	res, err := h.execute(ctx, h.part.Run().Args)
-	h.recordEnd(ctx, h.part.Run().Args, res, err)
+	h.p.recording.End(ctx, recording.Run{
+		ID: h.part.ID, Tool: h.tool.Name, Program: h.tool.Program, Args: h.part.Run().Args, Result: res, Err: err, Schemas: h.schemas,
+		Skip: ctx.Err() != nil || isBusy(err) || errors.Is(err, journal.ErrOtherRun),
+	})
 	o := h.outcomeOf(ctx, res, err)
 	o.How = outcome.OfRun(ctx, res, err)
 	h.traced = trace.Of(ctx, h.tool.Name, res)
 	return o
+}
+
+// schemas are those of a tool that the run can call, or of its own.
+func (h *host) schemas(tool string) (input, output json.RawMessage) {
+	e := h.catalog.Find(catalog.AnyTool(tool))
+	if e == nil {
+		return nil, nil
+	}
+	return jsonscan.Get(e.Definition, "inputSchema"), jsonscan.Get(e.Definition, "outputSchema")
 }
 
 // outcomeOf is what the end of a part means for the run.
