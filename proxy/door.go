@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/spans"
 )
 
 // The door.
@@ -59,7 +60,7 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 	m := p.metrics.Of(r.method)
 	m.Enter()
 	began := time.Now()
-	spanned, end := p.requestSpan(ctx, r)
+	spanned, end := p.spans.Request(ctx, r.method, r.revision, r.meta)
 	defer func() {
 		o := outcome.In(ctx, err)
 		took := time.Since(began)
@@ -229,13 +230,13 @@ func (x *exchange) by() string {
 }
 
 // callSpan begins the span of a call.
-func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, func(outcome.Outcome, error)) {
+func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spans.End) {
 	switch {
-	case p.tracer == nil:
-		return ctx, func(outcome.Outcome, error) {}
+	case p.spans == nil:
+		return p.spans.Begin(ctx, "")
 	case x.script == nil:
-		return p.requestSpan(ctx, requestOf(x.client, x.method, x.params))
+		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
 	}
 	name := clip.Text(jsonscan.Text(x.get(memberName)), maxLine)
-	return p.span(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
+	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/proxy/access"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/overlay"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
@@ -15,10 +17,10 @@ import (
 type peer struct {
 	p         *Proxy
 	session   *edge.Session
-	outOfCall *exchange                      // for what backends send while no call of the session runs
-	overlay   atomic.Pointer[overlay]        // what only this session is offered; nil for nothing
-	tasks     bool                           // the client was told that there are tasks
-	principal atomic.Pointer[auth.Principal] // who made the last request; nil is anonymous
+	outOfCall *exchange                       // for what backends send while no call of the session runs
+	overlay   atomic.Pointer[overlay.Overlay] // what only this session is offered; nil for nothing
+	tasks     bool                            // the client was told that there are tasks
+	principal atomic.Pointer[auth.Principal]  // who made the last request; nil is anonymous
 	followed  subscriptions.Followed
 }
 
@@ -57,4 +59,43 @@ func (s *peer) StoppedListening() { s.p.backends.Unlisten(s.session.ID) }
 func (s *peer) Ended() {
 	s.p.subscriptions.Leave(&s.followed)
 	s.p.backends.Release(s.session.ID)
+}
+
+// catalogOf is what a client can name, as far as is known.
+func (p *Proxy) catalogOf(c *edge.Client) *catalog.Catalog { return p.catalogOfSession(c.Session) }
+
+// catalogOfSession is that of the client of a session; nil is a client without one.
+func (p *Proxy) catalogOfSession(s *edge.Session) *catalog.Catalog {
+	if s != nil {
+		if o := peerOf(s).overlay.Load(); o != nil {
+			return p.overlaid(o)
+		}
+	}
+	return p.catalog.Load()
+}
+
+// currentCatalog is what a client can name, after asking the backends that have a connection
+// of its own.
+func (p *Proxy) currentCatalog(ctx context.Context, c *edge.Client) *catalog.Catalog {
+	if s := c.Session; s != nil {
+		peerOf(s).overlay.Store(overlay.Ask(ctx, p.backends.All(), s.ID))
+	}
+	return p.catalogOf(c)
+}
+
+// overlaid is the catalog with an overlay.
+func (p *Proxy) overlaid(o *overlay.Overlay) *catalog.Catalog {
+	if c := p.overlays.Find(p.catalog.Load(), o); c != nil {
+		return c
+	}
+	p.building.Lock()
+	defer p.building.Unlock()
+	base := p.catalog.Load()
+	c := p.overlays.Find(base, o)
+	if c == nil {
+		c = catalog.Build(p.config, p.backends.All(), o.Offers, p.scripts, p.introduction())
+		p.overlays.Add(base, o, c)
+		p.reportPins(c)
+	}
+	return c
 }

@@ -33,10 +33,13 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/overlay"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
+	"github.com/vmcp-dev/vmcp/proxy/tasks"
 	"github.com/vmcp-dev/vmcp/quota"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -90,7 +93,7 @@ type Proxy struct {
 	options   Options
 	log       *slog.Logger
 	secrets   *secret.Redactor
-	tracer    trace.Tracer // nil: no spans
+	spans     *spans.Spans // nil: none are made
 	backends  *backends.Set
 	outward   atomic.Pointer[outwardRules]
 	rules     atomic.Pointer[access.Rules] // nil: no policy decides
@@ -104,13 +107,13 @@ type Proxy struct {
 	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
 	notifier  *notifier               // tells people of runs; nil before there is a configuration. Guarded by applying
 	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
-	tasks     taskTable
+	tasks     tasks.Table
 	admission *admission.Admission
 	quota     quota.Quota
 	dropped   atomic.Uint64 // notifications that calls did not keep which wait for an answer
 
 	subscriptions *subscriptions.Set
-	overlays      overlays
+	overlays      overlay.Set
 	pins          catalog.PinReport
 	recording     *recording.Recorder
 
@@ -147,9 +150,7 @@ func New(o Options) *Proxy {
 	}
 	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
-	if o.Tracer != nil {
-		p.tracer = o.Tracer.Tracer("github.com/vmcp-dev/vmcp/proxy")
-	}
+	p.spans = spans.New(o.Tracer, p.secrets.Text)
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
 	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})

@@ -45,8 +45,8 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		}
 		req.For.Header.Set(e.IdempotencyHeader, key)
 	}
-	ctx, end := p.backendSpan(ctx, e)
-	req.Params = p.withTrace(ctx, req.Params)
+	ctx, end := p.spans.Backend(ctx, e.Backend.Name(), e.Original)
+	req.Params = p.spans.Inject(ctx, req.Params)
 	resp, err := p.loggedIn(ctx, x, e, req, login)
 	end(outcome.In(ctx, err), err)
 	switch {
@@ -183,7 +183,10 @@ func (p *Proxy) finish(x *exchange, e *catalog.Entry, resp *backends.Response) (
 		p.edit(x).Stream(resp, x.outcome.Note)
 		return resp, nil
 	}
-	p.noteTask(x, e, resp.Result)
+	if x.task != nil { // the result is about a task, and its tool is known
+		e = x.task
+	}
+	p.tasks.Note(x.client, e, resp.Result)
 	resp.Result = p.edit(x).Apply(resp.Result)
 	return resp, nil
 }

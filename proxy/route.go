@@ -33,14 +33,14 @@ var methods = map[string]method{
 	wire.SetLevel:      {serve: (*Proxy).setLevel},
 	wire.Subscribe:     {callable: callable{(*Proxy).resourceOf, (*Proxy).subscribe}},
 	wire.Unsubscribe:   {serve: (*Proxy).unsubscribe},
-	wire.TasksGet:      {callable: tasks},
-	wire.TasksUpdate:   {callable: tasks},
-	wire.TasksCancel:   {callable: tasks},
-	wire.TasksResult:   {callable: tasks},
-	wire.TasksList:     {callable: tasks},
+	wire.TasksGet:      {callable: taskMethods},
+	wire.TasksUpdate:   {callable: taskMethods},
+	wire.TasksCancel:   {callable: taskMethods},
+	wire.TasksResult:   {callable: taskMethods},
+	wire.TasksList:     {callable: taskMethods},
 }
 
-var tasks = callable{(*Proxy).taskOf, (*Proxy).relay}
+var taskMethods = callable{(*Proxy).taskOf, (*Proxy).relay}
 
 // Admit takes what an edge does by itself through the door.
 func (p *Proxy) Admit(ctx context.Context, r edge.Request, do func(context.Context) error) error {
@@ -153,6 +153,15 @@ func (p *Proxy) toolsCall(ctx context.Context, x *exchange, e *catalog.Entry) (*
 	return p.callScript(ctx, x, e)
 }
 
+// refuseTask refuses to run a scripted tool as a task for a client that was told of
+// tasks; one that was not is served as if it had not asked (2025-11-25, basic/utilities/tasks).
+func (x *exchange) refuseTask(e *catalog.Entry) error {
+	if s := x.client.Session; s == nil || !peerOf(s).tasks || jsonscan.Get(x.params, "task") == nil {
+		return nil
+	}
+	return wire.Errorf(wire.MethodNotFound, "tool %s cannot run as a task: call it without task", e.Name)
+}
+
 func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
 	return p.clientPrompt(ctx, x, jsonscan.Text(x.get(memberName)))
 }
@@ -251,12 +260,12 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 // taskOf finds the backend that runs a client's task.
 func (p *Proxy) taskOf(_ context.Context, x *exchange) (*catalog.Entry, error) {
 	id := jsonscan.GetString(x.params, "taskId")
-	o, ok := p.tasks.owner(id, x.client)
+	tool, ok := p.tasks.Tool(id, x.client)
 	if !ok {
 		return nil, unknownTask(x)
 	}
-	x.task = o.tool
-	return &catalog.Entry{Name: id, Original: id, Backend: o.tool.Backend}, nil
+	x.task = tool
+	return &catalog.Entry{Name: id, Original: id, Backend: tool.Backend}, nil
 }
 
 func unknownTask(x *exchange) error {

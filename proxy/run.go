@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
@@ -170,12 +171,12 @@ func (h *host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // runSpan begins the span of a part of a run. That of a part which goes on is linked to the first.
-func (h *host) runSpan(ctx context.Context) (context.Context, func(outcome.Outcome, error)) {
+func (h *host) runSpan(ctx context.Context) (context.Context, spans.End) {
 	about := attribute.String("vmcp.tool", h.tool.Name)
-	if !h.top() || h.p.tracer == nil {
-		return h.p.span(ctx, "run "+h.tool.Name, about)
+	if !h.top() || h.p.spans == nil {
+		return h.p.spans.Begin(ctx, "run "+h.tool.Name, about)
 	}
-	return h.p.linkedSpan(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
+	return h.p.spans.Linked(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
 }
 
 // isolation is where the run is computed apart from this process; nil: nowhere.

@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
@@ -83,7 +84,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated,
-		Output: t.OutputSchema(), Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: traceparent(ctx),
+		Output: t.OutputSchema(), Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),

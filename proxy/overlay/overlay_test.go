@@ -1,0 +1,30 @@
+package overlay
+
+import (
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+)
+
+// TestCatalogsAreBounded: the newest are kept; the next catalog of all forgets them all.
+func TestCatalogsAreBounded(t *testing.T) {
+	var kept Set
+	base := &catalog.Catalog{}
+	of := func(i int) *Overlay { return &Overlay{key: [32]byte{byte(i), byte(i >> 8)}} }
+	for i := range most + 10 {
+		kept.Add(base, of(i), &catalog.Catalog{})
+	}
+	if len(kept.byKey) != most || len(kept.order) != most {
+		t.Errorf("%d catalogs are kept, %d keys in order, want %d", len(kept.byKey), len(kept.order), most)
+	}
+	if kept.Find(base, of(9)) != nil || kept.Find(base, of(10)) == nil {
+		t.Error("the oldest is kept, or one of the newest is not")
+	}
+	if kept.Find(&catalog.Catalog{}, of(10)) != nil {
+		t.Error("a catalog of one base is found for another")
+	}
+	kept.Add(&catalog.Catalog{}, of(1), &catalog.Catalog{})
+	if len(kept.byKey) != 1 || len(kept.order) != 1 {
+		t.Errorf("%d catalogs are kept after another base, want 1", len(kept.byKey))
+	}
+}

@@ -1,0 +1,118 @@
+// Package spans makes OpenTelemetry spans of what passes the door: request → run → step → backend call. The trace
+// context of a client comes in _meta (traceparent, tracestate, baggage: 2026-07-28, basic, "_meta"), and goes out to
+// backends the same way.
+package spans
+
+import (
+	"context"
+	"encoding/json"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+)
+
+var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+
+// Spans makes spans. A nil one makes none, at the cost of a comparison.
+type Spans struct {
+	tracer trace.Tracer
+	hide   func(string) string
+}
+
+// New makes spans with a provider; nil for nil. hide takes the secrets out of texts.
+func New(p trace.TracerProvider, hide func(string) string) *Spans {
+	if p == nil {
+		return nil
+	}
+	return &Spans{p.Tracer("github.com/vmcp-dev/vmcp/proxy"), hide}
+}
+
+// End ends a span with the outcome and the error, if any.
+type End = func(outcome.Outcome, error)
+
+// none ends no span.
+func none(outcome.Outcome, error) {}
+
+// Begin begins a span below that of ctx.
+func (s *Spans) Begin(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, End) {
+	if s == nil {
+		return ctx, none
+	}
+	ctx, span := s.tracer.Start(ctx, name, trace.WithAttributes(attrs...))
+	return ctx, func(o outcome.Outcome, err error) {
+		span.SetAttributes(attribute.String("vmcp.outcome", o.String()))
+		if err != nil {
+			span.SetStatus(codes.Error, s.hide(err.Error()))
+		}
+		span.End()
+	}
+}
+
+// Linked is Begin with a link to the trace of first, a traceparent, where that is another one.
+func (s *Spans) Linked(ctx context.Context, first, name string, attrs ...attribute.KeyValue) (context.Context, End) {
+	if s == nil {
+		return ctx, none
+	}
+	ctx, end := s.Begin(ctx, name, attrs...)
+	began := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": first}))
+	if span := trace.SpanFromContext(ctx); began.IsValid() && began.TraceID() != span.SpanContext().TraceID() {
+		span.AddLink(trace.Link{SpanContext: began})
+	}
+	return ctx, end
+}
+
+// Traceparent is the trace that ctx is part of; "" without one.
+func Traceparent(ctx context.Context) string {
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c["traceparent"]
+}
+
+// Backend begins the span of a request to a backend; name is the backend's own of what is asked for.
+func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Context, End) {
+	if s == nil {
+		return ctx, none
+	}
+	return s.Begin(ctx, "backend "+backend, attribute.String("vmcp.backend", backend), attribute.String("vmcp.name", name))
+}
+
+// Request begins the span of a client's request, below the client's own, which is in the _meta of the request.
+func (s *Spans) Request(ctx context.Context, method, revision string, meta json.RawMessage) (context.Context, End) {
+	if s == nil {
+		return ctx, none
+	}
+	ctx = traceContext.Extract(ctx, &metaCarrier{meta: meta})
+	return s.Begin(ctx, method, attribute.String("mcp.method.name", method), attribute.String("mcp.protocol.version", revision))
+}
+
+// Inject puts the present trace context into the _meta of a request to a backend.
+func (s *Spans) Inject(ctx context.Context, params json.RawMessage) json.RawMessage {
+	if s == nil {
+		return params
+	}
+	c := &metaCarrier{meta: jsonscan.Get(params, "_meta")}
+	traceContext.Inject(ctx, c)
+	return jsonscan.Set(params, "_meta", c.meta)
+}
+
+// metaCarrier is a _meta object as a carrier of trace context.
+type metaCarrier struct{ meta json.RawMessage }
+
+func (c metaCarrier) Get(key string) string { return jsonscan.GetString(c.meta, key) }
+
+func (c *metaCarrier) Set(key, value string) {
+	c.meta = jsonscan.Set(c.meta, key, jsonscan.Quote(value))
+}
+
+func (c metaCarrier) Keys() (keys []string) {
+	jsonscan.Each(c.meta, func(key, _ []byte) bool {
+		keys = append(keys, string(key))
+		return true
+	})
+	return keys
+}
