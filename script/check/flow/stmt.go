@@ -247,7 +247,7 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t types.Type) {
 	if sized && t.Every(func(a *types.Atom) bool { return a.Sized && len(a.Elems) != len(list) }) {
 		e.tell("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
 	}
-	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func) && !t.Is(types.None) {
+	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Text) && !t.Is(types.None) {
 		e.tell("index", at, "%s cannot be taken apart", article(t))
 	}
 }

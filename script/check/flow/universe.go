@@ -284,11 +284,19 @@ func (e *engine) statement(s *syntax.ExprStmt) {
 	}
 }
 
+// sameName reports whether two functions are the same, or the same method of two values.
+func sameName(a, b *types.Atom) bool {
+	x, isX := a.Fn.(*bound)
+	y, isY := b.Fn.(*bound)
+	return a == b || isX && isY && x.method == y.method
+}
+
 func (e *engine) discardedCall(x *syntax.CallExpr) {
-	a := e.quiet(x.Fn).Only()
-	if a == nil {
+	fn := e.quiet(x.Fn)
+	if !fn.Every(func(a *types.Atom) bool { return sameName(a, fn.Atoms()[0]) }) {
 		return
 	}
+	a := fn.Atoms()[0]
 	switch f := a.Fn.(type) {
 	case *native:
 		if f.pure && f.name != "int" && f.name != "float" { // those check, too
