@@ -29,6 +29,13 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
+// Slip reports whether a name can hardly be anything else than another one with one letter that is
+// wrong, missing, too many or swapped: short names, and one of many things, can.
+func Slip(name, other string) bool {
+	a, b := strings.ToLower(name), strings.ToLower(other)
+	return min(len(a), len(b)) > 3 && max(len(a), len(b)) <= longest && a != b+"s" && b != a+"s" && distance(a, b) == 1
+}
+
 // Hint is `; did you mean "x"?` with the candidate nearest to name, or "".
 func Hint(name string, candidates []string) string {
 	best := Nearest(name, candidates)

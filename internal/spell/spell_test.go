@@ -22,3 +22,18 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestSlip(t *testing.T) {
+	for _, tt := range []struct {
+		name, other string
+		want        bool
+	}{
+		{"coupn", "coupon", true}, {"cuopon", "coupon", true}, {"couponn", "coupon", true}, {"Coupom", "coupon", true},
+		{"state", "status", false}, {"label", "labels", false}, {"labels", "label", false}, {"id", "ids", false}, {"ID", "id", false},
+		{"coupon", "coupon", false}, {"", "coupon", false}, {strings.Repeat("x", 100), strings.Repeat("x", 99), false},
+	} {
+		if got := Slip(tt.name, tt.other); got != tt.want {
+			t.Errorf("Slip(%q, %q) = %t", tt.name, tt.other, got)
+		}
+	}
+}

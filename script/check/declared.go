@@ -81,7 +81,12 @@ func (c *checker) schemaAt(x syntax.Expr) {
 			if key == "properties" {
 				properties, open = names, open || names == nil
 			}
-		case "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames":
+			open = open || key == "patternProperties"
+		case "additionalProperties":
+			c.schemaAt(entry.Value)
+			id, isName := entry.Value.(*syntax.Ident)
+			open = open || !isName || id.Name != "False" // others are expected
+		case "items", "not", "if", "then", "else", "contains", "propertyNames":
 			c.schemaAt(entry.Value)
 		case "allOf", "anyOf", "oneOf", "prefixItems":
 			open = true

@@ -6,6 +6,7 @@ import (
 
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -240,8 +241,8 @@ func (e *engine) gotten(key argument, fallback bool, on *types.Atom) {
 	if _, has := on.Field(name); has {
 		return
 	}
-	if _, near := meant(name, on.Names()); fallback && near == "" {
-		return
+	if _, near := meant(name, on.Names()); fallback && !spell.Slip(name, near) {
+		return // it may be there for some
 	}
 	e.noField(key.expr, on, name)
 }
