@@ -2,7 +2,9 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +20,27 @@ type decoder struct {
 	fix      bool
 	problems diag.Problems
 	notes    []Note
+}
+
+// understand reads a definition and checks it. The error is diag.Problems, in the order of the
+// file; the notes say what was mended, if fix allows it, and what is odd.
+func understand(def *Definition, fix bool) (*workflow, []Note, error) {
+	d := &decoder{decoding: def.decoding, fix: fix}
+	d.problems = append(d.problems, def.problems...)
+	w := d.workflow(def)
+	d.validate(w)
+	if len(d.problems) > 0 {
+		sort.SliceStable(d.problems, func(i, j int) bool { return before(d.problems[i].Pos, d.problems[j].Pos) })
+		return nil, nil, d.problems
+	}
+	return w, d.notes, nil
+}
+
+func before(p, o Pos) bool {
+	if p.Line != o.Line {
+		return p.Line < o.Line
+	}
+	return p.Column < o.Column
 }
 
 func (d *decoder) wrong(pos Pos, path, format string, args ...any) {
@@ -471,4 +494,22 @@ func (v *value) counts() bool {
 		return len(d.keys) > 0
 	}
 	return true
+}
+
+// comparison is what people write who know other template languages.
+var comparison = regexp.MustCompile(`\{\{\s*(\.[A-Za-z_][\w.]*)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)")\s*\}\}`)
+
+// repair returns the template that a text was meant to be, and what was done; "" when
+// that is not plain.
+func repair(text string) (repaired, how string) {
+	m := comparison.FindStringSubmatch(text)
+	if m == nil {
+		return "", ""
+	}
+	function := map[string]string{"==": "eq", "!=": "ne"}
+	repaired = comparison.ReplaceAllStringFunc(text, func(s string) string {
+		m := comparison.FindStringSubmatch(s)
+		return fmt.Sprintf("{{%s %s %s}}", function[m[2]], m[1], strconv.Quote(m[3]+m[4]))
+	})
+	return repaired, fmt.Sprintf("%s is read as the function %s", m[0], function[m[2]])
 }

@@ -100,25 +100,9 @@ func (e *emitter) see(s *step, names []string) {
 	}
 }
 
-// levels returns the steps by level, each in the order of the file.
-func (w *workflow) levels() (levels [][]*step) {
-	for _, s := range w.steps {
-		for len(levels) <= s.level {
-			levels = append(levels, nil)
-		}
-		levels[s.level] = append(levels[s.level], s)
-	}
-	return levels
-}
-
 // goesOn reports whether the workflow goes on when the step has failed.
 func (e *emitter) goesOn(s *step) bool {
 	return s.mayFail() || e.w.goOn
-}
-
-// skips reports whether the user's answer to a step may end the workflow early.
-func (s *step) skips() bool {
-	return s.kind == elicitationStep && (s.onDecline == actionSkip || s.onCancel == actionSkip)
 }
 
 // mayBeSkipped reports whether templates may see a step that did not run.

@@ -167,13 +167,6 @@ func (s *scope) forEach(names []string) (gotmpl.Expr, int) {
 	return gotmpl.None, len(names)
 }
 
-func (s *step) itemName() string {
-	if s.itemVar == "" {
-		return defaultItem
-	}
-	return s.itemVar
-}
-
 // segment writes one name of a place.
 func segment(name string) string {
 	if name == "output" || name == "" || strings.ContainsAny(name, ".:[]\" ") {

@@ -3,11 +3,8 @@ package migrate
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"sort"
-	"strconv"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
@@ -15,13 +12,9 @@ import (
 // Translate writes a definition as a script. The error is diag.Problems with everything that
 // the legacy engine would have refused, when it loaded the file or when it started.
 func Translate(def *Definition, o Options) (*Script, error) {
-	d := &decoder{decoding: def.decoding, fix: o.Fix}
-	d.problems = append(d.problems, def.problems...)
-	w := d.workflow(def)
-	d.validate(w)
-	if len(d.problems) > 0 {
-		sortProblems(d.problems)
-		return nil, d.problems
+	w, noted, err := understand(def, o.Fix)
+	if err != nil {
+		return nil, err
 	}
 	write := exactSource
 	if o.Style == Clean {
@@ -38,8 +31,8 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	s := &Script{
 		Name: w.name, Description: w.description, Source: source, Pos: def.Pos,
 		Timeout: w.timeout, Unchecked: o.Style != Clean && !o.Checked,
-		Tools: w.tools(),
-		Notes: append(d.notes, notes...),
+		Tools: toolsOf(w),
+		Notes: append(noted, notes...),
 	}
 	sortNotes(s.Notes)
 	if o.Style != Clean {
@@ -53,7 +46,7 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		s.Parameters = w.parameters.json()
 	}
 	if w.output != nil {
-		s.Output = w.output.schema()
+		s.Output = outputSchema(w.output)
 	}
 	if w.annotations != nil {
 		s.Annotations = w.annotations.json()
@@ -61,8 +54,8 @@ func Translate(def *Definition, o Options) (*Script, error) {
 	return s, nil
 }
 
-// tools lists the tools that steps call.
-func (w *workflow) tools() (list []Tool) {
+// toolsOf lists the tools that steps call.
+func toolsOf(w *workflow) (list []Tool) {
 	for _, s := range w.steps {
 		if s.kind == forEachStep {
 			s = s.inner
@@ -76,8 +69,8 @@ func (w *workflow) tools() (list []Tool) {
 	return list
 }
 
-// schema is the output schema that clients see.
-func (o *output) schema() json.RawMessage {
+// outputSchema is what clients see.
+func outputSchema(o *output) json.RawMessage {
 	m := propertiesSchema(o.properties)
 	if len(o.required) > 0 {
 		m["required"] = o.required
@@ -106,41 +99,12 @@ func propertiesSchema(list []*property) map[string]any {
 	return map[string]any{"type": "object", "properties": properties}
 }
 
-func sortProblems(list diag.Problems) {
-	sort.SliceStable(list, func(i, j int) bool { return before(list[i].Pos, list[j].Pos) })
-}
-
 func sortNotes(list []Note) {
 	sort.SliceStable(list, func(i, j int) bool {
 		a, b := list[i], list[j]
 		if a.Pos != b.Pos {
-			return before(a.Pos, b.Pos)
+			return a.Pos.Line < b.Pos.Line || a.Pos.Line == b.Pos.Line && a.Pos.Column < b.Pos.Column
 		}
 		return a.Msg < b.Msg
 	})
-}
-
-func before(p, o Pos) bool {
-	if p.Line != o.Line {
-		return p.Line < o.Line
-	}
-	return p.Column < o.Column
-}
-
-// comparison is what people write who know other template languages.
-var comparison = regexp.MustCompile(`\{\{\s*(\.[A-Za-z_][\w.]*)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)")\s*\}\}`)
-
-// repair returns the template that a text was meant to be, and what was done; "" when
-// that is not plain.
-func repair(text string) (repaired, how string) {
-	m := comparison.FindStringSubmatch(text)
-	if m == nil {
-		return "", ""
-	}
-	function := map[string]string{"==": "eq", "!=": "ne"}
-	repaired = comparison.ReplaceAllStringFunc(text, func(s string) string {
-		m := comparison.FindStringSubmatch(s)
-		return fmt.Sprintf("{{%s %s %s}}", function[m[2]], m[1], strconv.Quote(m[3]+m[4]))
-	})
-	return repaired, fmt.Sprintf("%s is read as the function %s", m[0], function[m[2]])
 }

@@ -326,3 +326,16 @@ func plainName(s string) bool {
 	}
 	return s != ""
 }
+
+// only returns a mapping with the keys that keep wants, and the names of the others.
+func (v *value) only(keep func(string, *value) bool) (kept *value, without []string) {
+	m := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
+	for _, k := range v.mapping().keys {
+		if !keep(k, v.mapping().values[k]) {
+			without = append(without, k)
+			continue
+		}
+		m.keys, m.values[k] = append(m.keys, k), v.mapping().values[k]
+	}
+	return &value{pos: v.pos, path: v.path, data: m}, without
+}

@@ -146,3 +146,27 @@ func (p *property) at(name string) Pos {
 	}
 	return p.pos
 }
+
+// levels returns the steps by level, each in the order of the file.
+func (w *workflow) levels() (levels [][]*step) {
+	for _, s := range w.steps {
+		for len(levels) <= s.level {
+			levels = append(levels, nil)
+		}
+		levels[s.level] = append(levels[s.level], s)
+	}
+	return levels
+}
+
+// skips reports whether the user's answer to a step may end the workflow early.
+func (s *step) skips() bool {
+	return s.kind == elicitationStep && (s.onDecline == actionSkip || s.onCancel == actionSkip)
+}
+
+// itemName is what templates call the item of a loop.
+func (s *step) itemName() string {
+	if s.itemVar == "" {
+		return defaultItem
+	}
+	return s.itemVar
+}
