@@ -19,12 +19,12 @@ type decoder struct {
 	decoding decoding
 	fix      bool
 	problems diag.Problems
-	notes    []Note
+	notes    []note
 }
 
 // understand reads a definition and checks it. The error is diag.Problems, in the order of the
 // file; the notes say what was mended, if fix allows it, and what is odd.
-func understand(def *Definition, fix bool) (*workflow, []Note, error) {
+func understand(def *Definition, fix bool) (*workflow, []note, error) {
 	d := &decoder{decoding: def.decoding, fix: fix}
 	d.problems = append(d.problems, def.problems...)
 	w := d.workflow(def)
@@ -36,23 +36,23 @@ func understand(def *Definition, fix bool) (*workflow, []Note, error) {
 	return w, d.notes, nil
 }
 
-func before(p, o Pos) bool {
+func before(p, o diag.Pos) bool {
 	if p.Line != o.Line {
 		return p.Line < o.Line
 	}
 	return p.Column < o.Column
 }
 
-func (d *decoder) wrong(pos Pos, path, format string, args ...any) {
+func (d *decoder) wrong(pos diag.Pos, path, format string, args ...any) {
 	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: compositeCode, Message: fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) note(pos Pos, path, format string, args ...any) {
-	d.notes = append(d.notes, Note{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})
+func (d *decoder) note(pos diag.Pos, path, format string, args ...any) {
+	d.notes = append(d.notes, note{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
 // fixed reports whether a mistake may be mended, and notes how; else it is a problem.
-func (d *decoder) fixed(pos Pos, path, problem, mended string) bool {
+func (d *decoder) fixed(pos diag.Pos, path, problem, mended string) bool {
 	if d.fix {
 		d.note(pos, path, "%s", mended)
 		return true
@@ -97,7 +97,7 @@ func (d *decoder) object(v *value, known []string, special map[string]func(*valu
 	return m
 }
 
-func (d *decoder) unknown(pos Pos, path, name string, known []string) {
+func (d *decoder) unknown(pos diag.Pos, path, name string, known []string) {
 	hint := ""
 	if k := spell.Nearest(name, known); k != "" {
 		hint = fmt.Sprintf(", did you mean %s?", k)
@@ -253,7 +253,7 @@ func (d *decoder) parameters(v *value) *value {
 // oldParameters writes names with types as a JSON Schema.
 func (d *decoder) oldParameters(v *value, m *mapping) *value {
 	object := func(keys []string, values ...*value) *mapping {
-		out := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
+		out := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
 		for i, k := range keys {
 			out.keys = append(out.keys, k)
 			out.values[k], out.places[k] = values[i], v.pos

@@ -13,7 +13,6 @@ package migrate
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -82,19 +81,4 @@ type Tool struct {
 type Pos = diag.Pos
 
 // Note is something about a definition that deserves a human's eye.
-type Note struct {
-	Pos Pos
-	// Path is the field, such as steps[2].onError.
-	Path string
-	Msg  string
-}
-
-func (n Note) String() string {
-	if n.Path == "" {
-		return fmt.Sprintf("%s: %s", n.Pos, n.Msg)
-	}
-	return fmt.Sprintf("%s: %s: %s", n.Pos, n.Path, n.Msg)
-}
-
-// compositeCode is the code of problems: why a definition is refused.
-const compositeCode = "composite"
+type Note = note

@@ -30,7 +30,7 @@ type Definition struct {
 	// Resource is the name of the Kubernetes resource that it is, "" elsewhere.
 	Resource string
 	// Pos is where it begins.
-	Pos Pos
+	Pos diag.Pos
 
 	root     *value
 	decoding decoding
@@ -47,7 +47,7 @@ type File struct {
 // Reference is an entry of compositeToolRefs.
 type Reference struct {
 	Name string
-	Pos  Pos
+	Pos  diag.Pos
 	Path string
 }
 
@@ -63,7 +63,7 @@ func Parse(filename string, data []byte) ([]*Definition, error) {
 
 // ParseAt is Parse for one definition that is not in a file as it is: a configuration
 // has kept it as JSON. Everything in it is reported at pos; paths still name the field.
-func ParseAt(pos Pos, data []byte) (*Definition, error) {
+func ParseAt(pos diag.Pos, data []byte) (*Definition, error) {
 	docs, err := documents(pos.File, data)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func parse(filename string, data []byte, how decoding) ([]*Definition, error) {
 
 // NoWorkflow is the error of a file without a workflow.
 func NoWorkflow(filename string) error {
-	return diag.Problems{{Pos: Pos{File: filename}, Code: compositeCode, Message: "no workflow here: want compositeTools, a definition with steps, " +
+	return diag.Problems{{Pos: diag.Pos{File: filename}, Code: compositeCode, Message: "no workflow here: want compositeTools, a definition with steps, " +
 		"or a manifest of kind VirtualMCPCompositeToolDefinition or VirtualMCPServer"}}
 }
 
@@ -114,7 +114,7 @@ func read(filename string, data []byte, how decoding) (*File, error) {
 func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the YAML package panics on a few broken texts
-			docs, err = nil, diag.Problems{{Pos: Pos{File: filename}, Code: compositeCode, Message: fmt.Sprintf("not YAML: %v", r)}}
+			docs, err = nil, diag.Problems{{Pos: diag.Pos{File: filename}, Code: compositeCode, Message: fmt.Sprintf("not YAML: %v", r)}}
 		}
 	}()
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
@@ -138,7 +138,7 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 // yamlProblem takes the place out of an error of the YAML package.
 func yamlProblem(filename string, err error) diag.Problem {
 	msg := err.Error()
-	p := diag.Problem{Pos: Pos{File: filename}, Code: compositeCode}
+	p := diag.Problem{Pos: diag.Pos{File: filename}, Code: compositeCode}
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		p.Pos.Line, _ = strconv.Atoi(m[1])
 		if p.Pos.Line > 0 {
@@ -200,7 +200,7 @@ func (f *File) refer(filename string, from *yaml.Node, path string) {
 	for i, ref := range elements(field(from, "compositeToolRefs")) {
 		if name := field(ref, "name"); name != nil {
 			f.References = append(f.References, Reference{
-				Name: name.Value, Pos: Pos{File: filename, Line: name.Line, Column: name.Column}, Path: index(path+".compositeToolRefs", i),
+				Name: name.Value, Pos: diag.Pos{File: filename, Line: name.Line, Column: name.Column}, Path: index(path+".compositeToolRefs", i),
 			})
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // checkReferences looks at the fields that templates name: a field of a step that may
@@ -201,7 +203,7 @@ func fromPlain(v any) *value {
 		}
 		return &value{data: list}
 	case map[string]any:
-		m := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
+		m := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
 		for _, k := range slices.Sorted(maps.Keys(d)) {
 			m.keys = append(m.keys, k)
 			m.values[k] = fromPlain(d[k])

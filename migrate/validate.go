@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
@@ -125,7 +126,7 @@ func (d *decoder) checkElicitation(s *step) {
 }
 
 // constantOfFile is a value that a file should have had.
-func constantOfFile(pos Pos, v any) *value {
+func constantOfFile(pos diag.Pos, v any) *value {
 	out := fromPlain(v)
 	out.pos = pos
 	return out

@@ -15,7 +15,7 @@ import (
 
 // value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
 type value struct {
-	pos  Pos
+	pos  diag.Pos
 	path string
 	data any
 	raw  string // of a scalar: its text in the file
@@ -25,7 +25,7 @@ type value struct {
 type mapping struct {
 	keys   []string
 	values map[string]*value
-	places map[string]Pos
+	places map[string]diag.Pos
 }
 
 func (m *mapping) get(key string) *value {
@@ -148,22 +148,22 @@ func writeJSON(b *bytes.Buffer, v any) {
 // reader makes values of YAML nodes.
 type reader struct {
 	file     string
-	at       *Pos // where everything is, when the text itself is in no file
-	crd      bool // numbers went through JSON and back
+	at       *diag.Pos // where everything is, when the text itself is in no file
+	crd      bool      // numbers went through JSON and back
 	problems diag.Problems
 	budget   int // nodes that may still be read: aliases can make many of few
 }
 
 const maxNodes = 200_000
 
-func (r *reader) pos(n *yaml.Node) Pos {
+func (r *reader) pos(n *yaml.Node) diag.Pos {
 	if r.at != nil {
 		return *r.at
 	}
-	return Pos{File: r.file, Line: n.Line, Column: n.Column}
+	return diag.Pos{File: r.file, Line: n.Line, Column: n.Column}
 }
 
-func (r *reader) fail(pos Pos, path, format string, args ...any) {
+func (r *reader) fail(pos diag.Pos, path, format string, args ...any) {
 	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: compositeCode, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -201,7 +201,7 @@ func (r *reader) read(n *yaml.Node, path string, depth int) *value {
 }
 
 func (r *reader) mapping(n *yaml.Node, path string, depth int) *mapping {
-	m := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
+	m := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
 	var merged []*mapping
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
@@ -329,7 +329,7 @@ func plainName(s string) bool {
 
 // only returns a mapping with the keys that keep wants, and the names of the others.
 func (v *value) only(keep func(string, *value) bool) (kept *value, without []string) {
-	m := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
+	m := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
 	for _, k := range v.mapping().keys {
 		if !keep(k, v.mapping().values[k]) {
 			without = append(without, k)
@@ -339,3 +339,6 @@ func (v *value) only(keep func(string, *value) bool) (kept *value, without []str
 	}
 	return &value{pos: v.pos, path: v.path, data: m}, without
 }
+
+// compositeCode is the code of problems: why a definition is refused.
+const compositeCode = "composite"

@@ -1,14 +1,16 @@
 package migrate
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
 
 // workflow is a definition with its fields understood.
 type workflow struct {
-	pos               Pos
+	pos               diag.Pos
 	name, description string
 	parameters        *value
 	timeout           time.Duration
@@ -36,7 +38,7 @@ const (
 
 // step is one step.
 type step struct {
-	pos       Pos
+	pos       diag.Pos
 	path      string
 	id, kind  string
 	condition *tmpl
@@ -63,7 +65,7 @@ type step struct {
 }
 
 // at returns where a field of the step is; without the field, where the step is.
-func (s *step) at(name string) Pos {
+func (s *step) at(name string) diag.Pos {
 	if v := s.fields.get(name); v != nil {
 		return v.pos
 	}
@@ -120,7 +122,7 @@ type tmpl struct {
 
 // output is the declared result.
 type output struct {
-	pos        Pos
+	pos        diag.Pos
 	path       string
 	properties []*property
 	required   []string
@@ -128,7 +130,7 @@ type output struct {
 
 // property is a field of the result.
 type property struct {
-	pos         Pos
+	pos         diag.Pos
 	path        string
 	name        string
 	kind        string
@@ -140,7 +142,7 @@ type property struct {
 }
 
 // at returns where a field of the property is; without the field, where the property is.
-func (p *property) at(name string) Pos {
+func (p *property) at(name string) diag.Pos {
 	if v := p.fields.get(name); v != nil {
 		return v.pos
 	}
@@ -169,4 +171,19 @@ func (s *step) itemName() string {
 		return defaultItem
 	}
 	return s.itemVar
+}
+
+// note is something about a definition that deserves a human's eye.
+type note struct {
+	Pos diag.Pos
+	// Path is the field, such as steps[2].onError.
+	Path string
+	Msg  string
+}
+
+func (n note) String() string {
+	if n.Path == "" {
+		return fmt.Sprintf("%s: %s", n.Pos, n.Msg)
+	}
+	return fmt.Sprintf("%s: %s: %s", n.Pos, n.Path, n.Msg)
 }
