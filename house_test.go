@@ -26,7 +26,6 @@ var larger = map[string]struct {
 }{
 	"cmd/vmcp":              {24, 3800, "a file per command, which know nothing of each other"},
 	"script/check/flow":     {24, 5700, "one engine over one state: statements, calls and guards follow each other"},
-	"migrate":               {24, 5800, "one pure function, whose two styles share all that is read"},
 	"backends":              {24, 5100, "pool, connection and protocol, whose ties run both ways"},
 	"script/internal/meter": {24, 3900, "every operator and method that costs something"},
 	"proxy":                 {26, 4900, "the door and what it leads to"},

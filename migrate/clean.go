@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/bazelbuild/buildtools/build"
-
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // clean writes scripts the way a person would have.
@@ -28,7 +28,7 @@ type clean struct {
 }
 
 // cleanSource writes the script of a workflow in the clean style.
-func cleanSource(w *workflow, o Options) (source string, notes []Note, err error) {
+func cleanSource(w *workflow.Workflow, o Options) (source string, notes []Note, err error) {
 	c := &clean{emitter: newEmitter(w, o)}
 	var body []star.Stmt
 	err = c.twice(append(slices.Sorted(helperNames()), cleanReserved...), func() error {
@@ -49,9 +49,9 @@ var cleanReserved = strings.Fields(`text printf html_escape js_escape url_query 
 
 // above is what stands above run.
 func (c *clean) above() (stmts []star.Stmt) {
-	if c.w.description != "" {
+	if c.w.Description != "" {
 		head := &build.CommentBlock{}
-		for line := range strings.Lines(comment(c.w.description)) {
+		for line := range strings.Lines(comment(c.w.Description)) {
 			head.Comment().Before = append(head.Comment().Before, build.Comment{Token: strings.TrimSuffix(line, "\n")})
 		}
 		stmts = append(stmts, head)
@@ -87,10 +87,10 @@ func (c *clean) remark(text string) {
 }
 
 func (c *clean) write() error {
-	if slices.ContainsFunc(c.w.steps, (*step).skips) {
-		return c.byLevel(c.w.levels())
+	if slices.ContainsFunc(c.w.Steps, (*workflow.Step).Skips) {
+		return c.byLevel(c.w.Levels())
 	}
-	if err := c.sequence(c.w.steps); err != nil {
+	if err := c.sequence(c.w.Steps); err != nil {
 		return err
 	}
 	return c.result()
@@ -98,9 +98,9 @@ func (c *clean) write() error {
 
 // needs returns the steps of the set that s has to wait for: those it depends on, and
 // those its templates name.
-func (c *clean) needs(s *step, set []*step) (list []*step) {
+func (c *clean) needs(s *workflow.Step, set []*workflow.Step) (list []*workflow.Step) {
 	for _, other := range set {
-		if other != s && (slices.Contains(s.dependsOn, other.id) || slices.Contains(c.known[s], other)) {
+		if other != s && (slices.Contains(s.DependsOn, other.Id) || slices.Contains(c.known[s], other)) {
 			list = append(list, other)
 		}
 	}
@@ -109,12 +109,12 @@ func (c *clean) needs(s *step, set []*step) (list []*step) {
 
 // sequence writes steps so that each waits for what it needs and for little else:
 // chains that have nothing to do with each other run side by side.
-func (c *clean) sequence(set []*step) error {
+func (c *clean) sequence(set []*workflow.Step) error {
 	for len(set) > 0 {
 		if chains := c.chains(set); c.apart(chains) {
 			return c.sideBySide(chains)
 		}
-		var first, rest []*step
+		var first, rest []*workflow.Step
 		for _, s := range set {
 			if len(c.needs(s, set)) == 0 {
 				first = append(first, s)
@@ -135,7 +135,7 @@ func (c *clean) sequence(set []*step) error {
 
 // apart reports whether chains are worth a function each: one with steps that stand alone
 // reads better when these begin with its first steps.
-func (c *clean) apart(chains [][]*step) bool {
+func (c *clean) apart(chains [][]*workflow.Step) bool {
 	long := 0
 	for _, chain := range chains {
 		if len(chain) > 1 {
@@ -146,8 +146,8 @@ func (c *clean) apart(chains [][]*step) bool {
 }
 
 // chains divides steps into groups that do not need each other.
-func (c *clean) chains(set []*step) (chains [][]*step) {
-	group := map[*step]int{}
+func (c *clean) chains(set []*workflow.Step) (chains [][]*workflow.Step) {
+	group := map[*workflow.Step]int{}
 	for i, s := range set {
 		group[s] = i
 	}
@@ -175,19 +175,19 @@ func (c *clean) chains(set []*step) (chains [][]*step) {
 }
 
 // oneLevel writes steps that do not need each other.
-func (c *clean) oneLevel(level []*step) error {
+func (c *clean) oneLevel(level []*workflow.Step) error {
 	if len(level) == 1 {
 		return c.alone(level[0])
 	}
-	var chains [][]*step
+	var chains [][]*workflow.Step
 	for _, s := range level {
-		chains = append(chains, []*step{s})
+		chains = append(chains, []*workflow.Step{s})
 	}
 	return c.sideBySide(chains)
 }
 
 // sideBySide writes chains as the branches of a parallel.
-func (c *clean) sideBySide(chains [][]*step) error {
+func (c *clean) sideBySide(chains [][]*workflow.Step) error {
 	var branches []star.Expr
 	var groups [][]string
 	used := false
@@ -209,7 +209,7 @@ func (c *clean) sideBySide(chains [][]*step) error {
 }
 
 // branch writes a chain as a function, and the variables that it returns.
-func (c *clean) branch(chain []*step) (fn star.Expr, results []string, err error) {
+func (c *clean) branch(chain []*workflow.Step) (fn star.Expr, results []string, err error) {
 	for _, s := range chain {
 		if c.usedOutside(s, chain) {
 			results = append(results, c.produces(s)...)
@@ -219,7 +219,7 @@ func (c *clean) branch(chain []*step) (fn star.Expr, results []string, err error
 		body, err := c.core(chain[0])
 		return star.Lambda(body), results, err
 	}
-	name := c.names.fresh("do_" + chain[len(chain)-1].id)
+	name := c.names.fresh("do_" + chain[len(chain)-1].Id)
 	body, err := c.block(func() error {
 		if err := c.sequence(chain); err != nil || len(results) == 0 {
 			return err
@@ -253,13 +253,13 @@ func (c *clean) give(value star.Expr) {
 }
 
 // simple reports whether a step is one expression.
-func (c *clean) simple(s *step) bool {
+func (c *clean) simple(s *workflow.Step) bool {
 	tried := c.isCaught(s) && !c.isRecord(s) && c.needsOutput(s)
-	return s.condition == nil && s.kind == toolStep && !tried && !c.needsRan(s)
+	return s.Condition == nil && s.Kind == workflow.ToolStep && !tried && !c.needsRan(s)
 }
 
 // usedOutside reports whether something outside of a chain needs a step.
-func (c *clean) usedOutside(s *step, chain []*step) bool {
+func (c *clean) usedOutside(s *workflow.Step, chain []*workflow.Step) bool {
 	if !c.isUsed(s) {
 		return false
 	}
@@ -271,13 +271,13 @@ func (c *clean) usedOutside(s *step, chain []*step) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.w.steps, (*step).skips)
+	return slices.ContainsFunc(c.w.Steps, (*workflow.Step).Skips)
 }
 
 // byLevel writes the steps level by level, and then the result. An answer of the user
 // that ends the workflow early returns, or skips the rest where the result is made of more
 // than the last output.
-func (c *clean) byLevel(levels [][]*step) error {
+func (c *clean) byLevel(levels [][]*workflow.Step) error {
 	for i, level := range levels {
 		if err := c.oneLevel(level); err != nil {
 			return err
@@ -285,7 +285,7 @@ func (c *clean) byLevel(levels [][]*step) error {
 		gates := gatesOf(level)
 		switch {
 		case len(gates) == 0 || i+1 == len(levels):
-		case c.w.output == nil:
+		case c.w.Output == nil:
 			for _, gate := range gates {
 				c.early(gate)
 			}
@@ -297,14 +297,14 @@ func (c *clean) byLevel(levels [][]*step) error {
 }
 
 // early writes the return after an answer that ended the workflow.
-func (c *clean) early(gate *step) {
+func (c *clean) early(gate *workflow.Step) {
 	action := star.Attr(star.Name(c.vars[gate]), "action")
 	skipped := star.Dict(star.Entry{Key: "action", Value: action}, star.Entry{Key: "skipped", Value: star.True()})
 	c.emit(star.When(star.Not(c.goesOnAfter(gate)), []star.Stmt{star.Return(skipped)}, nil))
 }
 
 // unlessSkipped writes the levels after questions whose answers may skip them, and the result.
-func (c *clean) unlessSkipped(gates []*step, levels [][]*step) error {
+func (c *clean) unlessSkipped(gates []*workflow.Step, levels [][]*workflow.Step) error {
 	for _, level := range levels {
 		for _, s := range level {
 			c.assume(s)
@@ -317,7 +317,7 @@ func (c *clean) unlessSkipped(gates []*step, levels [][]*step) error {
 }
 
 // goingOn writes levels for the case that no answer to a question has skipped them.
-func (c *clean) goingOn(gates []*step, levels [][]*step) error {
+func (c *clean) goingOn(gates []*workflow.Step, levels [][]*workflow.Step) error {
 	body, err := c.block(func() error {
 		for i, level := range levels {
 			if err := c.oneLevel(level); err != nil {
@@ -341,9 +341,9 @@ func (c *clean) goingOn(gates []*step, levels [][]*step) error {
 }
 
 // gatesOf returns the questions of a level that may skip what comes later.
-func gatesOf(level []*step) (gates []*step) {
+func gatesOf(level []*workflow.Step) (gates []*workflow.Step) {
 	for _, s := range level {
-		if s.skips() {
+		if s.Skips() {
 			gates = append(gates, s)
 		}
 	}
@@ -351,19 +351,19 @@ func gatesOf(level []*step) (gates []*step) {
 }
 
 // gated reports whether a question before a step may skip it.
-func (c *clean) gated(s *step) bool {
-	return slices.ContainsFunc(c.w.steps, func(other *step) bool { return other.skips() && other.level < s.level })
+func (c *clean) gated(s *workflow.Step) bool {
+	return slices.ContainsFunc(c.w.Steps, func(other *workflow.Step) bool { return other.Skips() && other.Level < s.Level })
 }
 
 // goesOnAfter is the condition under which an answer did not skip the remaining steps.
-func (c *clean) goesOnAfter(s *step) star.Expr {
+func (c *clean) goesOnAfter(s *workflow.Step) star.Expr {
 	action := star.Attr(star.Name(c.vars[s]), "action")
-	switch both := s.onDecline == actionSkip && s.onCancel == actionSkip; {
-	case both && (s.condition != nil || c.gated(s)): // a question that was not asked skips nothing
+	switch both := s.OnDecline == workflow.ActionSkip && s.OnCancel == workflow.ActionSkip; {
+	case both && (s.Condition != nil || c.gated(s)): // a question that was not asked skips nothing
 		return star.Op("not in", action, star.Tuple(star.Str("decline"), star.Str("cancel")))
 	case both:
 		return star.Op("==", action, star.Str("accept"))
-	case s.onDecline == actionSkip:
+	case s.OnDecline == workflow.ActionSkip:
 		return star.Op("!=", action, star.Str("decline"))
 	}
 	return star.Op("!=", action, star.Str("cancel"))
@@ -372,7 +372,7 @@ func (c *clean) goesOnAfter(s *step) star.Expr {
 // view is what the templates of one field see.
 type view struct {
 	c     *clean
-	step  *step // that the template belongs to; nil for the output
+	step  *workflow.Step // that the template belongs to; nil for the output
 	item  star.Expr
 	index star.Expr
 	loop  bool // the template stands in a loop
@@ -385,9 +385,9 @@ func (c *clean) native(v *view, hint string) *gotmpl.Native {
 }
 
 // value writes the value of a template that is a single action, else its text.
-func (c *clean) value(t *tmpl, v *view, hint string) star.Expr {
+func (c *clean) value(t *workflow.Template, v *view, hint string) star.Expr {
 	n := c.native(v, hint)
-	e := n.Value(t.parsed)
+	e := n.Value(t.Parsed)
 	c.define(n)
 	return e
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // loopForm is what the variable of a loop holds, in all places that use it.
@@ -19,13 +20,13 @@ const (
 )
 
 // loopForm chooses the simplest form that all uses can do with.
-func (c *clean) loopForm(s *step) loopForm {
+func (c *clean) loopForm(s *workflow.Step) loopForm {
 	u := c.used[s]
 	if !u.output {
 		return loopUnused
 	}
 	known := []string{"count", "completed", "failed", "iterations"}
-	if s.condition != nil || c.gated(s) || slices.ContainsFunc(u.parts, func(p string) bool { return !slices.Contains(known, p) }) {
+	if s.Condition != nil || c.gated(s) || slices.ContainsFunc(u.parts, func(p string) bool { return !slices.Contains(known, p) }) {
 		return loopSummary
 	}
 	if slices.Contains(u.parts, "iterations") {
@@ -35,7 +36,7 @@ func (c *clean) loopForm(s *step) loopForm {
 }
 
 // forEach writes a loop as a parallel over the elements.
-func (c *clean) forEach(s *step) (star.Expr, error) {
+func (c *clean) forEach(s *workflow.Step) (star.Expr, error) {
 	items := c.collection(s)
 	all := c.loop(s, items)
 	if c.loopForm(s) == loopSummary {
@@ -45,36 +46,36 @@ func (c *clean) forEach(s *step) (star.Expr, error) {
 }
 
 // collection writes what a loop goes through.
-func (c *clean) collection(s *step) star.Expr {
-	n := c.native(&view{c: c, step: s}, s.id+"_items")
-	if items, ok := n.Encoded(s.collection.parsed); ok {
+func (c *clean) collection(s *workflow.Step) star.Expr {
+	n := c.native(&view{c: c, step: s}, s.Id+"_items")
+	if items, ok := n.Encoded(s.Collection.Parsed); ok {
 		c.define(n)
 		if items.Kind == star.Nothing {
 			return star.ListOf()
 		}
 		return gotmpl.OrEmpty(items)
 	}
-	text := n.Text(s.collection.parsed)
+	text := n.Text(s.Collection.Parsed)
 	c.define(n)
-	if v, err := parseJSONText(text.Text); text.Literal && err == nil {
-		return constant(v.whole())
+	if v, err := workflow.ParseJSONText(text.Text); text.Literal && err == nil {
+		return constant(v.Whole())
 	}
 	return star.Op("or", star.Call("json.decode", text), star.ListOf())
 }
 
 // loop writes the function for one element, and its use.
-func (c *clean) loop(s *step, items star.Expr) star.Expr {
-	fn := c.names.fresh(s.id + "_each")
-	item, idx := c.names.fresh(s.itemName()), c.names.fresh("i")
+func (c *clean) loop(s *workflow.Step, items star.Expr) star.Expr {
+	fn := c.names.fresh(s.Id + "_each")
+	item, idx := c.names.fresh(s.ItemName()), c.names.fresh("i")
 	items = c.bounded(s, items)
 	counted := c.loopForm(s) == loopRecords || c.loopForm(s) == loopSummary
 	element := star.Name(item)
 	element.Maybe = true
 	v := &view{c: c, step: s, item: element, index: star.Name(idx).Is(star.Int), loop: true, seen: &counted}
-	inner := *s.inner
-	inner.level = s.level
+	inner := *s.Inner
+	inner.Level = s.Level
 	body, _ := c.block(func() error {
-		call := c.call(&inner, v, s.mayFail(), 0)
+		call := c.call(&inner, v, s.MayFail(), 0)
 		c.emit(star.Return(c.iteration(s, call, v).Bare()))
 		return nil
 	})
@@ -89,18 +90,18 @@ func (c *clean) loop(s *step, items star.Expr) star.Expr {
 		c.names.free(name) // what the function has to itself
 	}
 	args := []star.Expr{star.Name(fn), items}
-	if s.maxParallel != 0 {
-		args = append(args, star.Arg("max_concurrency", star.Integer(int64(s.maxParallel))))
+	if s.MaxParallel != 0 {
+		args = append(args, star.Arg("max_concurrency", star.Integer(int64(s.MaxParallel))))
 	}
 	return star.Call("parallel", args...)
 }
 
 // iteration is what the function of a loop returns for one element.
-func (c *clean) iteration(s *step, call star.Expr, v *view) star.Expr {
+func (c *clean) iteration(s *workflow.Step, call star.Expr, v *view) star.Expr {
 	switch form := c.loopForm(s); {
 	case form == loopUnused || form == loopOutputs:
 		return call
-	case s.mayFail():
+	case s.MayFail():
 		return star.Call(c.helper("iteration"), v.index, v.item, call)
 	}
 	return star.Dict(
@@ -110,20 +111,20 @@ func (c *clean) iteration(s *step, call star.Expr, v *view) star.Expr {
 }
 
 // bounded writes the check of how many elements a loop may have, when the definition says so.
-func (c *clean) bounded(s *step, items star.Expr) star.Expr {
-	if s.maxIterations == 0 {
+func (c *clean) bounded(s *workflow.Step, items star.Expr) star.Expr {
+	if s.MaxIterations == 0 {
 		return items
 	}
-	all := c.names.fresh(s.itemName() + "s")
+	all := c.names.fresh(s.ItemName() + "s")
 	c.emit(star.Assign(items, all))
-	tooMany := star.Op(">", star.Call("len", star.Name(all)), star.Integer(int64(s.maxIterations)))
-	message := star.Str(fmt.Sprintf("%s: more than %d elements", s.id, s.maxIterations))
+	tooMany := star.Op(">", star.Call("len", star.Name(all)), star.Integer(int64(s.MaxIterations)))
+	message := star.Str(fmt.Sprintf("%s: more than %d elements", s.Id, s.MaxIterations))
 	c.emit(star.When(tooMany, []star.Stmt{star.Do(star.Call("fail", message))}, nil))
 	return star.Name(all)
 }
 
 // loopField returns a part of what a loop returned.
-func (c *clean) loopField(s *step, names []string) (star.Expr, int) {
+func (c *clean) loopField(s *workflow.Step, names []string) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	if c.loopForm(s) == loopSummary {
 		return c.summaryField(s, v.Is(star.Map), names)
@@ -140,19 +141,19 @@ func (c *clean) loopField(s *step, names []string) (star.Expr, int) {
 	case "count":
 		return count, 4
 	case "completed":
-		if !s.mayFail() {
+		if !s.MayFail() {
 			return count, 4
 		}
 		return c.counted(s, v, true), 4
 	}
-	if !s.mayFail() {
+	if !s.MayFail() {
 		return star.Integer(0), 4
 	}
 	return c.counted(s, v, false), 4
 }
 
 // counted is the number of elements that went well, or did not.
-func (c *clean) counted(s *step, v star.Expr, well bool) star.Expr {
+func (c *clean) counted(s *workflow.Step, v star.Expr, well bool) star.Expr {
 	name := c.names.fresh("r")
 	r := star.Name(name)
 	cond := star.Attr(r, "ok")
@@ -170,7 +171,7 @@ func (c *clean) counted(s *step, v star.Expr, well bool) star.Expr {
 }
 
 // summaryField returns a part of the summary of a loop, or of the defaults in its place.
-func (c *clean) summaryField(s *step, v star.Expr, names []string) (star.Expr, int) {
+func (c *clean) summaryField(s *workflow.Step, v star.Expr, names []string) (star.Expr, int) {
 	if len(names) == 3 {
 		return v, 3
 	}
@@ -179,7 +180,7 @@ func (c *clean) summaryField(s *step, v star.Expr, names []string) (star.Expr, i
 		kind = star.List
 	}
 	known := slices.Contains([]string{"count", "completed", "failed", "iterations"}, names[3])
-	if !known || c.mayBeSkipped(s) && constant(s.defaults.mapping().get(names[3])).Kind != kind {
+	if !known || c.mayBeSkipped(s) && constant(s.Defaults.Mapping().Get(names[3])).Kind != kind {
 		return v, 3
 	}
 	e := star.Index(v, star.Str(names[3])).Is(kind)

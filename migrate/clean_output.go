@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // result writes the return of the result.
 func (c *clean) result() error {
-	if c.w.output == nil {
-		c.give(c.lastOutput(c.w.levels()))
+	if c.w.Output == nil {
+		c.give(c.lastOutput(c.w.Levels()))
 		return nil
 	}
-	entries, err := c.properties(c.w.output.properties, c.w.output.required, "")
+	entries, err := c.properties(c.w.Output.Properties, c.w.Output.Required, "")
 	if err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func (c *clean) result() error {
 }
 
 // lastOutput is the output of the last step that has run, in the order of levels and of the file.
-func (c *clean) lastOutput(levels [][]*step) star.Expr {
+func (c *clean) lastOutput(levels [][]*workflow.Step) star.Expr {
 	if len(levels) == 0 {
 		return star.None()
 	}
@@ -32,27 +33,27 @@ func (c *clean) lastOutput(levels [][]*step) star.Expr {
 	s := level[len(level)-1]
 	if len(level) > 1 {
 		c.remark("ToolHive returned the output of whichever of these steps ended last.")
-		c.notes = append(c.notes, Note{Pos: c.w.pos, Msg: "the result is the output of step " + s.id + ", not of whichever step ends last"})
+		c.notes = append(c.notes, Note{Pos: c.w.Pos, Msg: "the result is the output of step " + s.Id + ", not of whichever step ends last"})
 	}
 	c.refs[nil] = append(c.refs[nil], s)
-	output, _ := c.stepField(s, []string{"steps", s.id, "output"})
-	if s.skips() && s.level+1 < len(c.w.levels()) {
+	output, _ := c.stepField(s, []string{"steps", s.Id, "output"})
+	if s.Skips() && s.Level+1 < len(c.w.Levels()) {
 		output = c.answerWithoutSkipping(s)
 	}
 	var ran star.Expr
 	switch tried := star.Attr(star.Name(c.tried(s)), "ok"); {
-	case s.condition == nil && !c.isCaught(s):
+	case s.Condition == nil && !c.isCaught(s):
 		return output
 	case c.isRecord(s):
 		ran = star.Op("==", star.Attr(star.Name(c.vars[s]), "status"), star.Str("completed"))
-	case s.condition == nil:
+	case s.Condition == nil:
 		ran = tried
 	case c.isCaught(s):
 		ran = star.Op("and", star.Name(c.ran(s)), tried)
 	default:
 		ran = star.Name(c.ran(s))
 	}
-	c.see(s, []string{"steps", s.id, "status"})
+	c.see(s, []string{"steps", s.Id, "status"})
 	if len(level) > 1 {
 		levels = append(slices.Clone(levels[:len(levels)-1]), level[:len(level)-1])
 	} else {
@@ -61,11 +62,11 @@ func (c *clean) lastOutput(levels [][]*step) star.Expr {
 	return star.If(ran, output, c.lastOutput(levels).Bare())
 }
 
-func (c *clean) properties(list []*property, required []string, path string) (entries []star.Entry, err error) {
+func (c *clean) properties(list []*workflow.Property, required []string, path string) (entries []star.Entry, err error) {
 	for _, p := range list {
 		var e star.Expr
-		if p.properties != nil {
-			inner, err := c.properties(p.properties, nil, path+segment(p.name)+".")
+		if p.Properties != nil {
+			inner, err := c.properties(p.Properties, nil, path+segment(p.Name)+".")
 			if err != nil {
 				return nil, err
 			}
@@ -73,8 +74,8 @@ func (c *clean) properties(list []*property, required []string, path string) (en
 		} else if e, err = c.property(p, path); err != nil {
 			return nil, err
 		}
-		empty := map[string]star.Expr{"object": star.Dict(), "array": star.ListOf()}[p.kind]
-		switch needed := slices.Contains(required, p.name); {
+		empty := map[string]star.Expr{"object": star.Dict(), "array": star.ListOf()}[p.Kind]
+		switch needed := slices.Contains(required, p.Name); {
 		case e.Kind == star.Nothing && !needed:
 			continue
 		case e.Kind == star.Nothing:
@@ -82,36 +83,36 @@ func (c *clean) properties(list []*property, required []string, path string) (en
 		case e.Maybe && needed:
 			e = star.Op("or", e, empty)
 		}
-		entries = append(entries, star.Entry{Key: p.name, Value: e})
+		entries = append(entries, star.Entry{Key: p.Name, Value: e})
 	}
 	return entries, nil
 }
 
 // property writes one value of the result.
-func (c *clean) property(p *property, path string) (star.Expr, error) {
+func (c *clean) property(p *workflow.Property, path string) (star.Expr, error) {
 	v := &view{c: c}
-	n := c.native(v, p.name+"_text")
+	n := c.native(v, p.Name+"_text")
 	var e star.Expr
 	encoded := false
-	if p.kind == "object" || p.kind == "array" {
-		e, encoded = n.Encoded(p.value.parsed)
+	if p.Kind == "object" || p.Kind == "array" {
+		e, encoded = n.Encoded(p.Value.Parsed)
 	}
 	if !encoded {
-		e = n.Value(p.value.parsed)
+		e = n.Value(p.Value.Parsed)
 	}
 	c.define(n)
-	if e.Literal && p.kind != "string" {
+	if e.Literal && p.Kind != "string" {
 		return c.typedLiteral(p, e)
 	}
-	if d, ok := p.usable(); ok {
-		return c.withDefault(p, e, encoded, constantOf(d), path+segment(p.name)), nil
+	if d, ok := p.Usable(); ok {
+		return c.withDefault(p, e, encoded, constantOf(d), path+segment(p.Name)), nil
 	}
 	return c.typed(p, e, encoded), nil
 }
 
 // typed writes a value as the type of a property.
-func (c *clean) typed(p *property, e star.Expr, encoded bool) star.Expr {
-	switch p.kind {
+func (c *clean) typed(p *workflow.Property, e star.Expr, encoded bool) star.Expr {
+	switch p.Kind {
 	case "string":
 		return asText(e)
 	case "integer":
@@ -142,8 +143,8 @@ func (c *clean) typed(p *property, e star.Expr, encoded bool) star.Expr {
 
 // withDefault writes a value that has a default: what is missing, cannot be computed or
 // is of another type.
-func (c *clean) withDefault(p *property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
-	fits := kinds[p.kind] == e.Kind || p.kind == "number" && e.Kind == star.Int
+func (c *clean) withDefault(p *workflow.Property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
+	fits := kinds[p.Kind] == e.Kind || p.Kind == "number" && e.Kind == star.Int
 	switch {
 	case e.Kind == star.Nothing && !encoded:
 		return fallback
@@ -152,22 +153,22 @@ func (c *clean) withDefault(p *property, e star.Expr, encoded bool, fallback sta
 		return e
 	case fits && e.IsEntry() && !encoded:
 		return e.Or(fallback).Is(e.Kind)
-	case p.kind == "string" && e.Maybe:
+	case p.Kind == "string" && e.Maybe:
 		return star.Call("text", e, fallback).Is(star.Text)
-	case p.kind == "string":
+	case p.Kind == "string":
 		return asText(e)
 	}
 	text := asText(e)
 	switch {
 	case encoded:
 		text = star.Call("json.encode", e)
-	case p.kind == "string" && e.Maybe:
+	case p.Kind == "string" && e.Maybe:
 		text = star.Call("text", e, fallback)
 	}
 	if e.Risky {
 		text = star.Lambda(text)
 	}
-	fn := "as_" + p.kind
+	fn := "as_" + p.Kind
 	c.loads[fn] = true
 	out := star.Call(fn, text, star.Arg("name", star.Str(name)), star.Arg("default", fallback))
 	out.Maybe = encoded && e.Maybe
@@ -175,22 +176,22 @@ func (c *clean) withDefault(p *property, e star.Expr, encoded bool, fallback sta
 }
 
 // typedLiteral writes a value that is no template.
-func (c *clean) typedLiteral(p *property, e star.Expr) (star.Expr, error) {
-	if p.kind == "boolean" {
+func (c *clean) typedLiteral(p *workflow.Property, e star.Expr) (star.Expr, error) {
+	if p.Kind == "boolean" {
 		if b, err := strconv.ParseBool(e.Text); err == nil {
 			return constantOf(b), nil
 		}
 	}
-	if (p.kind == "object" || p.kind == "array") && strings.TrimSpace(e.Text) == "null" {
+	if (p.Kind == "object" || p.Kind == "array") && strings.TrimSpace(e.Text) == "null" {
 		return star.None(), nil
 	}
-	fixed := &property{kind: p.kind, fallback: &value{data: e.Text}}
-	v, err := fixed.coerced()
+	fixed := &workflow.Property{Kind: p.Kind, Fallback: &workflow.Value{Data: e.Text}}
+	v, err := fixed.Coerced()
 	if err == nil {
 		return constantOf(v), nil
 	}
-	if d, ok := p.usable(); ok {
+	if d, ok := p.Usable(); ok {
 		return constantOf(d), nil
 	}
-	return star.Call("fail", star.Str(fmt.Sprintf("output %s: %v", p.name, err))), nil
+	return star.Call("fail", star.Str(fmt.Sprintf("output %s: %v", p.Name, err))), nil
 }

@@ -2,65 +2,66 @@ package migrate
 
 import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // answersAlike reports whether it does not matter what the user answers.
-func (c *clean) answersAlike(s *step) bool {
-	return s.onDecline == actionContinue && s.onCancel == actionContinue
+func (c *clean) answersAlike(s *workflow.Step) bool {
+	return s.OnDecline == workflow.ActionContinue && s.OnCancel == workflow.ActionContinue
 }
 
 // refusals ends the workflow when the user refused and nothing else is wanted.
-func (c *clean) refusals(s *step) {
-	ends := func(handler string) bool { return handler == "" || handler == actionAbort }
+func (c *clean) refusals(s *workflow.Step) {
+	ends := func(handler string) bool { return handler == "" || handler == workflow.ActionAbort }
 	op, word := "", ""
 	switch {
-	case ends(s.onDecline) && ends(s.onCancel):
+	case ends(s.OnDecline) && ends(s.OnCancel):
 		op, word = "!=", "accept"
-	case ends(s.onDecline):
+	case ends(s.OnDecline):
 		op, word = "==", "decline"
-	case ends(s.onCancel):
+	case ends(s.OnCancel):
 		op, word = "==", "cancel"
 	default:
 		return
 	}
 	refused := star.Op(op, star.Attr(star.Name(c.vars[s]), "action"), star.Str(word))
-	c.emit(star.When(refused, []star.Stmt{star.Do(star.Call("fail", star.Str(s.id+": not accepted by the user")))}, nil))
+	c.emit(star.When(refused, []star.Stmt{star.Do(star.Call("fail", star.Str(s.Id+": not accepted by the user")))}, nil))
 }
 
-func (c *clean) elicitation(s *step) (star.Expr, error) {
-	n := c.native(&view{c: c, step: s}, s.id+"_message")
-	message := n.Text(s.message.parsed)
+func (c *clean) elicitation(s *workflow.Step) (star.Expr, error) {
+	n := c.native(&view{c: c, step: s}, s.Id+"_message")
+	message := n.Text(s.Message.Parsed)
 	c.define(n)
 	form, err := c.form(s)
 	if err != nil {
 		return star.Expr{}, err
 	}
-	args := []star.Expr{message, star.Arg("schema", constant(form.whole()))}
-	if s.timeout != 0 {
-		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.timeout, maxElicitTimeout)))))
+	args := []star.Expr{message, star.Arg("schema", constant(form.Whole()))}
+	if s.Timeout != 0 {
+		args = append(args, star.Arg("timeout", star.Str(durationText(min(s.Timeout, workflow.MaxElicitTimeout)))))
 	}
 	return star.Call("elicit", args...), nil
 }
 
 // unasked is the action of a question that was not asked.
-func (c *clean) unasked(s *step) star.Expr {
-	if action := s.defaults.mapping().get("action"); action != nil {
-		return constant(action.whole())
+func (c *clean) unasked(s *workflow.Step) star.Expr {
+	if action := s.Defaults.Mapping().Get("action"); action != nil {
+		return constant(action.Whole())
 	}
 	return star.None()
 }
 
 // skippedQuestion is the answer to a question that was not asked.
-func (c *clean) skippedQuestion(s *step) star.Expr {
+func (c *clean) skippedQuestion(s *workflow.Step) star.Expr {
 	content := star.Dict()
-	if v := s.defaults.mapping().get("content"); v.mapping() != nil {
-		content = constant(v.whole())
+	if v := s.Defaults.Mapping().Get("content"); v.Mapping() != nil {
+		content = constant(v.Whole())
 	}
 	args := []star.Expr{star.Arg("action", c.unasked(s)), star.Arg("content", content)}
-	if m := s.defaults.mapping(); m != nil {
-		for _, k := range m.keys {
+	if m := s.Defaults.Mapping(); m != nil {
+		for _, k := range m.Keys {
 			if k != "action" && k != "content" && identifier(k) == k {
-				args = append(args, star.Arg(k, constant(m.values[k].whole())))
+				args = append(args, star.Arg(k, constant(m.Values[k].Whole())))
 			}
 		}
 	}
@@ -69,10 +70,10 @@ func (c *clean) skippedQuestion(s *step) star.Expr {
 
 // answerField returns a part of what the user answered; accepted says that it is known that
 // the form was filled in.
-func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, int) {
+func (c *clean) answerField(s *workflow.Step, names []string, accepted bool) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	content := star.Attr(v, "content").Is(star.Map)
-	if handled := func(h string) bool { return h == actionContinue || h == actionSkip }; !accepted && (handled(s.onDecline) || handled(s.onCancel)) {
+	if handled := func(h string) bool { return h == workflow.ActionContinue || h == workflow.ActionSkip }; !accepted && (handled(s.OnDecline) || handled(s.OnCancel)) {
 		content = content.Optional() // a refusal has none
 	}
 	action := star.Attr(v, "action").Is(star.Text)
@@ -80,11 +81,11 @@ func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, 
 		action = textOrNone(action)
 	}
 	switch {
-	case len(names) == 3 && s.skips():
+	case len(names) == 3 && s.Skips():
 		return withoutNone([]star.Entry{{Key: "action", Value: action}, {Key: "content", Value: content}, {Key: "skipped", Value: c.skippedRest(s)}}), 3
 	case len(names) == 3:
 		return withoutNone([]star.Entry{{Key: "action", Value: action}, {Key: "content", Value: content}}), 3
-	case names[3] == "skipped" && s.skips():
+	case names[3] == "skipped" && s.Skips():
 		return c.skippedRest(s), 4
 	case names[3] == "action":
 		return action, 4
@@ -92,7 +93,7 @@ func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, 
 		return content, 4
 	case names[3] == "content":
 		return c.answered(s, content, names[4], accepted), 5
-	case c.mayBeSkipped(s) && s.defaults.mapping().get(names[3]) != nil && identifier(names[3]) == names[3]:
+	case c.mayBeSkipped(s) && s.Defaults.Mapping().Get(names[3]) != nil && identifier(names[3]) == names[3]:
 		return star.Call("getattr", v, star.Str(names[3]), star.None()).Optional(), 4
 	}
 	return star.None(), len(names)
@@ -100,28 +101,28 @@ func (c *clean) answerField(s *step, names []string, accepted bool) (star.Expr, 
 
 // answerWithoutSkipping is the answer where the workflow went on after it: one that skips the
 // remaining steps has returned.
-func (c *clean) answerWithoutSkipping(s *step) star.Expr {
+func (c *clean) answerWithoutSkipping(s *workflow.Step) star.Expr {
 	part := func(name string) star.Entry {
-		e, _ := c.answerField(s, []string{"steps", s.id, "output", name}, false)
+		e, _ := c.answerField(s, []string{"steps", s.Id, "output", name}, false)
 		return star.Entry{Key: name, Value: e}
 	}
 	return withoutNone([]star.Entry{part("action"), part("content")})
 }
 
 // skippedRest is True when the answer skipped the remaining steps, else None.
-func (c *clean) skippedRest(s *step) star.Expr {
+func (c *clean) skippedRest(s *workflow.Step) star.Expr {
 	e := star.If(star.Not(c.goesOnAfter(s)), star.True(), star.None())
 	e.Kind, e.Maybe, e.Missing = star.Bool, true, true
 	return e
 }
 
 // answered is a field of the form that the user filled in.
-func (c *clean) answered(s *step, content star.Expr, name string, accepted bool) star.Expr {
-	schema := s.schema.mapping()
-	kind := kinds[schema.get("properties").mapping().get(name).mapping().get("type").text()]
+func (c *clean) answered(s *workflow.Step, content star.Expr, name string, accepted bool) star.Expr {
+	schema := s.Schema.Mapping()
+	kind := kinds[schema.Get("properties").Mapping().Get(name).Mapping().Get("type").Text()]
 	required := false
-	for _, r := range schema.get("required").list() {
-		required = required || r.text() == name
+	for _, r := range schema.Get("required").List() {
+		required = required || r.Text() == name
 	}
 	if required && (accepted || !content.Missing && !c.mayBeSkipped(s)) {
 		e := star.Index(content, star.Str(name)).Is(kind)

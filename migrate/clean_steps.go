@@ -8,55 +8,56 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // isUsed reports whether something needs a step, and needsOutput whether it is its output.
-func (c *clean) isUsed(s *step) bool { return c.used[s].any() }
+func (c *clean) isUsed(s *workflow.Step) bool { return c.used[s].any() }
 
-func (c *clean) needsOutput(s *step) bool { return c.used[s].output }
+func (c *clean) needsOutput(s *workflow.Step) bool { return c.used[s].output }
 
 // isRecord reports whether a step is a record of the legacy module: the content array of
 // a result, by the names that its blocks had, is in none of what builtins return.
-func (c *clean) isRecord(s *step) bool {
-	return s.kind == toolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
+func (c *clean) isRecord(s *workflow.Step) bool {
+	return s.Kind == workflow.ToolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
 }
 
 var blockName = regexp.MustCompile(`^(text_[0-9]+|image_[0-9]+|resource(_[0-9]+)?)$`)
 
 // isCaught reports whether a failure of the step's tool does not end the workflow.
-func (c *clean) isCaught(s *step) bool { return c.goesOn(s) && s.kind == toolStep }
+func (c *clean) isCaught(s *workflow.Step) bool { return c.goesOn(s) && s.Kind == workflow.ToolStep }
 
 // needsTried reports whether something needs to know how a call that may fail went.
-func (c *clean) needsTried(s *step) bool {
+func (c *clean) needsTried(s *workflow.Step) bool {
 	return c.isCaught(s) && !c.isRecord(s) && (c.used[s].status || c.used[s].error)
 }
 
 // needsRan reports whether something needs to know whether a step has run.
-func (c *clean) needsRan(s *step) bool {
-	return (s.condition != nil || c.gated(s)) && c.used[s].status && !c.isRecord(s)
+func (c *clean) needsRan(s *workflow.Step) bool {
+	return (s.Condition != nil || c.gated(s)) && c.used[s].status && !c.isRecord(s)
 }
 
 // ran is the variable that tells whether a step with a condition has run.
-func (c *clean) ran(s *step) string { return c.vars[s] + "_ran" }
+func (c *clean) ran(s *workflow.Step) string { return c.vars[s] + "_ran" }
 
 // tried is the variable that has all of a call that may fail.
-func (c *clean) tried(s *step) string { return c.vars[s] + "_result" }
+func (c *clean) tried(s *workflow.Step) string { return c.vars[s] + "_result" }
 
 // hasValue reports whether a step has a variable of its own.
-func (c *clean) hasValue(s *step) bool {
+func (c *clean) hasValue(s *workflow.Step) bool {
 	switch {
 	case c.isRecord(s):
 		return true
-	case s.kind == elicitationStep:
-		return c.needsOutput(s) || s.skips()
-	case s.kind == forEachStep:
+	case s.Kind == workflow.ElicitationStep:
+		return c.needsOutput(s) || s.Skips()
+	case s.Kind == workflow.ForEachStep:
 		return c.loopForm(s) != loopUnused
 	}
 	return c.needsOutput(s)
 }
 
 // produces lists the variables of a step that something needs.
-func (c *clean) produces(s *step) (list []string) {
+func (c *clean) produces(s *workflow.Step) (list []string) {
 	if c.hasValue(s) {
 		list = append(list, c.vars[s])
 	}
@@ -70,7 +71,7 @@ func (c *clean) produces(s *step) (list []string) {
 }
 
 // assume gives the variables of a step the values of one that is skipped.
-func (c *clean) assume(s *step) {
+func (c *clean) assume(s *workflow.Step) {
 	c.assumeOutcome(s)
 	if c.needsRan(s) {
 		c.emit(star.Assign(star.False(), c.ran(s)))
@@ -78,7 +79,7 @@ func (c *clean) assume(s *step) {
 }
 
 // assumeOutcome is assume but for the variable that tells whether the step has run.
-func (c *clean) assumeOutcome(s *step) {
+func (c *clean) assumeOutcome(s *workflow.Step) {
 	if c.hasValue(s) {
 		c.emit(star.Assign(c.skippedValue(s), c.vars[s]))
 	}
@@ -89,28 +90,28 @@ func (c *clean) assumeOutcome(s *step) {
 }
 
 // skippedValue is what the variable of a step holds when it did not run.
-func (c *clean) skippedValue(s *step) star.Expr {
+func (c *clean) skippedValue(s *workflow.Step) star.Expr {
 	switch {
 	case c.isRecord(s):
 		c.loads["skipped"] = true
 		return star.Call("skipped", c.defaults(s))
-	case s.kind == elicitationStep:
+	case s.Kind == workflow.ElicitationStep:
 		return c.skippedQuestion(s)
 	}
 	return c.defaults(s)
 }
 
 // defaults are the default results of a step: a dict.
-func (c *clean) defaults(s *step) star.Expr {
-	if s.defaults == nil {
+func (c *clean) defaults(s *workflow.Step) star.Expr {
+	if s.Defaults == nil {
 		return star.Dict()
 	}
-	return constant(s.defaults.whole())
+	return constant(s.Defaults.Whole())
 }
 
 // alone writes one step as statements.
-func (c *clean) alone(s *step) error {
-	if s.condition == nil {
+func (c *clean) alone(s *workflow.Step) error {
+	if s.Condition == nil {
 		return c.perform(s)
 	}
 	cond := c.condition(s)
@@ -129,25 +130,27 @@ func (c *clean) alone(s *step) error {
 }
 
 // assumed reports whether the variables of a step have the values of a skipped one already.
-func (c *clean) assumed(s *step) bool { return c.gated(s) && c.w.output != nil && !c.branched(s) }
+func (c *clean) assumed(s *workflow.Step) bool {
+	return c.gated(s) && c.w.Output != nil && !c.branched(s)
+}
 
 // branched reports whether a step that a question may skip is written into a function,
 // which does not see what was assumed outside of it.
-func (c *clean) branched(s *step) bool {
-	return slices.ContainsFunc(c.w.steps, func(other *step) bool { return other != s && other.level == s.level })
+func (c *clean) branched(s *workflow.Step) bool {
+	return slices.ContainsFunc(c.w.Steps, func(other *workflow.Step) bool { return other != s && other.Level == s.Level })
 }
 
 // perform writes what a step does, and that it did.
-func (c *clean) perform(s *step) error {
+func (c *clean) perform(s *workflow.Step) error {
 	err := c.performed(s)
-	if err == nil && c.needsRan(s) && s.condition == nil {
+	if err == nil && c.needsRan(s) && s.Condition == nil {
 		c.emit(star.Assign(star.True(), c.ran(s)))
 	}
 	return err
 }
 
 // performed writes what a step does.
-func (c *clean) performed(s *step) error {
+func (c *clean) performed(s *workflow.Step) error {
 	value, err := c.core(s)
 	if err != nil {
 		return err
@@ -157,28 +160,28 @@ func (c *clean) performed(s *step) error {
 	switch {
 	case c.isCaught(s) && !c.isRecord(s) && c.needsOutput(s):
 		c.emit(star.Assign(value, tried))
-		if s.condition != nil || c.assumed(s) { // the defaults are in the variable already
+		if s.Condition != nil || c.assumed(s) { // the defaults are in the variable already
 			c.emit(star.When(ok, []star.Stmt{star.Assign(output, v)}, nil))
 		} else {
 			c.emit(star.Assign(star.If(ok, output, c.skippedValue(s)), v))
 		}
 	case c.needsTried(s):
 		c.emit(star.Assign(value, tried))
-	case c.hasValue(s) || s.kind == elicitationStep && !c.answersAlike(s):
+	case c.hasValue(s) || s.Kind == workflow.ElicitationStep && !c.answersAlike(s):
 		c.emit(star.Assign(value, v))
 	default:
 		c.emit(star.Do(value))
 	}
-	if s.kind == elicitationStep {
+	if s.Kind == workflow.ElicitationStep {
 		c.refusals(s)
 	}
 	return nil
 }
 
 // condition writes the condition of a step.
-func (c *clean) condition(s *step) star.Expr {
-	t := s.condition
-	e := c.value(t, &view{c: c, step: s}, s.id+"_condition")
+func (c *clean) condition(s *workflow.Step) star.Expr {
+	t := s.Condition
+	e := c.value(t, &view{c: c, step: s}, s.Id+"_condition")
 	if e.Literal {
 		switch e.Text {
 		case "true", "True", "TRUE":
@@ -186,7 +189,7 @@ func (c *clean) condition(s *step) star.Expr {
 		case "false", "False", "FALSE":
 			return star.False()
 		}
-		return star.Call("fail", star.Str(fmt.Sprintf("%s: the condition is %q, neither true nor false", s.id, e.Text)))
+		return star.Call("fail", star.Str(fmt.Sprintf("%s: the condition is %q, neither true nor false", s.Id, e.Text)))
 	}
 	if when, ok := whenTrue(e); ok {
 		return when
@@ -226,29 +229,29 @@ func isTrue(e star.Expr) star.Expr {
 }
 
 // core writes what a step does as an expression.
-func (c *clean) core(s *step) (star.Expr, error) {
-	switch s.kind {
-	case elicitationStep:
+func (c *clean) core(s *workflow.Step) (star.Expr, error) {
+	switch s.Kind {
+	case workflow.ElicitationStep:
 		return c.elicitation(s)
-	case forEachStep:
+	case workflow.ForEachStep:
 		return c.forEach(s)
-	case toolStep:
+	case workflow.ToolStep:
 		if c.isRecord(s) {
 			return c.record(s), nil
 		}
 	}
-	return c.call(s, &view{c: c, step: s}, c.isCaught(s), s.timeout), nil
+	return c.call(s, &view{c: c, step: s}, c.isCaught(s), s.Timeout), nil
 }
 
 // call writes the call of a tool.
-func (c *clean) call(s *step, v *view, caught bool, timeout time.Duration) star.Expr {
+func (c *clean) call(s *workflow.Step, v *view, caught bool, timeout time.Duration) star.Expr {
 	fn := "call_tool"
 	if caught {
 		fn = "try_call_tool"
 	}
-	args := []star.Expr{star.Str(s.tool)}
-	if s.arguments != nil && len(s.arguments.mapping().keys) > 0 {
-		args = append(args, c.templated(s.arguments, s, v, v.step.id))
+	args := []star.Expr{star.Str(s.Tool)}
+	if s.Arguments != nil && len(s.Arguments.Mapping().Keys) > 0 {
+		args = append(args, c.templated(s.Arguments, s, v, v.step.Id))
 	}
 	if timeout != 0 {
 		args = append(args, star.Arg("timeout", star.Str(durationText(timeout))))
@@ -257,27 +260,27 @@ func (c *clean) call(s *step, v *view, caught bool, timeout time.Duration) star.
 }
 
 // retried writes the retries of a call.
-func (c *clean) retried(s *step, call star.Expr) star.Expr {
-	if s.retries() == 0 {
+func (c *clean) retried(s *workflow.Step, call star.Expr) star.Expr {
+	if s.Retries() == 0 {
 		return call
 	}
-	args := []star.Expr{star.Lambda(call), star.Arg("max_attempts", star.Integer(int64(s.retries()+1)))}
-	if d := s.onError.retryDelay; d != 0 && d != defaultRetryDelay {
+	args := []star.Expr{star.Lambda(call), star.Arg("max_attempts", star.Integer(int64(s.Retries()+1)))}
+	if d := s.OnError.RetryDelay; d != 0 && d != workflow.DefaultRetryDelay {
 		args = append(args, star.Arg("delay", star.Str(durationText(d))))
 	}
 	return star.Call("retry", args...)
 }
 
 // record writes a call of which the content array is used.
-func (c *clean) record(s *step) star.Expr {
+func (c *clean) record(s *workflow.Step) star.Expr {
 	c.loads["call"] = true
-	args := []star.Expr{star.Str(s.tool), star.Dict()}
-	if s.arguments != nil {
-		args[1] = c.templated(s.arguments, s, &view{c: c, step: s}, s.id)
+	args := []star.Expr{star.Str(s.Tool), star.Dict()}
+	if s.Arguments != nil {
+		args[1] = c.templated(s.Arguments, s, &view{c: c, step: s}, s.Id)
 	}
-	args = append(args, star.Arg("step", star.Str(s.id)), star.Arg("record", star.True()), star.Arg("integers", star.True()))
-	if s.timeout != 0 {
-		args = append(args, star.Arg("timeout", star.Str(durationText(s.timeout))))
+	args = append(args, star.Arg("step", star.Str(s.Id)), star.Arg("record", star.True()), star.Arg("integers", star.True()))
+	if s.Timeout != 0 {
+		args = append(args, star.Arg("timeout", star.Str(durationText(s.Timeout))))
 	}
 	call := c.retried(s, star.Call("call", args...))
 	if !c.isCaught(s) {
@@ -288,14 +291,14 @@ func (c *clean) record(s *step) star.Expr {
 }
 
 // templated writes a value whose texts are templates. hint is a word for it.
-func (c *clean) templated(v *value, s *step, in *view, hint string) star.Expr {
+func (c *clean) templated(v *workflow.Value, s *workflow.Step, in *view, hint string) star.Expr {
 	if v == nil {
 		return star.None()
 	}
-	switch d := v.data.(type) {
+	switch d := v.Data.(type) {
 	case string:
-		return c.argument(s.templates[v], in, hint)
-	case []*value:
+		return c.argument(s.Templates[v], in, hint)
+	case []*workflow.Value:
 		var list []star.Expr
 		for _, e := range d {
 			item := c.templated(e, s, in, hint)
@@ -305,11 +308,11 @@ func (c *clean) templated(v *value, s *step, in *view, hint string) star.Expr {
 			list = append(list, item)
 		}
 		return star.ListOf(list...)
-	case *mapping:
+	case *workflow.Mapping:
 		var entries []star.Entry
-		for _, k := range d.keys {
-			e := c.templated(d.values[k], s, in, hint+"_"+k)
-			if _, isText := valueText(d.values[k]); isText && e.Kind == star.Nothing {
+		for _, k := range d.Keys {
+			e := c.templated(d.Values[k], s, in, hint+"_"+k)
+			if _, isText := valueText(d.Values[k]); isText && e.Kind == star.Nothing {
 				continue
 			} else if !isText {
 				e.Maybe = false // a null that is written down stays
@@ -318,14 +321,14 @@ func (c *clean) templated(v *value, s *step, in *view, hint string) star.Expr {
 		}
 		return withoutNone(entries)
 	}
-	return constant(v.whole())
+	return constant(v.Whole())
 }
 
-func valueText(v *value) (string, bool) {
+func valueText(v *workflow.Value) (string, bool) {
 	if v == nil {
 		return "", false
 	}
-	s, ok := v.data.(string)
+	s, ok := v.Data.(string)
 	return s, ok
 }
 
@@ -339,11 +342,11 @@ func withoutNone(entries []star.Entry) star.Expr {
 }
 
 // argument writes one text.
-func (c *clean) argument(t *tmpl, v *view, hint string) star.Expr {
-	if t.parsed == nil {
-		return star.Call("fail", star.Str("not a template: "+t.err.Error())).Is(star.Text)
+func (c *clean) argument(t *workflow.Template, v *view, hint string) star.Expr {
+	if t.Parsed == nil {
+		return star.Call("fail", star.Str("not a template: "+t.Err.Error())).Is(star.Text)
 	}
-	if plain, ok := t.parsed.Plain(); ok && looksTyped(plain) && len(c.remarks) == 0 {
+	if plain, ok := t.Parsed.Plain(); ok && looksTyped(plain) && len(c.remarks) == 0 {
 		c.remark(fmt.Sprintf("A text such as %q stays one; ToolHive made what the tool wants of it.", plain))
 	}
 	return c.value(t, v, hint)
@@ -357,11 +360,11 @@ func looksTyped(s string) bool {
 }
 
 // constant writes a value of the file.
-func constant(v *value) star.Expr {
+func constant(v *workflow.Value) star.Expr {
 	if v == nil {
 		return star.None()
 	}
-	switch d := v.data.(type) {
+	switch d := v.Data.(type) {
 	case nil:
 		return star.None()
 	case bool:
@@ -373,29 +376,29 @@ func constant(v *value) star.Expr {
 		return star.Str(d)
 	case float64:
 		return star.Fraction(d)
-	case []*value:
+	case []*workflow.Value:
 		var list []star.Expr
 		for _, e := range d {
 			list = append(list, constant(e))
 		}
 		return star.ListOf(list...)
-	case *mapping:
+	case *workflow.Mapping:
 		var entries []star.Entry
-		for _, k := range d.keys {
-			entries = append(entries, star.Entry{Key: k, Value: constant(d.values[k])})
+		for _, k := range d.Keys {
+			entries = append(entries, star.Entry{Key: k, Value: constant(d.Values[k])})
 		}
 		return star.Dict(entries...)
 	}
-	return star.Digits(fmt.Sprint(v.data))
+	return star.Digits(fmt.Sprint(v.Data))
 }
 
 // constantOf writes a plain value.
 func constantOf(v any) star.Expr {
-	if known, ok := v.(*value); ok {
+	if known, ok := v.(*workflow.Value); ok {
 		return constant(known)
 	}
 	if n, ok := v.(int64); ok {
 		v = int(n)
 	}
-	return constant((&value{data: v}).whole())
+	return constant((&workflow.Value{Data: v}).Whole())
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/bazelbuild/buildtools/build"
-
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // kinds are the types of JSON Schema.
@@ -49,7 +49,7 @@ func (v *view) Path(names []string) (star.Expr, int) {
 // Root returns the whole context.
 func (v *view) Root() star.Expr {
 	var entries []star.Entry
-	for _, name := range slices.Sorted(slices.Values(roots)) {
+	for _, name := range slices.Sorted(slices.Values(workflow.Roots)) {
 		if name == "forEach" && !v.loop {
 			continue
 		}
@@ -65,19 +65,19 @@ func (c *clean) params(names []string) (star.Expr, int) {
 	if len(names) == 1 {
 		return params, 1
 	}
-	schema := c.w.parameters.mapping()
-	p := schema.get("properties").mapping().get(names[1]).mapping()
+	schema := c.w.Parameters.Mapping()
+	p := schema.Get("properties").Mapping().Get(names[1]).Mapping()
 	_, there := schemaDefault(p)
-	for _, r := range schema.get("required").list() {
-		there = there || r.text() == names[1]
+	for _, r := range schema.Get("required").List() {
+		there = there || r.Text() == names[1]
 	}
 	e := star.Get(params, names[1])
 	if there {
 		e = star.Index(params, star.Str(names[1]))
 		e.Maybe, e.Risky = true, false
 	}
-	e.Kind = kinds[p.get("type").text()]
-	e.Elem = kinds[p.get("items").mapping().get("type").text()]
+	e.Kind = kinds[p.Get("type").Text()]
+	e.Elem = kinds[p.Get("items").Mapping().Get("type").Text()]
 	if there && e.Kind != star.Any {
 		e.Maybe = false
 	}
@@ -88,10 +88,10 @@ func (c *clean) params(names []string) (star.Expr, int) {
 func (v *view) steps(names []string) (star.Expr, int) {
 	if len(names) == 1 {
 		var entries []star.Entry
-		for _, other := range v.c.w.steps {
+		for _, other := range v.c.w.Steps {
 			if v.begun(other) || other == v.step {
-				e, _ := v.steps([]string{"steps", other.id})
-				entries = append(entries, star.Entry{Key: other.id, Value: e})
+				e, _ := v.steps([]string{"steps", other.Id})
+				entries = append(entries, star.Entry{Key: other.Id, Value: e})
 			}
 		}
 		slices.SortFunc(entries, func(a, b star.Entry) int {
@@ -102,12 +102,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 		})
 		return star.Dict(entries...), 1
 	}
-	i := slices.IndexFunc(v.c.w.steps, func(other *step) bool { return other.id == names[1] })
+	i := slices.IndexFunc(v.c.w.Steps, func(other *workflow.Step) bool { return other.Id == names[1] })
 	if i < 0 {
 		return star.None(), len(names)
 	}
-	other := v.c.w.steps[i]
-	if v.c.fix && other.kind == elicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
+	other := v.c.w.Steps[i]
+	if v.c.fix && other.Kind == workflow.ElicitationStep && len(names) > 2 && (names[2] == "action" || names[2] == "content") {
 		e, n := v.steps(slices.Concat(names[:2], []string{"output"}, names[2:]))
 		return e, n - 1
 	}
@@ -120,7 +120,7 @@ func (v *view) steps(names []string) (star.Expr, int) {
 	if !slices.Contains(v.c.refs[v.step], other) {
 		v.c.refs[v.step] = append(v.c.refs[v.step], other)
 	}
-	if other.kind == elicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
+	if other.Kind == workflow.ElicitationStep && len(names) > 2 && names[2] == "output" && v.accepted(other) {
 		v.c.see(other, names)
 		return v.c.answerField(other, names, true)
 	}
@@ -129,12 +129,12 @@ func (v *view) steps(names []string) (star.Expr, int) {
 
 // accepted reports whether a question was asked and accepted wherever the template is used:
 // all else has ended the run, or skipped the step.
-func (v *view) accepted(q *step) bool {
-	return v.step != nil && v.step.level > q.level && q.condition == nil && q.onDecline != actionContinue && q.onCancel != actionContinue
+func (v *view) accepted(q *workflow.Step) bool {
+	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != workflow.ActionContinue && q.OnCancel != workflow.ActionContinue
 }
 
 // begun reports whether a step has begun when the template is rendered.
-func (v *view) begun(other *step) bool { return v.step == nil || other.level < v.step.level }
+func (v *view) begun(other *workflow.Step) bool { return v.step == nil || other.Level < v.step.Level }
 
 // running is what a step sees of itself.
 func (v *view) running(names []string) (star.Expr, int) {
@@ -152,7 +152,7 @@ func (v *view) running(names []string) (star.Expr, int) {
 }
 
 // stepField returns a part of a step that has ended.
-func (c *clean) stepField(s *step, names []string) (star.Expr, int) {
+func (c *clean) stepField(s *workflow.Step, names []string) (star.Expr, int) {
 	c.see(s, names)
 	if len(names) == 2 {
 		return c.whole(s), 2
@@ -160,7 +160,7 @@ func (c *clean) stepField(s *step, names []string) (star.Expr, int) {
 	record := star.Name(c.vars[s])
 	switch names[2] {
 	case "content":
-		if s.kind == toolStep {
+		if s.Kind == workflow.ToolStep {
 			return star.Attr(record, "content").Is(star.Map), 3
 		}
 		return star.Dict(), 3
@@ -186,10 +186,10 @@ func textOrNone(e star.Expr) star.Expr {
 }
 
 // whole is a step with all its parts.
-func (c *clean) whole(s *step) star.Expr {
+func (c *clean) whole(s *workflow.Step) star.Expr {
 	var entries []star.Entry
 	for _, part := range []string{"content", "error", "output", "status"} {
-		e, _ := c.stepField(s, []string{"steps", s.id, part})
+		e, _ := c.stepField(s, []string{"steps", s.Id, part})
 		if e.Kind != star.Nothing {
 			entries = append(entries, star.Entry{Key: part, Value: e})
 		}
@@ -198,12 +198,12 @@ func (c *clean) whole(s *step) star.Expr {
 }
 
 // status is how a step went.
-func (c *clean) status(s *step) star.Expr {
+func (c *clean) status(s *workflow.Step) star.Expr {
 	if c.isRecord(s) {
 		return star.Attr(star.Name(c.vars[s]), "status").Is(star.Text)
 	}
 	ran, ok := star.Name(c.ran(s)), star.Attr(star.Name(c.tried(s)), "ok")
-	mayBeSkipped := s.condition != nil || c.gated(s)
+	mayBeSkipped := s.Condition != nil || c.gated(s)
 	ran, ok = ran.Is(star.Bool), ok.Is(star.Bool)
 	choice := func(cond star.Expr, no string) star.Expr {
 		e := star.If(cond, star.Str("completed"), star.Str(no)).Is(star.Text)
@@ -227,11 +227,11 @@ func (c *clean) status(s *step) star.Expr {
 }
 
 // outputField returns a part of an output.
-func (c *clean) outputField(s *step, names []string) (star.Expr, int) {
+func (c *clean) outputField(s *workflow.Step, names []string) (star.Expr, int) {
 	switch {
-	case s.kind == elicitationStep:
+	case s.Kind == workflow.ElicitationStep:
 		return c.answerField(s, names, false)
-	case s.kind == forEachStep:
+	case s.Kind == workflow.ForEachStep:
 		return c.loopField(s, names)
 	case c.isRecord(s):
 		return star.Attr(star.Name(c.vars[s]), "output").Is(star.Map), 3
@@ -274,16 +274,16 @@ func (v *view) workflow(names []string) (star.Expr, int) {
 func (c *clean) completed() star.Expr {
 	var sure int64
 	var sum []star.Expr
-	for _, s := range c.w.steps {
+	for _, s := range c.w.Steps {
 		status := c.status(s)
 		switch {
 		case status.Literal:
 			sure++
 		case status.Cases != nil:
-			c.see(s, []string{"steps", s.id, "status"})
+			c.see(s, []string{"steps", s.Id, "status"})
 			sum = append(sum, star.Call("int", status.Cases[0].When))
 		default:
-			c.see(s, []string{"steps", s.id, "status"})
+			c.see(s, []string{"steps", s.Id, "status"})
 			sum = append(sum, star.Call("int", star.Op("==", status, star.Str("completed"))))
 		}
 		c.refs[nil] = append(c.refs[nil], s)
@@ -300,7 +300,7 @@ func (v *view) forEach(names []string) (star.Expr, int) {
 	if !v.loop {
 		return star.None(), len(names)
 	}
-	item := v.step.itemName()
+	item := v.step.ItemName()
 	if len(names) == 1 {
 		*v.seen = true
 		return star.Dict(star.Entry{Key: item, Value: v.item}, star.Entry{Key: "index", Value: v.index}), 1
@@ -308,7 +308,7 @@ func (v *view) forEach(names []string) (star.Expr, int) {
 	switch names[1] {
 	case item:
 		return v.item, 2
-	case forEachIndex:
+	case workflow.ForEachIndex:
 		*v.seen = true
 		return v.index, 2
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/bazelbuild/buildtools/build"
-
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // code is the text of a script that is being written.
@@ -55,25 +55,25 @@ func indented(text string, depth int) string {
 }
 
 // literal writes a value as Starlark.
-func literal(v *value) string {
+func literal(v *workflow.Value) string {
 	if v == nil {
 		return "None"
 	}
-	switch d := v.data.(type) {
-	case []*value:
+	switch d := v.Data.(type) {
+	case []*workflow.Value:
 		items := make([]string, len(d))
 		for i, e := range d {
 			items[i] = literal(e)
 		}
 		return gotmpl.ListOf(items)
-	case *mapping:
-		entries := make([]string, len(d.keys))
-		for i, k := range d.keys {
-			entries[i] = gotmpl.Quote(k) + ": " + literal(d.values[k])
+	case *workflow.Mapping:
+		entries := make([]string, len(d.Keys))
+		for i, k := range d.Keys {
+			entries[i] = gotmpl.Quote(k) + ": " + literal(d.Values[k])
 		}
 		return gotmpl.Dict(entries)
 	}
-	return literalOf(v.data)
+	return literalOf(v.Data)
 }
 
 // literalOf writes a plain value as Starlark.
@@ -90,7 +90,7 @@ func literalOf(v any) string {
 		return gotmpl.Quote(d)
 	case float64:
 		return gotmpl.FloatLiteral(d)
-	case *value:
+	case *workflow.Value:
 		return literal(d)
 	}
 	return fmt.Sprint(v)

@@ -5,46 +5,47 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // emitter is what the styles share. A script is written twice: the first time to learn
 // what of each step is used, the second time for good.
 type emitter struct {
-	w       *workflow
+	w       *workflow.Workflow
 	fix     bool
 	checked bool
-	used    map[*step]*facets // from the first time
-	seen    map[*step]*facets
+	used    map[*workflow.Step]*facets // from the first time
+	seen    map[*workflow.Step]*facets
 
-	refs  map[*step][]*step // the steps that a step's templates name; nil is the output
-	known map[*step][]*step // refs of the first time
+	refs  map[*workflow.Step][]*workflow.Step // the steps that a step's templates name; nil is the output
+	known map[*workflow.Step][]*workflow.Step // refs of the first time
 
 	names *names
 	loads map[string]bool // what is used of the legacy module
-	vars  map[*step]string
+	vars  map[*workflow.Step]string
 	notes []Note
 }
 
-func newEmitter(w *workflow, o Options) *emitter {
-	return &emitter{w: w, fix: o.Fix, checked: o.Checked, used: map[*step]*facets{}}
+func newEmitter(w *workflow.Workflow, o Options) *emitter {
+	return &emitter{w: w, fix: o.Fix, checked: o.Checked, used: map[*workflow.Step]*facets{}}
 }
 
 // twice calls write two times, each with everything forgotten but what the first has
 // learned. Nothing in a script may have one of the names in taken.
 func (e *emitter) twice(taken []string, write func() error) error {
 	for range 2 {
-		e.seen = map[*step]*facets{}
-		for _, s := range e.w.steps {
+		e.seen = map[*workflow.Step]*facets{}
+		for _, s := range e.w.Steps {
 			e.seen[s] = &facets{}
 			if e.used[s] == nil {
 				e.used[s] = &facets{true, true, true, true, []string{""}}
 			}
 		}
-		e.names, e.loads, e.vars, e.notes = newNames(taken), map[string]bool{}, map[*step]string{}, nil
-		for _, s := range e.w.steps {
-			e.vars[s] = e.names.step(s.id)
+		e.names, e.loads, e.vars, e.notes = newNames(taken), map[string]bool{}, map[*workflow.Step]string{}, nil
+		for _, s := range e.w.Steps {
+			e.vars[s] = e.names.step(s.Id)
 		}
-		e.known, e.refs = e.refs, map[*step][]*step{}
+		e.known, e.refs = e.refs, map[*workflow.Step][]*workflow.Step{}
 		if err := write(); err != nil {
 			return err
 		}
@@ -70,12 +71,12 @@ var Module = strings.Fields(`NOTHING answer arguments as_array as_boolean as_int
 	sprintln string template_error text timestamp to_json url_query workflow`)
 
 // misplaced gives an error of a translation its place in the file.
-func (e *emitter) misplaced(t *tmpl, err error) error {
-	return diag.Problems{{Pos: t.value.pos, Path: t.value.path, Code: compositeCode, Message: "template: " + err.Error()}}
+func (e *emitter) misplaced(t *workflow.Template, err error) error {
+	return diag.Problems{{Pos: t.Value.Pos, Path: t.Value.Path, Code: workflow.Code, Message: "template: " + err.Error()}}
 }
 
 // see notes that a part of a step is used.
-func (e *emitter) see(s *step, names []string) {
+func (e *emitter) see(s *workflow.Step, names []string) {
 	f := e.seen[s]
 	if len(names) < 3 {
 		*f = facets{true, true, true, true, append(f.parts, "")}
@@ -101,14 +102,14 @@ func (e *emitter) see(s *step, names []string) {
 }
 
 // goesOn reports whether the workflow goes on when the step has failed.
-func (e *emitter) goesOn(s *step) bool {
-	return s.mayFail() || e.w.goOn
+func (e *emitter) goesOn(s *workflow.Step) bool {
+	return s.MayFail() || e.w.GoOn
 }
 
 // mayBeSkipped reports whether templates may see a step that did not run.
-func (e *emitter) mayBeSkipped(s *step) bool {
-	if s.condition != nil {
+func (e *emitter) mayBeSkipped(s *workflow.Step) bool {
+	if s.Condition != nil {
 		return true
 	}
-	return e.w.output != nil && slices.ContainsFunc(e.w.steps, func(other *step) bool { return other != s && other.skips() && other.level <= s.level })
+	return e.w.Output != nil && slices.ContainsFunc(e.w.Steps, func(other *workflow.Step) bool { return other != s && other.Skips() && other.Level <= s.Level })
 }

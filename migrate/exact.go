@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // exact writes scripts that do what the legacy engine did.
@@ -18,7 +19,7 @@ type exact struct {
 }
 
 // exactSource writes the script of a workflow in the exact style.
-func exactSource(w *workflow, o Options) (source string, notes []Note, err error) {
+func exactSource(w *workflow.Workflow, o Options) (source string, notes []Note, err error) {
 	x := &exact{emitter: newEmitter(w, o)}
 	if err := x.twice(Module, x.write); err != nil {
 		return "", nil, err
@@ -30,7 +31,7 @@ func exactSource(w *workflow, o Options) (source string, notes []Note, err error
 // above is what stands above run.
 func (x *exact) above() string {
 	var b strings.Builder
-	b.WriteString(comment(x.w.description))
+	b.WriteString(comment(x.w.Description))
 	var quoted []string
 	for _, name := range x.loaded() {
 		quoted = append(quoted, gotmpl.Quote(name))
@@ -43,8 +44,8 @@ func (x *exact) above() string {
 }
 
 // translate writes a template in a scope; the functions that it needs go before.
-func (x *exact) translate(t *tmpl, s *scope, hint string) (gotmpl.Expr, error) {
-	c, err := t.parsed.Translate(s, hint)
+func (x *exact) translate(t *workflow.Template, s *scope, hint string) (gotmpl.Expr, error) {
+	c, err := t.Parsed.Translate(s, hint)
 	if err != nil {
 		return gotmpl.Expr{}, x.misplaced(t, err)
 	}
@@ -60,7 +61,7 @@ func (x *exact) write() error {
 	x.code.indent = 1
 	x.needParams, x.usesParams = x.usesParams || x.needParams, false
 	x.head()
-	if err := x.byLevel(x.w.levels()); err != nil {
+	if err := x.byLevel(x.w.Levels()); err != nil {
 		return err
 	}
 	x.needParams = x.usesParams
@@ -69,9 +70,9 @@ func (x *exact) write() error {
 
 // head writes what comes before the first step.
 func (x *exact) head() {
-	if x.w.timeout != 0 && x.w.timeout != defaultTimeout {
+	if x.w.Timeout != 0 && x.w.Timeout != workflow.DefaultTimeout {
 		x.loads["deadline"] = true
-		x.code.line("%s", gotmpl.Call("deadline", gotmpl.Quote(durationText(x.w.timeout))))
+		x.code.line("%s", gotmpl.Call("deadline", gotmpl.Quote(durationText(x.w.Timeout))))
 	}
 	if !x.needParams {
 		return
@@ -89,13 +90,13 @@ func (x *exact) head() {
 
 // defaults returns the defaults of the parameters as a dict, "" without any.
 func (x *exact) defaults() string {
-	properties := x.w.parameters.mapping().get("properties").mapping()
+	properties := x.w.Parameters.Mapping().Get("properties").Mapping()
 	if properties == nil {
 		return ""
 	}
 	var entries []string
-	for _, name := range properties.keys {
-		schema := properties.values[name].mapping()
+	for _, name := range properties.Keys {
+		schema := properties.Values[name].Mapping()
 		if d, ok := schemaDefault(schema); ok {
 			entries = append(entries, gotmpl.Quote(name)+": "+literal(d))
 		}
@@ -106,22 +107,22 @@ func (x *exact) defaults() string {
 	return gotmpl.Dict(entries)
 }
 
-func schemaDefault(schema *mapping) (*value, bool) {
+func schemaDefault(schema *workflow.Mapping) (*workflow.Value, bool) {
 	if schema == nil {
 		return nil, false
 	}
-	d, ok := schema.values["default"]
+	d, ok := schema.Values["default"]
 	return d, ok
 }
 
 // skipped is the expression that tells whether an answer ended the workflow.
-func (x *exact) skipped(s *step) string {
+func (x *exact) skipped(s *workflow.Step) string {
 	x.seen[s].output = true
 	return x.outputOf(s) + `.get("skipped")`
 }
 
 // oneLevel writes the steps of a level: side by side when there are several.
-func (x *exact) oneLevel(level []*step) error {
+func (x *exact) oneLevel(level []*workflow.Step) error {
 	if len(level) == 1 {
 		return x.alone(level[0])
 	}
@@ -141,12 +142,12 @@ func (x *exact) oneLevel(level []*step) error {
 		}
 	}
 	fn, args := "parallel", []string{gotmpl.ListOf(branches)}
-	if slices.ContainsFunc(level, (*step).skips) {
+	if slices.ContainsFunc(level, (*workflow.Step).Skips) {
 		fn, args = "gated", append(args, gotmpl.ListOf(x.skippedValues(level)))
 		x.loads[fn] = true
 	}
-	if len(level) > maxConcurrent {
-		args = append(args, keyword("max_concurrency", strconv.Itoa(maxConcurrent)))
+	if len(level) > workflow.MaxConcurrent {
+		args = append(args, keyword("max_concurrency", strconv.Itoa(workflow.MaxConcurrent)))
 	}
 	call := gotmpl.Call(fn, args...)
 	if used {
@@ -157,7 +158,7 @@ func (x *exact) oneLevel(level []*step) error {
 }
 
 // skippedValues are the values of the steps of a level that were cut off.
-func (x *exact) skippedValues(level []*step) (list []string) {
+func (x *exact) skippedValues(level []*workflow.Step) (list []string) {
 	for _, s := range level {
 		if x.isUsed(s) {
 			list = append(list, x.skippedValue(s))
@@ -169,17 +170,17 @@ func (x *exact) skippedValues(level []*step) (list []string) {
 }
 
 // isUsed reports whether some template needs the step.
-func (x *exact) isUsed(s *step) bool { return x.used[s].any() }
+func (x *exact) isUsed(s *workflow.Step) bool { return x.used[s].any() }
 
 // isRecord reports whether the variable of a step holds more than its output.
-func (x *exact) isRecord(s *step) bool {
+func (x *exact) isRecord(s *workflow.Step) bool {
 	u := x.used[s]
 	return u.content || x.goesOn(s) && (u.status || u.error) || u.status && x.mayBeSkipped(s)
 }
 
 // branch writes a step as a function without arguments, for parallel.
-func (x *exact) branch(s *step) (string, error) {
-	if s.condition == nil || x.goesOn(s) {
+func (x *exact) branch(s *workflow.Step) (string, error) {
+	if s.Condition == nil || x.goesOn(s) {
 		expr, err := x.expression(s)
 		if err != nil {
 			return "", err
@@ -190,8 +191,8 @@ func (x *exact) branch(s *step) (string, error) {
 }
 
 // function writes a step with its condition as a function of its own.
-func (x *exact) function(s *step) (string, error) {
-	name := x.names.fresh("run_" + s.id)
+func (x *exact) function(s *workflow.Step) (string, error) {
+	name := x.names.fresh("run_" + s.Id)
 	var err error
 	x.code.line("def %s():", name)
 	x.code.block(func() { err = x.returning(s) })
@@ -200,7 +201,7 @@ func (x *exact) function(s *step) (string, error) {
 }
 
 // returning writes the body of function.
-func (x *exact) returning(s *step) error {
+func (x *exact) returning(s *workflow.Step) error {
 	err := x.underCondition(s, func(expr string) { x.code.line("return %s", expr) })
 	x.code.line("return %s", x.skippedValue(s))
 	return err
@@ -208,7 +209,7 @@ func (x *exact) returning(s *step) error {
 
 // underCondition writes an if with the condition of a step, and in it what use writes of the step's
 // expression.
-func (x *exact) underCondition(s *step, use func(expr string)) error {
+func (x *exact) underCondition(s *workflow.Step, use func(expr string)) error {
 	cond, err := x.condition(s)
 	if err != nil {
 		return err
@@ -224,8 +225,8 @@ func (x *exact) underCondition(s *step, use func(expr string)) error {
 }
 
 // alone writes a step that is the only one of its level.
-func (x *exact) alone(s *step) error {
-	if s.condition != nil && !x.goesOn(s) {
+func (x *exact) alone(s *workflow.Step) error {
+	if s.Condition != nil && !x.goesOn(s) {
 		return x.conditional(s)
 	}
 	expr, err := x.expression(s)
@@ -236,7 +237,7 @@ func (x *exact) alone(s *step) error {
 	return nil
 }
 
-func (x *exact) assign(s *step, expr string) {
+func (x *exact) assign(s *workflow.Step, expr string) {
 	if x.isUsed(s) {
 		x.code.line("%s = %s", x.vars[s], expr)
 		return
@@ -245,7 +246,7 @@ func (x *exact) assign(s *step, expr string) {
 }
 
 // conditional writes a step with a condition as an if.
-func (x *exact) conditional(s *step) error {
+func (x *exact) conditional(s *workflow.Step) error {
 	err := x.underCondition(s, func(expr string) { x.assign(s, expr) })
 	if err == nil && x.isUsed(s) {
 		x.code.line("else:")
@@ -255,32 +256,32 @@ func (x *exact) conditional(s *step) error {
 }
 
 // skippedValue is what the variable of a step holds when it did not run.
-func (x *exact) skippedValue(s *step) string {
+func (x *exact) skippedValue(s *workflow.Step) string {
 	if x.isRecord(s) {
 		x.loads["skipped"] = true
-		if s.defaults == nil {
+		if s.Defaults == nil {
 			return "skipped()"
 		}
-		return gotmpl.Call("skipped", literal(s.defaults))
+		return gotmpl.Call("skipped", literal(s.Defaults))
 	}
 	return x.defaultOutput(s)
 }
 
-func (x *exact) defaultOutput(s *step) string {
-	if s.defaults != nil {
-		return literal(s.defaults)
+func (x *exact) defaultOutput(s *workflow.Step) string {
+	if s.Defaults != nil {
+		return literal(s.Defaults)
 	}
 	return x.nothing().Code
 }
 
 // expression writes a step as one expression; a step that may fail is attempted.
-func (x *exact) expression(s *step) (string, error) {
+func (x *exact) expression(s *workflow.Step) (string, error) {
 	if !x.goesOn(s) {
 		return x.core(s)
 	}
 	var body string
 	var err error
-	if s.condition == nil {
+	if s.Condition == nil {
 		body, err = x.core(s)
 		body = "lambda: " + body
 	} else {
@@ -291,8 +292,8 @@ func (x *exact) expression(s *step) (string, error) {
 	}
 	x.loads["attempt"] = true
 	args := []string{body}
-	if s.defaults != nil && s.mayFail() {
-		args = append(args, keyword("defaults", literal(s.defaults)))
+	if s.Defaults != nil && s.MayFail() {
+		args = append(args, keyword("defaults", literal(s.Defaults)))
 	}
 	call := gotmpl.Call("attempt", args...)
 	if !x.isRecord(s) && x.isUsed(s) {
@@ -302,13 +303,13 @@ func (x *exact) expression(s *step) (string, error) {
 }
 
 // condition writes the condition of a step.
-func (x *exact) condition(s *step) (string, error) {
-	place := segment(s.id) + ".condition"
-	t := s.condition
-	if t.parsed == nil {
+func (x *exact) condition(s *workflow.Step) (string, error) {
+	place := segment(s.Id) + ".condition"
+	t := s.Condition
+	if t.Parsed == nil {
 		return x.broken(t, place), nil
 	}
-	if word, plain := t.parsed.Plain(); plain {
+	if word, plain := t.Parsed.Plain(); plain {
 		switch word {
 		case "true", "True", "TRUE":
 			return "True", nil
@@ -319,17 +320,17 @@ func (x *exact) condition(s *step) (string, error) {
 	if b, ok, err := x.boolean(t, s, place); ok || err != nil {
 		return b, err
 	}
-	text, err := x.translate(t, &scope{e: x, step: s, place: place}, s.id+"_condition")
+	text, err := x.translate(t, &scope{e: x, step: s, place: place}, s.Id+"_condition")
 	if err != nil {
 		return "", err
 	}
 	x.loads["condition"] = true
-	return gotmpl.Call("condition", text.Code, keywordText("step", s.id)), nil
+	return gotmpl.Call("condition", text.Code, keywordText("step", s.Id)), nil
 }
 
 // boolean writes a condition that is one comparison as just that.
-func (x *exact) boolean(t *tmpl, s *step, place string) (string, bool, error) {
-	e, ok, err := t.parsed.Value(&scope{e: x, step: s, place: place})
+func (x *exact) boolean(t *workflow.Template, s *workflow.Step, place string) (string, bool, error) {
+	e, ok, err := t.Parsed.Value(&scope{e: x, step: s, place: place})
 	if err != nil {
 		return "", false, x.misplaced(t, err)
 	}
@@ -339,7 +340,7 @@ func (x *exact) boolean(t *tmpl, s *step, place string) (string, bool, error) {
 // byLevel writes the steps level by level, and then the result. An answer of the user
 // that ends the workflow early returns, or skips the rest where the result is made of more
 // than the last output.
-func (x *exact) byLevel(levels [][]*step) error {
+func (x *exact) byLevel(levels [][]*workflow.Step) error {
 	for i, level := range levels {
 		if err := x.oneLevel(level); err != nil {
 			return err
@@ -347,7 +348,7 @@ func (x *exact) byLevel(levels [][]*step) error {
 		ends := x.endings(level, i+1 < len(levels))
 		switch {
 		case ends == "":
-		case x.w.output == nil:
+		case x.w.Output == nil:
 			x.code.line("if %s:", ends)
 			x.code.block(func() { x.early(level) })
 		default:
@@ -363,10 +364,10 @@ func (x *exact) byLevel(levels [][]*step) error {
 
 // endings is the condition under which an answer in the level has ended the workflow; ""
 // when none can, or when nothing follows.
-func (x *exact) endings(level []*step, more bool) string {
+func (x *exact) endings(level []*workflow.Step, more bool) string {
 	var ends []string
 	for _, s := range level {
-		if s.skips() && more {
+		if s.Skips() && more {
 			ends = append(ends, x.skipped(s))
 		}
 	}
@@ -374,7 +375,7 @@ func (x *exact) endings(level []*step, more bool) string {
 }
 
 // assumeSkipped gives steps the values that they have when they are skipped.
-func (x *exact) assumeSkipped(levels [][]*step) {
+func (x *exact) assumeSkipped(levels [][]*workflow.Step) {
 	for _, level := range levels {
 		for _, s := range level {
 			x.assume(s)
@@ -383,7 +384,7 @@ func (x *exact) assumeSkipped(levels [][]*step) {
 }
 
 // unless writes levels for the case that no answer has ended the workflow.
-func (x *exact) unless(ended string, levels [][]*step) (err error) {
+func (x *exact) unless(ended string, levels [][]*workflow.Step) (err error) {
 	if strings.ContainsAny(ended, " ") {
 		ended = "(" + ended + ")"
 	}

@@ -5,36 +5,37 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // broken writes a text that is no template: it fails when the workflow comes there.
-func (x *exact) broken(t *tmpl, place string) string {
+func (x *exact) broken(t *workflow.Template, place string) string {
 	x.loads["broken_template"] = true
-	return gotmpl.Call("broken_template", gotmpl.Quote(t.err.Error()), keywordText("at", place))
+	return gotmpl.Call("broken_template", gotmpl.Quote(t.Err.Error()), keywordText("at", place))
 }
 
 // core writes what a step does, without its condition.
-func (x *exact) core(s *step) (string, error) {
-	switch s.kind {
-	case elicitationStep:
+func (x *exact) core(s *workflow.Step) (string, error) {
+	switch s.Kind {
+	case workflow.ElicitationStep:
 		return x.elicitation(s)
-	case forEachStep:
+	case workflow.ForEachStep:
 		return x.forEach(s)
 	}
-	return x.call(s, s.id, &scope{e: x, step: s}, segment(s.id)+".arguments")
+	return x.call(s, s.Id, &scope{e: x, step: s}, segment(s.Id)+".arguments")
 }
 
 // call writes the call of a tool; id is "" for an inner step.
-func (x *exact) call(s *step, id string, sc *scope, place string) (string, error) {
+func (x *exact) call(s *workflow.Step, id string, sc *scope, place string) (string, error) {
 	x.loads["call"] = true
-	args := []string{gotmpl.Quote(s.tool)}
+	args := []string{gotmpl.Quote(s.Tool)}
 	arguments, err := x.arguments(s, sc, place)
 	if err != nil {
 		return "", err
 	}
-	retries := s.retries()
+	retries := s.Retries()
 	if retries > 0 && strings.Contains(arguments, "at = ") {
-		name := x.names.fresh(s.id + "_args")
+		name := x.names.fresh(s.Id + "_args")
 		x.code.line("%s = %s", name, arguments)
 		arguments = name
 	}
@@ -44,8 +45,8 @@ func (x *exact) call(s *step, id string, sc *scope, place string) (string, error
 	if id != "" {
 		args = append(args, keywordText("step", id))
 	}
-	if s.timeout != 0 && id != "" && retries == 0 && s.timeout != defaultStepTimeout {
-		args = append(args, keywordText("timeout", durationText(s.timeout)))
+	if s.Timeout != 0 && id != "" && retries == 0 && s.Timeout != workflow.DefaultStepTimeout {
+		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	if id != "" && x.isRecord(s) && (x.used[s].content || !x.goesOn(s)) {
 		args = append(args, keyword("record", "True"))
@@ -57,48 +58,48 @@ func (x *exact) call(s *step, id string, sc *scope, place string) (string, error
 	return x.retry(s, call, id), nil
 }
 
-func (x *exact) retry(s *step, call, id string) string {
+func (x *exact) retry(s *workflow.Step, call, id string) string {
 	x.loads["retry"] = true
-	args := []string{"lambda: " + call, keyword("attempts", strconv.Itoa(s.retries()+1))}
-	if d := s.onError.retryDelay; d != 0 && d != defaultRetryDelay {
+	args := []string{"lambda: " + call, keyword("attempts", strconv.Itoa(s.Retries()+1))}
+	if d := s.OnError.RetryDelay; d != 0 && d != workflow.DefaultRetryDelay {
 		args = append(args, keywordText("delay", durationText(d)))
 	}
-	if s.timeout != 0 && id != "" && s.timeout != defaultStepTimeout {
-		args = append(args, keywordText("timeout", durationText(s.timeout)))
+	if s.Timeout != 0 && id != "" && s.Timeout != workflow.DefaultStepTimeout {
+		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return gotmpl.Call("retry", args...)
 }
 
 // arguments writes the arguments of a call; "" for none.
-func (x *exact) arguments(s *step, sc *scope, place string) (string, error) {
-	if s.arguments == nil {
+func (x *exact) arguments(s *workflow.Step, sc *scope, place string) (string, error) {
+	if s.Arguments == nil {
 		return "", nil
 	}
-	return x.templated(s.arguments, s, sc, place)
+	return x.templated(s.Arguments, s, sc, place)
 }
 
 // templated writes a value whose texts are templates.
-func (x *exact) templated(v *value, s *step, sc *scope, place string) (string, error) {
+func (x *exact) templated(v *workflow.Value, s *workflow.Step, sc *scope, place string) (string, error) {
 	if v == nil {
 		return "None", nil
 	}
-	switch d := v.data.(type) {
+	switch d := v.Data.(type) {
 	case string:
-		return x.argument(s.templates[v], sc, place)
-	case []*value:
+		return x.argument(s.Templates[v], sc, place)
+	case []*workflow.Value:
 		var items []string
 		for i, e := range d {
-			item, err := x.templated(e, s, sc, index(place, i))
+			item, err := x.templated(e, s, sc, workflow.Index(place, i))
 			if err != nil {
 				return "", err
 			}
 			items = append(items, item)
 		}
 		return gotmpl.ListOf(items), nil
-	case *mapping:
+	case *workflow.Mapping:
 		var entries []string
-		for _, k := range d.keys {
-			e, err := x.templated(d.values[k], s, sc, place+"."+segment(k))
+		for _, k := range d.Keys {
+			e, err := x.templated(d.Values[k], s, sc, place+"."+segment(k))
 			if err != nil {
 				return "", err
 			}
@@ -110,8 +111,8 @@ func (x *exact) templated(v *value, s *step, sc *scope, place string) (string, e
 }
 
 // argument writes one text.
-func (x *exact) argument(t *tmpl, sc *scope, place string) (string, error) {
-	if t.parsed == nil {
+func (x *exact) argument(t *workflow.Template, sc *scope, place string) (string, error) {
+	if t.Parsed == nil {
 		return x.broken(t, place), nil
 	}
 	sc.place = place
@@ -120,27 +121,27 @@ func (x *exact) argument(t *tmpl, sc *scope, place string) (string, error) {
 }
 
 // elicitation writes a question.
-func (x *exact) elicitation(s *step) (string, error) {
+func (x *exact) elicitation(s *workflow.Step) (string, error) {
 	x.loads["ask"] = true
-	message, err := x.argument(s.message, &scope{e: x, step: s}, segment(s.id)+".message")
+	message, err := x.argument(s.Message, &scope{e: x, step: s}, segment(s.Id)+".message")
 	if err != nil {
 		return "", err
 	}
-	args := []string{message, literal(s.schema), keywordText("step", s.id)}
-	if s.timeout != 0 && s.timeout != defaultStepTimeout {
-		args = append(args, keywordText("timeout", durationText(s.timeout)))
+	args := []string{message, literal(s.Schema), keywordText("step", s.Id)}
+	if s.Timeout != 0 && s.Timeout != workflow.DefaultStepTimeout {
+		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
-	if s.onDecline != "" && s.onDecline != actionAbort {
-		args = append(args, keywordText("on_decline", s.onDecline))
+	if s.OnDecline != "" && s.OnDecline != workflow.ActionAbort {
+		args = append(args, keywordText("on_decline", s.OnDecline))
 	}
-	if s.onCancel != "" {
-		args = append(args, keywordText("on_cancel", s.onCancel))
+	if s.OnCancel != "" {
+		args = append(args, keywordText("on_cancel", s.OnCancel))
 	}
 	return x.recorded(s, gotmpl.Call("ask", args...)), nil
 }
 
 // recorded wraps the output of a step that is no call where its record is needed.
-func (x *exact) recorded(s *step, output string) string {
+func (x *exact) recorded(s *workflow.Step, output string) string {
 	if !x.isRecord(s) {
 		return output
 	}
@@ -149,7 +150,7 @@ func (x *exact) recorded(s *step, output string) string {
 }
 
 // forEach writes a loop: a function for one element, and its use.
-func (x *exact) forEach(s *step) (string, error) {
+func (x *exact) forEach(s *workflow.Step) (string, error) {
 	x.loads["for_each"] = true
 	fn, err := x.loopFunction(s)
 	if err != nil {
@@ -159,34 +160,34 @@ func (x *exact) forEach(s *step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{fn, over, keywordText("step", s.id)}
-	if s.maxParallel != 0 && s.maxParallel != defaultParallel {
-		args = append(args, keyword("max_parallel", strconv.Itoa(s.maxParallel)))
+	args := []string{fn, over, keywordText("step", s.Id)}
+	if s.MaxParallel != 0 && s.MaxParallel != workflow.DefaultParallel {
+		args = append(args, keyword("max_parallel", strconv.Itoa(s.MaxParallel)))
 	}
-	if s.maxIterations != 0 && s.maxIterations != defaultIterations {
-		args = append(args, keyword("max_iterations", strconv.Itoa(s.maxIterations)))
+	if s.MaxIterations != 0 && s.MaxIterations != workflow.DefaultIterations {
+		args = append(args, keyword("max_iterations", strconv.Itoa(s.MaxIterations)))
 	}
-	if s.mayFail() {
+	if s.MayFail() {
 		args = append(args, keyword("keep_going", "True"))
 	}
-	if s.timeout != 0 && s.timeout != defaultStepTimeout {
-		args = append(args, keywordText("timeout", durationText(s.timeout)))
+	if s.Timeout != 0 && s.Timeout != workflow.DefaultStepTimeout {
+		args = append(args, keywordText("timeout", durationText(s.Timeout)))
 	}
 	return x.recorded(s, gotmpl.Call("for_each", args...)), nil
 }
 
 // loopFunction writes the function that is called for each element.
-func (x *exact) loopFunction(s *step) (string, error) {
-	fn := x.names.fresh(s.id + "_each")
-	item, idx := x.names.fresh(s.itemName()), x.names.fresh("i")
+func (x *exact) loopFunction(s *workflow.Step) (string, error) {
+	fn := x.names.fresh(s.Id + "_each")
+	item, idx := x.names.fresh(s.ItemName()), x.names.fresh("i")
 	x.code.line("def %s(%s, %s):", fn, item, idx)
 	var err error
 	x.code.block(func() {
 		var call string
-		inner := *s.inner
-		inner.level = s.level
+		inner := *s.Inner
+		inner.Level = s.Level
 		sc := &scope{e: x, step: s, item: item, index: idx}
-		if call, err = x.call(&inner, "", sc, segment(s.id)+".step.arguments"); err == nil {
+		if call, err = x.call(&inner, "", sc, segment(s.Id)+".step.arguments"); err == nil {
 			x.code.line("return %s", call)
 		}
 	})
@@ -196,25 +197,25 @@ func (x *exact) loopFunction(s *step) (string, error) {
 
 // collection writes what a loop goes through: the value itself where the template is
 // {{json value}}, else the text.
-func (x *exact) collection(s *step) (string, error) {
-	place := segment(s.id) + ".collection"
-	t := s.collection
-	if t.parsed == nil {
+func (x *exact) collection(s *workflow.Step) (string, error) {
+	place := segment(s.Id) + ".collection"
+	t := s.Collection
+	if t.Parsed == nil {
 		return keyword("text", x.broken(t, place)), nil
 	}
-	if text, plain := t.parsed.Plain(); plain {
-		if list, err := parseJSONText(text); err == nil && list.list() != nil {
-			return literal(list.whole()), nil
+	if text, plain := t.Parsed.Plain(); plain {
+		if list, err := workflow.ParseJSONText(text); err == nil && list.List() != nil {
+			return literal(list.Whole()), nil
 		}
 	}
 	sc := &scope{e: x, step: s, place: place}
-	e, ok, err := t.parsed.Encoded(sc)
+	e, ok, err := t.Parsed.Encoded(sc)
 	if err != nil {
 		return "", x.misplaced(t, err)
 	}
 	if ok {
 		return e.Code, nil
 	}
-	text, err := x.translate(t, sc, s.id+"_items")
+	text, err := x.translate(t, sc, s.Id+"_items")
 	return keyword("text", text.Code), err
 }

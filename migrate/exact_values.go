@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // params returns the arguments.
@@ -23,7 +24,7 @@ func (x *exact) timestamp() gotmpl.Expr {
 }
 
 // outputOf is the expression of the output of a step.
-func (x *exact) outputOf(s *step) string {
+func (x *exact) outputOf(s *workflow.Step) string {
 	if x.isRecord(s) {
 		return x.vars[s] + ".output"
 	}
@@ -31,7 +32,7 @@ func (x *exact) outputOf(s *step) string {
 }
 
 // stepField returns a part of a step that has ended.
-func (x *exact) stepField(s *step, names []string) (gotmpl.Expr, int) {
+func (x *exact) stepField(s *workflow.Step, names []string) (gotmpl.Expr, int) {
 	x.see(s, names)
 	if len(names) == 2 {
 		return x.whole(s), 2
@@ -55,7 +56,7 @@ func (x *exact) stepField(s *step, names []string) (gotmpl.Expr, int) {
 }
 
 // whole is a step with all its parts.
-func (x *exact) whole(s *step) gotmpl.Expr {
+func (x *exact) whole(s *workflow.Step) gotmpl.Expr {
 	if x.isRecord(s) {
 		x.loads["as_map"] = true
 		return gotmpl.Expr{Code: gotmpl.Call("as_map", x.vars[s]), Kind: gotmpl.Map}
@@ -64,7 +65,7 @@ func (x *exact) whole(s *step) gotmpl.Expr {
 }
 
 // outputField returns a part of an output of which more is known than that it is a map.
-func (x *exact) outputField(s *step, names []string) (gotmpl.Expr, int) {
+func (x *exact) outputField(s *workflow.Step, names []string) (gotmpl.Expr, int) {
 	output := gotmpl.Expr{Code: x.outputOf(s), Kind: gotmpl.Map}
 	if len(names) < 4 || x.mayBeSkipped(s) || x.goesOn(s) {
 		return output, 3
@@ -73,14 +74,14 @@ func (x *exact) outputField(s *step, names []string) (gotmpl.Expr, int) {
 		return gotmpl.Expr{Code: output.Code + "[" + gotmpl.Quote(names[3]) + "]", Kind: kind}, 4
 	}
 	switch {
-	case s.kind == elicitationStep && names[3] == "action":
+	case s.Kind == workflow.ElicitationStep && names[3] == "action":
 		return part(gotmpl.Text)
-	case s.kind == elicitationStep && names[3] == "content":
-		if s.onDecline == "" && s.onCancel == "" || s.onDecline == actionAbort && s.onCancel == actionAbort {
+	case s.Kind == workflow.ElicitationStep && names[3] == "content":
+		if s.OnDecline == "" && s.OnCancel == "" || s.OnDecline == workflow.ActionAbort && s.OnCancel == workflow.ActionAbort {
 			return part(gotmpl.Map)
 		}
 		return gotmpl.Expr{Code: output.Code + `.get("content")`, Kind: gotmpl.Map, Maybe: true}, 4
-	case s.kind == forEachStep && (names[3] == "count" || names[3] == "completed" || names[3] == "failed"):
+	case s.Kind == workflow.ForEachStep && (names[3] == "count" || names[3] == "completed" || names[3] == "failed"):
 		return part(gotmpl.Int)
 	}
 	return output, 3
@@ -88,12 +89,12 @@ func (x *exact) outputField(s *step, names []string) (gotmpl.Expr, int) {
 
 // result writes the return of the workflow's result.
 func (x *exact) result() error {
-	if x.w.output == nil {
+	if x.w.Output == nil {
 		x.lastResult()
 		return nil
 	}
 	x.loads["answer"] = true
-	entries, err := x.properties(x.w.output.properties, "output", "")
+	entries, err := x.properties(x.w.Output.Properties, "output", "")
 	if err != nil {
 		return err
 	}
@@ -102,24 +103,24 @@ func (x *exact) result() error {
 }
 
 // assume gives the variable of a step the value of one that is skipped.
-func (x *exact) assume(s *step) {
+func (x *exact) assume(s *workflow.Step) {
 	if x.isUsed(s) {
 		x.code.line("%s = %s", x.vars[s], x.skippedValue(s))
 	}
 }
 
 // early writes the return after an answer that ended the workflow with a level.
-func (x *exact) early(level []*step) { x.lastOf(level) }
+func (x *exact) early(level []*workflow.Step) { x.lastOf(level) }
 
 // lastResult returns the output of the step that ended last.
 func (x *exact) lastResult() {
-	levels := x.w.levels()
+	levels := x.w.Levels()
 	x.lastOf(levels[len(levels)-1])
 }
 
-func (x *exact) lastOf(level []*step) {
+func (x *exact) lastOf(level []*workflow.Step) {
 	x.loads["answer"] = true
-	if s := level[0]; len(level) == 1 && s.condition == nil && !x.goesOn(s) {
+	if s := level[0]; len(level) == 1 && s.Condition == nil && !x.goesOn(s) {
 		x.seen[s].output = true
 		x.code.line("return answer(%s)", x.outputOf(s))
 		return
@@ -129,13 +130,13 @@ func (x *exact) lastOf(level []*step) {
 }
 
 // properties writes the entries of the result.
-func (x *exact) properties(list []*property, place, path string) (entries []string, err error) {
+func (x *exact) properties(list []*workflow.Property, place, path string) (entries []string, err error) {
 	for _, p := range list {
-		name := segment(p.name)
+		name := segment(p.Name)
 		inPlace, inPath := place+"."+name, strings.TrimPrefix(path+"."+name, ".")
 		var e string
-		if p.properties != nil {
-			inner, err := x.properties(p.properties, inPlace, inPath)
+		if p.Properties != nil {
+			inner, err := x.properties(p.Properties, inPlace, inPath)
 			if err != nil {
 				return nil, err
 			}
@@ -143,31 +144,31 @@ func (x *exact) properties(list []*property, place, path string) (entries []stri
 		} else if e, err = x.property(p, inPlace, inPath); err != nil {
 			return nil, err
 		}
-		entries = append(entries, gotmpl.Quote(p.name)+": "+e)
+		entries = append(entries, gotmpl.Quote(p.Name)+": "+e)
 	}
 	return entries, nil
 }
 
 // property writes one value of the result.
-func (x *exact) property(p *property, place, path string) (string, error) {
+func (x *exact) property(p *workflow.Property, place, path string) (string, error) {
 	before := x.code.Len()
-	text, err := x.argument(p.value, &scope{e: x}, place)
+	text, err := x.argument(p.Value, &scope{e: x}, place)
 	if err != nil {
 		return "", err
 	}
 	mayFail := strings.Contains(text, "at = ") || x.code.Len() > before
-	if p.kind == "string" && p.fallback == nil {
+	if p.Kind == "string" && p.Fallback == nil {
 		return text, nil
 	}
-	_, hasDefault := p.usable()
+	_, hasDefault := p.Usable()
 	if hasDefault && mayFail {
 		text = "lambda: " + text
 	}
 	args := []string{text, keywordText("name", path)}
-	if d, ok := p.usable(); ok {
+	if d, ok := p.Usable(); ok {
 		args = append(args, keyword("default", literalOf(d)))
 	}
-	fn := "as_" + p.kind
+	fn := "as_" + p.Kind
 	x.loads[fn] = true
 	return gotmpl.Call(fn, args...), nil
 }

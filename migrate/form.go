@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // What the schema of a question may say, by the protocol.
@@ -23,53 +24,53 @@ var (
 
 // form returns the schema of a question without what clients cannot show. The legacy
 // engine sent any schema; elicit sends only forms.
-func (c *clean) form(s *step) (*value, error) {
-	path := member(s.path, "schema")
-	refuse := func(v *value, format string, args ...any) error {
-		return diag.Problems{{Pos: v.pos, Path: v.path, Code: compositeCode, Message: "clients show a flat form only: " + fmt.Sprintf(format, args...) +
+func (c *clean) form(s *workflow.Step) (*workflow.Value, error) {
+	path := workflow.Member(s.Path, "schema")
+	refuse := func(v *workflow.Value, format string, args ...any) error {
+		return diag.Problems{{Pos: v.Pos, Path: v.Path, Code: workflow.Code, Message: "clients show a flat form only: " + fmt.Sprintf(format, args...) +
 			"; the exact style sends the schema as it is"}}
 	}
-	if kind := s.schema.mapping().get("type"); kind.text() != "object" {
-		return nil, refuse(s.schema, "want type: object")
+	if kind := s.Schema.Mapping().Get("type"); kind.Text() != "object" {
+		return nil, refuse(s.Schema, "want type: object")
 	}
-	properties := s.schema.mapping().get("properties")
-	fields := &mapping{values: map[string]*value{}, places: map[string]Pos{}}
-	if !properties.isNull() && properties.mapping() == nil {
+	properties := s.Schema.Mapping().Get("properties")
+	fields := &workflow.Mapping{Values: map[string]*workflow.Value{}, Places: map[string]Pos{}}
+	if !properties.IsNull() && properties.Mapping() == nil {
 		return nil, refuse(properties, "want a mapping of names to schemas")
 	}
 	var dropped []string
 	for _, name := range keysIn(properties) {
-		v := properties.mapping().values[name]
-		kind := v.mapping().get("type").text()
+		v := properties.Mapping().Values[name]
+		kind := v.Mapping().Get("type").Text()
 		allowed, ok := fieldKeywords[kind]
-		if !ok || v.mapping() == nil {
+		if !ok || v.Mapping() == nil {
 			return nil, refuse(v, "want a string, number, integer, boolean, or array of choices")
 		}
-		if items := v.mapping().get("items").mapping(); kind == "array" && len(items.get("enum").list())+len(items.get("anyOf").list()) == 0 {
+		if items := v.Mapping().Get("items").Mapping(); kind == "array" && len(items.Get("enum").List())+len(items.Get("anyOf").List()) == 0 {
 			return nil, refuse(v, "want the choices of the array as items")
 		}
 		allowed = append([]string{"type", "title", "description", "default"}, allowed...)
-		kept, without := v.only(func(k string, e *value) bool {
-			return slices.Contains(allowed, k) && (k != "format" || slices.Contains(fieldFormats, e.text()))
+		kept, without := v.Only(func(k string, e *workflow.Value) bool {
+			return slices.Contains(allowed, k) && (k != "format" || slices.Contains(fieldFormats, e.Text()))
 		})
-		fields.keys, fields.values[name] = append(fields.keys, name), kept
+		fields.Keys, fields.Values[name] = append(fields.Keys, name), kept
 		for _, k := range without {
 			dropped = append(dropped, name+"."+k)
 		}
 	}
-	form, without := s.schema.only(func(k string, _ *value) bool { return slices.Contains(formKeywords, k) })
+	form, without := s.Schema.Only(func(k string, _ *workflow.Value) bool { return slices.Contains(formKeywords, k) })
 	if dropped = append(without, dropped...); len(dropped) > 0 {
-		c.notes = append(c.notes, Note{Pos: s.at("schema"), Path: path, Msg: "not part of a form, left out: " + strings.Join(dropped, ", ")})
+		c.notes = append(c.notes, Note{Pos: s.At("schema"), Path: path, Msg: "not part of a form, left out: " + strings.Join(dropped, ", ")})
 	}
-	if form.mapping().get("properties") != nil {
-		form.mapping().values["properties"] = &value{data: fields}
+	if form.Mapping().Get("properties") != nil {
+		form.Mapping().Values["properties"] = &workflow.Value{Data: fields}
 	}
 	return form, nil
 }
 
-func keysIn(v *value) []string {
-	if m := v.mapping(); m != nil {
-		return m.keys
+func keysIn(v *workflow.Value) []string {
+	if m := v.Mapping(); m != nil {
+		return m.Keys
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // Style is how close a script keeps to the engine that its workflow was written for.
@@ -81,4 +82,4 @@ type Tool struct {
 type Pos = diag.Pos
 
 // Note is something about a definition that deserves a human's eye.
-type Note = note
+type Note = workflow.Note

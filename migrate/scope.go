@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // facets are the parts of a step that templates use.
@@ -19,9 +20,9 @@ func (f *facets) any() bool { return f.output || f.status || f.content || f.erro
 // scope is what the templates of one field see.
 type scope struct {
 	e     *exact
-	step  *step  // that the template belongs to; nil for the output
-	place string // for errors
-	item  string // names of the variables of a forEach; "" outside
+	step  *workflow.Step // that the template belongs to; nil for the output
+	place string         // for errors
+	item  string         // names of the variables of a forEach; "" outside
 	index string
 }
 
@@ -56,7 +57,7 @@ func (s *scope) Field(names []string) (gotmpl.Expr, int) {
 // Root returns the whole context.
 func (s *scope) Root() gotmpl.Expr {
 	entries := []string{}
-	for _, name := range roots {
+	for _, name := range workflow.Roots {
 		if name == "forEach" && s.item == "" {
 			continue
 		}
@@ -67,28 +68,28 @@ func (s *scope) Root() gotmpl.Expr {
 }
 
 // begun reports whether a step has begun when the template is rendered.
-func (s *scope) begun(other *step) bool {
-	return s.step == nil || other.level < s.step.level
+func (s *scope) begun(other *workflow.Step) bool {
+	return s.step == nil || other.Level < s.step.Level
 }
 
 // steps returns a part of a step.
 func (s *scope) steps(names []string) (gotmpl.Expr, int) {
 	if len(names) == 1 {
 		entries := []string{}
-		for _, other := range s.e.w.steps {
+		for _, other := range s.e.w.Steps {
 			if s.begun(other) || other == s.step {
-				e, _ := s.steps([]string{"steps", other.id})
-				entries = append(entries, gotmpl.Quote(other.id)+": "+e.Code)
+				e, _ := s.steps([]string{"steps", other.Id})
+				entries = append(entries, gotmpl.Quote(other.Id)+": "+e.Code)
 			}
 		}
 		return gotmpl.Expr{Code: gotmpl.Dict(entries), Kind: gotmpl.Map}, 1
 	}
-	i := slices.IndexFunc(s.e.w.steps, func(other *step) bool { return other.id == names[1] })
+	i := slices.IndexFunc(s.e.w.Steps, func(other *workflow.Step) bool { return other.Id == names[1] })
 	if i < 0 {
 		return gotmpl.None, len(names)
 	}
-	other := s.e.w.steps[i]
-	if s.e.fix && len(names) > 2 && other.kind == elicitationStep && (names[2] == "action" || names[2] == "content") {
+	other := s.e.w.Steps[i]
+	if s.e.fix && len(names) > 2 && other.Kind == workflow.ElicitationStep && (names[2] == "action" || names[2] == "content") {
 		e, used := s.steps(slices.Insert(slices.Clone(names), 2, "output"))
 		return e, used - 1
 	}
@@ -151,7 +152,7 @@ func (s *scope) forEach(names []string) (gotmpl.Expr, int) {
 	if s.item == "" {
 		return gotmpl.None, len(names)
 	}
-	item := s.step.itemName()
+	item := s.step.ItemName()
 	if len(names) == 1 {
 		return gotmpl.Expr{
 			Code: gotmpl.Dict([]string{gotmpl.Quote(item) + ": " + s.item, `"index": ` + s.index}),
@@ -161,7 +162,7 @@ func (s *scope) forEach(names []string) (gotmpl.Expr, int) {
 	switch names[1] {
 	case item:
 		return gotmpl.Expr{Code: s.item, Maybe: true}, 2
-	case forEachIndex:
+	case workflow.ForEachIndex:
 		return gotmpl.Expr{Code: s.index, Kind: gotmpl.Int}, 2
 	}
 	return gotmpl.None, len(names)

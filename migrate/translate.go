@@ -7,12 +7,13 @@ import (
 	"sort"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
 // Translate writes a definition as a script. The error is diag.Problems with everything that
 // the legacy engine would have refused, when it loaded the file or when it started.
-func Translate(def *Definition, o Options) (*Script, error) {
-	w, noted, err := understand(def, o.Fix)
+func Translate(def *workflow.Definition, o Options) (*Script, error) {
+	w, noted, err := workflow.Read(def, o.Fix)
 	if err != nil {
 		return nil, err
 	}
@@ -26,43 +27,43 @@ func Translate(def *Definition, o Options) (*Script, error) {
 		if errors.As(err, &problems) {
 			return nil, problems
 		}
-		return nil, diag.Problems{{Pos: def.Pos, Code: compositeCode, Message: err.Error()}}
+		return nil, diag.Problems{{Pos: def.Pos, Code: workflow.Code, Message: err.Error()}}
 	}
 	s := &Script{
-		Name: w.name, Description: w.description, Source: source, Pos: def.Pos,
-		Timeout: w.timeout, Unchecked: o.Style != Clean && !o.Checked,
+		Name: w.Name, Description: w.Description, Source: source, Pos: def.Pos,
+		Timeout: w.Timeout, Unchecked: o.Style != Clean && !o.Checked,
 		Tools: toolsOf(w),
 		Notes: append(noted, notes...),
 	}
 	sortNotes(s.Notes)
 	if o.Style != Clean {
 		if s.Timeout == 0 {
-			s.Timeout = defaultTimeout
+			s.Timeout = workflow.DefaultTimeout
 		}
 		s.Deadline = s.Timeout
-		s.Timeout += timeoutSlack
+		s.Timeout += workflow.TimeoutSlack
 	}
-	if !w.parameters.isNull() {
-		s.Parameters = w.parameters.json()
+	if !w.Parameters.IsNull() {
+		s.Parameters = w.Parameters.Json()
 	}
-	if w.output != nil {
-		s.Output = outputSchema(w.output)
+	if w.Output != nil {
+		s.Output = outputSchema(w.Output)
 	}
-	if w.annotations != nil {
-		s.Annotations = w.annotations.json()
+	if w.Annotations != nil {
+		s.Annotations = w.Annotations.Json()
 	}
 	return s, nil
 }
 
 // toolsOf lists the tools that steps call.
-func toolsOf(w *workflow) (list []Tool) {
-	for _, s := range w.steps {
-		if s.kind == forEachStep {
-			s = s.inner
+func toolsOf(w *workflow.Workflow) (list []Tool) {
+	for _, s := range w.Steps {
+		if s.Kind == workflow.ForEachStep {
+			s = s.Inner
 		}
-		tool := Tool{Name: s.tool, Path: member(s.path, "tool")}
-		known := slices.ContainsFunc(list, func(t Tool) bool { return t.Name == s.tool })
-		if s.kind != elicitationStep && !known {
+		tool := Tool{Name: s.Tool, Path: workflow.Member(s.Path, "tool")}
+		known := slices.ContainsFunc(list, func(t Tool) bool { return t.Name == s.Tool })
+		if s.Kind != workflow.ElicitationStep && !known {
 			list = append(list, tool)
 		}
 	}
@@ -70,10 +71,10 @@ func toolsOf(w *workflow) (list []Tool) {
 }
 
 // outputSchema is what clients see.
-func outputSchema(o *output) json.RawMessage {
-	m := propertiesSchema(o.properties)
-	if len(o.required) > 0 {
-		m["required"] = o.required
+func outputSchema(o *workflow.Output) json.RawMessage {
+	m := propertiesSchema(o.Properties)
+	if len(o.Required) > 0 {
+		m["required"] = o.Required
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -82,19 +83,19 @@ func outputSchema(o *output) json.RawMessage {
 	return data
 }
 
-func propertiesSchema(list []*property) map[string]any {
+func propertiesSchema(list []*workflow.Property) map[string]any {
 	properties := map[string]any{}
 	for _, p := range list {
 		s := map[string]any{}
-		if p.properties != nil {
-			s = propertiesSchema(p.properties)
+		if p.Properties != nil {
+			s = propertiesSchema(p.Properties)
 		}
-		s["type"] = p.kind
-		s["description"] = p.description
-		if p.description == "" {
-			s["description"] = p.name
+		s["type"] = p.Kind
+		s["description"] = p.Description
+		if p.Description == "" {
+			s["description"] = p.Name
 		}
-		properties[p.name] = s
+		properties[p.Name] = s
 	}
 	return map[string]any{"type": "object", "properties": properties}
 }

@@ -1,4 +1,4 @@
-package migrate
+package workflow
 
 import (
 	"bytes"
@@ -13,53 +13,56 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
-type value struct {
-	pos  diag.Pos
-	path string
-	data any
+// Value is a value of a file: nil, bool, int, uint64, float64, string, []*value or *mapping.
+type Value struct {
+	Pos  diag.Pos
+	Path string
+	Data any
 	raw  string // of a scalar: its text in the file
 }
 
-// mapping is an object with its keys in the order of the file.
-type mapping struct {
-	keys   []string
-	values map[string]*value
-	places map[string]diag.Pos
+// Mapping is an object with its keys in the order of the file.
+type Mapping struct {
+	Keys   []string
+	Values map[string]*Value
+	Places map[string]diag.Pos
 }
 
-func (m *mapping) get(key string) *value {
+// Get returns the value of a key, nil without one.
+func (m *Mapping) Get(key string) *Value {
 	if m == nil {
 		return nil
 	}
-	return m.values[key]
+	return m.Values[key]
 }
 
-// isNull reports whether there is no value.
-func (v *value) isNull() bool { return v == nil || v.data == nil }
+// IsNull reports whether there is no value.
+func (v *Value) IsNull() bool { return v == nil || v.Data == nil }
 
-func (v *value) mapping() *mapping {
+// Mapping is the value as an object, nil if it is none.
+func (v *Value) Mapping() *Mapping {
 	if v == nil {
 		return nil
 	}
-	m, _ := v.data.(*mapping)
+	m, _ := v.Data.(*Mapping)
 	return m
 }
 
-func (v *value) list() []*value {
+// List is the value as a list, nil if it is none.
+func (v *Value) List() []*Value {
 	if v == nil {
 		return nil
 	}
-	l, _ := v.data.([]*value)
+	l, _ := v.Data.([]*Value)
 	return l
 }
 
 // below is the value that a JSON pointer leads to, or the last one on the way.
-func (v *value) below(pointer []string) *value {
+func (v *Value) below(pointer []string) *Value {
 	for _, token := range pointer {
-		next := v.mapping().get(token)
-		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(v.list()) {
-			next = v.list()[i]
+		next := v.Mapping().Get(token)
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(v.List()) {
+			next = v.List()[i]
 		}
 		if next == nil {
 			return v
@@ -69,20 +72,21 @@ func (v *value) below(pointer []string) *value {
 	return v
 }
 
-func (v *value) text() string {
+// Text is the value as a text, "" if it is none.
+func (v *Value) Text() string {
 	if v == nil {
 		return ""
 	}
-	s, _ := v.data.(string)
+	s, _ := v.Data.(string)
 	return s
 }
 
 // kind names the type of a value for a reader.
-func (v *value) kind() string {
+func (v *Value) kind() string {
 	if v == nil {
 		return "nothing"
 	}
-	switch d := v.data.(type) {
+	switch d := v.Data.(type) {
 	case nil:
 		return "nothing"
 	case bool:
@@ -91,26 +95,26 @@ func (v *value) kind() string {
 		return fmt.Sprintf("the number %v", d)
 	case string:
 		return fmt.Sprintf("the text %q", d)
-	case []*value:
+	case []*Value:
 		return "a list"
 	}
 	return "a mapping"
 }
 
-// json writes the value, keys in the order of the file.
-func (v *value) json() json.RawMessage {
+// Json writes the value, keys in the order of the file.
+func (v *Value) Json() json.RawMessage {
 	var b bytes.Buffer
 	v.appendJSON(&b)
 	return b.Bytes()
 }
 
-func (v *value) appendJSON(b *bytes.Buffer) {
+func (v *Value) appendJSON(b *bytes.Buffer) {
 	if v == nil {
 		b.WriteString("null")
 		return
 	}
-	switch d := v.data.(type) {
-	case []*value:
+	switch d := v.Data.(type) {
+	case []*Value:
 		b.WriteByte('[')
 		for i, e := range d {
 			if i > 0 {
@@ -119,15 +123,15 @@ func (v *value) appendJSON(b *bytes.Buffer) {
 			e.appendJSON(b)
 		}
 		b.WriteByte(']')
-	case *mapping:
+	case *Mapping:
 		b.WriteByte('{')
-		for i, k := range d.keys {
+		for i, k := range d.Keys {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			writeJSON(b, k)
 			b.WriteByte(':')
-			d.values[k].appendJSON(b)
+			d.Values[k].appendJSON(b)
 		}
 		b.WriteByte('}')
 	default:
@@ -164,11 +168,11 @@ func (r *reader) pos(n *yaml.Node) diag.Pos {
 }
 
 func (r *reader) fail(pos diag.Pos, path, format string, args ...any) {
-	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: compositeCode, Message: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: Code, Message: fmt.Sprintf(format, args...)})
 }
 
 // read makes a value of a node.
-func (r *reader) read(n *yaml.Node, path string, depth int) *value {
+func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
 	r.budget--
 	if depth > 200 || r.budget < 0 {
 		if r.budget != -1_000_000 {
@@ -177,32 +181,32 @@ func (r *reader) read(n *yaml.Node, path string, depth int) *value {
 		r.budget = -1_000_000
 		return nil
 	}
-	v := &value{pos: r.pos(n), path: path}
+	v := &Value{Pos: r.pos(n), Path: path}
 	switch n.Kind {
 	case yaml.AliasNode:
 		target := r.read(n.Alias, path, depth+1)
 		if target == nil {
 			return nil
 		}
-		target.pos = v.pos
+		target.Pos = v.Pos
 		return target
 	case yaml.MappingNode:
-		v.data = r.mapping(n, path, depth)
+		v.Data = r.mapping(n, path, depth)
 	case yaml.SequenceNode:
-		list := make([]*value, 0, len(n.Content))
+		list := make([]*Value, 0, len(n.Content))
 		for i, e := range n.Content {
-			list = append(list, r.read(e, index(path, i), depth+1))
+			list = append(list, r.read(e, Index(path, i), depth+1))
 		}
-		v.data = list
+		v.Data = list
 	default:
-		v.data, v.raw = r.scalar(n, path), n.Value
+		v.Data, v.raw = r.scalar(n, path), n.Value
 	}
 	return v
 }
 
-func (r *reader) mapping(n *yaml.Node, path string, depth int) *mapping {
-	m := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
-	var merged []*mapping
+func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
+	m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+	var merged []*Mapping
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		if key.Kind == yaml.ScalarNode && key.Tag == "!!merge" {
@@ -217,13 +221,13 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *mapping {
 			r.fail(r.pos(key), path, "want a text as the key, have a list or a mapping")
 			continue
 		}
-		if _, twice := m.values[name]; twice {
-			r.fail(r.pos(key), member(path, name), "is there twice, first in line %d", m.places[name].Line)
+		if _, twice := m.Values[name]; twice {
+			r.fail(r.pos(key), Member(path, name), "is there twice, first in line %d", m.Places[name].Line)
 			continue
 		}
-		m.keys = append(m.keys, name)
-		m.places[name] = r.pos(key)
-		m.values[name] = r.read(val, member(path, name), depth+1)
+		m.Keys = append(m.Keys, name)
+		m.Places[name] = r.pos(key)
+		m.Values[name] = r.read(val, Member(path, name), depth+1)
 	}
 	for _, from := range merged {
 		m.add(from)
@@ -232,24 +236,24 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *mapping {
 }
 
 // add takes over the keys that m does not have.
-func (m *mapping) add(from *mapping) {
-	for _, k := range from.keys {
-		if _, ok := m.values[k]; !ok {
-			m.keys = append(m.keys, k)
-			m.values[k], m.places[k] = from.values[k], from.places[k]
+func (m *Mapping) add(from *Mapping) {
+	for _, k := range from.Keys {
+		if _, ok := m.Values[k]; !ok {
+			m.Keys = append(m.Keys, k)
+			m.Values[k], m.Places[k] = from.Values[k], from.Places[k]
 		}
 	}
 }
 
 // merge reads what a merge key names: a mapping or several.
-func (r *reader) merge(n *yaml.Node, path string, depth int) []*mapping {
+func (r *reader) merge(n *yaml.Node, path string, depth int) []*Mapping {
 	v := r.read(n, path, depth+1)
-	if m := v.mapping(); m != nil {
-		return []*mapping{m}
+	if m := v.Mapping(); m != nil {
+		return []*Mapping{m}
 	}
-	var all []*mapping
-	for _, e := range v.list() {
-		if m := e.mapping(); m != nil {
+	var all []*Mapping
+	for _, e := range v.List() {
+		if m := e.Mapping(); m != nil {
 			all = append(all, m)
 		}
 	}
@@ -304,10 +308,11 @@ func throughJSON(v any) any {
 	return f
 }
 
-// index is the path of an element, member that of a field.
-func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// Index is the path of an element, member that of a field.
+func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-func member(path, name string) string {
+// Member is the path of a field of what is at path.
+func Member(path, name string) string {
 	if !plainName(name) {
 		return path + "[" + strconv.Quote(name) + "]"
 	}
@@ -327,18 +332,18 @@ func plainName(s string) bool {
 	return s != ""
 }
 
-// only returns a mapping with the keys that keep wants, and the names of the others.
-func (v *value) only(keep func(string, *value) bool) (kept *value, without []string) {
-	m := &mapping{values: map[string]*value{}, places: map[string]diag.Pos{}}
-	for _, k := range v.mapping().keys {
-		if !keep(k, v.mapping().values[k]) {
+// Only returns a mapping with the keys that keep wants, and the names of the others.
+func (v *Value) Only(keep func(string, *Value) bool) (kept *Value, without []string) {
+	m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
+	for _, k := range v.Mapping().Keys {
+		if !keep(k, v.Mapping().Values[k]) {
 			without = append(without, k)
 			continue
 		}
-		m.keys, m.values[k] = append(m.keys, k), v.mapping().values[k]
+		m.Keys, m.Values[k] = append(m.Keys, k), v.Mapping().Values[k]
 	}
-	return &value{pos: v.pos, path: v.path, data: m}, without
+	return &Value{Pos: v.Pos, Path: v.Path, Data: m}, without
 }
 
-// compositeCode is the code of problems: why a definition is refused.
-const compositeCode = "composite"
+// Code is the code of problems: why a definition is refused.
+const Code = "composite"
