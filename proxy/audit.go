@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 )
 
@@ -145,7 +146,11 @@ func (v *visit) headOf(resp *backends.Response) []byte {
 
 // within is the context in which a request of HTTP is served.
 func (p *Proxy) within(r *http.Request, who *auth.Principal) context.Context {
-	return p.record.Within(p.outwardContext(r, who), r)
+	ctx := p.outward.Load().Context(r, who)
+	if user := outward.Of(ctx).User; user != nil && user.Token != "" && p.backends.Arrive(ctx, user) {
+		p.rebuild() // with what was waiting for a first caller
+	}
+	return p.record.Within(ctx, r)
 }
 
 // ReopenAudit makes the audit go on in the file that has the configured name by now: whoever

@@ -3,22 +3,14 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
-	"github.com/vmcp-dev/vmcp/runs/notify"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/settings"
 )
@@ -119,89 +111,27 @@ func sameStore(a, b *config.Config) bool {
 // useRuns takes what may change of a configuration.
 func (p *Proxy) useRuns(cfg *config.Config) {
 	p.durable.Store(&durable{cfg.Runs.Hold.Std(), cfg.Limits.ElicitTimeout.Std(), cfg.Runs.Durable})
-	p.useNotify(cfg)
+	p.notifier.Use(cfg.Runs.Notify, p.runs.Store(), p.ringOf(cfg))
 	p.runs.Retain(runs.Keep{Done: cfg.Runs.Retention.Done.Std(), Failed: cfg.Runs.Retention.Failed.Std()})
 }
 
 // closeRuns stops what runs, and gives the store back.
 func (p *Proxy) closeRuns() {
-	p.notifier.close()
+	p.notifier.Close()
 	p.runs.Close()
 	if err := p.runs.Store().Close(); err != nil {
 		p.log.Warn("the store of runs was not closed", "err", err)
 	}
 }
 
-// notifier tells people of runs that need them.
-type notifier struct {
-	of   config.Notify
-	stop context.CancelFunc
-	done chan struct{}
+// ringOf is the ring of the store, or of the keys of a configuration; nil without any.
+func (p *Proxy) ringOf(cfg *config.Config) *seal.Ring {
+	if keys := settings.Keys(cfg); p.ring == nil && len(keys) > 0 {
+		ring, _ := seal.New(keys) // the configuration has checked them
+		return ring
+	}
+	return p.ring
 }
-
-func (n *notifier) close() {
-	if n != nil && n.stop != nil {
-		n.stop()
-		<-n.done
-	}
-}
-
-// useNotify tells those of whom the configuration says so.
-func (p *Proxy) useNotify(cfg *config.Config) {
-	of := cfg.Runs.Notify
-	if p.notifier != nil && reflect.DeepEqual(p.notifier.of, of) {
-		return
-	}
-	p.notifier.close()
-	p.notifier = &notifier{of: of, done: make(chan struct{})}
-	tell := p.tellTool(of.Tool)
-	if of.URL != "" {
-		ring := p.ring
-		if keys := settings.Keys(cfg); ring == nil && len(keys) > 0 {
-			ring, _ = seal.New(keys) // the configuration has checked them
-		}
-		tell = notify.Webhook(of.URL, ring)
-	} else if of.Tool == "" {
-		return
-	}
-	n, o := p.notifier, notify.Options{Outbox: p.runs.Store(), Changed: p.runs.Store().Changed, Log: p.log, Tell: tell}
-	var ctx context.Context
-	ctx, n.stop = context.WithCancel(context.Background())
-	if !p.spawn(func() { defer close(n.done); notify.Run(ctx, o) }) {
-		close(n.done)
-	}
-}
-
-// tellTool calls a tool of a backend, backend.tool, with the message as its arguments.
-func (p *Proxy) tellTool(origin string) func(context.Context, store.Event) error {
-	name, tool, _ := strings.Cut(origin, ".")
-	return func(ctx context.Context, e store.Event) error {
-		all := p.backends.All()
-		i := slices.IndexFunc(all, func(b *backends.Backend) bool { return b.Name() == name })
-		if i < 0 {
-			return fmt.Errorf("there is no backend %q", name)
-		}
-		id, message := notify.Of(e)
-		args, err := json.Marshal(message)
-		if err != nil {
-			return err
-		}
-		params := new(jsonscan.Object).Text("name", tool).Raw("arguments", args).Raw("_meta", new(jsonscan.Object).Text(runs.MetaKey, id).JSON()).JSON()
-		resp, err := all[i].Call(ctx, &backends.Request{Method: wire.ToolsCall, Params: params})
-		if err != nil {
-			return err
-		}
-		defer resp.Close()
-		result, err := resp.Bytes(maxTold)
-		if err == nil && string(jsonscan.Get(result, "isError")) == "true" {
-			err = fmt.Errorf("%s said no", origin)
-		}
-		return err
-	}
-}
-
-// maxTold bounds the result of a tool that is told of a run.
-const maxTold = 1 << 20
 
 // storage is what /readyz shows of the store of runs.
 func (p *Proxy) storage(ctx context.Context) *StorageStatus {

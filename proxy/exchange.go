@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/outward"
 )
 
 // An exchange is one request of a client while it is served. To the backend it is the
@@ -67,6 +68,13 @@ func (x *exchange) caller() *backends.Caller {
 	if s := x.client.Session; s != nil {
 		c.Session, c.OutOfCall, c.Listening = s.ID, peerOf(s).outOfCall, s.Listening()
 	}
+	return c
+}
+
+// callerIn describes the client to a backend, for a request of ctx.
+func (x *exchange) callerIn(ctx context.Context) *backends.Caller {
+	c, out := x.caller(), outward.Of(ctx)
+	c.User, c.Header = out.User, out.Header
 	return c
 }
 

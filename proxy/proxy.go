@@ -33,6 +33,8 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/notifier"
+	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/overlay"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
@@ -95,7 +97,7 @@ type Proxy struct {
 	secrets   *secret.Redactor
 	spans     *spans.Spans // nil: none are made
 	backends  *backends.Set
-	outward   atomic.Pointer[outwardRules]
+	outward   atomic.Pointer[outward.Rules]
 	rules     atomic.Pointer[access.Rules] // nil: no policy decides
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
@@ -105,7 +107,7 @@ type Proxy struct {
 	runs      *runs.Keeper
 	durable   atomic.Pointer[durable] // what the configuration says of runs
 	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
-	notifier  *notifier               // tells people of runs; nil before there is a configuration. Guarded by applying
+	notifier  *notifier.Notifier      // guarded by applying
 	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
 	tasks     tasks.Table
 	admission *admission.Admission
@@ -175,6 +177,7 @@ func New(o Options) *Proxy {
 	p.scripts = &catalog.Scripts{}
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
+	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = metrics.New(p.state, o.Metrics)
 	p.spawn(p.subscriptions.Announce)
 	return p
@@ -281,7 +284,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	}
 	p.rules.Store(rules) // not before: without policies, those decide who comes in
 	p.config, p.scripts = cfg, scripts
-	p.outward.Store(outwardRulesOf(cfg))
+	p.outward.Store(outward.RulesOf(cfg))
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)

@@ -24,7 +24,7 @@ const maxRounds = 10
 // relay passes a request on to the backend of e and its result back, which is made to fit the
 // revision of a client; a script gets it as it came. Errors are those of backends.
 func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	login, err := x.takeLogin()
+	answered, err := x.takeLogin()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	}
 	ctx, end := p.spans.Backend(ctx, e.Backend.Name(), e.Original)
 	req.Params = p.spans.Inject(ctx, req.Params)
-	resp, err := p.loggedIn(ctx, x, e, req, login)
+	resp, err := p.loggedIn(ctx, x, e, req, answered)
 	end(outcome.In(ctx, err), err)
 	switch {
 	case err != nil:

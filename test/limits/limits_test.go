@@ -88,7 +88,7 @@ var others = map[string]string{
 	"catalog.maxName": "of names", "catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "backends.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
-	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding", "proxy.maxTold": "of an answer that nobody reads",
+	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding", "notifier.maxResult": "of an answer that nobody reads",
 	"memory.maxTold": "of runs that are bounded", "cases.MaxFile": "of a file that is named", "cases.maxDifferences": "of a message", "cases.maxShown": "of a message", "cases.maxAlternatives": "of the schemas of one value",
 }
 
