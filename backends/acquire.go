@@ -114,7 +114,7 @@ func (b *Backend) await(ctx context.Context) (*conn, error) {
 		if c := b.usable(); c != nil {
 			return c, nil
 		}
-		if state.Status == Down {
+		if state.Status == Down || state.Status == Disabled {
 			return nil, b.NotUp(state)
 		}
 		select {

@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -105,9 +106,11 @@ const (
 	Ready
 	// Down: the last attempt went wrong; the next one is scheduled.
 	Down
+	// Disabled: the configuration says not to start it.
+	Disabled
 )
 
-func (s Status) String() string { return [...]string{"connecting", "ready", "down"}[s] }
+func (s Status) String() string { return [...]string{"connecting", "ready", "down", "disabled"}[s] }
 
 // State is a snapshot of a backend's connection.
 type State struct {
@@ -135,7 +138,14 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.offer.Store(&Offer{})
 	b.state = State{Since: time.Now(), Transport: b.transport}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
-	b.wg.Go(b.run)
+	switch {
+	case cfg.Disabled:
+		b.state.Status = Disabled
+	case cfg.Unusable != "":
+		b.state.Status, b.state.Err = Down, errors.New(cfg.Unusable)
+	default:
+		b.wg.Go(b.run)
+	}
 	return b
 }
 

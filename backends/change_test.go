@@ -121,6 +121,41 @@ func TestApplyRefusesTwoOfOneName(t *testing.T) {
 	}
 }
 
+// TestDisabled: a backend that the configuration switches off ends at once, and one that it cannot
+// reach is not tried.
+func TestDisabled(t *testing.T) {
+	cfg := backendtest.Stdio("b", "sdk")
+	s, changes := newSet(t, backends.Options{}, cfg)
+	state := func() backends.State { return s.All()[0].State() }
+	waitFor(t, changes, "ready", func() bool { return state().Status == backends.Ready })
+	for _, tt := range []struct {
+		disabled             bool
+		unusable, want, call string
+	}{
+		{true, "", "disabled", "backend b is disabled in the configuration"},
+		{false, "its type is ws", "down", "backend b is down: its type is ws"},
+	} {
+		off := cfg
+		off.Disabled, off.Unusable = tt.disabled, tt.unusable
+		if err := s.Apply(&config.Config{Backends: []config.Backend{off}}); err != nil {
+			t.Fatal(err)
+		}
+		if have := state().Status.String(); have != tt.want {
+			t.Errorf("state %s, want %s", have, tt.want)
+		}
+		if _, err := s.All()[0].Call(t.Context(), &backends.Request{Method: "tools/list"}); err == nil || err.Error() != tt.call {
+			t.Errorf("a call: %v, want %s", err, tt.call)
+		}
+		if n := s.All()[0].Stats().Children; n != 0 {
+			t.Errorf("%d children", n)
+		}
+		if err := s.Apply(&config.Config{Backends: []config.Backend{cfg}}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, changes, "ready again", func() bool { return state().Status == backends.Ready })
+	}
+}
+
 func TestReleaseClosesWhatIsExclusiveToASession(t *testing.T) {
 	s, changes := newSet(t, backends.Options{}, backendtest.Stdio("b", "legacy"))
 	b := s.All()[0]

@@ -59,6 +59,7 @@ func (e *Error) Error() string {
 // notUp is why a call could not be made: the backend is not connected.
 type notUp struct {
 	starting bool
+	disabled bool  // by the configuration
 	cause    error // why it is down
 }
 
@@ -66,6 +67,8 @@ func (n *notUp) Error() string {
 	switch {
 	case n.starting:
 		return "is starting; try again in a moment"
+	case n.disabled:
+		return "is disabled in the configuration"
 	case n.cause == nil:
 		return "is down"
 	}
@@ -77,7 +80,7 @@ func (n *notUp) Unwrap() error { return n.cause }
 // NotUp is the error of a call to the backend while it is in the state s and has no
 // connection.
 func (b *Backend) NotUp(s State) *Error {
-	return &Error{Backend: b.name, Kind: Unavailable, Err: &notUp{starting: s.Status == Connecting, cause: s.Err}}
+	return &Error{Backend: b.name, Kind: Unavailable, Err: &notUp{starting: s.Status == Connecting, disabled: s.Status == Disabled, cause: s.Err}}
 }
 
 // Unwrap returns what went wrong.

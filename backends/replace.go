@@ -66,7 +66,7 @@ func (b *Backend) trust(text string) {
 // serving reports whether clients lose anything when the backend is closed.
 func (b *Backend) serving() bool {
 	s := b.State()
-	return s.Status != Down && !s.Starting()
+	return s.Status != Down && s.Status != Disabled && !s.Starting()
 }
 
 // createOrUpdate makes the backend for cfg, or changes it. old is the one of that name so far, or
@@ -90,7 +90,7 @@ func (s *Set) createOrUpdate(cfg config.Backend, old *Backend) *Backend {
 	if user := old.lister.Load(); user != nil && next.credentials.NeedsCaller() {
 		next.arrive(user)
 	}
-	if !old.serving() {
+	if !old.serving() || next.State().Status == Disabled || cfg.Unusable != "" {
 		old.successor.Store(next)
 		return next
 	}

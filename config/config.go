@@ -96,7 +96,8 @@ type Config struct {
 	warnings diag.Problems
 	places   map[string]diag.Pos // of the values in the file, by path
 	origins  map[string]diag.Origin
-	partial  bool // the file has problems
+	partial  bool     // the file has problems
+	envFiles []string // that variables come from
 }
 
 // ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, the newcomer is told to try again.
@@ -131,6 +132,8 @@ type Backend struct {
 	URL string `json:"url,omitempty"`
 	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http, and sse with a server that knows only that.
 	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`
+	// Disabled keeps the backend here without starting it. It offers nothing, and variables that it needs may be missing.
+	Disabled bool `json:"disabled,omitempty"`
 	// Type is the kind of workload in ToolHive's words; an entry is a server reached directly at its URL, as every one here is.
 	Type string `json:"type,omitempty" enum:"entry"`
 	// Command is the program of a stdio backend, started without a shell. With a slash in it, it is relative to the configuration file.
@@ -151,6 +154,8 @@ type Backend struct {
 	PassPrincipal bool `json:"passPrincipal,omitempty"`
 	// Outgoing is how requests to the backend are authenticated; nil: they are not. Complete takes it from outgoingAuth.
 	Outgoing *OutgoingStrategy `json:"-"`
+	// Unusable is why a server of a client's configuration cannot be reached: the backend is down.
+	Unusable string `json:"-"`
 	// Timeout bounds one call. Without it operational.timeouts says.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Sessions says which clients share a session with this backend. auto: each client session has its own where the backend issues session ids; a stdio backend is shared by clients that cannot be asked. exclusive: each has its own. shared: all share one.

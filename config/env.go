@@ -47,7 +47,7 @@ func (v *validator) expandWith(path, s string, note func(name, value string)) st
 			note(name, value)
 		case hasFallback:
 			value = fallback
-		case !ok:
+		case !ok && !v.lenient:
 			v.report(path, "the environment has no variable %s", name)
 		}
 		b.WriteString(value)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -27,7 +28,7 @@ func Load(path string) (*Config, error) {
 // ReadFile reads the text of a configuration file. The error is diag.Problems when there
 // is something else than a file of a configuration's size.
 func ReadFile(path string) ([]byte, error) {
-	data, err := files.Read(path, MaxFile)
+	data, err := files.Read(path, clients.MaxFile)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return data, err
 	}
@@ -57,6 +58,19 @@ func Read(filename string, data []byte) (*Config, diag.Problems) {
 }
 
 func read(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
+	beside := filepath.Join(folder(filename), EnvFile)
+	env, envProblems := readEnvFile(beside, env)
+	c, problems := readWith(filename, data, env)
+	if c != nil {
+		c.envFiles = append(c.envFiles, beside)
+	}
+	return c, append(problems, envProblems...)
+}
+
+func readWith(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
+	if clients.Is(data) {
+		return readClients(filename, data, env)
+	}
 	d, c := document.New(filename, strict), &Config{}
 	if !d.Decode(data, MaxFile, c) {
 		return nil, d.Problems.Sorted()

@@ -31,6 +31,7 @@ type validator struct {
 	env func(string) (string, bool)
 	dir string
 
+	lenient  bool     // variables that are missing are no problem
 	secrets  []string // values of variables that were expanded
 	warnings diag.Problems
 }
@@ -97,6 +98,9 @@ func (v *validator) backends(c *Config) {
 
 func (v *validator) backend(b *Backend, at string) {
 	hasURL, hasCommand := v.set(at+".url"), v.set(at+".command")
+	lenient := v.lenient
+	v.lenient = lenient || b.Disabled
+	defer func() { v.lenient = lenient }()
 	switch {
 	case hasURL && hasCommand:
 		v.report(at+".command", "a backend has a url or a command, this one has both")
@@ -246,6 +250,13 @@ func (v *validator) aggregation(c *Config) {
 	})
 }
 
+// isFilter reports whether a text is a glob for names, or one with a ! in front.
+func isFilter(glob string) bool {
+	glob = strings.TrimPrefix(glob, "!")
+	_, err := path.Match(glob, "")
+	return err == nil && glob != ""
+}
+
 // rules checks a list of rules per backend; of gives a rule's backend and its filter.
 func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, at string) (workload string, filter []string)) {
 	first := map[string]int{}
@@ -259,7 +270,7 @@ func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, a
 			first[workload] = i
 		}
 		for i, glob := range filter {
-			if _, err := path.Match(strings.TrimPrefix(glob, "!"), ""); err != nil || strings.TrimPrefix(glob, "!") == "" {
+			if !isFilter(glob) {
 				v.report(document.IndexPath(at+".filter", i), "not a glob; want one such as read_*, get_[a-z]* or, for all but these, !delete_*")
 			}
 		}

@@ -69,6 +69,7 @@ func (w *watch) attempt() error {
 	if cfg.Pins.Path != "" { // it may come later
 		w.files = append(w.files, cfg.Pins.Path)
 	}
+	w.files = append(w.files, cfg.envFiles...)
 	w.globs = cfg.IncomingAuth.Authz.PolicyFiles
 	w.note() // apply reads the scripts
 	return w.apply(cfg)

@@ -49,6 +49,9 @@ func (p *Proxy) state() metrics.State {
 		}
 	}
 	for _, b := range p.backends.All() {
+		if b.State().Status == backends.Disabled {
+			continue
+		}
 		s.Backends = append(s.Backends, metrics.Backend{
 			Name: b.Name(), Ready: stateOf(c, b).Status == backends.Ready, Tools: len(b.Offer().Tools), Unpinned: c.Unpinned(b), Stats: b.Stats(),
 		})

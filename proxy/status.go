@@ -16,7 +16,7 @@ import (
 
 // Status is what the proxy is made of at one moment.
 type Status struct {
-	Ready    bool            `json:"ready"` // every backend is
+	Ready    bool            `json:"ready"` // every backend is that is not disabled
 	Sessions int             `json:"sessions"`
 	Backends []BackendStatus `json:"backends"`
 	Tools    []ToolStatus    `json:"tools,omitempty"`
@@ -34,7 +34,7 @@ type StorageStatus struct {
 // BackendStatus is the state of one backend.
 type BackendStatus struct {
 	Name      string `json:"name"`
-	State     string `json:"state"` // connecting, ready or down
+	State     string `json:"state"` // connecting, ready, down or disabled
 	Since     string `json:"since,omitempty"`
 	Error     string `json:"error,omitempty"`
 	Transport string `json:"transport,omitempty"`
@@ -62,7 +62,7 @@ func (p *Proxy) Status() Status {
 	for _, b := range p.backends.All() {
 		bs := backendStatus(c, b)
 		bs.Error = p.secrets.Text(bs.Error)
-		s.Ready = s.Ready && bs.State == "ready"
+		s.Ready = s.Ready && (bs.State == "ready" || bs.State == "disabled")
 		s.Backends = append(s.Backends, bs)
 	}
 	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {

@@ -118,6 +118,10 @@ func (a *app) tellTroubles(s proxy.Status) {
 
 // tellState says why a backend is not ready.
 func (a *app) tellState(b proxy.BackendStatus) {
+	if b.State == "disabled" {
+		a.say("backend %s is disabled", b.Name)
+		return
+	}
 	reason := strings.TrimPrefix(b.Error, "backend "+b.Name+": ")
 	if reason == "" {
 		reason = "no answer yet"

@@ -10,6 +10,7 @@
 package clients
 
 import (
+	"bytes"
 	"strings"
 	"time"
 
@@ -52,8 +53,9 @@ type Server struct {
 	Pos diag.Pos
 	// Skipped is why it is no backend. Nothing but Name, Key and Pos counts then.
 	Skipped string
-	// Own is that the server is vmcp itself; it is skipped.
-	Own bool
+	// Ignored is that nothing is lost by skipping it: it is vmcp itself, a part of the client, or
+	// has a namesake further down.
+	Ignored bool
 
 	URL       string
 	Transport string // streamable-http, sse, or "" when the file does not say
@@ -111,12 +113,24 @@ func Read(filename string, data []byte, o Options) (*File, error) {
 	return r.file(), nil
 }
 
-// Is says whether a file looks like a client's configuration, and not like a vmcp.yaml: it
-// parses, and has one of the six shapes.
+// Is says whether a file is a client's configuration and no vmcp.yaml: it has one of the six
+// shapes, or it does not parse and names one of them, so that Read says what is wrong with it.
 func Is(data []byte) bool {
 	d := &document{}
 	root, err := d.parse(data)
-	return err == nil && shapeOf(root) != nil
+	if err != nil {
+		return namesShape(data)
+	}
+	return root.get("backends") == nil && shapeOf(root) != nil
+}
+
+func namesShape(data []byte) bool {
+	for _, s := range shapes {
+		if bytes.Contains(data, []byte(`"`+s.key+`"`)) || bytes.Contains(data, []byte("["+s.key+".")) {
+			return true
+		}
+	}
+	return false
 }
 
 // shape is one of the six ways to write servers down.

@@ -46,7 +46,7 @@ func (r *reader) servers(f *File, at string, all *node) {
 		t := &translation{reader: r, server: &s, from: m.value}
 		switch {
 		case laterNamed(all.members[i+1:], m.name):
-			s.Skipped = "the file has another server of this name further down, which is the one that counts"
+			s.Skipped, s.Ignored = "the file has another server of this name further down, which is the one that counts", true
 		case s.Name == "":
 			s.Skipped = "its name has no letter and no digit"
 		case m.value.kind != object:
@@ -57,7 +57,7 @@ func (r *reader) servers(f *File, at string, all *node) {
 		if s.Skipped == "" {
 			t.keepVariables()
 		} else {
-			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Own: s.Own}
+			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Ignored: s.Ignored}
 		}
 		f.Servers = append(f.Servers, s)
 	}
@@ -121,6 +121,7 @@ func (t *translation) note(format string, args ...any) {
 
 func (t *translation) translate(name string) {
 	if t.shape.key == "extensions" && slices.Contains([]string{"builtin", "platform", "frontend", "inline_python"}, t.text("type")) {
+		t.server.Ignored = true
 		t.skip("it is part of the client: its type is %s", t.text("type"))
 		return
 	}
@@ -138,7 +139,7 @@ func (t *translation) translate(name string) {
 	case s.Command != "" && s.URL != "":
 		t.skip("it has both a command and a URL; want one of them")
 	case t.isOwn(name):
-		s.Own = true
+		s.Ignored = true
 		t.skip("it is vmcp itself")
 	case s.Command != "" && s.Transport != "":
 		t.skip("its type is for a URL, and it has a command")

@@ -80,6 +80,8 @@ func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) err
 func take(f *lock.File, be *backends.Backend, o Options) error {
 	state, offer := be.Look()
 	switch {
+	case state.Status == backends.Disabled:
+		return nil
 	case state.Status != backends.Ready && state.Err != nil:
 		return fmt.Errorf("backend %s: %s", be.Name(), strings.TrimPrefix(state.Err.Error(), "backend "+be.Name()+": "))
 	case state.Status != backends.Ready:

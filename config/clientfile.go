@@ -1,0 +1,189 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config/clients"
+	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+)
+
+// ClientOptions are what variables for folders in a client's file stand for: the folder that the
+// client was opened in is workspace, "" where that is to be guessed from the file's place.
+func ClientOptions(filename, workspace string) clients.Options {
+	home, _ := os.UserHomeDir() // without it ~/ stays as it is
+	if workspace == "" {
+		workspace = folder(filename)
+		if slices.Contains([]string{".vscode", ".cursor", ".gemini", ".zed", ".codex", ".kiro"}, filepath.Base(workspace)) {
+			workspace = filepath.Dir(workspace)
+		}
+	}
+	return clients.Options{Home: home, Workspace: workspace}
+}
+
+// readClients reads the configuration of an MCP client as if its servers were backends. The file is
+// somebody else's: what is wrong with one server makes that backend unusable, and is a warning.
+func readClients(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
+	o := ClientOptions(filename, "")
+	f, err := clients.Read(filename, data, o)
+	if problems, ok := err.(diag.Problems); ok {
+		return nil, problems
+	}
+	d, c := document.New(filename, strict), &Config{}
+	d.Decode([]byte("{}"), MaxFile, c)
+	v := &validator{Document: d, env: env, dir: folder(filename)}
+	v.config(c)
+	b := &clientBackends{file: f, env: env, dir: o.Workspace, names: map[string]bool{}, c: c}
+	for i := range f.Servers {
+		b.add(&f.Servers[i])
+	}
+	c.expanded, c.envFiles = b.expanded, b.envFiles
+	c.places, c.origins, c.warnings = b.places(), map[string]diag.Origin{}, b.warnings.Sorted()
+	c.Complete()
+	return c, append(d.Problems, b.warnings...).Sorted()
+}
+
+// clientBackends is the configuration that a client's servers make, while it grows.
+type clientBackends struct {
+	file     *clients.File
+	env      func(string) (string, bool)
+	dir      string // of relative paths
+	names    map[string]bool
+	c        *Config
+	from     []*clients.Server // of the backends, one by one
+	expanded []string
+	envFiles []string
+	warnings diag.Problems
+}
+
+func (b *clientBackends) warn(s *clients.Server, format string, args ...any) {
+	b.warnings = append(b.warnings, diag.Problem{Pos: s.Pos, Path: s.Key, Severity: diag.Warning, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// add makes a backend of a server. One that vmcp is itself, and one without a name, are none.
+func (b *clientBackends) add(s *clients.Server) {
+	for _, note := range s.Notes {
+		b.warn(s, "%s", note)
+	}
+	if s.Ignored || s.Name == "" {
+		b.warn(s, "left out: %s", s.Skipped)
+		return
+	}
+	backend, why := Backend{Name: b.unused(s.Name)}, s.Skipped
+	if why == "" {
+		backend, why = b.backend(backend.Name, s)
+	}
+	if why != "" && !s.Disabled {
+		backend = Backend{Name: backend.Name, URL: "http://unusable.invalid/", Unusable: why}
+		b.warn(s, "the backend %s is down: %s", backend.Name, why)
+	}
+	b.c.Backends, b.from = append(b.c.Backends, backend), append(b.from, s)
+	if filter := b.filter(s); len(filter) > 0 && why == "" {
+		b.c.Aggregation.Tools = append(b.c.Aggregation.Tools, WorkloadTools{Workload: backend.Name, Filter: filter})
+	}
+}
+
+// filter is the server's without what is no glob.
+func (b *clientBackends) filter(s *clients.Server) (filter []string) {
+	for _, glob := range s.Tools {
+		if !isFilter(glob) {
+			b.warn(s, "%q is no glob for tools; it is left out", glob)
+			continue
+		}
+		filter = append(filter, glob)
+	}
+	return filter
+}
+
+// unused is a name that no backend has yet.
+func (b *clientBackends) unused(name string) string {
+	for n, try := 2, name; ; n++ {
+		if !b.names[try] {
+			b.names[try] = true
+			return try
+		}
+		try = fmt.Sprintf("%s-%d", name[:min(len(name), 59)], n)
+	}
+}
+
+// backend reads a server's fields as those of a backend of vmcp.yaml are read. why is what is wrong.
+func (b *clientBackends) backend(name string, s *clients.Server) (backend Backend, why string) {
+	from := map[string]string{}
+	for _, v := range b.file.Variables {
+		from[v.Name] = v.From
+	}
+	fields, err := b.withEnvFile(s)
+	if err != nil {
+		return Backend{Name: name}, err.Error()
+	}
+	text, err := json.Marshal(map[string]any{"backends": []Backend{fields(name)}})
+	if err != nil {
+		return Backend{Name: name}, err.Error()
+	}
+	d, c := document.New(b.file.Shape, strict), &Config{}
+	if !d.Decode(text, clients.MaxFile, c) {
+		return Backend{Name: name}, d.Problems[0].Message
+	}
+	v := &validator{Document: d, env: b.env, dir: b.dir, lenient: s.Disabled}
+	v.backends(c)
+	b.expanded = append(b.expanded, v.secrets...)
+	if len(d.Problems) > 0 {
+		return Backend{Name: name}, explain(d.Problems[0], from)
+	}
+	return c.Backends[0], ""
+}
+
+// explain is a problem of one backend in words of the client's file: without the place, and with
+// how the file calls a variable that is missing.
+func explain(p diag.Problem, from map[string]string) string {
+	message := p.Message
+	if name, ok := strings.CutPrefix(message, "the environment has no variable "); ok && from[name] != "" && from[name] != name && from[name] != "${"+name+"}" {
+		message += " (from " + from[name] + ")"
+	}
+	field, _ := strings.CutPrefix(p.Path, "backends[0]")
+	if field = strings.TrimPrefix(field, "."); field == "" {
+		return message
+	}
+	return field + ": " + message
+}
+
+// withEnvFile reads the file of variables that a server names, whose values are below its own.
+func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backend, error) {
+	env := s.Env
+	if s.EnvFile != "" {
+		b.envFiles = append(b.envFiles, s.EnvFile)
+		data, err := files.Read(s.EnvFile, maxEnvFile)
+		if err != nil {
+			return nil, fmt.Errorf("envFile: %w", err)
+		}
+		variables, problems := parseEnvFile(s.EnvFile, string(data))
+		if len(problems) > 0 {
+			return nil, fmt.Errorf("envFile: %w", problems[0])
+		}
+		env = map[string]string{}
+		for name, value := range variables {
+			env[name] = strings.ReplaceAll(value, "${", "$${")
+		}
+		maps.Copy(env, s.Env)
+	}
+	return func(name string) Backend {
+		return Backend{Name: name, URL: s.URL, Transport: s.Transport, Headers: s.Headers, Command: s.Command, Args: s.Args, Env: env, Cwd: s.Cwd,
+			Timeout: Duration(s.Timeout), Disabled: s.Disabled}
+	}, nil
+}
+
+// places say where the backends stand in the client's file.
+func (b *clientBackends) places() map[string]diag.Pos {
+	places := map[string]diag.Pos{}
+	for i, s := range b.from {
+		places[document.IndexPath("backends", i)] = s.Pos
+	}
+	return places
+}
