@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/follow"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script"
@@ -104,9 +105,9 @@ func (s *served) close() {
 
 func (s *served) follow(reload <-chan os.Signal) {
 	defer close(s.ended)
-	var from config.Source = config.Fixed{Config: s.from.fixed}
+	var from follow.Source = follow.Fixed{Config: s.from.fixed}
 	if s.from.fixed == nil {
-		from = &config.File{Path: s.from.path, Load: s.from.load, Reload: reload, Rejected: s.rejected}
+		from = &follow.File{Path: s.from.path, Load: s.from.load, Reload: reload, Rejected: s.rejected}
 	}
 	s.err = from.Watch(s.ctx, s.apply)
 }

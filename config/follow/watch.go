@@ -1,4 +1,4 @@
-package config
+package follow
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
@@ -27,16 +28,14 @@ const (
 type watch struct {
 	file   *File
 	path   string
-	apply  func(*Config) error
+	apply  func(*config.Config) error
 	events *fsnotify.Watcher // nil when the system has none left; then only lookAgain looks
-	files  []string          // that the last good version read
-	dirs   []string          // folders of scripts, likewise
-	globs  []string          // names and patterns of files of policies, likewise
+	reads  config.Reads      // what the last good version read
 	read   stamps            // what was read at the last attempt
 	failed string            // why the last attempt was not applied
 }
 
-func newWatch(f *File, apply func(*Config) error) *watch {
+func newWatch(f *File, apply func(*config.Config) error) *watch {
 	w := &watch{file: f, path: f.Path, apply: apply}
 	if abs, err := filepath.Abs(f.Path); err == nil {
 		w.path = abs
@@ -59,18 +58,13 @@ func (w *watch) attempt() error {
 	w.note()
 	load := w.file.Load
 	if load == nil {
-		load = Load
+		load = config.Load
 	}
 	cfg, err := load(w.file.Path)
 	if err != nil {
 		return err
 	}
-	w.files, w.dirs = cfg.Files()
-	if cfg.Pins.Path != "" { // it may come later
-		w.files = append(w.files, cfg.Pins.Path)
-	}
-	w.files = append(w.files, cfg.envFiles...)
-	w.globs = cfg.IncomingAuth.Authz.PolicyFiles
+	w.reads = cfg.Reads()
 	w.note() // apply reads the scripts
 	return w.apply(cfg)
 }
@@ -103,16 +97,17 @@ func (s stamps) same(o stamps) bool { return maps.EqualFunc(s, o, files.Stamp.Sa
 
 func (w *watch) stamps() stamps {
 	now := stamps{w.path: files.StampOf(w.path)}
-	for _, name := range w.files {
+	for _, name := range w.reads.Files {
 		now[name] = files.StampOf(name)
 	}
-	for _, dir := range w.dirs {
+	for _, dir := range w.reads.Folders {
 		for _, name := range scriptsBelow(dir) {
 			now[name] = files.StampOf(name)
 		}
 	}
-	for _, glob := range w.globs {
-		for _, name := range matching(glob) {
+	for _, glob := range w.reads.Globs {
+		names, _ := filepath.Glob(glob) // a bad pattern is refused by validation
+		for _, name := range append(names, glob) {
 			now[name] = files.StampOf(name)
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package follow
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
@@ -39,8 +39,9 @@ func watchFolder(t *testing.T, lay func(dir string), path string) *watched {
 	return w
 }
 
-func (w *watched) apply(c *Config) error {
-	files, folders := c.Files()
+func (w *watched) apply(c *config.Config) error {
+	reads := c.Scripted()
+	files, folders := reads.Files, reads.Folders
 	state := c.Name
 	for _, dir := range folders {
 		found, _ := filepath.Glob(filepath.Join(dir, "*.star"))
@@ -206,34 +207,11 @@ func TestLinksAreFollowed(t *testing.T) {
 
 func TestFirstVersionHasToBeGood(t *testing.T) {
 	file := &File{Path: filepath.Join(t.TempDir(), "vmcp.yaml")}
-	if err := file.Watch(t.Context(), func(*Config) error { return nil }); !errors.Is(err, os.ErrNotExist) {
+	if err := file.Watch(t.Context(), func(*config.Config) error { return nil }); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Watch of a missing file = %v", err)
 	}
 	refuse := errors.New("no")
-	if err := (Fixed{Default()}).Watch(t.Context(), func(*Config) error { return refuse }); err != refuse {
+	if err := (Fixed{config.Default()}).Watch(t.Context(), func(*config.Config) error { return refuse }); err != refuse {
 		t.Errorf("Watch with an apply that refuses = %v, want its error", err)
-	}
-}
-
-// What a script declares about itself is completed like an entry of scriptedTools.
-func TestDeclared(t *testing.T) {
-	c, err := Parse("vmcp.yaml", []byte("limits: {steps: 500, calls: 7}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := diag.Pos{File: "deploy.star", Line: 3, Column: 1}
-	tool, err := c.Declared(at, []byte(`{"name":"deploy","description":"Deploys.","script":"x","timeout":"5s","limits":{"calls":2},"parameters":{"type":"object","maxProperties":9007199254740993}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l := tool.Limits; l.Steps != 500 || l.Calls != 2 || l.Time.Std() != 5*time.Second {
-		t.Errorf("limits = %+v, want the tool's own over the general ones", l)
-	}
-	if got := string(tool.Parameters.JSON); got != `{"type":"object","maxProperties":9007199254740993}` {
-		t.Errorf("parameters = %s, want them as declared", got)
-	}
-	_, err = c.Declared(at, []byte(`{"name":"deploy","description":"Deploys.","script":"x","timeout":5}`))
-	if want := `deploy.star:3:1: error: tool.timeout: want`; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("a wrong declaration: %v, want %s...", err, want)
 	}
 }

@@ -1,4 +1,8 @@
-package config
+// Package follow hands out configurations and follows their changes: a file with everything that
+// it reads, however it is edited, or one that does not change.
+//
+//	err := (&follow.File{Path: "vmcp.yaml"}).Watch(ctx, proxy.Apply)
+package follow
 
 import (
 	"context"
@@ -6,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
@@ -15,14 +20,14 @@ type Source interface {
 	// at a time, and returns nil when ctx ends. When there is no first version, or
 	// apply refuses it, Watch returns why. A later version that has a problem is not
 	// the end: the version before stays, and the source reports what is wrong.
-	Watch(ctx context.Context, apply func(*Config) error) error
+	Watch(ctx context.Context, apply func(*config.Config) error) error
 }
 
 // Fixed is a configuration that does not change.
-type Fixed struct{ Config *Config }
+type Fixed struct{ Config *config.Config }
 
 // Watch applies the configuration and waits.
-func (f Fixed) Watch(ctx context.Context, apply func(*Config) error) error {
+func (f Fixed) Watch(ctx context.Context, apply func(*config.Config) error) error {
 	if err := apply(f.Config); err != nil {
 		return err
 	}
@@ -35,8 +40,8 @@ func (f Fixed) Watch(ctx context.Context, apply func(*Config) error) error {
 // or swapped through a symbolic link.
 type File struct {
 	Path string
-	// Load reads the file; nil is the function Load of this package.
-	Load func(path string) (*Config, error)
+	// Load reads the file; nil is config.Load.
+	Load func(path string) (*config.Config, error)
 	// Reload asks for another reading though nothing changed. It may be nil.
 	Reload <-chan os.Signal
 	// Rejected is called with why a later version was not applied, once per reason. It may be nil.
@@ -44,7 +49,7 @@ type File struct {
 }
 
 // Watch implements Source. The error of a first version that cannot be read is that of Load.
-func (f *File) Watch(ctx context.Context, apply func(*Config) error) error {
+func (f *File) Watch(ctx context.Context, apply func(*config.Config) error) error {
 	w := newWatch(f, apply)
 	defer w.close()
 	if err := w.attempt(); err != nil {
@@ -52,23 +57,6 @@ func (f *File) Watch(ctx context.Context, apply func(*Config) error) error {
 	}
 	w.follow(ctx)
 	return nil
-}
-
-// Files lists what the configuration reads besides its own file: scripts, and folders
-// of scripts and libraries.
-func (c *Config) Files() (files, folders []string) {
-	for _, t := range c.ScriptedTools {
-		if t.ScriptFile != "" {
-			files = append(files, t.ScriptFile)
-		}
-	}
-	folders = append(folders, c.Scripts...)
-	for _, l := range c.Libraries {
-		if l.Path != "" {
-			folders = append(folders, l.Path)
-		}
-	}
-	return files, folders
 }
 
 // maxFolders bounds how many folders below one are looked into again and again: whoever
