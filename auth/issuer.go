@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -30,19 +31,34 @@ func issuerClient(o config.OIDC) (*http.Client, error) {
 	if !o.JWKSAllowPrivateIP && !proxied(o.Issuer) {
 		dialer.Control = refusePrivate
 	}
-	if o.CABundlePath != "" {
-		pem, err := files.Read(o.CABundlePath, maxBundle)
-		if err != nil {
-			return nil, fmt.Errorf("caBundlePath: %s: %w", o.CABundlePath, err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no certificates", o.CABundlePath)
-		}
+	roots, err := issuerRoots(o)
+	if err != nil {
+		return nil, err
+	}
+	if roots != nil {
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
 	refuse := func(*http.Request, []*http.Request) error { return errRedirect }
 	return &http.Client{Transport: t, CheckRedirect: refuse, Timeout: 2 * fetchTimeout}, nil
+}
+
+// issuerRoots are the certificates to trust for an issuer; nil: those of the system.
+func issuerRoots(o config.OIDC) (*x509.CertPool, error) {
+	pem := []byte(o.CAText)
+	if o.CABundlePath != "" {
+		var err error
+		if pem, err = files.Read(o.CABundlePath, maxBundle); err != nil {
+			return nil, fmt.Errorf("caBundlePath: %s: %w", o.CABundlePath, err)
+		}
+	}
+	if len(pem) == 0 {
+		return nil, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificates", cmp.Or(o.CABundlePath, "the bundle for the issuer"))
+	}
+	return roots, nil
 }
 
 func proxied(issuer string) bool {

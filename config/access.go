@@ -73,6 +73,8 @@ type OIDC struct {
 	ProtectedResourceAllowPrivateIP bool `json:"protectedResourceAllowPrivateIp,omitempty"`
 	// CABundlePath is a file of certificates to trust for the issuer, relative to the configuration file.
 	CABundlePath string `json:"caBundlePath,omitempty"`
+	// CAText is what such a file would hold, where there is none.
+	CAText string `json:"-"`
 	// Algorithms are the signatures that are accepted.
 	Algorithms []string `json:"algorithms,omitempty"`
 	// ClockSkew is by how much the issuer's clock may differ, both ways.

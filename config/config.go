@@ -88,10 +88,6 @@ type Config struct {
 	// Operational holds timeouts and failure handling.
 	Operational Operational `json:"operational,omitempty" crd:"yes"`
 
-	// Bundles are texts that belong together, such as those of a ConfigMap, by bundle and name. A script of a
-	// bundle loads texts of the bundle before libraries.
-	Bundles map[string]map[string]string `json:"-"`
-
 	expanded []string // the values of variables in headers and environments
 	warnings diag.Problems
 	places   map[string]diag.Pos // of the values in the file, by path
@@ -304,8 +300,8 @@ type ScriptedTool struct {
 	ScriptFile string `json:"scriptFile,omitempty" crd:"no"`
 	// ScriptFrom names the ConfigMap with the source, in an object of Kubernetes; exactly one of script and scriptFrom is set.
 	ScriptFrom *TextSource `json:"scriptFrom,omitempty" config:"-" crd:"yes"`
-	// Bundle names the texts, of Config.Bundles, that the script loads before it looks into libraries.
-	Bundle string `json:"-"`
+	// Bundle is where the script came from with other texts, which it loads before libraries; nil: nowhere.
+	Bundle *Bundle `json:"-"`
 	// Annotations override the hints derived from the tools that the script calls.
 	Annotations *Annotations `json:"annotations,omitempty" crd:"yes"`
 	// TrustAnnotations lets Annotations look safer than the tools that the script can call.

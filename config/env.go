@@ -32,6 +32,9 @@ func (v *validator) expandPlain(path, s string) string {
 }
 
 func (v *validator) expandWith(path, s string, note func(name, value string)) string {
+	if v.inObject() {
+		return s
+	}
 	var b strings.Builder
 	for {
 		before, rest, ok := strings.Cut(s, "${")

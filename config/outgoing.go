@@ -209,7 +209,9 @@ func (v *validator) outgoing(c *Config) {
 	for i := range c.Backends {
 		v.outgoingOf(c, &c.Backends[i], document.IndexPath("backends", i))
 	}
-	v.tokenStore(c)
+	if !v.inObject() {
+		v.tokenStore(c)
+	}
 	v.publicURL(at+".publicUrl", c.OutgoingAuth.PublicURL)
 	v.perUser(c)
 	for i, name := range c.PassthroughHeaders {
@@ -260,7 +262,7 @@ func (v *validator) strategy(at string, s *OutgoingStrategy) {
 		v.report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, Unauthenticated))
 	}
 	switch {
-	case v.Broken(at + ".type"):
+	case v.broken(at + ".type"):
 	case s.Type == InjectHeader:
 		v.injection(at+".headerInjection", &s.HeaderInjection)
 	case s.Type == UseClientCredentials:
@@ -306,7 +308,7 @@ func (v *validator) exchange(at string, t *TokenExchange) {
 		UseClientCredentials: {"clientCredentials", d.ClientCredentials},
 	})
 	switch {
-	case v.Broken(path + ".type"):
+	case v.broken(path + ".type"):
 	case d.Type == InjectHeader:
 		v.injection(path+".headerInjection", &d.HeaderInjection)
 	case d.Type == UseClientCredentials:
@@ -316,7 +318,7 @@ func (v *validator) exchange(at string, t *TokenExchange) {
 
 // login checks how this proxy presents itself at a login.
 func (v *validator) login(at string, o *OutgoingOAuth) {
-	if o.ClientID != "" || o.ClientSecret+o.ClientSecretEnv+o.ClientSecretFile != "" {
+	if o.ClientID != "" || o.ClientSecret+o.ClientSecretEnv+o.ClientSecretFile != "" || o.ClientSecretRef != nil {
 		v.tokenSecret(at, o.ClientID, oneSecret{&o.ClientSecret, o.ClientSecretEnv, &o.ClientSecretFile, &o.Secret})
 	}
 	v.scopes(at+".scopes", o.Scopes)
@@ -329,6 +331,9 @@ func (v *validator) login(at string, o *OutgoingOAuth) {
 
 // perUser warns of logins of principals where nobody is asked who they are.
 func (v *validator) perUser(c *Config) {
+	if v.inObject() {
+		return
+	}
 	if kind := c.IncomingAuth.Type; kind != "" && kind != "anonymous" {
 		return
 	}
@@ -401,7 +406,9 @@ func (v *validator) tokenStore(c *Config) {
 func (v *validator) clientCredentials(at string, c *ClientCredentials) {
 	v.tokenURL(at+".tokenUrl", c.TokenURL)
 	v.tokenSecret(at, c.ClientID, oneSecret{&c.ClientSecret, c.ClientSecretEnv, &c.ClientSecretFile, &c.Secret})
-	if c.ClientSecret == "" && c.ClientSecretFile == "" && c.ClientSecretEnv == "" {
+	if v.inObject() {
+		v.secretRef(at, "clientSecretRef", c.ClientSecretRef, "", true)
+	} else if c.ClientSecret == "" && c.ClientSecretFile == "" && c.ClientSecretEnv == "" {
 		v.report(at, "want clientSecretEnv, clientSecretFile or clientSecret: a client credentials grant is for clients with a secret (RFC 6749, section 4.4)")
 	}
 	v.scopes(at+".scopes", c.Scopes)
@@ -436,7 +443,9 @@ func (v *validator) tokenSecret(at, id string, s oneSecret) {
 	if id == "" {
 		v.report(at+".clientId", "want the name of this proxy with the authorization server")
 	}
-	v.oneSecret(at, "clientSecret", s, false)
+	if !v.inObject() {
+		v.oneSecret(at, "clientSecret", s, false)
+	}
 }
 
 // injection checks a header and reads its value.
@@ -450,7 +459,11 @@ func (v *validator) injection(at string, h *HeaderInjection) {
 	case slices.Contains(ownHeaders, lower):
 		v.report(at+".headerName", "the protocol sets this header itself; want another one")
 	}
-	v.oneSecret(at, "headerValue", oneSecret{&h.HeaderValue, h.HeaderValueEnv, &h.HeaderValueFile, &h.Secret}, true)
+	if v.inObject() {
+		v.secretRef(at, "valueSecretRef", h.ValueSecretRef, "headerValue", true)
+	} else {
+		v.oneSecret(at, "headerValue", oneSecret{&h.HeaderValue, h.HeaderValueEnv, &h.HeaderValueFile, &h.Secret}, true)
+	}
 	for path, text := range map[string]string{at + ".headerValue": h.Value(), at + ".headerValuePrefix": h.HeaderValuePrefix} {
 		if strings.ContainsAny(text, "\r\n\x00") {
 			v.report(path, "the value holds a line break or NUL character")

@@ -13,7 +13,7 @@ import (
 // schema checks a JSON Schema of a tool: draft 2020-12, an object at the root, no
 // references out of the document.
 func (v *validator) schema(path string, raw Raw) {
-	if raw.IsZero() || v.BrokenBelow(path) {
+	if raw.IsZero() || v.BrokenBelow(v.below+path) {
 		return
 	}
 	var root map[string]any

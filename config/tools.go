@@ -56,6 +56,9 @@ func (v *validator) scripted(t *ScriptedTool, at string) {
 // source checks that there is exactly one, and finds its file.
 func (v *validator) source(t *ScriptedTool, at string) {
 	switch {
+	case v.inObject() && v.set(at+".script") == v.set(at+".scriptFrom"):
+		v.report(at, "want exactly one of script and scriptFrom")
+	case v.inObject() && !v.set(at+".script"):
 	case v.set(at+".script") && v.set(at+".scriptFile"):
 		v.report(at+".scriptFile", "a tool has script or scriptFile, this one has both")
 	case v.set(at + ".script"):
@@ -89,7 +92,11 @@ func (v *validator) libraries(libs []Library) {
 	for i := range libs {
 		l, at := &libs[i], document.IndexPath("libraries", i)
 		switch inline, folder := v.set(at+".source"), v.set(at+".path"); {
-		case inline == folder:
+		case v.inObject() && inline == v.set(at+".sourceFrom"):
+			v.report(at, "want exactly one of source and sourceFrom")
+		case v.inObject() && l.Name == "":
+			v.report(at+".name", "want what scripts load, such as helpers.star")
+		case inline == folder && !v.inObject():
 			v.report(at, "want either path, a folder, or name and source")
 		case folder:
 			v.only(at, "source", "name")

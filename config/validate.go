@@ -30,6 +30,8 @@ type validator struct {
 	*document.Document
 	env func(string) (string, bool)
 	dir string
+	// below is set where a part of an object is checked, and not a file: what its paths begin with.
+	below string
 
 	lenient  bool     // variables that are missing are no problem
 	secrets  []string // values of variables that were expanded
@@ -37,15 +39,21 @@ type validator struct {
 }
 
 // report notes a problem of the value at path.
-func (v *validator) report(path, format string, args ...any) { v.Report(path, format, args...) }
+func (v *validator) report(path, format string, args ...any) { v.Report(v.below+path, format, args...) }
+
+// broken reports whether the value at path has a problem.
+func (v *validator) broken(path string) bool { return v.Broken(v.below + path) }
+
+// inObject reports whether what is checked is a part of an object of Kubernetes.
+func (v *validator) inObject() bool { return v.below != "" }
 
 // warn notes what may not be meant.
 func (v *validator) warn(path, format string, args ...any) {
-	v.warnings = append(v.warnings, diag.Problem{Pos: v.Place(path), Code: code, Path: path, Message: fmt.Sprintf(format, args...), Severity: diag.Warning})
+	v.warnings = append(v.warnings, diag.Problem{Pos: v.Place(v.below + path), Code: code, Path: v.below + path, Message: fmt.Sprintf(format, args...), Severity: diag.Warning})
 }
 
 // set reports whether the file says anything at path.
-func (v *validator) set(path string) bool { return v.Has(path) }
+func (v *validator) set(path string) bool { return v.Has(v.below + path) }
 
 func (v *validator) config(c *Config) {
 	v.listen("listen", c.Listen)
@@ -313,13 +321,16 @@ func (v *validator) workloads(c *Config, at string, names []string) {
 
 // workload checks a reference to a backend.
 func (v *validator) workload(c *Config, at, name string) {
+	if v.inObject() {
+		return // backends come and go
+	}
 	var known []string
 	for _, b := range c.Backends {
 		if b.Name != "" && !slices.Contains(known, b.Name) {
 			known = append(known, b.Name)
 		}
 	}
-	if slices.Contains(known, name) || v.Broken("backends") {
+	if slices.Contains(known, name) || v.broken("backends") {
 		return
 	}
 	hint := spell.Hint(name, known)

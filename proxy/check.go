@@ -60,3 +60,10 @@ func warnComposites(log *slog.Logger, cfg *config.Config) {
 			"migrate", "vmcp migrate-composite "+c.Name+" -f "+c.Pos.File)
 	}
 }
+
+// CheckTools compiles the scripts and composite tools of a configuration, as Apply would, and returns what
+// keeps them from being served. Nothing is started or read but the libraries that they name.
+func CheckTools(cfg *config.Config) diag.Problems {
+	_, problems := catalog.Compile(cfg)
+	return problems
+}

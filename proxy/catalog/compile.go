@@ -65,6 +65,7 @@ type compiler struct {
 	cfg      *config.Config
 	set      *Scripts
 	problems diag.Problems
+	bundled  *bundles
 	overlay  Overlay
 	last     *check.Program
 	made     []func() // what compiles the tools, once all texts were checked
@@ -75,8 +76,9 @@ type compiler struct {
 func Compile(cfg *config.Config) (*Scripts, diag.Problems) { return compile(cfg, Known{}) }
 
 func compile(cfg *config.Config, known Known) (*Scripts, diag.Problems) {
-	load := legacy.With(script.Options{Load: known.Overlay.load(libraries(cfg).Load)}).Load
-	c := &compiler{cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std()}, overlay: known.Overlay, last: known.Last}
+	bundled := &bundles{libraries: known.Overlay.load(libraries(cfg).Load)}
+	load := legacy.With(script.Options{Load: bundled.loader(cfg.ScriptedTools)}).Load
+	c := &compiler{bundled: bundled, cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std()}, overlay: known.Overlay, last: known.Last}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))
@@ -177,7 +179,7 @@ func (c *compiler) fileAt(f script.File, e *script.Error) script.File {
 			return t.source.File
 		}
 	}
-	return f
+	return c.bundled.fileAt(e, f)
 }
 
 // pins reads what the backends are held to.
@@ -253,6 +255,9 @@ func (c *compiler) configured(t *config.ScriptedTool, path string) {
 		return // the configuration's own problem
 	}
 	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(path + ".script")}
+	if t.Bundle != nil {
+		file.Name = bundleFile(t.Bundle, t.Bundle.File)
+	}
 	if t.ScriptFile != "" {
 		source, err := c.readScript(t.ScriptFile)
 		if err != nil {
@@ -272,7 +277,7 @@ func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Proble
 		return
 	}
 	c.made = append(c.made, func() {
-		made, err := compileScript(t, durableOf(c.cfg, t), text, c.set.load)
+		made, err := compileScript(t, durableOf(c.cfg, t), text, c.loadOf(t))
 		if err != nil {
 			c.problems = append(c.problems, text.problems...)
 			c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)

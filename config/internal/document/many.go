@@ -154,3 +154,18 @@ func (d *Document) DecodeMember(name string, into any) bool {
 	d.value(n, KeyPath("", name), 0, reflect.ValueOf(into).Elem())
 	return true
 }
+
+// Items are the entries of a member that is a list, each as a document.
+func (d *Document) Items(name string) (items []*Document) {
+	list := d.member(name)
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+	for _, n := range list.Content {
+		one := New("", d.rules)
+		one.File, one.lines, one.top = d.File, d.lines, n
+		one.Places[""] = one.pos(n)
+		items = append(items, one)
+	}
+	return items
+}

@@ -68,7 +68,7 @@ func KindOf[S Spec]() Kind {
 
 // Ref names the object.
 func (o *Object[S]) Ref() Ref {
-	return Ref{KindOf[S](), o.Namespace, o.Name, o.UID, o.Generation}
+	return o.Meta.Ref(KindOf[S]())
 }
 
 // Place is where the manifest of the object says what stands at path, such as spec.script, or what holds it; no
@@ -146,6 +146,7 @@ func read[S Spec](d *document.Document, o *Object[S]) {
 	if !d.DecodeMember("spec", &o.Spec) {
 		d.Report("spec", "missing; a %s needs one", KindOf[S]().Name)
 	}
+	check(d, o)
 	o.text = &text{d.Places, d.Origins, d.File}
 	o.Problems = d.Problems
 }

@@ -100,3 +100,6 @@ type Ref struct {
 
 // String is the kind and the name.
 func (r Ref) String() string { return r.Kind.Name + " " + r.Name }
+
+// Ref names the object of a kind that m belongs to.
+func (m *Meta) Ref(kind Kind) Ref { return Ref{kind, m.Namespace, m.Name, m.UID, m.Generation} }

@@ -45,8 +45,11 @@ func (r references) server(s *object.ServerSpec) {
 	for i := range s.Config.Libraries {
 		r.text(s.Config.Libraries[i].SourceFrom)
 	}
-	for _, ref := range strategySecrets(&s.Config.OutgoingAuth) {
-		r.secret(ref.ref)
+	o := s.Config.OutgoingAuth
+	for _, strategy := range append(slices.Collect(maps.Values(o.Backends)), o.Default) {
+		for _, ref := range secretsOf("", &strategy) {
+			r.secret(ref.ref)
+		}
 	}
 	if a := s.IncomingAuth; a != nil && a.AuthzConfig != nil && a.AuthzConfig.ConfigMap != nil {
 		r.configMap(a.AuthzConfig.ConfigMap.Name)
@@ -88,28 +91,20 @@ func (r references) configMap(name string) {
 
 // A secretRef is a reference of outgoingAuth to a Secret.
 type secretRef struct {
-	path string // of the reference, below spec.config
+	path string
 	ref  *config.KeyRef
+	into *string // where the value belongs
 }
 
-// strategySecrets are the references of outgoingAuth that are set.
-func strategySecrets(o *config.OutgoingAuth) (found []secretRef) {
-	found = secretsOf("outgoingAuth.default", &o.Default)
-	for _, name := range slices.Sorted(maps.Keys(o.Backends)) {
-		s := o.Backends[name]
-		found = append(found, secretsOf(config.KeyPath("outgoingAuth.backends", name), &s)...)
-	}
-	return found
-}
-
+// secretsOf are the references of a strategy that are set.
 func secretsOf(path string, s *config.OutgoingStrategy) (found []secretRef) {
 	for _, r := range []secretRef{
-		{path + ".headerInjection.valueSecretRef", s.HeaderInjection.ValueSecretRef},
-		{path + ".clientCredentials.clientSecretRef", s.ClientCredentials.ClientSecretRef},
-		{path + ".tokenExchange.clientSecretRef", s.TokenExchange.ClientSecretRef},
-		{path + ".tokenExchange.discovery.headerInjection.valueSecretRef", s.TokenExchange.Discovery.HeaderInjection.ValueSecretRef},
-		{path + ".tokenExchange.discovery.clientCredentials.clientSecretRef", s.TokenExchange.Discovery.ClientCredentials.ClientSecretRef},
-		{path + ".oauth.clientSecretRef", s.OAuth.ClientSecretRef},
+		{path + ".headerInjection.valueSecretRef", s.HeaderInjection.ValueSecretRef, &s.HeaderInjection.Secret},
+		{path + ".clientCredentials.clientSecretRef", s.ClientCredentials.ClientSecretRef, &s.ClientCredentials.Secret},
+		{path + ".tokenExchange.clientSecretRef", s.TokenExchange.ClientSecretRef, &s.TokenExchange.Secret},
+		{path + ".tokenExchange.discovery.headerInjection.valueSecretRef", s.TokenExchange.Discovery.HeaderInjection.ValueSecretRef, &s.TokenExchange.Discovery.HeaderInjection.Secret},
+		{path + ".tokenExchange.discovery.clientCredentials.clientSecretRef", s.TokenExchange.Discovery.ClientCredentials.ClientSecretRef, &s.TokenExchange.Discovery.ClientCredentials.Secret},
+		{path + ".oauth.clientSecretRef", s.OAuth.ClientSecretRef, &s.OAuth.Secret},
 	} {
 		if r.ref != nil {
 			found = append(found, r)

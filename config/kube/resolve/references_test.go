@@ -16,8 +16,8 @@ func TestFindReferences(t *testing.T) {
 		"config":{"libraries":[{"name":"t.star","sourceFrom":{"configMapKeyRef":{"name":"libs","key":"k"}}}],
 		"scriptedTools":[{"name":"t","description":"d","scriptFrom":{"configMapKeyRef":{"name":"inline","key":"k"}}}],
 		"outgoingAuth":{"default":{"type":"header_injection","headerInjection":{"headerName":"A","valueSecretRef":{"name":"default","key":"k"}}},
-			"backends":{"a.b":{"type":"token_exchange","tokenExchange":{"clientSecretRef":{"name":"exchange","key":"k"},"discovery":{"clientCredentials":{"clientSecretRef":{"name":"discovery","key":"k"}}}}}}}}}`)
-	entry := decode[object.EntrySpec](t, `{"groupRef":{"name":"g"},"remoteUrl":"http://a/","transport":"sse","caBundleRef":{"configMapRef":{"name":"ca"}},
+			"backends":{"a.b":{"type":"token_exchange","tokenExchange":{"tokenUrl":"https://i/t","clientId":"c","clientSecretRef":{"name":"exchange","key":"k"},"discovery":{"type":"client_credentials","clientCredentials":{"tokenUrl":"https://i/t","clientId":"c","clientSecretRef":{"name":"discovery","key":"k"}}}}}}}}}`)
+	entry := decode[object.EntrySpec](t, `{"groupRef":{"name":"g"},"remoteUrl":"https://a/","transport":"sse","caBundleRef":{"configMapRef":{"name":"ca"}},
 		"headerForward":{"addHeadersFromSecret":[{"headerName":"A","valueSecretRef":{"name":"header","key":"k"}}]}}`)
 	scripted := decode[object.ScriptedSpec](t, `{"name":"t","description":"d","scriptFrom":{"configMapKeyRef":{"name":"scripts","key":"k"}}}`)
 	got := resolve.FindReferences(&resolve.State{

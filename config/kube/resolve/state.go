@@ -92,6 +92,8 @@ type Options struct {
 	// AllowAnonymous lets servers with incomingAuth.type anonymous be served: the endpoint is on an address that
 	// only this machine reaches, or it was said that everybody may.
 	AllowAnonymous bool
+	// Offline takes ConfigMaps, Secrets and objects of other products that are not in the state to be in the cluster.
+	Offline bool
 	// Only is the one server that is wanted; "" is all.
 	Only string
 }
@@ -104,6 +106,9 @@ type Server struct {
 	Config *config.Config
 	// Same reports that Config says nothing else than the one that was applied last.
 	Same bool
+
+	of    *server
+	built *build
 }
 
 // Live says which backends of a server answer: by the name of the backend why it does not, "" for one that does.
@@ -115,6 +120,8 @@ type Report struct {
 	Object object.Ref
 	// Status has conditions without times.
 	Status object.Status
+	// Problems are what is wrong with the object, with the paths of its fields, and places in scripts.
+	Problems diag.Problems
 }
 
 // References are the ConfigMaps and Secrets that objects name, in order.

@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // The version of their group that is read. Their older v1alpha1 has the same objects, which an API server hands
@@ -137,20 +138,23 @@ func Translate(set Set, name string) *resolve.Translation {
 		m.refuse(object.ReasonRefNotFound, "%s: spec.groupRef names MCPGroup %s, which is not there", theirs, m.group)
 	}
 	t := &resolve.Translation{Composites: m.composites()}
-	t.Spec = decodeSpec[object.ServerSpec](&m, theirs.String(), theirs.meta, ours)
+	t.Spec = decodeSpec[object.ServerSpec](&m, theirs.String(), ours)
 	t.Backends = m.backends(inPlace)
 	t.Ignored, t.Problem = m.ignored, m.problem
 	return t
 }
 
 // decodeSpec reads a spec of ours strictly. What is wrong with it is a problem of the mapping.
-func decodeSpec[S object.Spec](m *mapping, what string, meta json.RawMessage, spec tree) S {
-	o, err := object.Decode[S](mustJSON(map[string]any{"metadata": meta, "spec": spec}))
+func decodeSpec[S object.Spec](m *mapping, what string, spec tree) S {
+	o, err := object.Decode[S](mustJSON(map[string]any{"metadata": tree{"name": "translated"}, "spec": spec}))
 	if err != nil {
 		m.refuse(object.ReasonInvalid, "%s: %v", what, err)
 		return *new(S)
 	}
-	if len(o.Problems) > 0 {
+	guards := func(p diag.Problem) bool { return strings.HasPrefix(p.Path, "spec.incomingAuth") }
+	if slices.ContainsFunc(o.Problems, guards) {
+		m.refuse(object.ReasonAuthNotCarried, "%s: %v", what, o.Problems)
+	} else if len(o.Problems) > 0 {
 		m.refuse(object.ReasonInvalid, "%s: %v", what, o.Problems)
 	}
 	return o.Spec
@@ -200,7 +204,7 @@ func (m *mapping) backend(t *thing, urlOf func(*thing) string) resolve.Backend {
 	at := mapping{set: m.set, leftOut: m.leftOut}
 	spec := at.entry(t, urlOf)
 	if at.problem.Reason == "" && spec["remoteUrl"] != "" {
-		b.Spec = decodeSpec[object.EntrySpec](&at, t.String(), t.meta, spec)
+		b.Spec = decodeSpec[object.EntrySpec](&at, t.String(), spec)
 	}
 	for _, path := range at.ignored {
 		m.ignored = append(m.ignored, t.String()+": "+path)

@@ -1,0 +1,330 @@
+package resolve
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
+
+// mostNamed is how many of a list a message names.
+const mostNamed = 5
+
+// Reports are what is to be written of every object, in order.
+func (r *Resolver) Reports(live Live) []Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var reports []Report
+	for _, name := range slices.Sorted(maps.Keys(r.servers)) {
+		reports = append(reports, r.server(r.servers[name], live(name)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
+		reports = append(reports, r.entry(name, live))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.state.Scripted)) {
+		o := r.state.Scripted[name]
+		reports = append(reports, r.tool(o.Ref(), o.Problems, r.usesIn(object.Scripted, name)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.state.Composites)) {
+		o := r.state.Composites[name]
+		reports = append(reports, r.tool(o.Ref(), o.Problems, r.usesIn(object.Composite, name)))
+	}
+	return reports
+}
+
+// A status collects the conditions of an object.
+type status struct{ Report }
+
+func newStatus(of object.Ref) *status {
+	return &status{Report{Object: of, Status: object.Status{ObservedGeneration: of.Generation}}}
+}
+
+// set adds a condition.
+func (s *status) set(kind, is, reason, format string, args ...any) {
+	s.Status.Conditions = append(s.Status.Conditions, object.Condition{Type: kind, Status: is, Reason: reason,
+		Message: clip(fmt.Sprintf(format, args...)), ObservedGeneration: s.Object.Generation})
+}
+
+// clip cuts a message that the API server would refuse.
+func clip(text string) string {
+	if len(text) <= object.MaxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:object.MaxMessage-3], "") + "…"
+}
+
+// accepted adds the condition about spec and references.
+func (s *status) accepted(f finding) {
+	s.Problems = append(s.Problems, f.problems...)
+	if f.found() {
+		s.set(object.Accepted, object.False, f.reason, "%s", textOf(f.problems))
+		return
+	}
+	s.set(object.Accepted, object.True, object.ReasonAccepted, "spec and references are good")
+}
+
+// textOf are the first problems, without places: those are in no file.
+func textOf(problems diag.Problems) string {
+	var texts []string
+	for _, p := range problems[:min(len(problems), mostNamed)] {
+		text := p.Message
+		if p.Path != "" {
+			text = p.Path + ": " + text
+		}
+		if p.Hint != "" {
+			text += "; " + p.Hint
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ") + more(len(problems))
+}
+
+// placedText is the first problems of a script, with their places.
+func placedText(problems diag.Problems) string {
+	var texts []string
+	for _, p := range problems[:min(len(problems), mostNamed)] {
+		at := p.Path
+		if p.Line > 0 {
+			at = p.Pos.String()
+		}
+		text := p.Message
+		if at != "" {
+			text = at + ": " + text
+		}
+		if p.Hint != "" {
+			text += "; " + p.Hint
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ") + more(len(problems))
+}
+
+func more(n int) string {
+	if n <= mostNamed {
+		return ""
+	}
+	return fmt.Sprintf("; and %d more", n-mostNamed)
+}
+
+// server is the report of one server.
+func (r *Resolver) server(s *server, live map[string]string) Report {
+	out := newStatus(s.object.Ref())
+	f := s.finding
+	if s.now != nil {
+		f.join(s.soft)
+		f.join(s.names)
+	}
+	out.accepted(f)
+	out.scripts(s)
+	out.backends(s, live)
+	if s.object.Spec.From != nil {
+		out.translated(s)
+	}
+	served := int64(0)
+	if s.served && s.good != nil {
+		served = s.good.generation
+		out.Status.Path = "/" + s.object.Name + "/mcp"
+	}
+	out.ready(served, s.trouble)
+	return out.Report
+}
+
+// scripts adds the condition of a server about all its tools.
+func (s *status) scripts(of *server) {
+	failed := slices.Clone(of.scripts)
+	for _, f := range of.scripts {
+		s.Problems = append(s.Problems, f.problems...)
+	}
+	for _, u := range of.uses {
+		if len(u.failed) > 0 && !slices.ContainsFunc(of.scripts, func(f failure) bool { return f.label == u.name }) {
+			failed = append(failed, failure{u.name, u.failed})
+		}
+	}
+	if len(failed) == 0 {
+		s.set(object.ScriptsValid, object.True, object.ReasonCompiled, "%s compiled", count(of.tools, "tool"))
+		return
+	}
+	var texts []string
+	for _, f := range failed[:min(len(failed), mostNamed)] {
+		texts = append(texts, f.label+": "+placedText(f.problems))
+	}
+	s.set(object.ScriptsValid, object.False, object.ReasonCompileFailed, "%d of %s: %s%s", len(failed), count(max(of.tools, len(failed)), "tool"), strings.Join(texts, "; "), more(len(failed)))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// backends adds the condition of a server about its backends.
+func (s *status) backends(of *server, live map[string]string) {
+	var away, connecting []string
+	for _, m := range of.members {
+		name := m.version.config.Name
+		switch why, known := live[name]; {
+		case !known:
+			connecting = append(connecting, name)
+		case why != "":
+			away = append(away, name+": "+why)
+		}
+	}
+	bad := len(away) + len(connecting)
+	reason := object.ReasonSomeUnavailable
+	if bad == len(of.members) {
+		reason = object.ReasonNoneAvailable
+	}
+	switch {
+	case !of.served || of.good == nil:
+		s.set(object.BackendsReady, object.Unknown, object.ReasonNotServed, "the server is not served")
+	case bad == 0:
+		s.set(object.BackendsReady, object.True, object.ReasonAllReady, "%s ready", count(len(of.members), "backend"))
+	case len(away) == 0:
+		s.set(object.BackendsReady, object.Unknown, reason, "connecting: %s", list(connecting))
+	default:
+		s.set(object.BackendsReady, object.False, reason, "%s", list(away))
+	}
+}
+
+func list(names []string) string {
+	return strings.Join(names[:min(len(names), mostNamed)], ", ") + more(len(names))
+}
+
+// translated adds the condition about an object of another product.
+func (s *status) translated(of *server) {
+	v := of.serves()
+	switch {
+	case v == nil:
+		s.set(object.Translated, object.Unknown, object.ReasonNotServed, "the server is not served")
+	case len(v.ignored) == 0:
+		s.set(object.Translated, object.True, object.ReasonComplete, "all of it is carried")
+	default:
+		s.set(object.Translated, object.False, object.ReasonFieldsIgnored, "%s", strings.Join(v.ignored, ", "))
+	}
+}
+
+// ready adds the condition about what is served; 0: no generation is.
+func (s *status) ready(generation int64, trouble string) {
+	s.Status.AppliedGeneration = generation
+	if trouble != "" {
+		trouble = ": " + trouble
+	}
+	switch {
+	case generation == 0:
+		s.set(object.Ready, object.False, object.ReasonNotServed, "no generation is served%s", trouble)
+	case generation != s.Object.Generation:
+		s.set(object.Ready, object.False, object.ReasonLastGoodServed, "generation %d is served%s", generation, trouble)
+	default:
+		s.set(object.Ready, object.True, object.ReasonServed, "this generation is served")
+	}
+}
+
+// A usage is a use and the server that it belongs to.
+type usage struct {
+	server *server
+	use    *use
+}
+
+// usesIn are the uses of a tool in the servers of the namespace.
+func (r *Resolver) usesIn(kind object.Kind, name string) (found []usage) {
+	for _, s := range slices.Sorted(maps.Keys(r.servers)) {
+		for _, u := range r.servers[s].uses {
+			if u.kind == kind && u.name == name && r.owns(r.servers[s], kind) {
+				found = append(found, usage{r.servers[s], u})
+			}
+		}
+	}
+	return found
+}
+
+// owns reports whether a server's tools of a kind are objects of ours.
+func (r *Resolver) owns(s *server, kind object.Kind) bool {
+	v := s.serves()
+	return kind == object.Scripted || v == nil || v.composites == nil
+}
+
+// tool is the report of one scripted or composite tool.
+func (r *Resolver) tool(of object.Ref, problems diag.Problems, uses []usage) Report {
+	out := newStatus(of)
+	f := finding{object.ReasonInvalid, problems}
+	var failed diag.Problems
+	served := int64(-1) // the oldest of all servers
+	for _, u := range uses {
+		if !f.found() {
+			f.join(u.use.finding)
+			f.join(u.use.conflict)
+		}
+		if len(failed) == 0 {
+			failed = u.use.failed
+		}
+		generation := int64(0)
+		if u.server.served && u.server.good != nil && u.use.good != nil {
+			generation = u.use.good.generation
+		}
+		if served < 0 || generation < served {
+			served = generation
+		}
+	}
+	out.accepted(f)
+	out.Problems = append(out.Problems, failed...)
+	switch {
+	case len(failed) > 0:
+		out.set(object.ScriptsValid, object.False, object.ReasonCompileFailed, "%s", placedText(failed))
+	case len(uses) == 0 || f.found() && f.reason != object.ReasonNameConflict:
+		out.set(object.ScriptsValid, object.Unknown, object.ReasonNotServed, "not compiled")
+	default:
+		out.set(object.ScriptsValid, object.True, object.ReasonCompiled, "compiled")
+	}
+	if len(uses) == 0 {
+		out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served refers to it", object.Server.Name)
+		return out.Report
+	}
+	out.ready(served, "")
+	return out.Report
+}
+
+// entry is the report of one entry.
+func (r *Resolver) entry(name string, live Live) Report {
+	e := r.entries[name]
+	out := newStatus(e.object.Ref())
+	out.accepted(e.finding)
+	var servers, away, connecting []string
+	for _, n := range slices.Sorted(maps.Keys(r.servers)) {
+		s := r.servers[n]
+		v := s.serves()
+		if v == nil || v.group == "" || v.group != e.object.Spec.GroupRef.Name {
+			continue
+		}
+		servers = append(servers, n)
+		if !s.served || e.good == nil {
+			continue
+		}
+		switch why, known := live(n)[name]; {
+		case !known:
+			connecting = append(connecting, n)
+		case why != "":
+			away = append(away, why)
+		}
+	}
+	if e.good != nil {
+		out.Status.AppliedGeneration = e.good.generation
+	}
+	switch {
+	case len(servers) == 0:
+		out.Status.AppliedGeneration = 0
+		out.set(object.Ready, object.False, object.ReasonNotReferenced, "no %s that is served has the group %s", object.Server.Name, e.object.Spec.GroupRef.Name)
+	case e.good == nil || e.good.generation != e.object.Generation:
+		out.ready(out.Status.AppliedGeneration, "")
+	case len(away) > 0:
+		out.set(object.Ready, object.False, object.ReasonUnavailable, "%s", away[0])
+	case len(connecting) > 0:
+		out.set(object.Ready, object.Unknown, object.ReasonUnavailable, "connecting")
+	default:
+		out.set(object.Ready, object.True, object.ReasonServed, "connected")
+	}
+	return out.Report
+}

@@ -1,0 +1,234 @@
+package resolve
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+)
+
+// A serverVersion is one version of a server: what its object says, with what its own fields refer to.
+type serverVersion struct {
+	generation int64
+	base       *config.Config // complete, without backends and tools
+	own        []*tool        // those in its own config
+	group      string
+	backends   []member // of another product, in place of the group
+	composites map[string]*object.VirtualMCPCompositeToolDefinition
+	ignored    []string
+}
+
+// A server is what is known of one VirtualMCPServer.
+type server struct {
+	object  *object.VirtualMCPServer
+	finding finding // why the spec is not accepted
+	soft    finding // what the spec refers to that is not there, and that is left out
+	names   finding // names that belong to others, or to nothing
+	scripts []failure
+	tools   int // how many there are
+	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
+	now, good *serverVersion
+	served    bool // good is served
+	refused   *refusedServer
+	uses      []*use
+	members   []member
+	made      *Server        // what was handed out last
+	applied   *config.Config // what was applied last
+	trouble   string         // why the last Apply failed, if no object is to blame
+}
+
+// refusedServer is a version that a proxy did not take, and why.
+type refusedServer struct {
+	version *serverVersion
+	why     finding
+}
+
+// A use is a tool that a server refers to.
+type use struct {
+	kind    object.Kind
+	name    string // of the object
+	meta    *object.Meta
+	finding finding
+	// conflict says whose its name is.
+	conflict finding
+	failed   diag.Problems // of its script
+	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
+	now, good *tool
+	taken     *tool // what is in the configuration that was handed out
+}
+
+// A failure is a tool whose script does not compile.
+type failure struct {
+	label    string
+	problems diag.Problems
+}
+
+// serves is the version of the server that is served next; nil: none.
+func (s *server) serves() *serverVersion {
+	if s.now != nil {
+		return s.now
+	}
+	return s.good
+}
+
+// prepare finds out what can be tried of a server.
+func (r *Resolver) prepare(l lookup, s *server) {
+	s.finding, s.soft, s.scripts, s.now, s.trouble = finding{}, finding{}, nil, nil, ""
+	if len(s.object.Problems) > 0 {
+		s.finding = finding{object.ReasonInvalid, s.object.Problems}
+		return
+	}
+	v, f := l.server(s.object)
+	auth := r.allowed(&s.object.Spec, v)
+	f.join(auth)
+	if f.found() {
+		s.finding = f
+		s.guard(f, s.object.Generation)
+		return
+	}
+	own := scopeOf(v.base)
+	for _, t := range v.own {
+		if problems := r.checks.of(t, own); len(problems) > 0 {
+			s.scripts = append(s.scripts, failure{t.label(), below(t.path, problems)})
+		}
+	}
+	switch {
+	case len(s.scripts) > 0:
+	case s.refused != nil && same(s.refused.version, v):
+		s.finding = s.refused.why
+	default:
+		s.now = v
+	}
+}
+
+// guard forgets what was good where what a generation says about who may come in, and what they may do, cannot be
+// done: an older version is more open. While only a reference is lost, the same generation goes on.
+func (s *server) guard(f finding, generation int64) {
+	about := slices.ContainsFunc(f.problems, func(p diag.Problem) bool { return within(p.Path, "spec.incomingAuth") })
+	if f.reason == object.ReasonAuthNotCarried || about && s.good != nil && s.good.generation != generation {
+		s.good = nil
+	}
+}
+
+// same reports whether two versions of a server say the same.
+func same(a, b *serverVersion) bool {
+	return reflect.DeepEqual(a.base, b.base) && reflect.DeepEqual(a.own, b.own)
+}
+
+// allowed refuses servers that everybody may use at an address that others reach.
+func (r *Resolver) allowed(s *object.ServerSpec, v *serverVersion) (f finding) {
+	if !r.options.AllowAnonymous && v.base.IncomingAuth.Type == object.Anonymous {
+		f.add(object.ReasonNotAllowed, "spec.incomingAuth.type", "anonymous lets everybody in who reaches the endpoint, which other machines do: it takes vmcp serve --insecure-listen")
+	}
+	return f
+}
+
+// server makes a version of what the object of a server says.
+func (l lookup) server(o *object.VirtualMCPServer) (*serverVersion, finding) {
+	spec, of, f := o.Spec, o.Ref(), finding{}
+	v := &serverVersion{generation: o.Generation, base: &config.Config{}}
+	if from := spec.From; from != nil {
+		t := l.state.ToolHive[from.ToolHive]
+		switch {
+		case t == nil && !l.offline:
+			f.add(object.ReasonRefNotFound, "spec.from.toolhive", "there is no VirtualMCPServer %s of %s", from.ToolHive, object.ToolHiveGroup)
+			return v, f
+		case t == nil:
+			t = &Translation{}
+		}
+		own := spec.IncomingAuth
+		spec = t.Spec
+		if own != nil {
+			spec.IncomingAuth = own
+		}
+		v.translated(l, t, own != nil, &f)
+	} else {
+		v.group = spec.GroupRef.Name
+	}
+	v.configured(l, &spec, of, &f)
+	return v, f
+}
+
+// translated takes what another product's server has.
+func (v *serverVersion) translated(l lookup, t *Translation, ownAuth bool, f *finding) {
+	v.ignored, v.composites = t.Ignored, t.Composites
+	if p := t.Problem; p.Message != "" && !(ownAuth && p.Reason == object.ReasonAuthNotCarried) {
+		f.add(p.Reason, "spec.from.toolhive", "%s", p.Message)
+	}
+	for _, b := range t.Backends {
+		if b.Problem.Message != "" || b.Spec.RemoteURL == "" {
+			continue
+		}
+		made, wrong := l.backend(b.Name, &b.Spec)
+		if wrong.found() {
+			v.ignored = append(v.ignored, fmt.Sprintf("%s: %s", b.Object, wrong.problems[0].Message))
+			continue
+		}
+		v.backends = append(v.backends, member{version: &backend{config: made}, object: b.Object})
+	}
+}
+
+// configured takes the config of a spec, with the texts and secrets that it refers to.
+func (v *serverVersion) configured(l lookup, spec *object.ServerSpec, of object.Ref, f *finding) {
+	c := spec.Config // a copy; what it points to is not changed
+	c.Name = cmp.Or(c.Name, of.Name)
+	var secrets []string
+	c.IncomingAuth, secrets = l.incoming(spec.IncomingAuth, f)
+	c.OutgoingAuth, secrets = l.outgoing(c.OutgoingAuth, secrets, f)
+	unknown := v.libraries(l, &c, f)
+	for i, t := range c.ScriptedTools {
+		made, wrong := l.scripted(t, of, config.IndexPath("spec.config.scriptedTools", i))
+		made.unknown = made.unknown || unknown
+		f.join(wrong)
+		v.own = append(v.own, made)
+	}
+	for i := range c.CompositeTools {
+		v.own = append(v.own, &tool{object: of, generation: of.Generation, path: config.IndexPath("spec.config.compositeTools", i), composite: &c.CompositeTools[i], unknown: unknown})
+	}
+	c.ScriptedTools, c.CompositeTools = nil, nil
+	c.Hide(secrets...)
+	c.Complete()
+	v.base = &c
+}
+
+// libraries puts the texts of ConfigMaps into libraries; unknown says that one is taken to be in the cluster.
+func (v *serverVersion) libraries(l lookup, c *config.Config, f *finding) (unknown bool) {
+	c.Libraries = slices.Clone(c.Libraries)
+	for i := range c.Libraries {
+		lib, path := &c.Libraries[i], config.IndexPath("libraries", i)
+		origin := diag.Origin{Pos: diag.Pos{File: lib.Name, Line: 1, Column: 1}, Exact: true}
+		if from := lib.SourceFrom; from != nil {
+			ref := from.ConfigMapKeyRef
+			text, _, missing := l.text(ref, "spec.config."+path+".sourceFrom.configMapKeyRef", f)
+			lib.Source, lib.SourceFrom = text, nil
+			unknown = unknown || missing
+			origin.File = ref.Name + "/" + ref.Key
+		}
+		c.SetOrigin(path+".source", origin)
+	}
+	return unknown
+}
+
+// outgoing puts the values of Secrets into the strategies.
+func (l lookup) outgoing(o config.OutgoingAuth, secrets []string, f *finding) (config.OutgoingAuth, []string) {
+	const at = "spec.config.outgoingAuth"
+	fill := func(path string, s *config.OutgoingStrategy) {
+		for _, r := range secretsOf(path, s) {
+			*r.into = l.secret(*r.ref, r.path, f)
+			secrets = append(secrets, *r.into)
+		}
+	}
+	fill(at+".default", &o.Default)
+	o.Backends = maps.Clone(o.Backends)
+	for _, name := range slices.Sorted(maps.Keys(o.Backends)) {
+		s := o.Backends[name]
+		fill(config.KeyPath(at+".backends", name), &s)
+		o.Backends[name] = s
+	}
+	return o, secrets
+}

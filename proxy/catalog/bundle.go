@@ -1,0 +1,90 @@
+package catalog
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// bundles finds what the scripts of bundles load: texts of the bundle, then libraries.
+type bundles struct {
+	libraries loadFunc
+
+	mu     sync.Mutex
+	loaded map[string]script.File // by name; guarded by mu
+}
+
+// bundlePrefix begins the names of files of bundles: no library can be called so.
+const bundlePrefix = "configmap:"
+
+// bundleFile is the name of a text of a bundle.
+func bundleFile(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
+
+// find finds a text of a bundle for a file of it.
+func (b *bundles) find(of *config.Bundle, from, name string) (script.File, bool) {
+	if of == nil || !strings.HasPrefix(from, bundleFile(of, "")) {
+		return script.File{}, false
+	}
+	text, ok := of.Texts[name]
+	if !ok {
+		return script.File{}, false
+	}
+	f := script.File{Name: bundleFile(of, name), Source: []byte(text), Origin: diag.Origin{Pos: diag.Pos{File: of.Name + "/" + name, Line: 1, Column: 1}, Exact: true}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.loaded == nil {
+		b.loaded = map[string]script.File{}
+	}
+	b.loaded[f.Name] = f
+	return f, true
+}
+
+// loader loads for all tools. Of a bundle that there are two versions of, one is taken.
+func (b *bundles) loader(tools []config.ScriptedTool) loadFunc {
+	known := map[string]*config.Bundle{}
+	for i := range tools {
+		if t := tools[i].Bundle; t != nil {
+			known[t.Name] = t
+		}
+	}
+	if len(known) == 0 {
+		return b.libraries
+	}
+	return func(from, name string) (script.File, error) {
+		rest, _ := strings.CutPrefix(from, bundlePrefix)
+		bundle, _, _ := strings.Cut(rest, "/")
+		if f, ok := b.find(known[bundle], from, name); ok {
+			return f, nil
+		}
+		return b.libraries(from, name)
+	}
+}
+
+// loadOf loads for one tool: its own version of its bundle.
+func (c *compiler) loadOf(t *config.ScriptedTool) loadFunc {
+	if t.Bundle == nil {
+		return c.set.load
+	}
+	return legacy.With(script.Options{Load: func(from, name string) (script.File, error) {
+		if f, ok := c.bundled.find(t.Bundle, from, name); ok {
+			return f, nil
+		}
+		return c.bundled.libraries(from, name)
+	}}).Load
+}
+
+// fileAt is the text of a bundle that an error of the engine stands in, or other.
+func (b *bundles) fileAt(e *script.Error, other script.File) script.File {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.loaded {
+		if f.Has(e.Pos) {
+			return f
+		}
+	}
+	return other
+}
