@@ -2,6 +2,7 @@ package runs
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -10,7 +11,7 @@ import (
 
 // Size is what an entry counts in Run.Bytes.
 func Size(e script.Entry) int64 {
-	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + 100
+	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + len(e.Held) + 100
 	if !e.Done {
 		n += reserved
 	}
@@ -32,11 +33,17 @@ func TooLarge(e script.Entry, limit *LimitError) script.Entry {
 
 // Outline is an entry without what was sent and what came back.
 func Outline(e script.Entry) script.Entry {
-	e.Args, e.Result = nil, nil
+	e.Args, e.Result, e.Held = nil, nil, nil
 	if e.Failure != nil {
 		e.Failure = &script.Failure{Kind: e.Failure.Kind}
 	}
 	return e
+}
+
+// Asked reports whether the effect with a key, or one below it, has asked a question: when that has its answer, the
+// question is no longer open.
+func Asked(effect string, q Question) bool {
+	return q.Key == effect || strings.HasPrefix(q.Key, effect+"/")
 }
 
 // Entry is an entry in doubt when it has been resolved.

@@ -88,7 +88,8 @@ type Run struct {
 	// Entries and Bytes are the size of the journal.
 	Entries int
 	Bytes   int64
-	// Questions are all that were asked and not forgotten, those with answers too.
+	// Questions are all that were asked and not forgotten, those with answers too. One without is open: it is
+	// forgotten when the effect that asked it has ended all the same.
 	Questions []Question
 	// Doubts are the keys of the calls whose outcome somebody has to resolve.
 	Doubts []string
@@ -259,7 +260,7 @@ type Lease interface {
 	script.Journal
 	// Run returns the run as it was taken.
 	Run() Run
-	// Ask writes questions of a run that waits for them while it runs.
+	// Ask writes questions of a run that waits for them while it runs. Those that are known keep their answers.
 	Ask(ctx context.Context, q ...Question) error
 	// Answers returns the questions with the answers that have come by now.
 	Answers(ctx context.Context) ([]Question, error)

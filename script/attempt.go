@@ -15,6 +15,8 @@ import (
 //	it was never begun           decide whether it may be repeated, note that it is begun, perform it
 //	it was begun, and may be     perform it again, as another attempt; a sleep or a question has the time
 //	repeated                     that is left of it
+//	it was begun, and its peer   perform it from there, see Hold
+//	has answered with questions
 //	it was begun, and may not    wait until nothing else goes on; then tell the script (Effect.Tells), or wait
 //	                             in doubt, or perform it again where somebody has allowed that (Entry.Again)
 //
@@ -44,24 +46,28 @@ func (r *Run) attempt(b *branch, e Effect, entry, old *Entry, perform performer)
 			return nil, err
 		}
 	}
+	var held json.RawMessage
 	if old != nil {
 		entry.Attempt, entry.Until = old.Attempt, old.Until
+		held = old.Held
 		entry.Repeatable = old.Repeatable || e.Repeatable
 		if !old.Until.IsZero() || !entry.Repeatable {
 			entry.Began = old.Began
 		}
 	}
-	if old != nil && !entry.Repeatable && b.ctx.Err() == nil {
+	unknown := old != nil && !entry.Repeatable && held == nil
+	if unknown && b.ctx.Err() == nil {
 		r.turns.strand(b)
 	}
 	switch {
 	case b.ctx.Err() != nil:
 		return nil, ended(b.ctx)
-	case old != nil && !entry.Repeatable && !old.Again:
+	case unknown && !old.Again:
 		return r.unanswered(b, e, entry)
 	case entry.Switch && r.paused():
 		return nil, &Suspended{Paused: true}
 	}
+	b.hold = holding{entry: entry, state: held, written: held}
 	return r.perform(b, e, entry, perform)
 }
 
@@ -104,8 +110,10 @@ func (r *Run) paused() bool {
 
 // perform gets the answer and records it.
 func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res json.RawMessage, err error) {
-	if err := r.intend(b, e, entry); err != nil {
-		return nil, err
+	if b.hold.state == nil {
+		if err := r.intend(b, e, entry); err != nil {
+			return nil, err
+		}
 	}
 	if !e.Instant {
 		r.request().Tenant.Touched()
@@ -120,7 +128,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		entry.Read = b.read
 		err = r.settle(b, e, entry, err)
 		entry.Ended = stamp(r.clock.Now())
-		return outcomeOf(entry, res, err)
+		return b.hold.outcomeOf(entry, res, err)
 	})
 	switch {
 	case b.ctx.Err() != nil:
@@ -254,6 +262,7 @@ func (b *branch) noteAnswer(e Entry) {
 type outcome struct {
 	entry Entry // recorded when Done
 	undo  bool  // it surely did not happen
+	held  bool  // begun again with Held
 }
 
 // outcomeOf notes in e what became of its effect.
@@ -267,7 +276,7 @@ func outcomeOf(e *Entry, res json.RawMessage, err error) outcome {
 		failure.Message = Clip(failure.Message)
 		e.Done, e.Failure = true, failure
 	}
-	return outcome{*e, IsNotDone(err) || untouched(e, err)}
+	return outcome{entry: *e, undo: IsNotDone(err) || untouched(e, err)}
 }
 
 // untouched reports whether err suspends the run before the effect has begun.

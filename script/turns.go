@@ -112,6 +112,7 @@ type branch struct {
 	began   time.Time     // of the present effect, when it was first begun
 	until   time.Time     // when it is over; zero: it has no such time
 	effect  ledger.Effect // the present one, as its request counts it
+	hold    holding       // how far it has come
 
 	far  *farBranch  // computes it; nil: it computes here
 	near *nearBranch // of a run in a worker
@@ -282,6 +283,8 @@ func (t *turns) record(o outcome) error {
 		return nil
 	case o.entry.Done:
 		return t.run.log.record(o.entry)
+	case o.held:
+		return t.held(o.entry)
 	case o.undo:
 		return t.run.log.release(o.entry.Key)
 	}

@@ -105,6 +105,7 @@ func (s *Store) put(r *run, e script.Entry) error {
 	if e.Done {
 		r.recorded = append(r.recorded, e)
 		r.have[e.Key] = true
+		s.close(r, e.Key)
 	} else if i < 0 {
 		r.begun = append(r.begun, e)
 	}
@@ -158,6 +159,15 @@ func (s *Store) ask(r *run, questions []runs.Question) {
 	s.resize(r, before)
 }
 
+// close forgets the open questions of an effect that has ended, "" for all. mu is held.
+func (s *Store) close(r *run, effect string) {
+	before := r.size()
+	r.Questions = slices.DeleteFunc(r.Questions, func(q runs.Question) bool {
+		return q.Answer == nil && (effect == "" || runs.Asked(effect, q))
+	})
+	s.resize(r, before)
+}
+
 func find(r *run, key string) *runs.Question {
 	i := slices.IndexFunc(r.Questions, func(q runs.Question) bool { return q.Key == key })
 	if i < 0 {
@@ -186,7 +196,9 @@ func (l *lease) End(_ context.Context, o runs.Outcome) error {
 	if l.r.State == runs.Cancelled {
 		return nil
 	}
-	l.s.ask(l.r, o.Questions)
+	if !o.State.Final() {
+		l.s.ask(l.r, o.Questions)
+	}
 	l.s.end(l.r, o)
 	return nil
 }

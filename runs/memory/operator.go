@@ -12,6 +12,9 @@ import (
 
 // end gives the run the state of o, and forgets what is not kept of one that has ended. mu is held.
 func (s *Store) end(r *run, o runs.Outcome) {
+	if o.State.Final() {
+		s.close(r, "")
+	}
 	before := r.size()
 	r.State, r.Result, r.Error, r.Doubts = o.State, o.Result, o.Error, slices.Clone(o.Doubts)
 	r.Updated, r.Wake, r.Lease = time.Now(), o.Wake, time.Time{}

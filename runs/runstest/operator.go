@@ -95,6 +95,50 @@ func testAnswerWhileRunning(t *testing.T, open Open) {
 	wantErr(t, "Answer of a run that has ended", s.Answer(t.Context(), id, "1", json.RawMessage(`{}`)), runs.ErrEnded)
 }
 
+func testClosed(t *testing.T, open Open) {
+	s := open(t, runs.Options{})
+	ask := func(keys ...string) (all []runs.Question) {
+		for _, key := range keys {
+			all = append(all, runs.Question{Key: key, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
+		}
+		return all
+	}
+	are := func(id string, want ...string) {
+		t.Helper()
+		r, _ := get(t, s, id)
+		var have []string
+		for _, q := range r.Questions {
+			have = append(have, q.Key)
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("questions %q, want %q", have, want)
+		}
+	}
+	id := start(t, s, example()).ID
+	l := take(t, s, id)
+	must(t, l.Begin(t.Context(), call("1")))
+	must(t, l.Begin(t.Context(), call("2")))
+	must(t, l.Ask(t.Context(), ask("1", "1/0/a", "1/0/b", "10", "2/0/c")...))
+	must(t, s.Answer(t.Context(), id, "1/0/a", json.RawMessage(`{}`)))
+	must(t, l.Record(answered("1", `1`)))
+	end(t, l, runs.Outcome{State: runs.Doubt, Doubts: []string{"2"}})
+	are(id, "1/0/a", "10", "2/0/c")
+	must(t, s.Resolve(t.Context(), id, "2", runs.Resolution{Failed: "no"}))
+	are(id, "1/0/a", "10")
+	l = take(t, s, id)
+	must(t, l.Record(answered("10", `1`)))
+	end(t, l, runs.Outcome{State: runs.Waiting, Questions: ask("11")})
+	are(id, "1/0/a", "11")
+	must(t, s.Cancel(t.Context(), id, "enough"))
+	are(id, "1/0/a")
+
+	id = start(t, s, example()).ID
+	l = take(t, s, id)
+	must(t, l.Ask(t.Context(), ask("3")...))
+	end(t, l, runs.Outcome{State: runs.Done})
+	are(id)
+}
+
 func testResolve(t *testing.T, open Open) {
 	s := open(t, runs.Options{})
 	id := start(t, s, example()).ID
@@ -330,6 +374,7 @@ func testKeep(t *testing.T, open Open) {
 		l := take(t, s, id)
 		must(t, l.Record(answered("0", `"secret"`)))
 		must(t, l.Ask(t.Context(), question))
+		must(t, s.Answer(t.Context(), id, question.Key, json.RawMessage(`{"action":"accept"}`)))
 		end(t, l, runs.Outcome{State: runs.Done, Result: json.RawMessage(`"result"`)})
 		r, entries := get(t, s, id)
 		if r.State != runs.Done || string(r.Result) != `"result"` {

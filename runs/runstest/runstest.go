@@ -45,6 +45,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		{"questions are answered once, by whoever is first", testAnswers},
 		{"a late answer is refused", testLate},
 		{"an answer comes while the run has an owner", testAnswerWhileRunning},
+		{"questions are open no longer than what asked them", testClosed},
 		{"a doubt is resolved", testResolve},
 		{"a cancelled run begins nothing and keeps what it records", testCancel},
 		{"runs are due at their time", testDue},
@@ -373,11 +374,11 @@ func testAttempt(t *testing.T, open Open) {
 		t.Error("Begin took a key that was begun, with the same attempt")
 	}
 	second := call("0")
-	second.Attempt = 2
+	second.Attempt, second.Held = 2, json.RawMessage(`{"round":1}`)
 	must(t, l.Begin(t.Context(), second))
 	end(t, l, runs.Outcome{State: runs.Paused})
 	if _, entries := get(t, s, id); cmp.Diff([]script.Entry{second}, entries) != "" {
-		t.Errorf("entries %v, want the second attempt", entries)
+		t.Errorf("entries %v, want the second attempt with what it goes on with", entries)
 	}
 }
 

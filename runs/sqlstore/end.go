@@ -18,6 +18,9 @@ func (l *lease) Ask(ctx context.Context, q ...runs.Question) error {
 		return l.err
 	}
 	l.note()
+	for _, one := range q {
+		l.open[one.Key] = true
+	}
 	stmts := l.stmts(l.fence(``))
 	n := len(stmts) - 1
 	l.mu.Unlock()
@@ -33,7 +36,7 @@ func (l *lease) ask(questions []runs.Question) []stmt {
 	var stmts []stmt
 	for i, q := range questions {
 		sealed := l.s.seal(questionOf(l.id, q.Key), pack([]byte(q.Method), q.Params, encodeTime(q.Deadline)))
-		stmts = append(stmts, stmt{`INSERT INTO @questions (run, key, ord, deadline, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}) + (SELECT COUNT(*) FROM @questions WHERE run = ?), CAST(? AS {int}), CAST(? AS {blob})
+		stmts = append(stmts, stmt{`INSERT INTO @questions (run, key, ord, deadline, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}) + (SELECT COALESCE(MAX(ord) + 1, 0) FROM @questions WHERE run = ?), CAST(? AS {int}), CAST(? AS {blob})
 			FROM @runs WHERE id = ? AND epoch = ? ON CONFLICT (run, key) DO NOTHING`, []any{l.id, q.Key, int64(i), l.id, micros(q.Deadline), sealed, l.id, l.epoch}})
 	}
 	return stmts
@@ -95,6 +98,7 @@ func (l *lease) end(ctx context.Context, o runs.Outcome) (cancelled bool, err er
 	wake := micros(o.Wake)
 	if o.State.Final() {
 		wake = 0
+		l.close("")
 	}
 	stmts := l.stmts(l.fence(`, state = ?, owner = '', lease = 0, wake = ?, updated = {now}, doubts = ?, result = ?`,
 		string(o.State), wake, strings.Join(o.Doubts, " "), l.s.sealResult(l.id, o, false)))
@@ -109,7 +113,10 @@ func (l *lease) end(ctx context.Context, o runs.Outcome) (cancelled bool, err er
 
 // after are the statements behind that of the end itself.
 func (l *lease) after(o runs.Outcome) []stmt {
-	stmts := l.ask(o.Questions)
+	var stmts []stmt
+	if !o.State.Final() {
+		stmts = l.ask(o.Questions)
+	}
 	for _, q := range o.Questions {
 		// Asked again, a question may have its answer already.
 		stmts = append(stmts, stmt{`UPDATE @runs SET wake = {now} WHERE id = ? AND epoch = ? AND state = 'waiting' AND EXISTS

@@ -49,6 +49,7 @@ type lease struct {
 	next      int64
 	bytes     int64
 	keys      []string
+	open      map[string]bool // keys of questions that may have no answer
 	pending   []change
 	inFlight  int // of pending, from the front
 	timer     *time.Timer
@@ -77,7 +78,10 @@ type change struct {
 func (s *Store) newLease(r runs.Run, c *chain, j *stored) *lease {
 	l := &lease{
 		s: s, id: r.ID, epoch: r.Epoch, taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header,
-		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()},
+		recorded: map[string]bool{}, begun: map[string]attempt{}, bytes: r.Bytes, keys: []string{s.ring.First()}, open: map[string]bool{},
+	}
+	for _, q := range r.Questions {
+		l.open[q.Key] = q.Answer == nil
 	}
 	if j == nil {
 		return l
@@ -218,8 +222,23 @@ func (l *lease) put(e script.Entry) error {
 		l.chain.begin(e.Key, seal.Tag(sealed))
 	}
 	l.push(change{key: e.Key, intent: !e.Done, stmt: stmt{putEntry, []any{l.id, e.Key, seq, ord, sealed, l.id, l.epoch}}})
+	if e.Done {
+		l.close(e.Key)
+	}
 	return nil
 }
+
+// close forgets the open questions of an effect that has ended, "" for all. mu is held.
+func (l *lease) close(effect string) {
+	for key, open := range l.open {
+		if open && (effect == "" || runs.Asked(effect, runs.Question{Key: key})) {
+			l.open[key] = false
+			l.push(change{key: "question " + key, stmt: stmt{closeQuestion, []any{l.id, key, l.id, l.epoch}}})
+		}
+	}
+}
+
+const closeQuestion = `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`
 
 // admit says whether the journal takes an entry, and what it replaces. mu is held.
 func (l *lease) admit(e script.Entry) (old attempt, err error) {

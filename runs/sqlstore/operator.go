@@ -96,6 +96,11 @@ func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution)
 		if _, err := t.exec(ctx, `UPDATE @entries SET seq = ?, sealed = ? WHERE run = ? AND key = ?`, seq, sealed, id, key); err != nil {
 			return err
 		}
+		if resolved.Done {
+			if err := s.closeQuestions(ctx, t, id, func(q runs.Question) bool { return runs.Asked(key, q) }); err != nil {
+				return err
+			}
+		}
 		left := slices.DeleteFunc(j.run.Doubts, func(d string) bool { return d == key })
 		state, wake, result := runs.Running, j.now, []byte(nil)
 		if len(left) > 0 {
@@ -105,6 +110,22 @@ func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution)
 			string(state), wake, strings.Join(left, " "), result, j.run.Bytes+runs.Size(resolved), s.head(id, &j.chain), s.withKey(j.keys), id)
 		return err
 	})
+}
+
+// closeQuestions forgets those of the open questions of a run.
+func (s *Store) closeQuestions(ctx context.Context, t tx, id string, those func(runs.Question) bool) error {
+	all, err := s.questions(ctx, t, id)
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		if q.Answer == nil && those(q) {
+			if _, err := t.exec(ctx, `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL`, id, q.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // rewrite replaces an entry that is there, and adds it to a chain.
@@ -127,6 +148,9 @@ func (s *Store) rewrite(ctx context.Context, t tx, id string, c *chain, e script
 func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 	err := s.change(ctx, id, func(t tx, j *stored) error {
 		result := s.sealResult(id, runs.Outcome{State: runs.Cancelled, Error: reason}, false)
+		if _, err := t.exec(ctx, `DELETE FROM @questions WHERE run = ? AND answer IS NULL`, id); err != nil {
+			return err
+		}
 		_, err := t.exec(ctx, `UPDATE @runs SET state = 'cancelled', wake = 0, updated = {now}, doubts = '', result = ?, keys = ? WHERE id = ?`, result, s.withKey(j.keys), id)
 		return err
 	})

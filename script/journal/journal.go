@@ -31,6 +31,7 @@ import (
 //	any other call                        Begin, Record     Release instead: it surely did not happen
 //	a call whose outcome is not known     Begin             and no more, when the run waits in doubt
 //	a sleep, a question                   Begin with Until, Record
+//	a call whose peer asks first          Begin, Begin with Held, Begin, Record
 //
 // A call that is made once more (it is repeatable, or somebody has allowed it, see Entry.Again)
 // is begun again with a higher Attempt; such a Begin replaces the entry.
@@ -113,6 +114,9 @@ type Entry struct {
 	// Again says of an effect that was begun and is not repeatable that it may be attempted once
 	// more: somebody has resolved the doubt. The run never sets it; its next Begin clears it.
 	Again bool `json:"again,omitempty"`
+	// Held is what an effect that was begun goes on with: its peer has answered with questions, and nothing of it is
+	// under way. See script.Hold.
+	Held json.RawMessage `json:"held,omitempty"`
 	// Attempt counts how often the effect was begun, from 1; 0 for effects that are not begun.
 	Attempt int `json:"attempt,omitempty"`
 	// Until is when a sleep ends, or a question is no longer open. It is decided when the effect is
