@@ -37,6 +37,7 @@ type exchange struct {
 	invalid error                 // why the request is refused, found while they were read
 
 	script   *host                // who makes this call; nil: the client
+	repeated repeats              // what the backend has asked in it
 	options  builtins.CallOptions // of that call
 	called   *catalog.Entry       // what it calls
 	outcome  outcome.Outcome      // set where the bytes of the result do not tell it
@@ -107,8 +108,11 @@ func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
 
 // Request asks the client and waits for its answer.
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if x.script != nil {
+		return x.script.ask(ctx, x, method, params)
+	}
 	if !x.client.Can(method) {
-		return nil, wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
+		return nil, cannotBeAsked(method)
 	}
 	if x.live != nil {
 		return x.live.ask(ctx, method, params)
@@ -117,4 +121,8 @@ func (x *exchange) Request(ctx context.Context, method string, params json.RawMe
 		return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)
 	}
 	return x.client.Session.Ask(ctx, x.out, method, params)
+}
+
+func cannotBeAsked(method string) error {
+	return wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
 }

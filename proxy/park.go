@@ -13,7 +13,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
-	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 const (
@@ -53,9 +52,6 @@ type liveCall struct {
 	finished  bool // resp and err are set
 	dropped   bool // nobody will take them
 
-	part  *runs.Part  // of a run that the call executes; nil: it is no run
-	never bool        // the run is not kept
-	leave func(error) // what is done when the client goes away; nil: the call is dropped
 }
 
 type question struct {
@@ -209,22 +205,35 @@ func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, e
 				return resp, err
 			}
 		case <-ctx.Done():
-			l.left(context.Cause(ctx))
+			l.drop(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// left is what becomes of the call when its client has gone away.
-func (l *liveCall) left(cause error) {
-	if l.leave == nil {
-		l.drop(cause)
-		return
-	}
+// detach lets frames go elsewhere: nil keeps them for the next request.
+func (l *liveCall) detach(to edge.FrameWriter) {
 	l.mu.Lock()
-	l.out = nobody{}
-	l.mu.Unlock()
-	l.leave(cause)
+	defer l.mu.Unlock()
+	l.out = to
+}
+
+// writes reports whether frames go to this writer now.
+func (l *liveCall) writes(to edge.FrameWriter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out == to
+}
+
+// attach lets frames go to a request, if they go to none.
+func (l *liveCall) attach(ctx context.Context, x *exchange) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil || l.out == (nobody{}) {
+		l.principal.Store(edge.PrincipalOf(ctx))
+		x.audit.run = l.lines
+		l.takeOver(x)
+	}
 }
 
 // belong ends the rest of a response that streams with the request that got it.
@@ -281,15 +290,20 @@ func (l *liveCall) follow(ctx context.Context, x *exchange) (*backends.Response,
 	return l.wait(ctx, x)
 }
 
-// resume hands over the answers. Questions that are still open are asked again.
-func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// takeOver lets frames go to a request, those first that were kept for it. mu is held.
+func (l *liveCall) takeOver(x *exchange) {
 	l.out = x.out
 	for _, f := range l.held {
 		x.out.Send(f)
 	}
 	l.held, l.heldBytes = nil, 0
+}
+
+// resume hands over the answers. Questions that are still open are asked again.
+func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.takeOver(x)
 	jsonscan.Each(answers, func(key, value []byte) bool {
 		if q := l.questions[string(key)]; q != nil {
 			delete(l.questions, string(key))

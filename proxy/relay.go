@@ -64,7 +64,9 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *backends.Request) (*backends.Response, error) {
 	modernBackend := wire.IsModern(e.Backend.Offer().Revision)
 	switch {
-	case x.script != nil, !x.client.Modern() && modernBackend:
+	case x.script != nil:
+		return x.script.rounds(ctx, x, e.Backend, req)
+	case !x.client.Modern() && modernBackend:
 		return p.rounds(ctx, x, e.Backend, req)
 	case x.client.Modern() && !modernBackend && x.client.CallsBack():
 		return p.live(ctx, x, func(ctx context.Context) (*backends.Response, error) {

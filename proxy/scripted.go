@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,11 +32,12 @@ import (
 //	in doubt              a result that says which call, and what to do
 //	stopped or taken over the call waits for whoever goes on with the run
 //
-// What a backend asks in the middle of a call cannot be stopped; there the part itself
-// waits in memory, like any other live call (park.go).
+// What a backend with sessions asks in the middle of a call is asked while the part goes on. A stateless client gets it with
+// a state, too; its next request brings the answer and waits on.
 type scriptedCall struct {
 	p     *Proxy
 	x     *exchange
+	out   edge.FrameWriter // of the request
 	entry *catalog.Entry
 
 	id    string // of the run
@@ -45,6 +47,7 @@ type scriptedCall struct {
 	changed  <-chan struct{} // of the store, from before it was looked at
 	asking   map[string]bool // questions that the session was asked in this request
 	answered chan struct{}   // one of them was answered
+	brought  map[string]bool // questions that this request answers
 	mu       sync.Mutex
 	refused  map[string]error // questions that the client has answered with an error; guarded by mu
 	lost     error            // the client cannot be asked any more; guarded by mu
@@ -52,7 +55,7 @@ type scriptedCall struct {
 
 // callScript runs a scripted tool for a client.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	c := &scriptedCall{p: p, x: x, entry: e, began: time.Now(), asking: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
+	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
 	if x.trace != "" && x.who.SeesTraces() {
 		ctx = trace.Start(ctx)
 		x.traceAll = x.traceAll || x.who != nil // an admin
@@ -84,7 +87,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated,
-		Output: t.OutputSchema(), Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: spans.Traceparent(ctx),
+		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
@@ -117,19 +120,13 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 // again goes on with what a request state names.
 func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backends.Response, error) {
 	kind, handle, ok := c.p.parked.open(jsonscan.Text(state), c.x.binding())
-	if !ok {
+	if !ok || kind == stateLive {
 		return nil, runs.ErrState
 	}
 	c.id, c.never = handle, kind == stateNever
-	if kind == stateLive {
-		l, err := c.p.parked.take(c.x, state)
-		if err != nil {
-			return nil, err
-		}
-		return c.takeOver(ctx, l)
-	}
 	var err error
 	jsonscan.Each(c.x.get(memberResponses), func(key, value []byte) bool {
+		c.brought[string(key)] = true
 		err = c.p.runs.Answer(ctx, c.id, string(key), jsonscan.Compact(value), c.never)
 		return err == nil
 	})
@@ -137,20 +134,6 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 		return nil, err
 	}
 	return c.follow(ctx)
-}
-
-// takeOver goes on with a live call that waits for this request.
-func (c *scriptedCall) takeOver(ctx context.Context, l *liveCall) (*backends.Response, error) {
-	resp, err := l.follow(ctx, c.x)
-	if resp != nil || err != nil || l.part == nil {
-		return resp, err
-	}
-	c.id, c.never = l.part.ID, l.never
-	resp, again, err := c.settle(ctx, l.part.Outcome(), nil)
-	if again {
-		return c.follow(ctx)
-	}
-	return resp, err
 }
 
 // follow waits for the run until there is something to answer.
@@ -175,15 +158,13 @@ func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err
 	}
 }
 
-// wait waits for a part that another request leads, or nobody.
+// wait waits for a part that another request leads, or nobody. Where the one that led it has gone with a question, this
+// one takes its place.
 func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
-	select {
-	case <-part.Ended():
-		return c.settle(ctx, part.Outcome(), nil)
-	case <-ctx.Done():
-		part.Leave(context.Cause(ctx))
-		return nil, false, context.Cause(ctx)
+	if l := c.p.parked.leader(c.id); l != nil {
+		l.attach(ctx, c.x)
 	}
+	return c.attend(ctx, part, nil)
 }
 
 // lead executes a part for this request.
@@ -202,16 +183,74 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 	c.refused = nil
 	c.mu.Unlock()
 	l := c.p.newLive(ctx, c.x)
-	l.part, l.never = part, c.never
-	l.leave = part.Leave
+	c.p.parked.lead(c.id, l)
 	l.start(ctx, c.x, func(ctx context.Context) (*backends.Response, error) {
+		defer c.p.parked.ended(c.id)
 		c.p.executePart(ctx, h)
 		return nil, nil
 	})
-	if resp, err := l.wait(ctx, c.x); resp != nil || err != nil {
-		return resp, false, err
+	return c.attend(ctx, part, h)
+}
+
+// attend waits until a part has ended, and lets the client answer meanwhile what backends ask that wait for it. h is the
+// host of a part that this request leads.
+func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host) (resp *backends.Response, again bool, err error) {
+	for {
+		asked, more := part.Asking()
+		if resp, err := c.askLive(ctx, part, asked); resp != nil || err != nil {
+			return resp, false, err
+		}
+		select {
+		case <-part.Ended():
+			var traced json.RawMessage
+			if h != nil {
+				traced = h.traced
+			}
+			return c.settle(ctx, part.Outcome(), traced)
+		case <-more:
+		case <-c.answered:
+			c.refuse(part)
+		case <-ctx.Done():
+			c.detach(nobody{})
+			part.Leave(context.Cause(ctx))
+			return nil, false, context.Cause(ctx)
+		}
 	}
-	return c.settle(ctx, part.Outcome(), h.traced)
+}
+
+// askLive asks what calls wait for. A stateless client gets it as the response.
+func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []script.Question) (*backends.Response, error) {
+	asked = slices.DeleteFunc(asked, func(q script.Question) bool { return c.brought[q.Key] || !c.x.client.Can(q.Method) })
+	switch {
+	case len(asked) == 0:
+		return nil, nil
+	case !c.x.client.Modern():
+		for _, q := range asked {
+			c.ask(ctx, q)
+		}
+		return nil, nil
+	}
+	c.detach(nil)
+	part.Detach()
+	return c.inputRequired(runs.Outcome{State: store.Running, Questions: asked})
+}
+
+// detach lets frames that go to this request go elsewhere: nil keeps them for the next one.
+func (c *scriptedCall) detach(to edge.FrameWriter) {
+	if l := c.p.parked.leader(c.id); l != nil && l.writes(c.out) {
+		l.detach(to)
+	}
+}
+
+// refuse tells calls that wait for answers that the client has refused to give one.
+func (c *scriptedCall) refuse(part *runs.Part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, err := range c.refused {
+		if part.Refuse(key, err) {
+			delete(c.refused, key)
+		}
+	}
 }
 
 // executePart executes a part, and ends it.
@@ -241,7 +280,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	}
 	ctx := edge.WithPrincipal(context.Background(), who)
 	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
-	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607}
+	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607, Capabilities: s.Can}
 	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hostOf(part, x, nil)
@@ -387,9 +426,11 @@ func (c *scriptedCall) waiting(ctx context.Context, o runs.Outcome) (resp *backe
 		resp, err = c.inputRequired(o)
 		return resp, false, err
 	}
-	if client.Session != nil && client.Can(wire.Elicit) {
+	if client.Session != nil {
 		for _, q := range o.Questions {
-			c.ask(ctx, q)
+			if client.Can(q.Method) {
+				c.ask(ctx, q)
+			}
 		}
 	}
 	err = c.await(ctx, lookAgain)

@@ -27,6 +27,7 @@ type parkedTable struct {
 	mu      sync.Mutex
 	waiting map[string]*parkedCall // by handle, guarded by mu
 	bytes   int64                  // of all calls, guarded by mu
+	runs    map[string]*liveCall   // that execute a run for a request, by run; guarded by mu
 }
 
 // parkedCall is a call that waits in memory.
@@ -38,7 +39,7 @@ type parkedCall struct {
 }
 
 func newParkedTable() *parkedTable {
-	t := &parkedTable{waiting: map[string]*parkedCall{}}
+	t := &parkedTable{waiting: map[string]*parkedCall{}, runs: map[string]*liveCall{}}
 	key := make([]byte, 32)
 	rand.Read(key)
 	ring, err := seal.New([]seal.Key{{ID: "process", Secret: key}})
@@ -168,6 +169,27 @@ func (t *parkedTable) has(x *exchange) bool {
 	return t.waiting[name] != nil
 }
 
+// lead notes the call that executes a run.
+func (t *parkedTable) lead(run string, l *liveCall) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.runs[run] = l
+}
+
+// leader is the call that executes a run for a request; nil for none.
+func (t *parkedTable) leader(run string) *liveCall {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.runs[run]
+}
+
+// ended forgets the call that has executed a run.
+func (t *parkedTable) ended(run string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.runs, run)
+}
+
 // close gives up all that waits.
 func (t *parkedTable) close() {
 	t.mu.Lock()
@@ -182,5 +204,11 @@ func (t *parkedTable) close() {
 func (t *parkedTable) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.waiting)
+	n := len(t.waiting)
+	for _, l := range t.runs {
+		if l.writes(nil) {
+			n++
+		}
+	}
+	return n
 }

@@ -18,7 +18,9 @@ type journal struct {
 	part *Part
 
 	header script.Header
-	kept   kept // recorded before there was a row
+
+	making sync.Mutex // held while the row is made, and what follows is used; before mu
+	kept   kept       // recorded before there was a row
 
 	mu    sync.Mutex
 	lease store.Lease // guarded by mu; nil: there is no row
@@ -42,20 +44,27 @@ func (j *journal) Open(ctx context.Context, h script.Header) ([]script.Entry, er
 
 // Begin implements [script.Journal].
 func (j *journal) Begin(ctx context.Context, e script.Entry) error {
-	l := j.held()
-	if l == nil {
-		_, err := j.write(ctx, e)
+	l, written, err := j.row(ctx, e)
+	if written || err != nil {
 		return err
 	}
 	began := time.Now()
-	err := l.Begin(ctx, e)
+	err = l.Begin(ctx, e)
 	j.part.k.wrote(began, err)
 	return err
 }
 
-// write gives the run a row, with what was recorded before and the effects that are about to be
-// performed, in one write.
-func (j *journal) write(ctx context.Context, begun ...script.Entry) (store.Lease, error) {
+// row is the run's lease. A run that has no row gets one, with what was recorded before and the effects that are about to
+// be performed, in one write; then written is true.
+func (j *journal) row(ctx context.Context, begun ...script.Entry) (l store.Lease, written bool, err error) {
+	if l := j.held(); l != nil {
+		return l, false, nil
+	}
+	j.making.Lock()
+	defer j.making.Unlock()
+	if l := j.held(); l != nil { // a backend has asked meanwhile
+		return l, false, nil
+	}
 	p := j.part
 	run := p.run
 	run.Header = &j.header
@@ -63,26 +72,25 @@ func (j *journal) write(ctx context.Context, begun ...script.Entry) (store.Lease
 		run.Limits = p.settings.JSON()
 	}
 	began := time.Now()
-	l, err := p.store.Create(ctx, run, p.k.owner, append(j.kept.all(), begun...))
+	l, err = p.store.Create(ctx, run, p.k.owner, append(j.kept.all(), begun...))
 	p.k.wrote(began, err)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	j.kept = kept{}
 	j.mu.Lock()
 	j.lease = l
 	j.mu.Unlock()
 	p.k.spawn(func() { p.watch(l) })
-	return l, nil
+	return l, true, nil
 }
 
 // Record implements [script.Journal].
 func (j *journal) Record(e script.Entry) error {
-	l := j.held()
-	if l == nil {
-		e.Done = true
-		return j.kept.add(e)
+	if none, err := j.keep(e); none {
+		return err
 	}
+	l := j.held()
 	err := l.Record(e)
 	var limit *store.LimitError
 	if errors.As(err, &limit) { // what was begun has ended all the same
@@ -94,6 +102,17 @@ func (j *journal) Record(e script.Entry) error {
 		j.part.k.wrote(time.Time{}, err)
 	}
 	return err
+}
+
+// keep keeps an entry of a run that has no row; none reports whether it has none.
+func (j *journal) keep(e script.Entry) (none bool, err error) {
+	j.making.Lock()
+	defer j.making.Unlock()
+	if j.held() != nil {
+		return false, nil
+	}
+	e.Done = true
+	return true, j.kept.add(e)
 }
 
 // Release implements [script.Journal].

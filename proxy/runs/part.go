@@ -24,8 +24,7 @@ type Part struct {
 	journal journal
 	// settings are those that the run was begun with here; nil: they are in its row.
 	settings *Settings
-	// answers are those that have come to the run's questions, by key.
-	answers map[string]json.RawMessage
+	asked    questions
 
 	pause chan struct{} // closed to stop the run behind its present effects
 	once  sync.Once
@@ -80,11 +79,10 @@ func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
 	p.inside, p.cut = context.WithCancelCause(context.Background())
 	p.journal.part = p
-	p.answers = map[string]json.RawMessage{}
+	p.asked.all, p.asked.opened = map[string]store.Question{}, make(chan struct{})
 	for _, q := range run.Questions {
-		if q.Answer != nil {
-			p.answers[q.Key] = q.Answer
-		}
+		p.asked.all[q.Key] = q
+		p.asked.bytes += len(q.Params) + len(q.Answer)
 	}
 	return p
 }
@@ -141,9 +139,6 @@ func (p *Part) CutOff() bool { return p.inside.Err() != nil }
 // Kept reports whether the run has a row.
 func (p *Part) Kept() bool { return p.journal.held() != nil }
 
-// Answer is what somebody has answered to a question; nil while nobody has.
-func (p *Part) Answer(key string) json.RawMessage { return p.answers[key] }
-
 // Ended is closed when the part has ended.
 func (p *Part) Ended() <-chan struct{} { return p.ended }
 
@@ -189,6 +184,13 @@ func (p *Part) Leave(cause error) {
 	}
 }
 
+// Detach says that a request waits no longer, and will be back: it has the questions that the run waits for.
+func (p *Part) Detach() {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	p.waiters--
+}
+
 // End ends the part, in the store first. It is called once.
 func (p *Part) End(o Outcome) {
 	if l := p.journal.held(); l != nil {
@@ -212,7 +214,7 @@ func (p *Part) End(o Outcome) {
 func (p *Part) keep(o Outcome) Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
 	defer cancel()
-	l, err := p.journal.write(ctx)
+	l, _, err := p.journal.row(ctx)
 	if err != nil {
 		return failed(p.ID, err, false)
 	}

@@ -15,6 +15,7 @@ type Settings struct {
 	OnDisconnect string          `json:"onDisconnect,omitempty"`
 	Isolated     bool            `json:"isolated,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"` // the schema of what it returns
+	Can          json.RawMessage `json:"can,omitempty"`    // capabilities of the client that began it
 	Who          json.RawMessage `json:"who,omitempty"`    // who began it, see auth.Principal.Keep
 	Audit        string          `json:"audit,omitempty"`  // the run that lines of the audit name
 	Trace        string          `json:"trace,omitempty"`  // traceparent of the first request

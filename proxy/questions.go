@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// What a backend asks in the middle of a call that a script makes, it asks the run: see proxy/runs, Part.Question.
+
+// A round is what a stateless backend has asked, as the journal keeps it with the call that goes on with the answers.
+type round struct {
+	Leg   int               `json:"leg"`             // how often it had asked before
+	State json.RawMessage   `json:"state,omitempty"` // what it wants to have back
+	Keys  map[string]string `json:"keys"`            // of its questions in the run, by what it calls them
+}
+
+// rounds calls a backend for a script. What a stateless one asks for suspends the run: the call goes on in a later part,
+// with the answers and the state of the backend.
+func (h *host) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
+	var at *round
+	if held := script.Held(ctx); held != nil {
+		if err := json.Unmarshal(held, &at); err != nil {
+			return nil, err
+		}
+	}
+	for at == nil || at.Leg < maxRounds {
+		next, err := h.goOn(ctx, x, be, req, at)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := be.Call(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		asked, err := askedFor(resp)
+		if err == nil && asked == nil {
+			return resp, nil
+		}
+		if err == nil {
+			at, err = h.asked(x, asked, at)
+		}
+		resp.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), maxRounds)
+}
+
+// asked is the next round: what the result of a backend asks for.
+func (h *host) asked(x *exchange, result json.RawMessage, last *round) (*round, error) {
+	next := &round{State: slices.Clone(jsonscan.Get(result, "requestState")), Keys: map[string]string{}}
+	if last != nil {
+		next.Leg = last.Leg + 1
+	}
+	var err error
+	jsonscan.Each(jsonscan.Get(result, "inputRequests"), func(key, request []byte) bool {
+		var q script.Question
+		q, err = h.question(x, next.Leg, string(key), jsonscan.GetString(request, "method"), jsonscan.Get(request, "params"))
+		next.Keys[string(key)] = q.Key
+		return err == nil
+	})
+	return next, err
+}
+
+// question is a question of a backend as the run asks it. A client that is there and cannot be asked is the answer; where
+// nobody is there, somebody may answer later.
+func (h *host) question(x *exchange, leg int, name, method string, params json.RawMessage) (script.Question, error) {
+	if !x.client.Can(method) {
+		return script.Question{}, cannotBeAsked(method)
+	}
+	return h.part.Question(x.options.Key, leg, name, method, jsonscan.Compact(params), h.tool.Limits.ElicitTimeout.Std())
+}
+
+// goOn is the request of the next leg of a call. While answers are missing, it suspends the run.
+func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request, at *round) (*backends.Request, error) {
+	if at == nil {
+		return req, nil
+	}
+	var answers jsonscan.Object
+	missing := &script.Suspended{}
+	for _, name := range slices.Sorted(maps.Keys(at.Keys)) {
+		key := at.Keys[name]
+		if err := h.refused[key]; err != nil {
+			return nil, err
+		}
+		a := h.part.Answer(key)
+		if a != nil {
+			answers.Raw(name, a)
+			continue
+		}
+		q, ok := h.part.Known(key)
+		if !ok || !q.Deadline.IsZero() && !time.Now().Before(q.Deadline) {
+			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: fmt.Sprintf("backend %s asked something, and nobody has answered in time", be.Name())}
+		}
+		missing.Questions = append(missing.Questions, q)
+		if missing.Wake.IsZero() || q.Deadline.Before(missing.Wake) {
+			missing.Wake = q.Deadline
+		}
+	}
+	if len(missing.Questions) == 0 {
+		return nextRound(req, answers.JSON(), at.State), script.GoOn(ctx)
+	}
+	held, err := json.Marshal(at)
+	if err != nil {
+		return nil, err
+	}
+	script.Hold(ctx, held)
+	return nil, missing
+}
+
+// ask asks what a backend waits for.
+func (h *host) ask(ctx context.Context, x *exchange, method string, params json.RawMessage) (json.RawMessage, error) {
+	params = jsonscan.Compact(params)
+	name := runs.Digest([]byte(method), params)
+	q, err := h.question(x, 0, fmt.Sprintf("%s.%d", name, x.repeated.next(name)), method, params)
+	if err != nil {
+		return nil, err
+	}
+	return h.part.Ask(ctx, q)
+}
+
+// repeats counts how often the same is asked within one attempt of a call.
+type repeats struct {
+	mu    sync.Mutex
+	times map[string]int // guarded by mu
+}
+
+// next is how often it was asked before.
+func (r *repeats) next(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.times == nil {
+		r.times = map[string]int{}
+	}
+	n := r.times[name]
+	r.times[name]++
+	return n
+}
