@@ -230,6 +230,9 @@ func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []scr
 		}
 		return nil, nil
 	}
+	if asked = part.Unanswered(ctx, asked); len(asked) == 0 {
+		return nil, nil
+	}
 	c.detach(nil)
 	part.Detach()
 	return c.inputRequired(runs.Outcome{State: store.Running, Questions: asked})

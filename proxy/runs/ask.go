@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -200,6 +201,21 @@ func (p *Part) Asking() ([]script.Question, <-chan struct{}) {
 		all = append(all, o.Question)
 	}
 	return all, p.asked.opened
+}
+
+// Unanswered are those of some open questions that have no answer in the store: one may have come a moment ago.
+func (p *Part) Unanswered(ctx context.Context, asked []script.Question) []script.Question {
+	l := p.journal.held()
+	if l == nil {
+		return asked
+	}
+	all, err := l.Answers(ctx)
+	if err != nil {
+		return asked // they are asked once more
+	}
+	return slices.DeleteFunc(asked, func(q script.Question) bool {
+		return slices.ContainsFunc(all, func(a store.Question) bool { return a.Key == q.Key && a.Answer != nil })
+	})
 }
 
 // Refuse answers an open question with an error of the client, and reports whether there is one.
