@@ -24,6 +24,7 @@ type round struct {
 	Leg   int               `json:"leg"`             // how often it had asked before
 	State json.RawMessage   `json:"state,omitempty"` // what it wants to have back
 	Keys  map[string]string `json:"keys"`            // of its questions in the run, by what it calls them
+	kept  bool              // the journal has it, and the store its questions
 }
 
 // rounds calls a backend for a script. What a stateless one asks for suspends the run: the call goes on in a later part,
@@ -31,7 +32,8 @@ type round struct {
 func (h *host) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
 	var at *round
 	if held := script.Held(ctx); held != nil {
-		if err := json.Unmarshal(held, &at); err != nil {
+		at = &round{kept: true}
+		if err := json.Unmarshal(held, at); err != nil {
 			return nil, err
 		}
 	}
@@ -116,6 +118,11 @@ func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req 
 	held, err := json.Marshal(at)
 	if err != nil {
 		return nil, err
+	}
+	if !at.kept { // the journal must not name what is not there
+		if err := h.part.Keep(ctx, missing.Questions...); err != nil {
+			return nil, err
+		}
 	}
 	script.Hold(ctx, held)
 	return nil, missing

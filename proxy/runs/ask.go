@@ -118,17 +118,32 @@ func (p *Part) Ask(ctx context.Context, q script.Question) (json.RawMessage, err
 		ctx, cancel = context.WithDeadlineCause(ctx, q.Deadline, errors.New("nobody has answered in time"))
 		defer cancel()
 	}
-	l, _, err := p.journal.row(ctx)
-	if err == nil {
-		err = l.Ask(ctx, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
+	if err := p.Keep(ctx, q); err != nil {
+		return nil, storeError(p.ID, errors.Unwrap(err)) // for the backend
 	}
-	if err != nil {
-		return nil, storeError(p.ID, err)
-	}
+	l := p.journal.held()
 	o := &open{Question: q, refused: make(chan error, 1)}
 	p.asked.enter(o)
 	defer p.asked.leave(o)
 	return p.answerTo(ctx, l, o)
+}
+
+// Keep stores questions of the run before anybody is asked.
+func (p *Part) Keep(ctx context.Context, asked ...script.Question) error {
+	var all []store.Question
+	for _, q := range asked {
+		all = append(all, store.Question{Key: q.Key, Method: q.Method, Params: q.Params, Deadline: q.Deadline})
+	}
+	began := time.Now()
+	l, _, err := p.journal.row(ctx)
+	if err == nil {
+		err = l.Ask(ctx, all...)
+	}
+	p.k.wrote(began, err)
+	if err != nil {
+		return &script.JournalError{Err: err}
+	}
+	return nil
 }
 
 // answerTo waits for the answer to an open question.

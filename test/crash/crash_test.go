@@ -86,7 +86,22 @@ scriptedTools:
           return params["id"]
 `
 
-var kinds = []string{"seq", "par", "tries", "puts", "outer", "asks"}
+// asked is a kind of runs whose backends ask.
+const asked = `
+  - name: asked
+    description: backends that ask
+    isolated: true
+    parameters: {type: object, properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          id = params["id"]
+          call_tool("reserve", {"what": id + "/0"})
+          parallel([lambda: call_tool("quote", {"what": id + "/1"}), lambda: call_tool("reserve", {"what": id + "/2"})])
+          call_tool("book", {"what": id + "/3"})
+          return id
+`
+
+var kinds = []string{"seq", "par", "tries", "puts", "outer", "asks", "asked"}
 
 // kills is how often the server is killed: CRASH_KILLS, else enough for a look.
 func kills() int {
@@ -129,7 +144,7 @@ func crash(t *testing.T, storage string) {
 	}
 	l, url := backend(t)
 	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, runs: map[string]*client{}}
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\n%s\n%s", tr.addr, url, storage, scripts)
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}, {name: desk, url: %q}, {name: kiosk, url: %q}]\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank, desk, kiosk]}}\n%s\n%s%s", tr.addr, url, l.desk(t), l.kiosk(t), storage, scripts, asked)
 	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
