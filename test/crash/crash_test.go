@@ -130,6 +130,7 @@ type trial struct {
 	dir     string
 	addr    string
 	url     string // of the backend
+	also    string // more backends, as the configuration has them
 	storage string // sessionStorage
 	ledger  *ledger
 

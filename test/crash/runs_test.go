@@ -35,7 +35,7 @@ func newTrial(t *testing.T, more string) *trial {
 
 // configure writes the configuration.
 func (tr *trial) configure(tools string) {
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}]\nsessionStorage: %s\n%s", tr.addr, tr.url, tr.storage, tools)
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}%s]\nsessionStorage: %s\n%s", tr.addr, tr.url, tr.also, tr.storage, tools)
 	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
 		tr.t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ var table = []row{
 	{"ended streams of a session", "{number edge.keptStreams}; {time edge.deliveredFor} once delivered, else {time edge.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
 	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
 	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number proxy.maxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
+	{"questions of backends in one run", "{number runs.maxQuestions}, {size runs.maxQuestionBytes} with their answers; rounds of one call: {number proxy.maxRounds}", "the call fails, or the backend gets an error", "–", "TestQuestionsOfARunAreBounded"},
 	{"suspended calls", "{number proxy.parkedMax}, {size proxy.parkedBytes} of bodies and questions; of a principal {number proxy.parkedOfOne}, {size proxy.parkedBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
 	{"notifications for a suspended call", "{number proxy.heldMax}, {size proxy.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
 	{"recordings of calls", "{number cases.MaxEffects} effects and {size cases.MaxRecorded} each, {size cases.MaxHeld} in all; {number cases.maxQueue} wait to be written", "not recorded, and logged", "`recording`", "TestARecorderIsBounded"},
