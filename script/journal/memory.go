@@ -56,6 +56,7 @@ func (m *Memory) Begin(_ context.Context, e Entry) error {
 		return fmt.Errorf("%s: is in the journal already", e.Key)
 	}
 	if i >= 0 {
+		m.size.Add(sizeOf(e) - sizeOf(m.begun[i]))
 		m.begun[i] = e
 		return nil
 	}
@@ -66,7 +67,7 @@ func (m *Memory) Begin(_ context.Context, e Entry) error {
 
 // sizeOf is about what an entry holds.
 func sizeOf(e Entry) int64 {
-	return int64(len(e.Key)+len(e.Name)+len(e.Args)+len(e.Result)) + 300
+	return int64(len(e.Key)+len(e.Name)+len(e.Args)+len(e.Result)+len(e.Held)) + 300
 }
 
 // Record stores an answer.
