@@ -110,7 +110,9 @@ func TestABackendAsksARunWithoutAClient(t *testing.T) {
 	defer s.kill()
 	tr.until("reserves", "done")
 	run = tr.until("quotes", "running") // its backend asks, and waits
-	var shown struct{ Questions []struct{ Key, Method string } }
+	var shown struct {
+		Questions []struct{ Key, Method string }
+	}
 	if err := json.Unmarshal(tr.command("runs", "show", run.ID, "-o", "json"), &shown); err != nil || len(shown.Questions) != 1 || shown.Questions[0].Method != "elicitation/create" {
 		t.Errorf("show: %+v, %v", shown, err)
 	}
