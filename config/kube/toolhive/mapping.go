@@ -15,24 +15,42 @@ import (
 
 // mapping is one of their servers, or a member of its group, on its way into a spec of ours.
 type mapping struct {
-	set     Set
-	ignored []string // paths of what is not carried, in order
-	problem resolve.Problem
+	set       Set
+	of        *thing
+	ignored   []place // what is not carried, in order
+	problem   resolve.Problem
+	problemAt place
 
 	group         string
 	compositeRefs []string
 	leftOut       func(backend string) string // why a backend cannot be called as outgoingAuth says; "" if it can
 }
 
+// place is where one of their objects says something.
+type place struct {
+	of   *thing
+	path string
+}
+
+// within is how an object of ours tells of a place: by its path alone where it is in the object's own server.
+func (p place) within(t *thing) string {
+	if p.of == t {
+		return p.path
+	}
+	return p.of.String() + ": " + p.path
+}
+
 // refuse notes why the object cannot be used. The first reason stays, but for one about authentication, which may
 // be replaced by declaration.
-func (m *mapping) refuse(reason, format string, args ...any) {
+func (m *mapping) refuse(reason, path, format string, args ...any) {
 	if m.problem.Reason == "" || m.problem.Reason == object.ReasonAuthNotCarried && reason != m.problem.Reason {
-		m.problem = resolve.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+		m.problem = resolve.Problem{Reason: reason, Message: m.of.String() + ": " + path + ": " + fmt.Sprintf(format, args...)}
+		m.problemAt = place{m.of, path}
 	}
 }
 
-func (m *mapping) drop(path string) { m.ignored = append(m.ignored, path) }
+// drop notes that what stands at a path is not carried.
+func (m *mapping) drop(path string) { m.ignored = append(m.ignored, place{m.of, path}) }
 
 // deployed are fields of their server that are about its Deployment. They say nothing of what is served.
 var deployed = []string{
@@ -40,9 +58,9 @@ var deployed = []string{
 }
 
 // server is the spec of their VirtualMCPServer as a spec of ours. What cannot be said is in m.
-func (m *mapping) server(t *thing) tree {
-	spec := maps.Clone(t.spec)
-	m.group = t.group()
+func (m *mapping) server() tree {
+	spec := maps.Clone(m.of.spec)
+	m.group = m.of.group()
 	theirs := member(spec, "config")
 	if group, ok := theirs["groupRef"].(string); ok && m.group == "" {
 		m.group = group // where the oldest of their objects say it
@@ -52,7 +70,7 @@ func (m *mapping) server(t *thing) tree {
 	for _, name := range deployed {
 		delete(spec, name)
 	}
-	ours := tree{"groupRef": tree{"name": m.group}, "incomingAuth": m.incomingAuth(t, spec)}
+	ours := tree{"groupRef": tree{"name": m.group}, "incomingAuth": m.incomingAuth(spec)}
 	m.outgoingAuth(spec, theirs)
 	if rates := member(spec, "rateLimiting"); rates != nil {
 		keep(rates, reflect.TypeFor[config.RateLimiting](), "spec.rateLimiting", m.drop)
@@ -61,7 +79,7 @@ func (m *mapping) server(t *thing) tree {
 	for _, name := range slices.Sorted(maps.Keys(spec)) {
 		m.drop("spec." + name)
 	}
-	c := m.config(t, theirs)
+	c := m.config(theirs)
 	if rates, ok := ours["config"].(tree); ok {
 		maps.Copy(c, rates)
 	}
@@ -70,21 +88,21 @@ func (m *mapping) server(t *thing) tree {
 }
 
 // incomingAuth is who may come in. All of it guards: what is not carried is a reason not to serve.
-func (m *mapping) incomingAuth(t *thing, spec tree) tree {
+func (m *mapping) incomingAuth(spec tree) tree {
 	in := member(spec, "incomingAuth")
 	if in == nil {
-		m.refuse(object.ReasonAuthNotCarried, "%s: spec.incomingAuth is missing", t)
+		m.refuse(object.ReasonAuthNotCarried, "spec.incomingAuth", "missing; it says who may come in")
 		return tree{"type": object.Anonymous}
 	}
 	keep(in, reflect.TypeFor[object.IncomingAuth](), "spec.incomingAuth", func(path string) {
-		m.refuse(object.ReasonAuthNotCarried, "%s: %s cannot be carried, and without it others might come in", t, path)
+		m.refuse(object.ReasonAuthNotCarried, path, "cannot be carried, and without it others might come in")
 	})
 	if spec["authServerConfig"] != nil {
 		delete(spec, "authServerConfig")
-		m.refuse(object.ReasonAuthNotCarried, "%s: spec.authServerConfig cannot be carried: there is no authorization server in this proxy", t)
+		m.refuse(object.ReasonAuthNotCarried, "spec.authServerConfig", "cannot be carried: there is no authorization server in this proxy, whose tokens spec.incomingAuth could ask for")
 	}
 	if in["authzConfigRef"] != nil {
-		m.refuse(object.ReasonAuthNotCarried, "%s: spec.incomingAuth.authzConfigRef cannot be carried: write the policies in authzConfig", t)
+		m.refuse(object.ReasonAuthNotCarried, "spec.incomingAuth.authzConfigRef", "cannot be carried: write the policies in authzConfig")
 	}
 	return in
 }
@@ -119,17 +137,17 @@ func (m *mapping) outgoingAuth(spec, theirs tree) {
 }
 
 // config is spec.config, cut to what an object of ours can say.
-func (m *mapping) config(t *thing, c tree) tree {
+func (m *mapping) config(c tree) tree {
 	const path = "spec.config"
 	if c == nil {
 		c = tree{}
 	}
 	if name, _ := c["name"].(string); name == "" {
-		c["name"] = t.name
+		c["name"] = m.of.name
 	}
 	m.operational(c)
 	if aggregation, ok := c["aggregation"].(tree); ok {
-		m.aggregation(t, aggregation)
+		m.aggregation(aggregation)
 	}
 	keep(c, reflect.TypeFor[config.Config](), path, m.drop)
 	for _, ref := range list(c["compositeToolRefs"]) {
@@ -164,7 +182,7 @@ func (m *mapping) operational(c tree) {
 }
 
 // aggregation puts what MCPToolConfigs say in the place of their names, and writes backends as they are called here.
-func (m *mapping) aggregation(t *thing, a tree) {
+func (m *mapping) aggregation(a tree) {
 	for i, v := range list(a["tools"]) {
 		of, ok := v.(tree)
 		if !ok {
@@ -181,7 +199,7 @@ func (m *mapping) aggregation(t *thing, a tree) {
 		name, _ := ref["name"].(string)
 		conf, ok := m.set.read(tools, name)
 		if !ok {
-			m.refuse(object.ReasonRefNotFound, "%s: %s names MCPToolConfig %s, which is not there", t, path, name)
+			m.refuse(object.ReasonRefNotFound, path, "names MCPToolConfig %s, which is not there", name)
 			continue
 		}
 		m.toolConfig(of, conf)
@@ -207,23 +225,21 @@ func (m *mapping) toolConfig(of tree, conf *thing) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		m.drop(conf.String() + ": spec." + name)
+		m.ignored = append(m.ignored, place{conf, "spec." + name})
 	}
 }
 
 // entry is a member of the group as the spec of an MCPServerEntry of ours.
-func (m *mapping) entry(t *thing, urlOf func(*thing) string) tree {
-	if why := m.leftOut(t.name); why != "" {
-		m.refuse(object.ReasonAuthNotCarried, "%s: %s of the server says how to call it, which cannot be carried; it is left out", t, why)
-	}
+func (m *mapping) entry(urlOf func(*thing) string) tree {
+	t := m.of
 	spec := maps.Clone(t.spec)
 	if spec["externalAuthConfigRef"] != nil {
 		delete(spec, "externalAuthConfigRef")
 		m.drop("spec.externalAuthConfigRef")
-		m.refuse(object.ReasonAuthNotCarried, "%s: spec.externalAuthConfigRef cannot be carried; it is left out, as calling it without its credential is no substitute", t)
+		m.refuse(object.ReasonAuthNotCarried, "spec.externalAuthConfigRef", "cannot be carried; it is left out, as calling it without its credential is no substitute")
 	}
 	if name := backendName(t.name); len(name) > maxBackendName {
-		m.refuse(object.ReasonInvalid, "%s: the name of a backend has at most %d characters, this one has %d", t, maxBackendName, len(name))
+		m.refuse(object.ReasonInvalid, "metadata.name", "the name of a backend has at most %d characters, this one has %d", maxBackendName, len(name))
 	}
 	ours := tree{"transport": transport(t)}
 	if t.kind == entry {

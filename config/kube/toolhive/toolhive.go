@@ -18,7 +18,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
-	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // The version of their group that is read. Their older v1alpha1 has the same objects, which an API server hands
@@ -132,30 +131,34 @@ func Translate(set Set, name string) *resolve.Translation {
 	if !ok {
 		return nil
 	}
-	m := mapping{set: set}
-	ours := m.server(theirs)
+	m := &mapping{set: set, of: theirs}
+	ours := m.server()
 	if _, ok := set[group][m.group]; !ok {
-		m.refuse(object.ReasonRefNotFound, "%s: spec.groupRef names MCPGroup %s, which is not there", theirs, m.group)
+		m.refuse(object.ReasonRefNotFound, "spec.groupRef", "names MCPGroup %s, which is not there", m.group)
 	}
 	t := &resolve.Translation{Composites: m.composites()}
-	t.Spec = decodeSpec[object.ServerSpec](&m, theirs.String(), ours)
-	t.Backends = m.backends(inPlace)
-	t.Ignored, t.Problem = m.ignored, m.problem
+	t.Spec = decodeSpec[object.ServerSpec](m, ours)
+	t.Backends = m.backends()
+	for _, p := range m.ignored {
+		t.Ignored = append(t.Ignored, p.within(theirs))
+	}
+	t.Problem = m.problem
 	return t
 }
 
 // decodeSpec reads a spec of ours strictly. What is wrong with it is a problem of the mapping.
-func decodeSpec[S object.Spec](m *mapping, what string, spec tree) S {
+func decodeSpec[S object.Spec](m *mapping, spec tree) S {
 	o, err := object.Decode[S](mustJSON(map[string]any{"metadata": tree{"name": "translated"}, "spec": spec}))
 	if err != nil {
-		m.refuse(object.ReasonInvalid, "%s: %v", what, err)
+		m.refuse(object.ReasonInvalid, "metadata", "%v", err)
 		return *new(S)
 	}
-	guards := func(p diag.Problem) bool { return strings.HasPrefix(p.Path, "spec.incomingAuth") }
-	if slices.ContainsFunc(o.Problems, guards) {
-		m.refuse(object.ReasonAuthNotCarried, "%s: %v", what, o.Problems)
-	} else if len(o.Problems) > 0 {
-		m.refuse(object.ReasonInvalid, "%s: %v", what, o.Problems)
+	for _, p := range o.Problems {
+		reason := object.ReasonInvalid
+		if strings.HasPrefix(p.Path, "spec.incomingAuth") {
+			reason = object.ReasonAuthNotCarried
+		}
+		m.refuse(reason, p.Path, "%s", p.Message)
 	}
 	return o.Spec
 }
@@ -176,20 +179,20 @@ func (m *mapping) composites() map[string]*object.VirtualMCPCompositeToolDefinit
 }
 
 // backends are the members of the server's group, in the order of their names.
-func (m *mapping) backends(urlOf func(*thing) string) []resolve.Backend {
+func (m *mapping) backends() []resolve.Backend {
 	var found []resolve.Backend
-	by := map[string]int{} // indices of found, by the name of the backend
+	by := map[string]string{} // the object of each backend, by its name
 	for _, kind := range []string{mcpServer, proxy, entry} {
 		for _, name := range slices.Sorted(maps.Keys(m.set[kind])) {
 			t, ok := m.set.read(kind, name)
 			if !ok || m.group == "" || t.group() != m.group {
 				continue
 			}
-			b := m.backend(t, urlOf)
+			b := m.backend(t)
 			if first, clash := by[b.Name]; clash && b.Problem.Reason == "" {
-				b.Problem = resolve.Problem{Reason: object.ReasonNameConflict, Message: fmt.Sprintf("%s: %s is the backend %s, too", t, found[first].Object, b.Name)}
+				b.Problem = resolve.Problem{Reason: object.ReasonNameConflict, Message: fmt.Sprintf("%s: %s is the backend %s, too", t, first, b.Name)}
 			} else if !clash {
-				by[b.Name] = len(found)
+				by[b.Name] = b.Object
 			}
 			found = append(found, b)
 		}
@@ -199,19 +202,21 @@ func (m *mapping) backends(urlOf func(*thing) string) []resolve.Backend {
 }
 
 // backend is a member of the group as a backend.
-func (m *mapping) backend(t *thing, urlOf func(*thing) string) resolve.Backend {
+func (m *mapping) backend(t *thing) resolve.Backend {
 	b := resolve.Backend{Name: backendName(t.name), Object: t.String()}
-	at := mapping{set: m.set, leftOut: m.leftOut}
-	spec := at.entry(t, urlOf)
+	at := &mapping{set: m.set, of: t}
+	spec := at.entry(inPlace)
+	if why := m.leftOut(t.name); why != "" {
+		if p := (place{m.of, why}); !slices.Contains(m.ignored, p) {
+			m.ignored = append(m.ignored, p)
+		}
+		b.Problem = resolve.Problem{Reason: object.ReasonAuthNotCarried, Message: fmt.Sprintf("%s: %s: %s says how to call it, which cannot be carried; it is left out", t, m.of, why)}
+		return b
+	}
 	if at.problem.Reason == "" && spec["remoteUrl"] != "" {
-		b.Spec = decodeSpec[object.EntrySpec](&at, t.String(), spec)
+		b.Spec = decodeSpec[object.EntrySpec](at, spec)
 	}
-	for _, path := range at.ignored {
-		m.ignored = append(m.ignored, t.String()+": "+path)
-	}
-	if why := m.leftOut(t.name); why != "" && !slices.Contains(m.ignored, why) {
-		m.drop(why)
-	}
+	m.ignored = append(m.ignored, at.ignored...)
 	b.Problem = at.problem
 	return b
 }

@@ -192,3 +192,72 @@ func TestIssuersThatCannotBeCarried(t *testing.T) {
 		})
 	}
 }
+
+// TestConvert: the same servers as manifests of ours, with what is said on standard error.
+func TestConvert(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := toolhive.Convert([]toolhive.File{{Name: filepath.Base(file), Data: data}})
+			var got strings.Builder
+			for _, n := range c.Notes {
+				fmt.Fprintf(&got, "# %s\n", n)
+			}
+			for _, n := range c.Lost {
+				fmt.Fprintf(&got, "# lost: %s\n", n)
+			}
+			if len(c.Lost) > 0 && len(c.Manifests) > 0 {
+				t.Error("there are manifests although something is lost")
+			}
+			got.Write(c.Manifests)
+			golden(t, strings.TrimSuffix(file, ".yaml")+".ours", got.String())
+			if _, problems := readOurs(t, c.Manifests); len(problems) > 0 {
+				t.Errorf("our manifests are wrong: %v", problems)
+			}
+		})
+	}
+}
+
+// readOurs reads manifests of ours strictly.
+func readOurs(t *testing.T, data []byte) (kinds []string, problems object.Problems) {
+	t.Helper()
+	for _, document := range bytes.Split(data, []byte("---\n")) {
+		asJSON, err := yaml.YAMLToJSON(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var o struct{ Kind string }
+		if err := json.Unmarshal(asJSON, &o); err != nil || o.Kind == "" {
+			continue
+		}
+		kinds = append(kinds, o.Kind)
+		switch o.Kind {
+		case object.Server.Name:
+			problems = append(problems, decodeProblems[object.ServerSpec](t, asJSON)...)
+		case object.Entry.Name:
+			problems = append(problems, decodeProblems[object.EntrySpec](t, asJSON)...)
+		case object.Composite.Name:
+			problems = append(problems, decodeProblems[object.CompositeSpec](t, asJSON)...)
+		default:
+			t.Errorf("a manifest of kind %s", o.Kind)
+		}
+	}
+	return kinds, problems
+}
+
+func decodeProblems[S object.Spec](t *testing.T, data []byte) object.Problems {
+	t.Helper()
+	o, err := object.Decode[S](data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Problems
+}
