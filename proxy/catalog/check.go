@@ -28,6 +28,8 @@ type Known struct {
 	Overlay Overlay
 	// Last is what was known of earlier texts, see check.Options.
 	Last *check.Program
+	// Cache has what earlier checks found, see check.Options; nil: nothing is kept.
+	Cache *check.Cache
 }
 
 // Overlay are texts that stand for those of files, by absolute path.
@@ -83,7 +85,7 @@ func Check(cfg *config.Config, known Known) (*check.Program, diag.Problems) {
 	if len(missing)+len(cfg.CompositeTools) > 0 {
 		unknown = func(name string) bool { return mayBeOf(cfg, missing, name) }
 	}
-	p := set.check(tools, unknown, known.Last)
+	p := set.check(tools, unknown, known)
 	problems = append(problems, p.Problems()...)
 	for _, i := range missing {
 		problems = append(problems, diag.Problem{Pos: cfg.Place(fmt.Sprintf("backends[%d]", i)), Severity: diag.Warning, Code: "lock-incomplete",
@@ -108,14 +110,15 @@ func Judged(cfg *config.Config, problems diag.Problems) (told diag.Problems) {
 }
 
 // check checks all texts together.
-func (s *Scripts) check(tools map[string]check.Tool, unknown func(string) bool, last *check.Program) *check.Program {
+func (s *Scripts) check(tools map[string]check.Tool, unknown func(string) bool, known Known) *check.Program {
 	var sources []check.Source
 	for _, t := range s.texts {
 		if t.source.Source != nil {
 			sources = append(sources, t.source)
 		}
 	}
-	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, TestBuiltins: suite.Table(), Hold: s.hold, Load: s.load, Last: last})
+	return check.Check(sources, check.Options{Builtins: builtins.Table(), Tools: tools, Unknown: unknown, TestBuiltins: suite.Table(), Hold: s.hold, Load: s.load,
+		Last: known.Last, Cache: known.Cache})
 }
 
 // assign finds the text that each problem stands in.

@@ -28,6 +28,8 @@ type Scripts struct {
 	pins  *pins
 	// program is what is known of the texts without any tool of a backend.
 	program *check.Program
+	// cache has what checks found with the tools of other catalogs.
+	cache *check.Cache
 }
 
 // A scriptText is the text of a scripted tool, of a library or of tests.
@@ -66,8 +68,7 @@ type compiler struct {
 	set      *Scripts
 	problems diag.Problems
 	bundled  *bundles
-	overlay  Overlay
-	last     *check.Program
+	given    Known
 	made     []func() // what compiles the tools, once all texts were checked
 }
 
@@ -78,7 +79,7 @@ func Compile(cfg *config.Config) (*Scripts, diag.Problems) { return compile(cfg,
 func compile(cfg *config.Config, known Known) (*Scripts, diag.Problems) {
 	bundled := &bundles{libraries: known.Overlay.load(libraries(cfg).Load)}
 	load := legacy.With(script.Options{Load: bundled.loader(cfg.ScriptedTools)}).Load
-	c := &compiler{bundled: bundled, cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std()}, overlay: known.Overlay, last: known.Last}
+	c := &compiler{bundled: bundled, cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std(), cache: &check.Cache{Lean: true}}, given: known}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
 		c.configured(&cfg.ScriptedTools[i], fmt.Sprintf("scriptedTools[%d]", i))
@@ -135,7 +136,7 @@ func (c *compiler) add(entry string, source check.Source) *scriptText {
 func (c *compiler) checkTexts() {
 	tools := scriptedTools(c.set.texts)
 	unknown := func(string) bool { return len(c.cfg.Backends)+len(c.cfg.CompositeTools) > 0 }
-	c.set.program = c.set.check(tools, unknown, c.last)
+	c.set.program = c.set.check(tools, unknown, c.given)
 	c.set.assign(c.set.program.Problems(), func(t *scriptText, p diag.Problem) { t.problems = append(t.problems, p) })
 }
 
@@ -215,7 +216,7 @@ func (c *compiler) library(dir, name string) {
 		kind = check.TestFile
 	}
 	origin := diag.InFile(filepath.Join(dir, name))
-	source, err := c.overlay.read(dir, name)
+	source, err := c.given.Overlay.read(dir, name)
 	if err != nil {
 		c.set.texts = append(c.set.texts, &scriptText{entry: name,
 			problems: diag.Problems{{Pos: origin.Pos, Code: "load", Message: err.Error()}}})

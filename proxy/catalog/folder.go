@@ -57,7 +57,7 @@ const maxSource = 16 << 20
 // readScript reads the file of a script, wherever it is named: nothing that lies outside
 // its folder, and nothing that is no regular file.
 func (c *compiler) readScript(name string) ([]byte, error) {
-	source, err := c.overlay.read(filepath.Dir(name), filepath.Base(name))
+	source, err := c.given.Overlay.read(filepath.Dir(name), filepath.Base(name))
 	if err != nil {
 		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: err.Error()}}
 	}

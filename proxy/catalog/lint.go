@@ -56,7 +56,7 @@ func (b *builder) lint(scripts *Scripts) {
 			b.reportText(t, t.problems)
 		}
 	}
-	scripts.assign(scripts.check(tools, nil, nil).Problems(), func(t *scriptText, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
+	scripts.assign(scripts.check(tools, nil, Known{Cache: scripts.cache}).Problems(), func(t *scriptText, p diag.Problem) { b.reportText(t, diag.Problems{p}) })
 	for _, s := range scripts.tools {
 		if s.composite {
 			b.lintComposite(s, tools)

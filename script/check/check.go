@@ -43,6 +43,9 @@ type Options struct {
 	// now its types are answered. nil: nothing.
 	Last *Program
 
+	// Cache has what was found by earlier checks; nil: all is looked at.
+	Cache *Cache
+
 	// Library and Output are for File: files that need no run, and the JSON Schema of what run returns.
 	Library bool
 	Output  json.RawMessage
@@ -88,6 +91,7 @@ type checker struct {
 	file      script.File
 	builtins  table
 	constants *constants
+	needs     *needs
 	found     diag.Problems
 }
 

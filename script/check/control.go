@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -197,14 +196,14 @@ func (p *Program) cycles() (found diag.Problems) {
 	calls := map[string]map[string]*syntax.CallExpr{}
 	files := map[string]*checked{}
 	for _, f := range p.files {
-		if f.tree != nil && f.source.Tool != "" {
+		if f.parsed && f.source.Tool != "" {
 			files[f.source.Tool] = f
 		}
 	}
 	for name, f := range files {
 		calls[name] = map[string]*syntax.CallExpr{}
-		for other := range files {
-			if call := p.surely(f, other); call != nil {
+		for other, call := range f.sure {
+			if files[other] != nil {
 				calls[name][other] = call
 			}
 		}
@@ -222,25 +221,40 @@ func (p *Program) cycles() (found diag.Problems) {
 	return found
 }
 
-// surely is the call of a tool that run of a file makes on every way; nil when there is none.
-func (p *Program) surely(f *checked, tool string) *syntax.CallExpr {
-	def, _ := tree.FindRun(f.tree)
-	if def == nil || !bytes.Contains(f.source.Source, []byte(tool)) {
+// sureCalls are the calls of tools that run of a file makes on every way, by tool.
+func (p *Program) sureCalls(f *syntax.File) map[string]*syntax.CallExpr {
+	def, _ := tree.FindRun(f)
+	if def == nil {
 		return nil
 	}
-	r := &recursion{is: func(x *syntax.CallExpr) bool {
+	named := func(x *syntax.CallExpr) string {
 		b := p.shared.predefine.called(x)
 		if b == nil || b.Tool.Name == "" {
-			return false
+			return ""
 		}
-		name, ok := literalString(b.Tool.of(x))
-		return ok && name == tool
-	}}
-	if r.block(def.Body) != always {
-		return nil
+		name, _ := literalString(b.Tool.of(x))
+		return name
 	}
-	return r.call
+	sure, seen := map[string]*syntax.CallExpr{}, map[string]bool{}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		x, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		if tool := named(x); tool != "" && !seen[tool] && len(seen) < mostSure {
+			seen[tool] = true
+			r := &recursion{is: func(x *syntax.CallExpr) bool { return named(x) == tool }}
+			if r.block(def.Body) == always {
+				sure[tool] = r.call
+			}
+		}
+		return true
+	})
+	return sure
 }
+
+// mostSure bounds how many tools of a file are looked for on its ways.
+const mostSure = 100
 
 // circle is a way from a tool back to it.
 func circle(calls map[string]map[string]*syntax.CallExpr, from string, way []string) []string {

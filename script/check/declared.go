@@ -249,6 +249,7 @@ func (c *checker) annotations(f *syntax.File, declaration *syntax.CallExpr, x sy
 			return true
 		}
 		if name, ok := literalString(b.Tool.of(call)); ok {
+			c.needs.ask(name)
 			if t, _ := s.tool(name); t != nil && t.Writes {
 				c.warn("annotation", key, "says it only reads, but calls %s", name)
 				told = true

@@ -21,12 +21,12 @@ func (c *checker) loads(f *syntax.File) {
 		if !ok {
 			return true
 		}
-		lib, err := c.o.Load(c.file.Name, s.ModuleName())
-		if err != nil {
-			c.add(codeLoad, s.Module, "load %q: %v", s.ModuleName(), err)
+		lib := c.needs.read(c.file.Name, s.ModuleName())
+		if lib.err != nil {
+			c.add(codeLoad, s.Module, "load %q: %v", s.ModuleName(), lib.err)
 			return false
 		}
-		if t, err := source.Parse(lib, c.o.Limits); err == nil {
+		if t, err := source.Parse(lib.file, c.o.Limits); err == nil {
 			c.loaded(s, t)
 		}
 		return false

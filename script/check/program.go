@@ -1,8 +1,8 @@
 package check
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -58,6 +58,11 @@ type checked struct {
 	unit   *flow.Unit
 	types  map[syntax.Expr]types.Type
 	found  diag.Problems
+
+	parsed       bool
+	loads        []string                    // names that it loads, "file.star name" each
+	sure         map[string]*syntax.CallExpr // tools that run calls on every way
+	suppressions []*suppression
 }
 
 // shared is what the files that are checked at the same time have in common.
@@ -71,6 +76,7 @@ type shared struct {
 	mu      sync.Mutex
 	tools   map[string]*flow.Tool // guarded by mu
 	loaded  map[string]*flow.Unit // guarded by mu; by the name of the file
+	texts   map[[2]string]loaded  // guarded by mu; by who loads and what
 	sources map[*flow.Unit]script.File
 }
 
@@ -84,7 +90,7 @@ func Check(sources []Source, o Options) *Program {
 	for range min(runtime.GOMAXPROCS(0), len(sources)) {
 		wg.Go(func() {
 			for i := range next {
-				p.files[i] = p.check(sources[i])
+				p.files[i] = p.known(sources[i])
 			}
 		})
 	}
@@ -93,6 +99,7 @@ func Check(sources []Source, o Options) *Program {
 	}
 	close(next)
 	wg.Wait()
+	o.Cache.forget(sources)
 	p.keep(o.Last)
 	for _, f := range p.files {
 		p.problems = append(p.problems, f.found...)
@@ -107,19 +114,37 @@ func (p *Program) Problems() diag.Problems { return p.problems }
 
 func newShared(sources []Source, o Options) *shared {
 	s := &shared{o: o, builtins: map[string]*flow.Callable{}, predefine: tableOf(o.Builtins), tools: map[string]*flow.Tool{},
-		loaded: map[string]*flow.Unit{}, sources: map[*flow.Unit]script.File{}, loadedBy: map[string]bool{}}
+		loaded: map[string]*flow.Unit{}, sources: map[*flow.Unit]script.File{}, loadedBy: map[string]bool{}, texts: map[[2]string]loaded{}}
 	for i := range o.Builtins {
 		s.builtins[o.Builtins[i].Name] = o.Builtins[i].callable()
 	}
 	s.names = slices.Sorted(maps.Keys(o.Tools))
-	for _, src := range sources {
-		noteLoads(src.Source, s.loadedBy)
+	for i := range sources {
+		for _, name := range o.Cache.loadsOf(&sources[i]) {
+			s.loadedBy[name] = true
+		}
 	}
 	return s
 }
 
+// known is one file, checked now or as it was found before.
+func (p *Program) known(src Source) *checked {
+	if out := p.options.Cache.find(&src, p.shared); out != nil {
+		return out
+	}
+	n := &needs{shared: p.shared, tools: map[string]answer{}, loads: map[[2]string]loaded{}}
+	out := p.check(src, n)
+	if c := p.options.Cache; c != nil {
+		if c.Lean {
+			out.tree, out.unit, out.types = nil, nil, nil
+		}
+		c.keep(&kept{src, p.options.Limits, p.shared.loadedFrom(src.Name), n.names, n.tools, n.loads, out})
+	}
+	return out
+}
+
 // check checks one file.
-func (p *Program) check(src Source) *checked {
+func (p *Program) check(src Source, n *needs) *checked {
 	o := p.options
 	o.Limits = src.Limits.Or(o.Limits)
 	if src.Kind == TestFile {
@@ -127,8 +152,8 @@ func (p *Program) check(src Source) *checked {
 		o.Limits.Time = 1 << 62 // its time is virtual, and nothing ends it
 		src.Limits = o.Limits
 	}
-	out := &checked{source: src}
-	c := &checker{o: o, file: src.File, builtins: p.shared.predefine}
+	out := &checked{source: src, loads: loadsIn(src.Source)}
+	c := &checker{o: o, file: src.File, builtins: p.shared.predefine, needs: n}
 	tree, err := source.Parse(src.File, o.Limits)
 	if err != nil {
 		c.engine(codeSyntax, err)
@@ -164,7 +189,11 @@ func (p *Program) check(src Source) *checked {
 	c.resolved(tree)
 	c.declared(tree, p.shared)
 	c.follow(out, p.shared, src)
-	out.found = c.found.OnePerPlace()
+	out.found, out.parsed = c.found.OnePerPlace(), true
+	out.suppressions = suppressions(out)
+	if src.Kind == ToolFile && src.Tool != "" {
+		out.sure = p.sureCalls(tree)
+	}
 	return out
 }
 
@@ -201,7 +230,9 @@ func (s *shared) builtinsOf(k Kind) map[string]*flow.Callable {
 func (c *checker) follow(out *checked, s *shared, src Source) {
 	limits := c.o.Limits.Or(script.DefaultLimits())
 	w := &flow.World{
-		Builtins: s.builtinsOf(src.Kind), Tool: s.tool, ToolNames: s.names, Load: s.load,
+		Builtins: s.builtinsOf(src.Kind), ToolNames: s.names,
+		Tool: func(name string) (*flow.Tool, bool) { c.needs.ask(name); return s.tool(name) },
+		Load: func(from *flow.Unit, module string) *flow.Unit { return s.load(c.needs, from, module) },
 		Time: time.Duration(limits.Time).Seconds(), Hold: c.o.Hold.Seconds(), Steps: int64(limits.Steps), Calls: int64(limits.Calls),
 		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
 			if u != out.unit {
@@ -243,13 +274,11 @@ func (c *checker) report(p flow.Problem) {
 
 // tool is what is known of a tool, read when the first script names it.
 func (s *shared) tool(name string) (*flow.Tool, bool) {
-	if s.o.Tools == nil {
-		return nil, false
+	a := s.ask(name)
+	if !a.found {
+		return nil, a.known
 	}
-	t, ok := s.o.Tools[name]
-	if !ok {
-		return nil, s.o.Unknown == nil || !s.o.Unknown(name)
-	}
+	t := a.tool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.tools[name]; known != nil {
@@ -289,14 +318,15 @@ func hints(raw json.RawMessage) (repeat string, writes bool) {
 }
 
 // load finds a file that another one loads.
-func (s *shared) load(from *flow.Unit, module string) *flow.Unit {
+func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
 	if s.o.Load == nil {
 		return nil
 	}
-	f, err := s.o.Load(from.Name, module)
-	if err != nil {
+	l := n.read(from.Name, module)
+	if l.err != nil {
 		return nil
 	}
+	f := l.file
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u, ok := s.loaded[f.Name]; ok {
@@ -313,20 +343,21 @@ func (s *shared) load(from *flow.Unit, module string) *flow.Unit {
 	return u
 }
 
-// noteLoads notes which names a file loads, without a look at what else it has.
-func noteLoads(text []byte, names map[string]bool) {
-	if !strings.Contains(string(text), "load(") {
-		return
+// loadsIn are the names that a file loads, "file.star name" each, without a look at what else it has.
+func loadsIn(text []byte) (names []string) {
+	if !bytes.Contains(text, []byte("load(")) {
+		return nil
 	}
 	tree, err := source.Parse(script.File{Name: "x", Source: text}, script.Limits{})
 	if err != nil {
-		return
+		return nil
 	}
 	for _, stmt := range tree.Stmts {
 		if l, ok := stmt.(*syntax.LoadStmt); ok {
 			for _, id := range l.From {
-				names[fmt.Sprintf("%s %s", l.ModuleName(), id.Name)] = true
+				names = append(names, l.ModuleName()+" "+id.Name)
 			}
 		}
 	}
+	return names
 }

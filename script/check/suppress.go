@@ -29,8 +29,10 @@ var suppressing = regexp.MustCompile(`^#\s*vmcp:\s*ok\(([^)]*)\)`)
 func suppress(found diag.Problems, files []*checked, toolsKnown bool) diag.Problems {
 	var all []*suppression
 	for _, f := range files {
-		if bytes.Contains(f.source.Source, []byte("vmcp:")) && f.tree != nil && (f.source.Origin.Exact || f.source.Origin.Line == 0) {
-			all = append(all, suppressions(f)...)
+		for _, s := range f.suppressions {
+			one := *s
+			one.used = map[string]bool{}
+			all = append(all, &one)
 		}
 	}
 	if len(all) == 0 {
@@ -73,6 +75,9 @@ func (s *suppression) unused(code string) diag.Problem {
 // suppressions reads the comments of a file. Texts that look like one are none: the tree knows
 // where texts are.
 func suppressions(f *checked) (list []*suppression) {
+	if !bytes.Contains(f.source.Source, []byte("vmcp:")) || !f.source.Origin.Exact && f.source.Origin.Line != 0 {
+		return nil
+	}
 	lines := strings.Split(string(f.source.Source), "\n")
 	shift, columns := 0, 0
 	if f.source.Origin.Exact {
@@ -89,7 +94,7 @@ func suppressions(f *checked) (list []*suppression) {
 			continue
 		}
 		n := i + 1 + shift
-		s := &suppression{at: diag.Pos{File: f.tree.Path, Line: n, Column: utf8.RuneCountInString(line[:at]) + 1 + columns}, from: n, to: n, used: map[string]bool{}}
+		s := &suppression{at: diag.Pos{File: f.tree.Path, Line: n, Column: utf8.RuneCountInString(line[:at]) + 1 + columns}, from: n, to: n}
 		s.end = s.at.Column + utf8.RuneCountInString(strings.TrimRight(m[0], "\r"))
 		for code := range strings.SplitSeq(m[1], ",") {
 			if code = strings.TrimSpace(code); code != "" {

@@ -259,7 +259,7 @@ func (c *checker) unusedName(b *bound) {
 func loadsName(loaded map[string]bool, file, name string) bool {
 	for key := range loaded {
 		module, loads, _ := strings.Cut(key, " ")
-		if loads == name && (file == module || strings.HasSuffix(file, "/"+module)) {
+		if loads == name && isModule(file, module) {
 			return true
 		}
 	}
