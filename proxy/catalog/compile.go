@@ -132,8 +132,12 @@ func (c *compiler) add(entry string, source check.Source) *scriptText {
 	return t
 }
 
-// checkTexts checks all texts together, as far as they say something without the tools of backends.
+// checkTexts checks all texts together, as far as they say something without the tools of backends. Where
+// these are known, they are checked with them once all is compiled.
 func (c *compiler) checkTexts() {
+	if c.given.Lock != nil {
+		return
+	}
 	tools := scriptedTools(c.set.texts)
 	unknown := func(string) bool { return len(c.cfg.Backends)+len(c.cfg.CompositeTools) > 0 }
 	c.set.program = c.set.check(tools, unknown, c.given)

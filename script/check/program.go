@@ -152,7 +152,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 		o.Limits.Time = 1 << 62 // its time is virtual, and nothing ends it
 		src.Limits = o.Limits
 	}
-	out := &checked{source: src, loads: loadsIn(src.Source)}
+	out := &checked{source: src}
 	c := &checker{o: o, file: src.File, builtins: p.shared.predefine, needs: n}
 	tree, err := source.Parse(src.File, o.Limits)
 	if err != nil {
@@ -164,6 +164,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 		return out
 	}
 	c.loads(tree)
+	out.loads = namesLoaded(tree)
 	c.constants = constantsOf(tree)
 	if src.Kind == ToolFile {
 		c.engine(codeDeclaration, source.CheckEntry(tree))
@@ -344,7 +345,7 @@ func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
 }
 
 // loadsIn are the names that a file loads, "file.star name" each, without a look at what else it has.
-func loadsIn(text []byte) (names []string) {
+func loadsIn(text []byte) []string {
 	if !bytes.Contains(text, []byte("load(")) {
 		return nil
 	}
@@ -352,6 +353,10 @@ func loadsIn(text []byte) (names []string) {
 	if err != nil {
 		return nil
 	}
+	return namesLoaded(tree)
+}
+
+func namesLoaded(tree *syntax.File) (names []string) {
 	for _, stmt := range tree.Stmts {
 		if l, ok := stmt.(*syntax.LoadStmt); ok {
 			for _, id := range l.From {

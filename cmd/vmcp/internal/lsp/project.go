@@ -27,6 +27,7 @@ type project struct {
 	program  *check.Program
 	problems diag.Problems
 	texts    map[string]version // the open documents as they were when that check began
+	cache    check.Cache
 }
 
 // version is one text of a document.
@@ -80,7 +81,7 @@ func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Pr
 	if cfg == nil {
 		return checked{project: p, program: last, problems: problems}
 	}
-	known := catalog.Known{Overlay: unsaved, Last: last}
+	known := catalog.Known{Overlay: unsaved, Last: last, Cache: &p.cache}
 	if lockFile == "" {
 		lockFile = cfg.Pins.Path
 	}
