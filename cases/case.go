@@ -16,7 +16,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -113,9 +112,4 @@ func Write(path string, c *Case) error {
 		return err
 	}
 	return files.WritePrivate(path, data)
-}
-
-// FolderOf is where the cases of a script are: beside its file, named after it.
-func FolderOf(script string) string {
-	return strings.TrimSuffix(script, filepath.Ext(script)) + "_cases"
 }

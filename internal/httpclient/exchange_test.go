@@ -240,8 +240,8 @@ func TestServerDiesBeforeWrite(t *testing.T) {
 		must(t, l, post(t.Context(), s, "one"), "ok")
 		c := l.pool.get()
 		close(die)
-		for c.isSilent() {
-			time.Sleep(0)
+		if err := c.raw.Read(func(fd uintptr) bool { c.peek(fd); return !c.silent }); err != nil { // waits for the reset
+			t.Fatal(err)
 		}
 		body := strings.Repeat("x", size)
 		if _, err := l.exchange(c, post(t.Context(), s, body)); err != errUnwritten {

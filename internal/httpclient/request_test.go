@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		make := func() *http.Request {
 			r, err := http.NewRequest(method, u.String(), strings.NewReader(body))
 			if err != nil {
-				t.Skip()
+				t.Skipf("no request: %v", err)
 			}
 			r.URL = u
 			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"a", "b"}, name: {value, "z"}}

@@ -251,13 +251,3 @@ func (r *EventReader) withoutMark(line []byte) []byte {
 	r.first = false
 	return bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 }
-
-// AppendEvent writes one event that carries a frame. An empty id is left out.
-func AppendEvent(dst []byte, id string, frame []byte) []byte {
-	if id != "" {
-		dst = append(append(append(dst, "id: "...), id...), '\n')
-	}
-	dst = append(dst, "event: message\ndata: "...)
-	dst = append(dst, Line(frame)...)
-	return append(dst, "\n\n"...)
-}

@@ -166,9 +166,6 @@ func TupleOf(elems ...Type) Type { return Of(&Atom{Kind: Tuple, Elems: elems, Si
 // IterableOf is what can be iterated over, and no more.
 func IterableOf(elem Type) Type { return Of(&Atom{Kind: Iterable, Elem: elem}) }
 
-// DictOf is a dict with any keys.
-func DictOf(value Type) Type { return Of(&Atom{Kind: Dict, Elem: value, Open: true}) }
-
 // IsAny reports whether nothing is known.
 func (t Type) IsAny() bool { return t.any }
 

@@ -473,3 +473,9 @@ func BenchmarkKeystroke(b *testing.B) {
 		b.ReportMetric(float64(list[len(list)*95/100].Microseconds())/1000, unit)
 	}
 }
+
+// all is the range of the whole text.
+func (t *text) all() textRange {
+	last := len(t.starts) - 1
+	return textRange{End: position{Line: last, Character: length16(t.src[t.starts[last]:])}}
+}

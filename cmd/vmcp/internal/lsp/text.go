@@ -109,12 +109,6 @@ func less(a, b position) bool {
 	return a.Line < b.Line || a.Line == b.Line && a.Character < b.Character
 }
 
-// all is the range of the whole text.
-func (t *text) all() textRange {
-	last := len(t.starts) - 1
-	return textRange{End: position{Line: last, Character: length16(t.src[t.starts[last]:])}}
-}
-
 // changed is the text with another one in the place of a range.
 func (t *text) changed(r textRange, with string) *text {
 	from, to := t.offset(r.Start), t.offset(r.End)
