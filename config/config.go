@@ -128,6 +128,8 @@ type Backend struct {
 	URL string `json:"url,omitempty"`
 	// Transport is the way to speak to it. Without it: stdio with a command, else streamable-http, and sse with a server that knows only that.
 	Transport string `json:"transport,omitempty" enum:"stdio,streamable-http,sse"`
+	// Prefix is put before the names of the backend's tools and prompts, under every strategy; "" puts nothing there. Without it the strategy says.
+	Prefix *string `json:"prefix,omitempty"`
 	// Disabled keeps the backend here without starting it. It offers nothing, and variables that it needs may be missing.
 	Disabled bool `json:"disabled,omitempty"`
 	// Type is the kind of workload in ToolHive's words; an entry is a server reached directly at its URL, as every one here is.

@@ -123,3 +123,24 @@ func validModule(name string) bool {
 	}
 	return true
 }
+
+// PrefixOf is what stands before the names of a backend's tools and prompts.
+func (c *Config) PrefixOf(backend string) string {
+	for i := range c.Backends {
+		if b := &c.Backends[i]; b.Name == backend && b.Prefix != nil {
+			return *b.Prefix
+		}
+	}
+	a := &c.Aggregation
+	if a.ConflictResolution != "" && a.ConflictResolution != "prefix" {
+		return ""
+	}
+	format := a.ConflictResolutionConfig.PrefixFormat
+	if format == "" {
+		if len(c.Backends) == 1 {
+			return ""
+		}
+		format = "{workload}_"
+	}
+	return strings.ReplaceAll(format, "{workload}", backend)
+}

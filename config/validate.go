@@ -100,6 +100,9 @@ func (v *validator) backends(c *Config) {
 		} else {
 			names[b.Name] = i
 		}
+		if b.Prefix != nil && *b.Prefix != "" && !toolName.MatchString(*b.Prefix) {
+			v.report(at+".prefix", "want letters, digits, - and _, or nothing; have %q", *b.Prefix)
+		}
 		v.backend(b, at)
 	}
 }

@@ -97,7 +97,7 @@ func (c *compiler) isScript(name string) bool {
 // originOf is the origin of an exposed name, as far as the configuration tells it.
 func (c *compiler) originOf(kind Kind, name string) (backend, original string) {
 	for _, b := range c.cfg.Backends { // the longest name that fits
-		if rest, ok := strings.CutPrefix(name, prefix(c.cfg, b.Name)); ok && rest != "" && prefix(c.cfg, b.Name) != "" && len(b.Name) > len(backend) {
+		if rest, ok := strings.CutPrefix(name, c.cfg.PrefixOf(b.Name)); ok && rest != "" && c.cfg.PrefixOf(b.Name) != "" && len(b.Name) > len(backend) {
 			backend, original = b.Name, rest
 		}
 	}

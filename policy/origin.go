@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -34,25 +33,9 @@ func Named(cfg *config.Config, kind Kind, origin string) (Of, error) {
 		return Of{}, fmt.Errorf("there is no backend %q%s", backend, hint)
 	}
 	if kind != Resource {
-		of.Name = prefix(cfg, backend) + renamed(cfg, kind, backend, original)
+		of.Name = cfg.PrefixOf(backend) + renamed(cfg, kind, backend, original)
 	}
 	return of, nil
-}
-
-// prefix is what a configuration puts before the names of a backend.
-func prefix(cfg *config.Config, backend string) string {
-	a := cfg.Aggregation
-	if a.ConflictResolution != "" && a.ConflictResolution != "prefix" {
-		return ""
-	}
-	format := a.ConflictResolutionConfig.PrefixFormat
-	if format == "" {
-		if len(cfg.Backends) == 1 {
-			return ""
-		}
-		format = "{workload}_"
-	}
-	return strings.ReplaceAll(format, "{workload}", backend)
 }
 
 // renamed is a name after the overrides of a configuration.

@@ -54,6 +54,7 @@ func TestNaming(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		aggregation config.Aggregation
+		prefixes    []string // of the backends; "-": none of its own
 		want        string
 		problems    []string // what each must contain
 	}{
@@ -68,6 +69,10 @@ func TestNaming(t *testing.T) {
 			want: "a_get b_get b_only"},
 		{name: "filter that takes away", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", Filter: []string{"!g*"}}, {Workload: "b", Filter: []string{"*", "!on?y"}}}},
 			want: "a_put b_get"},
+		{name: "no prefix for one", prefixes: []string{"", "-"}, want: "b_get b_only get put"},
+		{name: "prefixes of their own", prefixes: []string{"first.", "-"}, want: "b_get b_only first_get first_put"},
+		{name: "a prefix under another strategy", prefixes: []string{"-", "b2_"}, want: "b2_get b2_only get put",
+			aggregation: config.Aggregation{ConflictResolution: "manual"}},
 		{name: "exclude one backend", aggregation: config.Aggregation{Tools: []config.WorkloadTools{{Workload: "a", ExcludeAll: true}}},
 			want: "b_get b_only"},
 		{name: "exclude all", aggregation: config.Aggregation{ExcludeAllTools: true}, want: ""},
@@ -78,18 +83,21 @@ func TestNaming(t *testing.T) {
 			want: "a_put a_take b_get b_only"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, url := start(t, &config.Config{
-				Backends: []config.Backend{
-					{Name: "a", URL: sdkBackend(t, toolServer("a", "get", "put"), false)},
-					{Name: "b", URL: sdkBackend(t, toolServer("b", "get", "only"), true)},
-				},
-				Aggregation: tt.aggregation,
-			})
-			all := listed(t, connect(t, url, "2025-11-25", nil))
-			if got := names(all); got != tt.want {
+			all := []config.Backend{
+				{Name: "a", URL: sdkBackend(t, toolServer("a", "get", "put"), false)},
+				{Name: "b", URL: sdkBackend(t, toolServer("b", "get", "only"), true)},
+			}
+			for i, prefix := range tt.prefixes {
+				if prefix != "-" {
+					all[i].Prefix = &prefix
+				}
+			}
+			p, url := start(t, &config.Config{Backends: all, Aggregation: tt.aggregation})
+			offered := listed(t, connect(t, url, "2025-11-25", nil))
+			if got := names(offered); got != tt.want {
 				t.Errorf("tools: %s\n want: %s", got, tt.want)
 			}
-			if take := all["a_take"]; take != nil && (take.Description != "takes" || !take.Annotations.ReadOnlyHint) {
+			if take := offered["a_take"]; take != nil && (take.Description != "takes" || !take.Annotations.ReadOnlyHint) {
 				t.Errorf("override: %+v", take)
 			}
 			problems := p.Status().Problems

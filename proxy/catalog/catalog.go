@@ -135,6 +135,7 @@ type builder struct {
 
 	reserved map[Ref]string // names that withheld entries keep from other backends: whose they are
 
+	prefixes      map[string]string // by backend
 	rules         map[string]*config.WorkloadTools
 	promptRules   map[string]config.WorkloadPrompts
 	resourceRules map[string]config.WorkloadResources
@@ -233,20 +234,17 @@ func (b *builder) mistake(backend, entry, format string, args ...any) {
 	b.c.Problems[len(b.c.Problems)-1].Severity = diag.Error
 }
 
-// prefix is what the strategy puts before the names of a backend.
+// prefix is what stands before the names of a backend; it is asked for each of them.
 func (b *builder) prefix(backend string) string {
-	a := b.cfg.Aggregation
-	if a.ConflictResolution != "" && a.ConflictResolution != "prefix" {
-		return ""
-	}
-	format := a.ConflictResolutionConfig.PrefixFormat
-	if format == "" {
-		if len(b.cfg.Backends) == 1 {
-			return ""
+	prefix, ok := b.prefixes[backend]
+	if !ok {
+		prefix = b.cfg.PrefixOf(backend)
+		if b.prefixes == nil {
+			b.prefixes = map[string]string{}
 		}
-		format = "{workload}_"
+		b.prefixes[backend] = prefix
 	}
-	return strings.ReplaceAll(format, "{workload}", backend)
+	return prefix
 }
 
 func (b *builder) addScript(s *ScriptedTool) {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -152,11 +151,11 @@ func (o Options) renamed(n lock.Name) string {
 	return n.Own
 }
 
+// prefix is what clients see before the names of a backend. Without a configuration it is that of
+// one among several.
 func (o Options) prefix(backend string) string {
 	if o.Config != nil {
-		if format := o.Config.Aggregation.ConflictResolutionConfig.PrefixFormat; format != "" {
-			return strings.ReplaceAll(format, "{workload}", backend)
-		}
+		return o.Config.PrefixOf(backend)
 	}
 	return backend + "_"
 }
