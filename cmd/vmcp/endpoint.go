@@ -148,6 +148,19 @@ func (a *app) openLoaded(ctx context.Context, cfg *config.Config, k *keeping, o 
 	return e, nil
 }
 
+// offered starts what a configuration has, and returns what there is once it is up or down.
+func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, error) {
+	workers, closeWorkers := isolated()
+	defer closeWorkers()
+	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
+	defer p.Close()
+	if err := p.Apply(cfg); err != nil {
+		return proxy.Status{}, err
+	}
+	a.awaitBackends(ctx, p, settleTime)
+	return p.Status(), nil
+}
+
 // awaitBackends waits until every backend is connected or down, but not for longer than limit.
 func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

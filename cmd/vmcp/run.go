@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
@@ -144,6 +146,14 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 func (a *app) runs() *cobra.Command {
 	return runs.Command(runs.Env{
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Cell: a.cell, Text: a.shown,
+	})
+}
+
+func (a *app) policy() *cobra.Command {
+	return policies.Command(policies.Env{
+		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
+		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
+		Offered:  a.offered,
 	})
 }
 

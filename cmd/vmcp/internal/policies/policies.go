@@ -1,4 +1,6 @@
-package main
+// Package policies is the command vmcp policy: it prints the policies of a configuration, says
+// who may do what and why, and holds them to a table of expectations.
+package policies
 
 import (
 	"context"
@@ -6,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 
@@ -22,7 +23,25 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-func (a *app) policy() *cobra.Command {
+// Env is what the command needs of the program that it is part of.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	// Load reads a configuration; JSON writes a result, Problems writes problems as text;
+	// Output adds --output to a command; Say tells the person.
+	Load     func(file string) (*config.Config, error)
+	JSON     func(v any) error
+	Problems func(diag.Problems) error
+	Output   func(*cobra.Command) *string
+	Say      func(format string, args ...any)
+	// Reported is the error of a command that has said itself what is wrong.
+	Reported error
+	// Offered starts what a configuration has and returns what there is once it is up.
+	Offered func(context.Context, *config.Config) (proxy.Status, error)
+}
+
+// Command returns the command.
+func Command(a Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
 		Short: "show, explain and test what principals may do",
@@ -30,15 +49,15 @@ func (a *app) policy() *cobra.Command {
 in force, says who may do what and why, and holds them to a table of expectations. It needs no
 running server. Backends are not started, unless a policy decides by what a tool says of itself.`,
 	}
-	file := c.PersistentFlags().String("config", defaultFile, "the configuration file")
+	file := c.PersistentFlags().String("config", a.DefaultFile, "the configuration file")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists
-	c.AddCommand(a.policyPrint(file), a.policyExplain(file), a.policyTest(file))
+	c.AddCommand(a.print(file), a.explain(file), a.test(file))
 	return c
 }
 
 // policies compiles those of a configuration file.
-func (a *app) policies(file string) (*config.Config, *policy.Set, error) {
-	cfg, err := a.load(file)
+func (a Env) policies(file string) (*config.Config, *policy.Set, error) {
+	cfg, err := a.Load(file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +73,7 @@ func (a *app) policies(file string) (*config.Config, *policy.Set, error) {
 	return cfg, set, nil
 }
 
-func (a *app) policyPrint(file *string) *cobra.Command {
+func (a Env) print(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "print",
 		Short:   "print the policies in force in Cedar's language, rules in the short form included",
@@ -65,7 +84,7 @@ func (a *app) policyPrint(file *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := io.WriteString(a.out, set.Print()); err != nil {
+			if _, err := io.WriteString(a.Out, set.Print()); err != nil {
 				return fmt.Errorf("write results: %w", err)
 			}
 			return nil
@@ -85,7 +104,7 @@ type explained struct {
 	Origin    string   `json:"origin"`
 }
 
-func (a *app) policyExplain(file *string) *cobra.Command {
+func (a Env) explain(file *string) *cobra.Command {
 	var who policy.Identity
 	var claims []string
 	var arguments string
@@ -99,7 +118,7 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'",
 		Args:    cobra.ExactArgs(2),
 	}
-	output := outputFlag(c)
+	output := a.Output(c)
 	f := c.Flags()
 	f.StringVar(&who.Subject, "subject", "", "who asks (default anonymous)")
 	f.StringVar(&who.Issuer, "issuer", "", "who vouches for the subject (default: what incomingAuth.type has)")
@@ -111,7 +130,7 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		kind, ok := policy.KindOf(args[0])
 		if !ok {
-			return usageError(fmt.Sprintf("want tool, prompt or resource, have %q", args[0]))
+			return usage.Error(fmt.Sprintf("want tool, prompt or resource, have %q", args[0]))
 		}
 		cfg, set, err := a.policies(*file)
 		if err != nil {
@@ -119,7 +138,7 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		}
 		of, err := policy.Named(cfg, kind, args[1])
 		if err != nil {
-			return usageError(err.Error())
+			return usage.Error(err.Error())
 		}
 		if who.Claims, err = parseClaims(claims); err != nil {
 			return err
@@ -143,12 +162,12 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 }
 
 // unusable is an error for which there is no answer: exit 2, since 1 says deny.
-func unusable(err error) error { return usageError(err.Error()) }
+func unusable(err error) error { return usage.Error(err.Error()) }
 
 func object(text string) (json.RawMessage, error) {
 	var o map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &o); err != nil || o == nil {
-		return nil, usageError("--arguments: want a JSON object such as {\"path\": \"/tmp\"}")
+		return nil, usage.Error("--arguments: want a JSON object such as {\"path\": \"/tmp\"}")
 	}
 	return json.RawMessage(text), nil
 }
@@ -158,7 +177,7 @@ func parseClaims(list []string) (map[string]any, error) {
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, usageError(fmt.Sprintf("--claim: want NAME=VALUE, have %q", text))
+			return nil, usage.Error(fmt.Sprintf("--claim: want NAME=VALUE, have %q", text))
 		}
 		var v any
 		if json.Unmarshal([]byte(value), &v) != nil {
@@ -196,9 +215,9 @@ func decisionWord(d policy.Decision) string {
 	return d.Outcome.String()
 }
 
-func (a *app) showDecision(d policy.Decision, e explained, asJSON bool) error {
+func (a Env) showDecision(d policy.Decision, e explained, asJSON bool) error {
 	if asJSON {
-		if err := a.printJSON(e); err != nil {
+		if err := a.JSON(e); err != nil {
 			return err
 		}
 	} else {
@@ -206,28 +225,28 @@ func (a *app) showDecision(d policy.Decision, e explained, asJSON bool) error {
 		if len(e.Scopes) > 0 {
 			lines = append(lines, "needs the scopes "+strings.Join(e.Scopes, " "))
 		}
-		if _, err := fmt.Fprintln(a.out, strings.Join(lines, "\n")); err != nil {
+		if _, err := fmt.Fprintln(a.Out, strings.Join(lines, "\n")); err != nil {
 			return fmt.Errorf("write results: %w", err)
 		}
 		switch {
 		case d.Open:
-			a.say("it depends on the arguments: give them with --arguments")
+			a.Say("it depends on the arguments: give them with --arguments")
 		case d.Outcome == policy.Invisible && len(d.Policies) == 0:
-			a.say("no policy permits it, whatever the arguments are")
+			a.Say("no policy permits it, whatever the arguments are")
 		case d.Outcome == policy.Invisible:
-			a.say("it is forbidden, whatever the arguments are")
+			a.Say("it is forbidden, whatever the arguments are")
 		case d.Reason != "":
-			a.say("%s", d.Reason)
+			a.Say("%s", d.Reason)
 		}
 	}
 	if d.Outcome != policy.Allow {
-		return errReported
+		return a.Reported
 	}
 	return nil
 }
 
 // answer decides a question. Where it depends on hints of the tool, its backend is asked.
-func (a *app) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
+func (a Env) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q policy.Question) (policy.Decision, error) {
 	if set.Depends(q) {
 		hints, err := a.hints(ctx, cfg, q.Of)
 		if err != nil {
@@ -239,7 +258,7 @@ func (a *app) answer(ctx context.Context, cfg *config.Config, set *policy.Set, q
 }
 
 // hints starts what has a tool and reads what it says of itself.
-func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
+func (a Env) hints(ctx context.Context, cfg *config.Config, of policy.Of) (policy.Hints, error) {
 	part := *cfg
 	part.IncomingAuth, part.Audit = config.IncomingAuth{}, config.Audit{}
 	if of.Backend != config.ScriptsOrigin {
@@ -251,15 +270,11 @@ func (a *app) hints(ctx context.Context, cfg *config.Config, of policy.Of) (poli
 		}
 		part.ScriptedTools, part.Scripts, part.CompositeTools = nil, nil, nil
 	}
-	workers, closeWorkers := isolated()
-	defer closeWorkers()
-	p := proxy.New(proxy.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Version: buildVersion(), Workers: workers})
-	defer p.Close()
-	if err := p.Apply(&part); err != nil {
+	status, err := a.Offered(ctx, &part)
+	if err != nil {
 		return policy.Hints{}, err
 	}
-	a.awaitBackends(ctx, p, settleTime)
-	for _, t := range p.Status().Tools {
+	for _, t := range status.Tools {
 		if t.Backend == of.Backend && t.Original == of.Original || t.Backend == "" && of.Backend == config.ScriptsOrigin && t.Name == of.Name {
 			var def struct {
 				Annotations json.RawMessage `json:"annotations"`
@@ -289,7 +304,7 @@ type expectation struct {
 	pos       diag.Pos
 }
 
-func (a *app) policyTest(file *string) *cobra.Command {
+func (a Env) test(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test FILE",
 		Short: "hold the policies to a table of expectations",
@@ -301,7 +316,7 @@ that does not, and the exit code is 1.`,
 		Example: "  vmcp policy test policies_test.yaml --config vmcp.yaml",
 		Args:    cobra.ExactArgs(1),
 	}
-	output := outputFlag(c)
+	output := a.Output(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cfg, set, err := a.policies(*file)
 		if err != nil {
@@ -318,15 +333,15 @@ that does not, and the exit code is 1.`,
 			}
 		}
 		if *output == "json" {
-			err = a.printJSON(struct {
+			err = a.JSON(struct {
 				Expectations int           `json:"expectations"`
 				Problems     diag.Problems `json:"problems"`
 			}{len(table), append(diag.Problems{}, differing...)})
 		} else {
-			err = a.printProblems(differing, false)
+			err = a.Problems(differing)
 		}
 		if err == nil && len(differing) > 0 {
-			err = errReported
+			err = a.Reported
 		}
 		return err
 	}
@@ -334,7 +349,7 @@ that does not, and the exit code is 1.`,
 }
 
 // hold compares an expectation with the decision; nil when they agree.
-func (a *app) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
+func (a Env) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e expectation) *diag.Problem {
 	differs := func(format string, args ...any) *diag.Problem {
 		return &diag.Problem{Pos: e.pos, Code: "policy-test", Message: e.Name + ": " + fmt.Sprintf(format, args...)}
 	}
