@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"config/internal/document":  {"internal/diag", "internal/limits", "internal/spell"},
 	"config":                    {"script/check/codes", "lock", "config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/origin", "internal/secret", "internal/spell"},
 	"config/kube/object":        {"config", "config/internal/document", "internal/diag", "internal/secret", "internal/spell"},
+	"config/kube/crd":           {"config", "config/internal/document", "config/kube/object", "internal/limits"},
 	"config/kube/resolve":       {"config", "config/kube/object", "internal/diag", "internal/spell"},
 	"script/internal/compile":   {"script/source", "script/internal/cover", "script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/limits"},
 	"config/kube/toolhive":      {"config", "config/internal/document", "config/kube/object", "config/kube/resolve", "internal/diag"},
