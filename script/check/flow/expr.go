@@ -222,58 +222,6 @@ func (e *engine) iterated(at syntax.Expr, t types.Type) types.Type {
 	return elementOf(t)
 }
 
-func iterable(a *types.Atom) bool {
-	switch a.Kind {
-	case types.List, types.Tuple, types.Set, types.Dict, types.Iterable, types.Range, types.Bytes:
-		return true
-	}
-	return false
-}
-
-// elementOf is what iterating over a value gives.
-func elementOf(t types.Type) types.Type {
-	if t.IsAny() {
-		return types.Any
-	}
-	out := types.Never
-	for _, a := range t.Atoms() {
-		switch a.Kind {
-		case types.List, types.Set, types.Iterable:
-			out = types.Join(out, a.Elem)
-		case types.Range:
-			out = types.Join(out, types.Kinds(types.Int))
-		case types.Tuple:
-			if !a.Sized {
-				return types.Any
-			}
-			for _, el := range a.Elems {
-				out = types.Join(out, el)
-			}
-		case types.Dict:
-			out = types.Join(out, keysOf(a))
-		case types.None:
-		default:
-			return types.Any
-		}
-	}
-	return out
-}
-
-// keysOf are the keys of a dict: texts when they come from JSON.
-func keysOf(a *types.Atom) types.Type {
-	switch {
-	case a.Role != types.Made && len(a.Fields) > 0:
-		return types.Kinds(types.Text)
-	case a.Role == types.Made && !a.Open:
-		t := types.Never
-		for _, f := range a.Fields {
-			t = types.Join(t, types.Literal(f.Name))
-		}
-		return t
-	}
-	return types.Any
-}
-
 func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 	t := e.eval(x.X)
 	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
