@@ -129,7 +129,7 @@ func (e *engine) element(x *syntax.IndexExpr, on, key types.Type) types.Type {
 			out = types.Join(out, a.Elems[i])
 		case a.Kind == types.List, a.Kind == types.Range:
 			out = types.Join(out, a.Elem)
-		case a.Kind == types.Dict && len(a.Fields) == 0 && !a.Elem.IsNever() && !e.frame.unit.scopes.wilder:
+		case a.Kind == types.Dict && len(a.Fields) == 0 && !a.Elem.IsNever() && !e.frame.unit.scopes.Wilder:
 			out = types.Join(out, a.Elem)
 		default:
 			return types.Any
@@ -199,7 +199,7 @@ func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Ty
 // isWild reports whether a key is set in dicts that are not known.
 func (e *engine) isWild(name string) bool {
 	s := e.frame.unit.scopes
-	return s.wilder || s.wild[name] || e.root.scopes.wild[name] || e.root.scopes.wilder
+	return s.Wilder || s.Wild[name] || e.root.scopes.Wild[name] || e.root.scopes.Wilder
 }
 
 // unnamed is what is under a key that is no field.

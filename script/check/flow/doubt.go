@@ -3,9 +3,10 @@ package flow
 import (
 	"math/big"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/operation"
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // Conditions that are not understood are taken to ask for what is not sure in them: what a
@@ -100,7 +101,7 @@ func (e *engine) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
 	}
 	switch fn := x.Fn.(type) {
 	case *syntax.Ident:
-		if first(fn) != nil || len(x.Args) != 1 {
+		if scope.First(fn) != nil || len(x.Args) != 1 {
 			break
 		}
 		v, ok := e.suppose(x.Args[0], missing)
@@ -253,23 +254,23 @@ func (e *engine) askedByOperator(x *syntax.BinaryExpr) {
 func (e *engine) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 	over, ok := c.Clauses[0].(*syntax.ForClause)
 	id, isName := over.Vars.(*syntax.Ident)
-	if !ok || !isName || first(id) == nil {
+	if !ok || !isName || scope.First(id) == nil {
 		e.doubtless(c)
 		return
 	}
-	elem := elementOf(e.quiet(over.X))
+	elem := operation.ElementOf(e.quiet(over.X))
 	if !elem.Every(func(a *types.Atom) bool { return a.Lit != nil }) {
 		e.someOf(elementsOf(over.X))
 		e.doubtless(c)
 		return
 	}
-	saved, had := e.state.vars[first(id)]
+	saved, had := e.state.vars[scope.First(id)]
 	for _, a := range elem.Atoms() {
-		e.state.vars[first(id)] = types.Of(a)
+		e.state.vars[scope.First(id)] = types.Of(a)
 		e.narrow(cond, truth)
 	}
-	if delete(e.state.vars, first(id)); had {
-		e.state.vars[first(id)] = saved
+	if delete(e.state.vars, scope.First(id)); had {
+		e.state.vars[scope.First(id)] = saved
 	}
 }
 
@@ -321,7 +322,7 @@ func lengthOf(x *syntax.BinaryExpr) (of syntax.Expr, some, ok bool) {
 		return nil, false, false
 	}
 	id, isName := call.Fn.(*syntax.Ident)
-	if !isName || id.Name != "len" || first(id) != nil {
+	if !isName || id.Name != "len" || scope.First(id) != nil {
 		return nil, false, false
 	}
 	switch {

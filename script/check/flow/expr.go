@@ -3,9 +3,9 @@ package flow
 import (
 	"math/big"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // eval is the type of an expression; what is wrong in it is told.
@@ -218,8 +218,8 @@ func (e *engine) iterated(at syntax.Expr, t types.Type) types.Type {
 		e.tell("index", at, "%s is not iterable", article(t))
 		return types.Any
 	}
-	e.noneFor(at, t, iterable)
-	return elementOf(t)
+	e.noneFor(at, t, operation.Iterable)
+	return operation.ElementOf(t)
 }
 
 func (e *engine) slice(x *syntax.SliceExpr) types.Type {

@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // Problem is a mistake, with the node that is to blame.
@@ -90,12 +90,12 @@ type Unit struct {
 	// Params and Output are what a tool's run gets and returns; nil for libraries.
 	Params, Output *types.Schema
 	Tool           string // the tool's name
-	scopes         *scopes
+	scopes         *scope.Scopes
 }
 
 // NewUnit looks at the names of a file. The resolver must have seen the tree.
 func NewUnit(name string, tree *syntax.File) *Unit {
-	return &Unit{Name: name, Tree: tree, scopes: scopesOf(tree)}
+	return &Unit{Name: name, Tree: tree, scopes: scope.Of(tree)}
 }
 
 // maxWork bounds how many expressions are looked at for one file; what is left is not followed.
@@ -175,7 +175,7 @@ func (e *engine) module(u *Unit) *module {
 	if u != e.root {
 		e.mute--
 	}
-	for name, first := range u.scopes.globals {
+	for name, first := range u.scopes.Globals {
 		if t, ok := e.state.vars[first]; ok {
 			m.globals[name] = t
 		}
@@ -194,7 +194,7 @@ func (e *engine) module(u *Unit) *module {
 
 // entry follows run with what the tool's schema says of its arguments.
 func (e *engine) entry(u *Unit) {
-	def := u.scopes.defs["run"]
+	def := u.scopes.Defs["run"]
 	fn := e.funcs[def]
 	if def == nil || fn == nil {
 		return

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/script/check/scope"
+	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
-
-	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
 // function is a def or lambda of a script.
@@ -64,8 +64,8 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 	fn.kept = map[*syntax.Ident]types.Type{}
 	if r, ok := resolved.(*resolve.Function); ok {
 		for _, free := range r.FreeVars {
-			v := fn.unit.scopes.vars[free.First]
-			if t, known := e.state.vars[free.First]; known && v != nil && v.assigned == 1 {
+			v := fn.unit.scopes.Vars[free.First]
+			if t, known := e.state.vars[free.First]; known && v != nil && v.Assigned == 1 {
 				fn.kept[free.First] = t
 			}
 		}
@@ -235,8 +235,8 @@ func (e *engine) leaked(fn *function, args []argument) {
 		if !ok {
 			continue
 		}
-		v := fn.unit.scopes.vars[first(id)]
-		if v == nil || v.changed == 0 && len(v.stored) == 0 && !v.captured {
+		v := fn.unit.scopes.Vars[scope.First(id)]
+		if v == nil || v.Changed == 0 && len(v.Stored) == 0 && !v.Captured {
 			continue
 		}
 		for j, a := range args {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"go.starlark.net/syntax"
 )
 
@@ -9,25 +10,25 @@ const maxNamed = 4 // conditions that are names of names
 // narrowNamed takes into account what a name stands for that was given to a condition:
 // has = "k" in d, and later "if has". Where the condition may be of another time, nothing is known.
 func (e *engine) narrowNamed(x *syntax.Ident, truth bool) {
-	id := first(x)
+	id := scope.First(x)
 	if id == nil || e.named >= maxNamed {
 		return
 	}
-	v := e.frame.unit.scopes.vars[id]
-	if v == nil || v.value == nil || v.assigned != 1 || v.owner != e.frame.node() || !e.lasting(v.value) {
+	v := e.frame.unit.scopes.Vars[id]
+	if v == nil || v.Value == nil || v.Assigned != 1 || v.Owner != e.frame.node() || !e.lasting(v.Value) {
 		return
 	}
 	e.named++
 	defer func() { e.named-- }()
-	e.narrow(v.value, truth)
+	e.narrow(v.Value, truth)
 }
 
 // lasting reports whether nothing in the text changes what an expression is about.
 func (e *engine) lasting(x syntax.Expr) bool {
 	ok := true
 	syntax.Walk(x, func(n syntax.Node) bool {
-		if id, is := n.(*syntax.Ident); is && first(id) != nil {
-			if v := e.frame.unit.scopes.vars[first(id)]; v != nil && (v.assigned > 2 || v.changed > 0) {
+		if id, is := n.(*syntax.Ident); is && scope.First(id) != nil {
+			if v := e.frame.unit.scopes.Vars[scope.First(id)]; v != nil && (v.Assigned > 2 || v.Changed > 0) {
 				ok = false
 			}
 		}

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"go.starlark.net/syntax"
-
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // bound is a method of a value.
@@ -221,7 +221,7 @@ func (e *engine) joins(a argument) {
 		e.tell("builtin-value", a.expr, "join wants a list of texts, this is a text")
 		return
 	}
-	elem := elementOf(a.typ)
+	elem := operation.ElementOf(a.typ)
 	wrong := func(t *types.Atom) bool { return t.Kind != types.Text && t.Kind != types.Opaque }
 	if !elem.IsNever() && elem.Every(wrong) {
 		e.say(Problem{Code: "builtin-value", Node: a.expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
@@ -261,7 +261,7 @@ func extended(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	if len(args) == 0 {
 		return a
 	}
-	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, elementOf(args[0].typ))}
+	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(args[0].typ))}
 }
 
 func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
@@ -292,7 +292,9 @@ func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
 	return types.Any
 }
 
-func dictKeys(_ *engine, on *types.Atom, _ []argument) types.Type { return types.ListOf(keysOf(on)) }
+func dictKeys(_ *engine, on *types.Atom, _ []argument) types.Type {
+	return types.ListOf(operation.KeysOf(on))
+}
 
 func dictValues(_ *engine, on *types.Atom, _ []argument) types.Type {
 	return types.ListOf(valuesOf(on))
@@ -313,7 +315,7 @@ func valuesOf(on *types.Atom) types.Type {
 }
 
 func dictItems(_ *engine, on *types.Atom, _ []argument) types.Type {
-	return types.ListOf(types.TupleOf(keysOf(on), valuesOf(on)))
+	return types.ListOf(types.TupleOf(operation.KeysOf(on), valuesOf(on)))
 }
 
 func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
@@ -327,7 +329,7 @@ func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
 		if other == nil || other.Kind != types.Dict || arg.spread {
 			return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 		}
-		t := merged(out, other)
+		t := operation.Merged(out, other)
 		if out = t.Only(); out == nil {
 			return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 		}

@@ -3,9 +3,9 @@ package flow
 import (
 	"slices"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // narrow takes into account that a condition held, or did not.
@@ -24,7 +24,7 @@ func (e *engine) narrow(x syntax.Expr, truth bool) {
 		e.narrowBinary(x, truth)
 	case *syntax.Ident:
 		if x.Name == "True" && !truth || (x.Name == "False" || x.Name == "None") && truth {
-			if first(x) == nil {
+			if scope.First(x) == nil {
 				e.state = dead(e.state)
 				return
 			}
@@ -165,7 +165,7 @@ func typeOfCall(x syntax.Expr) (syntax.Expr, bool) {
 		return nil, false
 	}
 	id, ok := call.Fn.(*syntax.Ident)
-	if !ok || id.Name != "type" || first(id) != nil {
+	if !ok || id.Name != "type" || scope.First(id) != nil {
 		return nil, false
 	}
 	return call.Args[0], true
@@ -289,7 +289,7 @@ func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
 	}
 	id, ok := x.Fn.(*syntax.Ident)
 	switch {
-	case ok && first(id) != nil:
+	case ok && scope.First(id) != nil:
 		e.checked(x)
 	case ok && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len"):
 		e.narrow(x.Args[0], truth)
@@ -389,11 +389,11 @@ func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
 }
 
 func (e *engine) refineName(x *syntax.Ident, f func(types.Type) types.Type) {
-	id := first(x)
+	id := scope.First(x)
 	if id == nil {
 		return
 	}
-	if v := e.frame.unit.scopes.vars[id]; v != nil && v.owner != e.frame.node() && v.assigned > 1 {
+	if v := e.frame.unit.scopes.Vars[id]; v != nil && v.Owner != e.frame.node() && v.Assigned > 1 {
 		return
 	}
 	t, known := e.state.vars[id]

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"go.starlark.net/syntax"
-
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // binary is the type of x op y; and, or are elsewhere.
@@ -28,13 +28,13 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type
 		}
 	}
 	if left.IsAny() || right.IsAny() || left.IsNever() || right.IsNever() {
-		return operated(x.Op, left, right)
+		return operation.Unknown(x.Op, left, right)
 	}
 	out, fits := types.Never, false
 	noneLeft, noneRight := left.Some(surprisingNone), right.Some(surprisingNone)
 	for _, a := range left.Atoms() {
 		for _, b := range right.Atoms() {
-			if t, ok := operate(x.Op, a, b); ok {
+			if t, ok := operation.Of(x.Op, a, b); ok {
 				out, fits = types.Join(out, t), true
 			}
 		}
@@ -44,10 +44,10 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type
 		return types.Never
 	}
 	if noneLeft && !left.Is(types.None) {
-		e.noneFor(x.X, left, func(a *types.Atom) bool { return some(x.Op, a, right, false) })
+		e.noneFor(x.X, left, func(a *types.Atom) bool { return operation.Some(x.Op, a, right, false) })
 	}
 	if noneRight && !right.Is(types.None) {
-		e.noneFor(x.Y, right, func(b *types.Atom) bool { return some(x.Op, b, left, true) })
+		e.noneFor(x.Y, right, func(b *types.Atom) bool { return operation.Some(x.Op, b, left, true) })
 	}
 	return out
 }
@@ -128,7 +128,7 @@ func (e *engine) membership(x *syntax.BinaryExpr, left, right types.Type) {
 		e.tell("operand", x, "%s in text is not possible", bare(left))
 		return
 	}
-	e.noneFor(x.Y, right, func(a *types.Atom) bool { return iterable(a) || a.Kind == types.Text })
+	e.noneFor(x.Y, right, func(a *types.Atom) bool { return operation.Iterable(a) || a.Kind == types.Text })
 	for _, el := range elementsOf(x.Y) {
 		if v := e.quiet(el).Only(); v != nil && v.Lit != nil && v.Set == nil {
 			e.inSet(el, left, v)
@@ -142,7 +142,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 	if !ok || right.IsAny() || right.IsNever() {
 		return
 	}
-	verbs, keyed, bad := verbsOf(text)
+	verbs, keyed, bad := operation.Verbs(text)
 	if bad != "" {
 		e.tell("format", x.X, "%s", bad)
 		return
@@ -188,12 +188,12 @@ func (e *engine) formatted(at syntax.Expr, verb byte, v types.Type) {
 			e.tell("format", at, "%%%c wants an integer, this is %s", verb, article(v))
 			return
 		}
-		e.noneFor(at, v, func(a *types.Atom) bool { return isNumber(a.Kind) })
+		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })
 	case 'e', 'f', 'g', 'E', 'F', 'G':
 		if v.Is(types.Text, types.None, types.List, types.Dict, types.Tuple, types.Bool) {
 			e.tell("format", at, "%%%c wants a number, this is %s", verb, article(v))
 			return
 		}
-		e.noneFor(at, v, func(a *types.Atom) bool { return isNumber(a.Kind) })
+		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })
 	}
 }

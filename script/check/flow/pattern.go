@@ -5,9 +5,10 @@ import (
 	"regexp/syntax"
 	"strings"
 
-	star "go.starlark.net/syntax"
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	star "go.starlark.net/syntax"
 )
 
 // groupsName names the tuple of the groups of a match.
@@ -225,12 +226,12 @@ func leaves(stmts []star.Stmt) bool {
 
 func (w *changeWatch) is(x star.Expr) bool {
 	id, ok := x.(*star.Ident)
-	return ok && first(id) == w.id
+	return ok && scope.First(id) == w.id
 }
 
 func (w *changeWatch) call(x *star.CallExpr) {
 	dot, ok := x.Fn.(*star.DotExpr)
-	if ok && changing[dot.Name.Name] && w.is(dot.X) {
+	if ok && scope.Changing[dot.Name.Name] && w.is(dot.X) {
 		w.told(x)
 	}
 }

@@ -3,9 +3,9 @@ package flow
 import (
 	"maps"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // state is what is known of the variables at one point of the text. Variables of all functions
@@ -79,24 +79,24 @@ type loopExits struct{ out, next *state }
 
 // read is the type of a variable.
 func (e *engine) read(id *syntax.Ident) (types.Type, bool) {
-	f := first(id)
+	f := scope.First(id)
 	if f == nil {
 		return types.Any, false
 	}
-	v := e.frame.unit.scopes.vars[f]
+	v := e.frame.unit.scopes.Vars[f]
 	t, ok := e.state.vars[f]
-	if v != nil && v.owner != e.frame.node() && v.assigned > 1 {
+	if v != nil && v.Owner != e.frame.node() && v.Assigned > 1 {
 		return types.Any, true // who knows which of the assignments was the last
 	}
-	if e.frame.fn != nil && v != nil && v.assigned == 1 {
-		if kept, has := e.frame.fn.kept[f]; has && v.owner != e.frame.node() {
+	if e.frame.fn != nil && v != nil && v.Assigned == 1 {
+		if kept, has := e.frame.fn.kept[f]; has && v.Owner != e.frame.node() {
 			t, ok = kept, true
 		}
 	}
 	if !ok {
 		return types.Any, true
 	}
-	if v != nil && v.shared {
+	if v != nil && v.Shared {
 		t = weaken(t)
 	}
 	return t, true
@@ -132,7 +132,7 @@ func mutable(a *types.Atom) bool {
 
 // set gives a variable a value.
 func (e *engine) set(id *syntax.Ident, t types.Type) {
-	if f := first(id); f != nil {
+	if f := scope.First(id); f != nil {
 		e.state.vars[f] = t
 		e.note(id, t)
 	}
@@ -153,7 +153,7 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 		e.change(x.X, f)
 	case *syntax.Ident:
 		if t, ok := e.read(x); ok && !t.IsAny() {
-			if id := first(x); id != nil {
+			if id := scope.First(x); id != nil {
 				if _, known := e.state.vars[id]; known {
 					e.state.vars[id] = f(t)
 				}

@@ -1,9 +1,10 @@
 package flow
 
 import (
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/operation"
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 func (e *engine) stmts(list []syntax.Stmt) {
@@ -136,7 +137,7 @@ func (e *engine) watch(s *syntax.ForStmt) {
 	if !t.Is(types.Dict, types.List, types.Set) {
 		return
 	}
-	w := &changeWatch{engine: e, id: first(id), name: id.Name}
+	w := &changeWatch{engine: e, id: scope.First(id), name: id.Name}
 	w.block(s.Body)
 }
 
@@ -167,7 +168,7 @@ func returnedNone(t types.Type) types.Type {
 
 // isRun reports whether the function that is followed is the tool itself.
 func (e *engine) isRun() bool {
-	return e.frame.fn != nil && e.frame.unit == e.root && e.frame.fn.node == syntax.Node(e.root.scopes.defs["run"])
+	return e.frame.fn != nil && e.frame.unit == e.root && e.frame.fn.node == syntax.Node(e.root.scopes.Defs["run"])
 }
 
 func (e *engine) load(s *syntax.LoadStmt) {
@@ -197,7 +198,7 @@ func (e *engine) assignment(s *syntax.AssignStmt) {
 	var t types.Type
 	if left.Has(types.List) && op == syntax.PLUS { // extends it with anything that can be iterated over
 		t = eachAtom(left, types.List, func(a *types.Atom) *types.Atom {
-			return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, elementOf(right))}
+			return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(right))}
 		})
 	} else {
 		t = e.binary(&syntax.BinaryExpr{X: s.LHS, OpPos: s.OpPos, Op: op, Y: s.RHS}, left, right)

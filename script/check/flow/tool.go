@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // toolCall is a call of a tool, and its output.
@@ -119,7 +119,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *Callable, got given) types.Type {
 		e.tell(e.contract(t.Name, "pages"), nextAt, "%s has no field %s: only the first page is read; %s", t.Name, next, e.pagesHint(t, got))
 	}
 	elem, _ := below(t.Output.Type, items)
-	return out(elementOf(elem))
+	return out(operation.ElementOf(elem))
 }
 
 // pagesHint says how the pages of a tool are read.

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"go.starlark.net/syntax"
-
+	"github.com/vmcp-dev/vmcp/script/check/operation"
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"go.starlark.net/syntax"
 )
 
 // native is a function of the language.
@@ -31,14 +32,14 @@ var universe map[string]*native
 func init() {
 	universe = map[string]*native{
 		"abs":       {min: 1, max: 1, gives: firstWiden, check: wants(isNumeric, "a number"), pure: true},
-		"all":       {min: 1, max: 1, gives: fixed(types.Bool), check: wants(iterable, "a list"), pure: true},
-		"any":       {min: 1, max: 1, gives: fixed(types.Bool), check: wants(iterable, "a list"), pure: true},
+		"all":       {min: 1, max: 1, gives: fixed(types.Bool), check: wants(operation.Iterable, "a list"), pure: true},
+		"any":       {min: 1, max: 1, gives: fixed(types.Bool), check: wants(operation.Iterable, "a list"), pure: true},
 		"bool":      {min: 0, max: 1, gives: fixed(types.Bool), pure: true},
 		"bytes":     {min: 1, max: 1, gives: fixed(types.Bytes)},
 		"chr":       {min: 1, max: 1, gives: fixed(types.Text), check: wants(isInteger, "an integer"), pure: true},
 		"dict":      {min: 0, max: 1, keywords: "*", gives: makeDict, pure: true},
 		"dir":       {min: 1, max: 1, gives: func(*engine, []argument) types.Type { return types.ListOf(types.Kinds(types.Text)) }, pure: true},
-		"enumerate": {min: 1, max: 2, keywords: "start", gives: enumerated, check: wants(iterable, "a list"), pure: true},
+		"enumerate": {min: 1, max: 2, keywords: "start", gives: enumerated, check: wants(operation.Iterable, "a list"), pure: true},
 		"fail":      {min: 0, max: -1, keywords: "sep", gives: func(e *engine, _ []argument) types.Type { e.state = dead(e.state); return types.Never }},
 		"float":     {min: 0, max: 1, gives: fixed(types.Float), check: wants(isConvertible, "a number or a text"), pure: true},
 		"getattr":   {min: 2, max: 3, gives: anything, pure: true},
@@ -46,18 +47,18 @@ func init() {
 		"hash":      {min: 1, max: 1, gives: fixed(types.Int), pure: true},
 		"int":       {min: 0, max: 2, keywords: "base", gives: fixed(types.Int), check: wants(isConvertible, "a number or a text"), pure: true},
 		"len":       {min: 1, max: 1, gives: fixed(types.Int), check: wants(sized, "a text, list or dict"), pure: true},
-		"list":      {min: 0, max: 1, gives: makeList, check: wants(iterable, "a list"), pure: true},
+		"list":      {min: 0, max: 1, gives: makeList, check: wants(operation.Iterable, "a list"), pure: true},
 		"max":       {min: 1, max: -1, keywords: "key", gives: extreme, pure: true},
 		"min":       {min: 1, max: -1, keywords: "key", gives: extreme, pure: true},
 		"ord":       {min: 1, max: 1, gives: fixed(types.Int), pure: true},
 		"print":     {min: 0, max: -1, keywords: "sep", gives: fixed(types.None)},
 		"range":     {min: 1, max: 3, gives: fixed(types.Range), check: everyInteger, pure: true},
 		"repr":      {min: 1, max: 1, gives: fixed(types.Text), pure: true},
-		"reversed":  {min: 1, max: 1, gives: makeList, check: wants(iterable, "a list"), pure: true},
-		"set":       {min: 0, max: 1, gives: makeSet, check: wants(iterable, "a list"), pure: true},
-		"sorted":    {min: 1, max: 1, keywords: "key reverse", gives: sorted, check: wants(iterable, "a list"), pure: true},
+		"reversed":  {min: 1, max: 1, gives: makeList, check: wants(operation.Iterable, "a list"), pure: true},
+		"set":       {min: 0, max: 1, gives: makeSet, check: wants(operation.Iterable, "a list"), pure: true},
+		"sorted":    {min: 1, max: 1, keywords: "key reverse", gives: sorted, check: wants(operation.Iterable, "a list"), pure: true},
 		"str":       {min: 1, max: 1, gives: makeText, pure: true},
-		"tuple":     {min: 0, max: 1, gives: func(*engine, []argument) types.Type { return types.Of(&types.Atom{Kind: types.Tuple, Elem: types.Any}) }, check: wants(iterable, "a list"), pure: true},
+		"tuple":     {min: 0, max: 1, gives: func(*engine, []argument) types.Type { return types.Of(&types.Atom{Kind: types.Tuple, Elem: types.Any}) }, check: wants(operation.Iterable, "a list"), pure: true},
 		"type":      {min: 1, max: 1, gives: fixed(types.Text), pure: true},
 		"zip":       {min: 0, max: -1, gives: zipped, pure: true},
 	}
@@ -66,13 +67,13 @@ func init() {
 	}
 }
 
-func isNumeric(a *types.Atom) bool { return isNumber(a.Kind) }
+func isNumeric(a *types.Atom) bool { return operation.IsNumber(a.Kind) }
 func isInteger(a *types.Atom) bool { return a.Kind == types.Int }
 func isConvertible(a *types.Atom) bool {
-	return isNumber(a.Kind) || a.Kind == types.Text || a.Kind == types.Bool
+	return operation.IsNumber(a.Kind) || a.Kind == types.Text || a.Kind == types.Bool
 }
 func sized(a *types.Atom) bool {
-	return iterable(a) && a.Kind != types.Iterable || a.Kind == types.Text
+	return operation.Iterable(a) && a.Kind != types.Iterable || a.Kind == types.Text
 }
 
 // wants tells of a first argument of the wrong kind.
@@ -153,7 +154,7 @@ func firstElement(args []argument) types.Type {
 	if len(args) == 0 || args[0].name != "" {
 		return types.Any
 	}
-	return elementOf(args[0].typ)
+	return operation.ElementOf(args[0].typ)
 }
 
 func makeList(_ *engine, args []argument) types.Type {
@@ -186,7 +187,7 @@ func makeDict(e *engine, args []argument) types.Type {
 		case a.name != "":
 			out = out.With(types.Field{Name: a.name, Type: a.typ, Value: a.expr})
 		case a.typ.Is(types.Dict) && a.typ.Only() != nil:
-			t, _ := operate(syntax.PIPE, out, a.typ.Only())
+			t, _ := operation.Of(syntax.PIPE, out, a.typ.Only())
 			if out = t.Only(); out == nil {
 				return types.Kinds(types.Dict)
 			}
@@ -207,7 +208,7 @@ func zipped(_ *engine, args []argument) types.Type {
 	}
 	var elems []types.Type
 	for _, a := range args {
-		elems = append(elems, elementOf(a.typ))
+		elems = append(elems, operation.ElementOf(a.typ))
 	}
 	return types.ListOf(types.TupleOf(elems...))
 }
@@ -246,7 +247,7 @@ func extreme(e *engine, args []argument) types.Type {
 	elem := types.Never
 	positional := byPosition(args)
 	if len(positional) == 1 {
-		elem = elementOf(positional[0].typ)
+		elem = operation.ElementOf(positional[0].typ)
 		if positional[0].typ.Is(types.Int, types.Float, types.None, types.Bool) {
 			e.tell("builtin-value", positional[0].expr, "this wants a list, or several values; it is %s", article(positional[0].typ))
 			return types.Any
@@ -272,7 +273,7 @@ func (e *engine) statement(s *syntax.ExprStmt) {
 	switch x := x.(type) {
 	case *syntax.CallExpr:
 		e.discardedCall(x)
-		if id, ok := x.Fn.(*syntax.Ident); ok && first(id) != nil {
+		if id, ok := x.Fn.(*syntax.Ident); ok && scope.First(id) != nil {
 			e.checked(x)
 		}
 	case *syntax.BinaryExpr:

@@ -1,4 +1,6 @@
-package flow
+// Package operation is what operators, loops and formats give, by the types of what they are
+// given alone.
+package operation
 
 import (
 	"fmt"
@@ -9,20 +11,20 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// some reports whether an operand goes with one member of the other side.
-func some(op syntax.Token, a *types.Atom, other types.Type, swapped bool) bool {
+// Some reports whether an operand goes with one member of the other side.
+func Some(op syntax.Token, a *types.Atom, other types.Type, swapped bool) bool {
 	return other.Some(func(b *types.Atom) bool {
 		if swapped {
-			_, ok := operate(op, b, a)
+			_, ok := Of(op, b, a)
 			return ok
 		}
-		_, ok := operate(op, a, b)
+		_, ok := Of(op, a, b)
 		return ok
 	})
 }
 
-// operated is what an operator gives when one side is not known.
-func operated(op syntax.Token, left, right types.Type) types.Type {
+// Unknown is what an operator gives when one side is not known.
+func Unknown(op syntax.Token, left, right types.Type) types.Type {
 	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
 		return types.Kinds(types.Bool)
 	}
@@ -35,9 +37,9 @@ func operated(op syntax.Token, left, right types.Type) types.Type {
 	return types.Any
 }
 
-// operate is what an operator gives for two kinds; ok is false when it fails.
-func operate(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
-	numbers := isNumber(a.Kind) && isNumber(b.Kind)
+// Of is what an operator gives for two kinds; ok is false when it fails.
+func Of(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
+	numbers := IsNumber(a.Kind) && IsNumber(b.Kind)
 	integers := a.Kind == types.Int && b.Kind == types.Int
 	result := func(k ...types.Kind) (types.Type, bool) { return types.Kinds(k...), true }
 	if a.Kind == types.Opaque || b.Kind == types.Opaque || a.Kind == types.Iterable && a.Name != "" {
@@ -63,7 +65,7 @@ func operate(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
 		if numbers || a.Kind == types.Duration && b.Kind == types.Duration {
 			return result(types.Float)
 		}
-		return types.Kinds(types.Duration), a.Kind == types.Duration && isNumber(b.Kind)
+		return types.Kinds(types.Duration), a.Kind == types.Duration && IsNumber(b.Kind)
 	case syntax.SLASHSLASH, syntax.PERCENT:
 		if a.Kind == types.Duration {
 			return types.Any, true
@@ -73,7 +75,7 @@ func operate(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
 		return types.Kinds(types.Bool), ordered(a, b, numbers)
 	case syntax.PIPE:
 		if a.Kind == types.Dict && b.Kind == types.Dict {
-			return merged(a, b), true
+			return Merged(a, b), true
 		}
 		fallthrough
 	case syntax.AMP, syntax.CIRCUMFLEX:
@@ -87,7 +89,8 @@ func operate(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
 	return types.Any, false
 }
 
-func isNumber(k types.Kind) bool { return k == types.Int || k == types.Float }
+// IsNumber reports whether operators compute with a kind.
+func IsNumber(k types.Kind) bool { return k == types.Int || k == types.Float }
 
 func arithmetic(a, b *types.Atom) types.Type {
 	if a.Kind == types.Int && b.Kind == types.Int {
@@ -98,7 +101,7 @@ func arithmetic(a, b *types.Atom) types.Type {
 
 func plus(a, b *types.Atom) (types.Type, bool) {
 	switch {
-	case isNumber(a.Kind) && isNumber(b.Kind):
+	case IsNumber(a.Kind) && IsNumber(b.Kind):
 		return arithmetic(a, b), true
 	case a.Kind != b.Kind:
 		return types.Kinds(types.Time), a.Kind == types.Time && b.Kind == types.Duration || a.Kind == types.Duration && b.Kind == types.Time
@@ -123,14 +126,14 @@ func plus(a, b *types.Atom) (types.Type, bool) {
 }
 
 func times(a, b *types.Atom) (types.Type, bool) {
-	if isNumber(a.Kind) && isNumber(b.Kind) {
+	if IsNumber(a.Kind) && IsNumber(b.Kind) {
 		return arithmetic(a, b), true
 	}
 	if a.Kind == types.Int || a.Kind == types.Float && b.Kind == types.Duration {
 		a, b = b, a
 	}
 	switch {
-	case a.Kind == types.Duration && isNumber(b.Kind):
+	case a.Kind == types.Duration && IsNumber(b.Kind):
 		return types.Kinds(types.Duration), true
 	case b.Kind != types.Int:
 		return types.Any, false
@@ -159,8 +162,8 @@ func ordered(a, b *types.Atom, numbers bool) bool {
 	return true
 }
 
-// merged is a | b of dicts.
-func merged(a, b *types.Atom) types.Type {
+// Merged is a | b of dicts.
+func Merged(a, b *types.Atom) types.Type {
 	if a.Role != types.Made && len(a.Fields) == 0 || b.Role != types.Made && len(b.Fields) == 0 {
 		return types.Kinds(types.Dict)
 	}
@@ -182,8 +185,8 @@ func merged(a, b *types.Atom) types.Type {
 	return types.Of(out)
 }
 
-// verbsOf reads a format of the % operator. Only %s %r and the like are there, without widths.
-func verbsOf(s string) (verbs []byte, keyed bool, bad string) {
+// Verbs reads a format of the % operator. Only %s %r and the like are there, without widths.
+func Verbs(s string) (verbs []byte, keyed bool, bad string) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
 			continue
@@ -213,7 +216,8 @@ func verbsOf(s string) (verbs []byte, keyed bool, bad string) {
 	return verbs, keyed, ""
 }
 
-func iterable(a *types.Atom) bool {
+// Iterable reports whether loops take a value.
+func Iterable(a *types.Atom) bool {
 	switch a.Kind {
 	case types.List, types.Tuple, types.Set, types.Dict, types.Iterable, types.Range, types.Bytes:
 		return true
@@ -221,8 +225,8 @@ func iterable(a *types.Atom) bool {
 	return false
 }
 
-// elementOf is what iterating over a value gives.
-func elementOf(t types.Type) types.Type {
+// ElementOf is what iterating over a value gives.
+func ElementOf(t types.Type) types.Type {
 	if t.IsAny() {
 		return types.Any
 	}
@@ -241,7 +245,7 @@ func elementOf(t types.Type) types.Type {
 				out = types.Join(out, el)
 			}
 		case types.Dict:
-			out = types.Join(out, keysOf(a))
+			out = types.Join(out, KeysOf(a))
 		case types.None:
 		default:
 			return types.Any
@@ -250,8 +254,8 @@ func elementOf(t types.Type) types.Type {
 	return out
 }
 
-// keysOf are the keys of a dict: texts when they come from JSON.
-func keysOf(a *types.Atom) types.Type {
+// KeysOf are the keys of a dict: texts when they come from JSON.
+func KeysOf(a *types.Atom) types.Type {
 	switch {
 	case a.Role != types.Made && len(a.Fields) > 0:
 		return types.Kinds(types.Text)

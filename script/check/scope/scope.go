@@ -1,52 +1,55 @@
-package flow
+// Package scope says what the text of a file shows of its variables before types are followed:
+// where each is bound, how often it is assigned, and what may change its value.
+package scope
 
 import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
 )
 
-// scopes are the variables of a file. A variable is known by the identifier that binds it first,
+// Scopes are the variables of a file. A variable is known by the identifier that binds it first,
 // which the resolver notes for every use, in inner functions too.
-type scopes struct {
-	vars    map[*syntax.Ident]*variable
-	globals map[string]*syntax.Ident
-	defs    map[string]*syntax.DefStmt // functions of the top level that are bound once
-	wild    map[string]bool            // keys that are set in dicts whose other names are not known
-	wilder  bool                       // computed ones are, too
+type Scopes struct {
+	Vars    map[*syntax.Ident]*Variable
+	Globals map[string]*syntax.Ident
+	Defs    map[string]*syntax.DefStmt // functions of the top level that are bound once
+	Wild    map[string]bool            // keys that are set in dicts whose other names are not known
+	Wilder  bool                       // computed ones are, too
 }
 
-// variable is what the text says about a variable.
-type variable struct {
-	assigned int         // places that assign it; two for the variable of a loop
-	value    syntax.Expr // what a statement last assigned to it
-	owner    syntax.Node
-	captured bool // an inner function uses it
+// Variable is what the text says about a variable.
+type Variable struct {
+	Assigned int         // places that assign it; two for the variable of a loop
+	Value    syntax.Expr // what a statement last assigned to it
+	Owner    syntax.Node
+	Captured bool // an inner function uses it
 	fresh    bool // every value that it gets is made where it is assigned
-	changed  int  // places that change its value
+	Changed  int  // places that change its value
 	inside   bool // an inner function changes its value
-	stored   []syntax.Position
+	Stored   []syntax.Position
 	changes  []syntax.Position
 	loops    map[syntax.Node]bool // loops around what stores it
-	shared   bool                 // its value may be changed under another name
+	Shared   bool                 // its value may be changed under another name
 }
 
-// first is the identifier that binds what id means; nil for what is not bound in the file.
-func first(id *syntax.Ident) *syntax.Ident {
+// First is the identifier that binds what id means; nil for what is not bound in the file.
+func First(id *syntax.Ident) *syntax.Ident {
 	if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope >= resolve.Local && b.Scope <= resolve.Global {
 		return b.First
 	}
 	return nil
 }
 
-func scopesOf(tree *syntax.File) *scopes {
-	s := &scopes{vars: map[*syntax.Ident]*variable{}, globals: map[string]*syntax.Ident{}, defs: map[string]*syntax.DefStmt{}, wild: map[string]bool{}}
-	w := &scopeWalk{scopes: s}
+// Of looks through a file that the resolver has been through.
+func Of(tree *syntax.File) *Scopes {
+	s := &Scopes{Vars: map[*syntax.Ident]*Variable{}, Globals: map[string]*syntax.Ident{}, Defs: map[string]*syntax.DefStmt{}, Wild: map[string]bool{}}
+	w := &scopeWalk{Scopes: s}
 	for _, stmt := range tree.Stmts {
 		w.visit(stmt)
 	}
 	for _, stmt := range tree.Stmts {
-		if d, ok := stmt.(*syntax.DefStmt); ok && s.of(d.Name) != nil && s.of(d.Name).assigned == 1 {
-			s.defs[d.Name.Name] = d
+		if d, ok := stmt.(*syntax.DefStmt); ok && s.of(d.Name) != nil && s.of(d.Name).Assigned == 1 {
+			s.Defs[d.Name.Name] = d
 		}
 	}
 	s.settle()
@@ -55,30 +58,30 @@ func scopesOf(tree *syntax.File) *scopes {
 }
 
 // of returns the variable that an identifier means.
-func (s *scopes) of(id *syntax.Ident) *variable {
-	f := first(id)
+func (s *Scopes) of(id *syntax.Ident) *Variable {
+	f := First(id)
 	if f == nil {
 		return nil
 	}
-	v := s.vars[f]
+	v := s.Vars[f]
 	if v == nil {
-		v = &variable{fresh: true, loops: map[syntax.Node]bool{}}
-		s.vars[f] = v
+		v = &Variable{fresh: true, loops: map[syntax.Node]bool{}}
+		s.Vars[f] = v
 	}
 	return v
 }
 
 // settle decides which values may be changed under another name.
-func (s *scopes) settle() {
-	for _, v := range s.vars {
+func (s *Scopes) settle() {
+	for _, v := range s.Vars {
 		switch {
-		case v.inside, v.captured && v.changed > 0:
-			v.shared = true
+		case v.inside, v.Captured && v.Changed > 0:
+			v.Shared = true
 		}
-		for _, at := range v.stored {
+		for _, at := range v.Stored {
 			for _, c := range v.changes {
 				if before(at, c) {
-					v.shared = true
+					v.Shared = true
 				}
 			}
 		}
@@ -89,7 +92,7 @@ func before(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.L
 
 // scopeWalk goes through a file and notes what happens to its variables.
 type scopeWalk struct {
-	*scopes
+	*Scopes
 	funcs  []syntax.Node // functions around, outermost first
 	writes []write
 }
@@ -114,14 +117,14 @@ func (w *scopeWalk) bind(id *syntax.Ident, times int, fresh bool) {
 	if v == nil {
 		return
 	}
-	if v.assigned == 0 {
-		v.owner = w.inner()
+	if v.Assigned == 0 {
+		v.Owner = w.inner()
 	}
-	v.assigned += times
+	v.Assigned += times
 	v.fresh = v.fresh && fresh
-	if f := first(id); f != nil {
+	if f := First(id); f != nil {
 		if b := id.Binding.(*resolve.Binding); b.Scope == resolve.Global || len(w.funcs) == 0 {
-			w.globals[id.Name] = f
+			w.Globals[id.Name] = f
 		}
 	}
 }
@@ -158,9 +161,9 @@ func (w *scopeWalk) change(x syntax.Expr, key syntax.Expr) {
 	}
 	w.writes = append(w.writes, write{root: id, deep: deep, key: key})
 	if v := w.of(id); v != nil {
-		v.changed++
+		v.Changed++
 		v.changes = append(v.changes, id.NamePos)
-		if v.owner != w.inner() {
+		if v.Owner != w.inner() {
 			v.inside = true
 		}
 	}
@@ -193,7 +196,7 @@ func made(x syntax.Expr) bool {
 		return made(x.X)
 	case *syntax.CallExpr:
 		id, ok := x.Fn.(*syntax.Ident)
-		return ok && first(id) == nil
+		return ok && First(id) == nil
 	}
 	return false
 }
@@ -259,7 +262,7 @@ func (w *scopeWalk) assign(n *syntax.AssignStmt) {
 	w.bindAll(n.LHS, 1, made(n.RHS))
 	if id, ok := n.LHS.(*syntax.Ident); ok && n.Op == syntax.EQ {
 		if v := w.of(id); v != nil {
-			v.value = n.RHS
+			v.Value = n.RHS
 		}
 	}
 }
@@ -270,19 +273,19 @@ func (w *scopeWalk) alias(a, b *syntax.Ident) {
 	if x == nil || y == nil || x == y {
 		return
 	}
-	x.stored, y.stored = append(x.stored, syntax.Position{}), append(y.stored, syntax.Position{})
+	x.Stored, y.Stored = append(x.Stored, syntax.Position{}), append(y.Stored, syntax.Position{})
 }
 
 func (w *scopeWalk) store(id *syntax.Ident) {
 	if v := w.of(id); v != nil {
-		v.stored = append(v.stored, id.NamePos)
+		v.Stored = append(v.Stored, id.NamePos)
 	}
 }
 
 func (w *scopeWalk) use(x syntax.Expr) {
 	if id, ok := x.(*syntax.Ident); ok {
-		if v := w.of(id); v != nil && v.assigned > 0 && v.owner != w.inner() {
-			v.captured = true
+		if v := w.of(id); v != nil && v.Assigned > 0 && v.Owner != w.inner() {
+			v.Captured = true
 		}
 	}
 }
@@ -310,8 +313,8 @@ func (w *scopeWalk) function(n syntax.Node, params []syntax.Expr, body func()) {
 	w.funcs = w.funcs[:len(w.funcs)-1]
 }
 
-// changing are the methods that change what they are called on.
-var changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
+// Changing are the methods that change what they are called on.
+var Changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
 	"update": true, "setdefault": true, "popitem": true, "add": true, "discard": true}
 
 func (w *scopeWalk) expr(x syntax.Expr) {
@@ -401,9 +404,9 @@ func (w *scopeWalk) call(x *syntax.CallExpr) {
 	stores := true
 	switch fn := x.Fn.(type) {
 	case *syntax.Ident:
-		stores = first(fn) != nil // builtins of any kind keep nothing
+		stores = First(fn) != nil // builtins of any kind keep nothing
 	case *syntax.DotExpr:
-		stores = changing[fn.Name.Name]
+		stores = Changing[fn.Name.Name]
 		if stores {
 			w.change(&syntax.IndexExpr{X: fn.X, Y: fn.X}, methodKey(fn.Name.Name, x.Args))
 		}
@@ -437,27 +440,27 @@ func methodKey(method string, args []syntax.Expr) syntax.Expr {
 func (w *scopeWalk) wildKeys() {
 	for _, wr := range w.writes {
 		if wr.root != nil {
-			if v := w.of(wr.root); v != nil && v.fresh && !wr.deep && !v.shared {
+			if v := w.of(wr.root); v != nil && v.fresh && !wr.deep && !v.Shared {
 				continue
 			}
 		}
 		switch key := wr.key.(type) {
 		case *syntax.Literal:
 			if s, ok := key.Value.(string); ok {
-				w.wild[s] = true
+				w.Wild[s] = true
 			}
 		case *syntax.DictExpr:
 			for _, e := range key.List {
 				if lit, ok := e.(*syntax.DictEntry).Key.(*syntax.Literal); ok {
 					if s, ok := lit.Value.(string); ok {
-						w.wild[s] = true
+						w.Wild[s] = true
 					}
 				}
 			}
 		case nil:
 		default:
 			if wr.root == nil || w.of(wr.root) == nil || !w.of(wr.root).fresh {
-				w.wilder = true
+				w.Wilder = true
 			}
 		}
 	}
