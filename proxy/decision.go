@@ -42,7 +42,7 @@ const Anonymous = access.Anonymous
 // on for who made its last request.
 func (x *exchange) principalIn(ctx context.Context) *auth.Principal {
 	if x.live != nil {
-		return x.live.principal.Load()
+		return x.live.Principal()
 	}
 	return edge.PrincipalOf(ctx)
 }

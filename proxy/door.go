@@ -139,7 +139,7 @@ type visit struct {
 // with a call of ours that waits for an answer is part of that one.
 func (v *visit) limit() error {
 	x, e := v.x, v.entry
-	if !v.p.quota.On() || x.method != wire.ToolsCall || x.script != nil || v.p.parked.has(x) {
+	if !v.p.quota.On() || x.method != wire.ToolsCall || x.script != nil || x.returns() {
 		return nil
 	}
 	origin := "scripts." + e.Name

@@ -95,7 +95,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	}
 	p.stored, p.ring = cfg, ring
 	if ring != nil {
-		p.parked.ring.Store(ring)
+		p.parked.Use(ring)
 	}
 	p.runs.Use(s, p.untold(cfg), inMemory(cfg))
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
+	"github.com/vmcp-dev/vmcp/proxy/parked"
 )
 
 // An exchange is one request of a client while it is served. To the backend it is the
@@ -30,7 +31,7 @@ type exchange struct {
 	token  json.RawMessage // the client's progress token
 	key    json.RawMessage // the client's idempotency key
 	body   *edge.Buffer    // what params is a part of; nil when nobody reuses it
-	live   *liveCall       // set while a stateless client's call may be parked
+	live   *parked.Call    // set while a stateless client's call may be parked
 	out    edge.FrameWriter
 
 	members [kept]json.RawMessage // of the params as they came; see get
@@ -115,7 +116,7 @@ func (x *exchange) Request(ctx context.Context, method string, params json.RawMe
 		return nil, cannotBeAsked(method)
 	}
 	if x.live != nil {
-		return x.live.ask(ctx, method, params)
+		return x.live.Ask(ctx, method, params)
 	}
 	if x.client.Session == nil {
 		return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)

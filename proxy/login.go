@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/login"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
+	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
@@ -119,8 +120,8 @@ func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, er
 		return nil, err
 	}
 	x.outcome = outcome.Suspended
-	requests := new(jsonscan.Object).Raw(login.Key, inputRequest(wire.Elicit, login.Question(l))).JSON()
-	return &backends.Response{Result: inputRequired(requests, state)}, nil
+	requests := new(jsonscan.Object).Raw(login.Key, parked.InputRequest(wire.Elicit, login.Question(l))).JSON()
+	return &backends.Response{Result: parked.InputRequired(requests, state)}, nil
 }
 
 // serveLogin serves the pages of logins, where principals log in for themselves.

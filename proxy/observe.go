@@ -31,8 +31,8 @@ func (p *Proxy) refused(r *auth.Refusal) {
 func (p *Proxy) state() metrics.State {
 	c := p.catalog.Load()
 	s := metrics.State{
-		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.len(),
-		Dropped: p.dropped.Load(), Unwritten: p.record.Unwritten(),
+		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.Len(),
+		Dropped: p.parked.Dropped(), Unwritten: p.record.Unwritten(),
 	}
 	if p.options.Workers != nil {
 		s.Workers = p.options.Workers.Running()

@@ -36,6 +36,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/notifier"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/overlay"
+	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -103,7 +104,7 @@ type Proxy struct {
 	edge      *edge.Server
 	metrics   *metrics.Metrics
 	record    *record.Recorder
-	parked    *parkedTable
+	parked    *parked.Table
 	runs      *runs.Keeper
 	durable   atomic.Pointer[durable] // what the configuration says of runs
 	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
@@ -112,7 +113,6 @@ type Proxy struct {
 	tasks     tasks.Table
 	admission *admission.Admission
 	quota     quota.Quota
-	dropped   atomic.Uint64 // notifications that calls did not keep which wait for an answer
 
 	subscriptions *subscriptions.Set
 	overlays      overlay.Set
@@ -150,8 +150,9 @@ func New(o Options) *Proxy {
 	if o.Server != "" {
 		o.Log = o.Log.With("server", o.Server)
 	}
-	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, parked: newParkedTable(), config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
+	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
+	p.parked = parked.New(p.spawn)
 	p.spans = spans.New(o.Tracer, p.secrets.Text)
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
@@ -210,7 +211,7 @@ func (p *Proxy) Verify(ctx context.Context, token string) error { return p.edge.
 
 // Held is what clients together can make the endpoint hold, as far as it is much: bodies,
 // suspended calls and streams.
-const Held = edge.Held + parkedBytes
+const Held = edge.Held + parked.MaxBytes
 
 // Apply brings the proxy to a configuration: what did not change keeps running, what is
 // new is brought up side by side, what is gone is closed. It does not wait for backends;
@@ -377,7 +378,7 @@ func (p *Proxy) Close() error {
 	}
 	p.building.Unlock()
 	p.closeRuns()
-	p.parked.close()
+	p.parked.Close()
 	p.edge.Close()
 	err := p.backends.Close()
 	p.spawning.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
@@ -83,13 +84,47 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
 	state := x.get(memberState)
 	if state == nil {
-		return p.startLive(ctx, x, call).wait(ctx, x)
+		l := x.lives(ctx)
+		l.Start(ctx, call)
+		return x.await(ctx, l)
 	}
-	l, err := p.parked.take(x, state)
-	if err != nil {
-		return nil, err
+	l, ok := p.parked.Take(state, x.binding())
+	if !ok {
+		return nil, runs.ErrState
 	}
-	return l.follow(ctx, x)
+	x.audit.run = l.Run
+	l.Resume(ctx, x.out, x.get(memberResponses))
+	return x.await(ctx, l)
+}
+
+// lives makes a call of a request that may outlive it. Of a stateless client's the questions go through it.
+func (x *exchange) lives(ctx context.Context) *parked.Call {
+	l := x.p.parked.Call(ctx, x.body, x.out, x.audit.run)
+	if x.client.Modern() && x.client.CallsBack() {
+		x.live = l
+	}
+	x.out = l
+	return l
+}
+
+// await is the response of a call, or its questions.
+func (x *exchange) await(ctx context.Context, l *parked.Call) (*backends.Response, error) {
+	resp, suspended, err := l.Wait(ctx, parked.Parking{Principal: x.client.Principal, Binding: x.binding, For: x.p.parkedFor()})
+	if suspended {
+		x.outcome = outcome.Suspended
+	}
+	return resp, err
+}
+
+// binding is what a sealed state is good for: this principal, method and arguments.
+func (x *exchange) binding() []byte {
+	return parked.Binding(x.client.Principal, x.method, jsonscan.Compact(x.get(memberName)), jsonscan.Compact(x.get(memberURI)), jsonscan.Compact(x.get(memberArguments)))
+}
+
+// returns reports whether a request brings the state of a call or a run that waits.
+func (x *exchange) returns() bool {
+	state := x.get(memberState)
+	return state != nil && x.p.parked.Has(state, x.binding())
 }
 
 // rounds calls a stateless backend for a client with a session: what the backend asks

@@ -134,7 +134,7 @@ func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error)
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
 	e, err := p.clientTool(ctx, x, jsonscan.Text(name))
-	if err != nil && p.parked.has(x) { // a run goes on that such a tool has begun
+	if err != nil && x.returns() { // a run goes on that such a tool has begun
 		return catalog.Gone(jsonscan.Text(name)), nil
 	}
 	if err == nil && x.header != nil && x.client.Modern() {

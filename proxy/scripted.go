@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
@@ -119,11 +120,11 @@ func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Respons
 
 // again goes on with what a request state names.
 func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backends.Response, error) {
-	kind, handle, ok := c.p.parked.open(jsonscan.Text(state), c.x.binding())
-	if !ok || kind == stateLive {
+	kind, handle, ok := c.p.parked.Open(state, c.x.binding())
+	if !ok || kind == parked.Live {
 		return nil, runs.ErrState
 	}
-	c.id, c.never = handle, kind == stateNever
+	c.id, c.never = handle, kind == parked.Never
 	var err error
 	jsonscan.Each(c.x.get(memberResponses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
@@ -161,8 +162,10 @@ func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err
 // wait waits for a part that another request leads, or nobody. Where the one that led it has gone with a question, this
 // one takes its place.
 func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
-	if l := c.p.parked.leader(c.id); l != nil {
-		l.attach(ctx, c.x)
+	if l := c.p.parked.Leader(c.id); l != nil {
+		if l.Attach(ctx, c.x.out) {
+			c.x.audit.run = l.Run
+		}
 	}
 	return c.attend(ctx, part, nil)
 }
@@ -182,10 +185,10 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 	h.refused = c.refused
 	c.refused = nil
 	c.mu.Unlock()
-	l := c.p.newLive(ctx, c.x)
-	c.p.parked.lead(c.id, l)
-	l.start(ctx, c.x, func(ctx context.Context) (*backends.Response, error) {
-		defer c.p.parked.ended(c.id)
+	l := c.x.lives(ctx)
+	c.p.parked.Lead(c.id, l)
+	l.Start(ctx, func(ctx context.Context) (*backends.Response, error) {
+		defer c.p.parked.Ended(c.id)
 		c.p.executePart(ctx, h)
 		return nil, nil
 	})
@@ -211,7 +214,7 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host) (re
 		case <-c.answered:
 			c.refuse(part)
 		case <-ctx.Done():
-			c.detach(nobody{})
+			c.detach(parked.Nobody{})
 			part.Leave(context.Cause(ctx))
 			return nil, false, context.Cause(ctx)
 		}
@@ -240,8 +243,8 @@ func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []scr
 
 // detach lets frames that go to this request go elsewhere: nil keeps them for the next one.
 func (c *scriptedCall) detach(to edge.FrameWriter) {
-	if l := c.p.parked.leader(c.id); l != nil && l.writes(c.out) {
-		l.detach(to)
+	if l := c.p.parked.Leader(c.id); l != nil && l.Writes(c.out) {
+		l.Detach(to)
 	}
 }
 
@@ -284,7 +287,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	ctx := edge.WithPrincipal(context.Background(), who)
 	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
 	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607, Capabilities: s.Can}
-	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: nobody{}})
+	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: parked.Nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hostOf(part, x, nil)
 	if err != nil {
@@ -293,13 +296,6 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	}
 	p.executePart(ctx, h)
 }
-
-// nobody is where frames go of a run without a client.
-type nobody struct{}
-
-func (nobody) Send([]byte)    {}
-func (nobody) Offer([]byte)   {}
-func (nobody) Request([]byte) {}
 
 // hostOf is the world of a part. A run goes on with the program and the limits that it began with.
 func (p *Proxy) hostOf(part *runs.Part, x *exchange, tool *catalog.ScriptedTool) (*host, error) {
@@ -408,14 +404,14 @@ func setMeta(result json.RawMessage, key string, value json.RawMessage) json.Raw
 func (c *scriptedCall) inputRequired(o runs.Outcome) (*backends.Response, error) {
 	var requests jsonscan.Object
 	for _, q := range o.Questions {
-		requests.Raw(q.Key, inputRequest(q.Method, q.Params))
+		requests.Raw(q.Key, parked.InputRequest(q.Method, q.Params))
 	}
-	kind := stateRun
+	kind := parked.Run
 	if c.never {
-		kind = stateNever
+		kind = parked.Never
 	}
 	c.x.outcome = outcome.Suspended
-	result := inputRequired(requests.JSON(), c.p.parked.seal(kind, c.id, c.x.binding()))
+	result := parked.InputRequired(requests.JSON(), c.p.parked.Seal(kind, c.id, c.x.binding()))
 	if !c.never {
 		result = setMeta(result, runs.MetaRun, runs.Meta(c.id, o.State))
 	}

@@ -1,18 +1,16 @@
-package proxy
+package parked
 
 import (
 	"context"
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
 // TestWhatNobodyTakesIsGivenBack: a result that comes after its client has left is
@@ -28,18 +26,19 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 		<-x.Request.Context().Done()
 		close(closed)
 	}}
-	p := New(Options{})
-	defer p.Close()
-	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: raw.Start(t)}}}); err != nil {
+	set := backends.NewSet(backends.Options{})
+	defer set.Close()
+	cfg := &config.Config{Backends: []config.Backend{{Name: "b", URL: raw.Start(t)}}}
+	cfg.Complete()
+	if err := set.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Settled(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	table := New(spawn)
+	defer table.Close()
 	ctx, leave := context.WithCancel(t.Context())
-	x := newExchange(p, edge.Request{Client: &edge.Client{Capabilities: json.RawMessage(`{"elicitation":{}}`)}, Method: "tools/call", Params: json.RawMessage(`{}`), Out: nowhere{}})
-	l := p.startLive(ctx, x, func(ctx context.Context) (*backends.Response, error) {
-		resp, err := p.backends.All()[0].Call(context.WithoutCancel(ctx), &backends.Request{Method: wire.ToolsCall, Params: json.RawMessage(`{"name":"t"}`)})
+	l := table.Call(ctx, nil, Nobody{}, "")
+	l.Start(ctx, func(ctx context.Context) (*backends.Response, error) {
+		resp, err := set.All()[0].Call(context.WithoutCancel(ctx), &backends.Request{Method: wire.ToolsCall, Params: json.RawMessage(`{"name":"t"}`)})
 		if err != nil || resp.Body == nil {
 			t.Errorf("the answer does not stream: %v", err)
 		}
@@ -47,7 +46,7 @@ func TestWhatNobodyTakesIsGivenBack(t *testing.T) {
 		<-ctx.Done() // the backend has answered all the same
 		return resp, err
 	})
-	if _, err := l.wait(ctx, x); err == nil {
+	if _, _, err := l.Wait(ctx, at("")); err == nil {
 		t.Error("a client that left got an answer")
 	}
 	<-closed
@@ -58,11 +57,10 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 	for _, tt := range []struct {
 		body int64
 		want int
-	}{{0, parkedOfOne}, {4 << 20, parkedBytesOfOne / (4<<20 + heldBytes)}} {
-		table := newParkedTable()
+	}{{0, maxOfOne}, {4 << 20, maxBytesOfOne / (4<<20 + heldBytes)}} {
+		table := New(spawn)
 		put := func(principal string) error {
-			x := newExchange(nil, edge.Request{Client: &edge.Client{Principal: principal}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
-			_, err := table.put(x, &liveCall{p: &Proxy{}, cancel: func(error) {}, size: tt.body}, time.Minute)
+			_, err := table.put(at(principal), &Call{cancel: func(error) {}, size: tt.body})
 			return err
 		}
 		n := 0
@@ -75,7 +73,7 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 		if err := put("bob"); err != nil {
 			t.Errorf("another principal: %v", err)
 		}
-		table.close()
+		table.Close()
 	}
 }
 
@@ -83,32 +81,25 @@ func TestSuspendedCallsOfAPrincipal(t *testing.T) {
 // count, and what was taken back does not.
 func TestSuspendedCallsAreBounded(t *testing.T) {
 	const body = 4 << 20
-	table := newParkedTable()
-	x := newExchange(nil, edge.Request{Client: &edge.Client{}, Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`)})
-	suspended := func() *liveCall { return &liveCall{p: &Proxy{}, cancel: func(error) {}, size: body} }
+	table := New(spawn)
+	nobodys := at("")
+	suspended := func() *Call { return &Call{cancel: func(error) {}, size: body} }
 	n, state := 0, ""
 	for ; ; n++ {
-		s, err := table.put(x, suspended(), time.Minute)
+		s, err := table.put(nobodys, suspended())
 		if err != nil {
 			break
 		}
 		state = s
 	}
-	if want := parkedBytes / (body + heldBytes); n != want {
+	if want := MaxBytes / (body + heldBytes); n != want {
 		t.Errorf("%d calls with bodies of %d bytes are held, want %d", n, body, want)
 	}
-	if _, err := table.take(x, json.RawMessage(jsonscan.Quote(state))); err != nil {
-		t.Fatal(err)
+	if _, ok := table.Take(json.RawMessage(jsonscan.Quote(state)), nobodys.Binding()); !ok {
+		t.Fatal("it is not there")
 	}
-	if _, err := table.put(x, suspended(), time.Minute); err != nil {
+	if _, err := table.put(nobodys, suspended()); err != nil {
 		t.Errorf("after one was taken back: %v", err)
 	}
-	table.close()
+	table.Close()
 }
-
-// nowhere drops every frame.
-type nowhere struct{}
-
-func (nowhere) Send([]byte)    {}
-func (nowhere) Offer([]byte)   {}
-func (nowhere) Request([]byte) {}

@@ -1,4 +1,4 @@
-package proxy
+package parked
 
 import (
 	"context"
@@ -12,33 +12,35 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
-	"github.com/vmcp-dev/vmcp/proxy/outcome"
 )
 
 const (
-	parkedMax   = 1000      // calls that wait for an answer in another request
-	parkedBytes = 256 << 20 // of all bodies and questions of such calls
+	maxCalls = 1000 // calls that wait for an answer in another request
+	// MaxBytes is what all of them hold together.
+	MaxBytes = 256 << 20 // of all bodies and questions of such calls
 
-	parkedOfOne      = 250       // calls of one principal, where callers say who they are
-	parkedBytesOfOne = 128 << 20 // and what they hold
+	maxOfOne      = 250       // calls of one principal, where callers say who they are
+	maxBytesOfOne = 128 << 20 // and what they hold
 
 	heldMax   = 64       // notifications kept while a call is parked
 	heldBytes = 64 << 10 // and what they hold
 )
 
-// A liveCall is a call for a stateless client that may need to ask it something. The
+// A Call is a call for a stateless client that may need to ask it something. The
 // question cannot travel inside the request, so the request ends with it
 // (`input_required`) while the call waits here; the client's next request brings the
 // answer and becomes the call's own (2026-07-28, multi round-trip requests).
-type liveCall struct {
-	p      *Proxy
+type Call struct {
+	// Run is the run that lines of the audit name.
+	Run string
+
+	table  *Table
 	cancel context.CancelCauseFunc
 	body   *edge.Buffer // of the request that began it; nil on stdio
 	size   int64        // of body
 	done   chan struct{}
 	resp   *backends.Response // set before done closes, like the next
 	err    error
-	lines  string        // the run that lines of the audit name
 	wake   chan struct{} // a question was asked
 
 	principal atomic.Pointer[auth.Principal] // who made the last request
@@ -51,7 +53,6 @@ type liveCall struct {
 	serial    int
 	finished  bool // resp and err are set
 	dropped   bool // nobody will take them
-
 }
 
 type question struct {
@@ -60,32 +61,25 @@ type question struct {
 	answer chan json.RawMessage
 }
 
-// startLive runs call on its own goroutine with a context that outlives the request.
-func (p *Proxy) startLive(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) *liveCall {
-	l := p.newLive(ctx, x)
-	l.start(ctx, x, call)
-	return l
-}
-
-// newLive makes a live call of a request. Of a stateless client's the questions go through it.
-func (p *Proxy) newLive(ctx context.Context, x *exchange) *liveCall {
-	l := &liveCall{p: p, body: x.body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: x.out, questions: map[string]*question{}, lines: x.audit.run}
+// Call makes a call of a request of ctx: frames go to out, and body, if there is one, is kept. run is what lines of the
+// audit name.
+func (t *Table) Call(ctx context.Context, body *edge.Buffer, out edge.FrameWriter, run string) *Call {
+	l := &Call{Run: run, table: t, body: body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: out, questions: map[string]*question{}}
 	l.principal.Store(edge.PrincipalOf(ctx))
-	if x.client.Modern() && x.client.CallsBack() {
-		x.live = l
-	}
-	x.out = l
-	if x.body != nil {
-		x.body.Keep()
-		l.size = x.body.Size()
+	if body != nil {
+		body.Keep()
+		l.size = body.Size()
 	}
 	return l
 }
 
-// start runs the call.
-func (l *liveCall) start(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) {
+// Principal is who made the last request of the call; nil is anonymous.
+func (l *Call) Principal() *auth.Principal { return l.principal.Load() }
+
+// Start runs call on its own goroutine, with a context that outlives the request.
+func (l *Call) Start(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
 	ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	if !l.p.spawn(func() { l.run(ctx, call) }) {
+	if !l.table.spawn(func() { l.run(ctx, call) }) {
 		l.cancel(context.Canceled)
 		l.run(ctx, call)
 	}
@@ -93,7 +87,7 @@ func (l *liveCall) start(ctx context.Context, x *exchange, call func(context.Con
 
 // run makes the call. The context lasts as long as the response: a large one is still
 // read from the backend when call has returned.
-func (l *liveCall) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
+func (l *Call) run(ctx context.Context, call func(context.Context) (*backends.Response, error)) {
 	resp, err := call(ctx)
 	if l.body != nil {
 		l.body.Settle()
@@ -114,7 +108,7 @@ func (l *liveCall) run(ctx context.Context, call func(context.Context) (*backend
 }
 
 // drop gives the call up, with what it has returned or may still return.
-func (l *liveCall) drop(cause error) {
+func (l *Call) drop(cause error) {
 	l.cancel(cause)
 	l.mu.Lock()
 	l.dropped = true
@@ -127,7 +121,7 @@ func (l *liveCall) drop(cause error) {
 
 // Send passes a frame to the present request, or keeps it for the next one. It waits for
 // a client that is slow, not for one that is away with a question.
-func (l *liveCall) Send(frame []byte) {
+func (l *Call) Send(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
@@ -137,7 +131,8 @@ func (l *liveCall) Send(frame []byte) {
 	l.hold(frame)
 }
 
-func (l *liveCall) Offer(frame []byte) {
+// Offer is Send for what others would wait behind.
+func (l *Call) Offer(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
@@ -148,7 +143,7 @@ func (l *liveCall) Offer(frame []byte) {
 }
 
 // Request passes on a request to the client of a session. A stateless one is asked between requests.
-func (l *liveCall) Request(frame []byte) {
+func (l *Call) Request(frame []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.out != nil {
@@ -157,17 +152,17 @@ func (l *liveCall) Request(frame []byte) {
 }
 
 // hold keeps a frame for the next request. mu is held.
-func (l *liveCall) hold(frame []byte) {
+func (l *Call) hold(frame []byte) {
 	if len(l.held) >= heldMax || l.heldBytes+len(frame) > heldBytes {
-		l.p.dropped.Add(1)
+		l.table.dropped.Add(1)
 		return
 	}
 	l.held = append(l.held, frame)
 	l.heldBytes += len(frame)
 }
 
-// ask puts a question to the client and waits for a later request to answer it.
-func (l *liveCall) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+// Ask puts a question to the client and waits for a later request to answer it.
+func (l *Call) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	l.mu.Lock()
 	l.serial++
@@ -189,55 +184,56 @@ func (l *liveCall) ask(ctx context.Context, method string, params json.RawMessag
 	}
 }
 
-// wait follows the call until it ends, asks, or the present request is given up.
-func (l *liveCall) wait(ctx context.Context, x *exchange) (*backends.Response, error) {
+// Wait follows the call until it ends, asks, or the present request is given up. suspended: the response asks the client.
+func (l *Call) Wait(ctx context.Context, p Parking) (resp *backends.Response, suspended bool, err error) {
 	for {
 		select {
 		case <-l.done:
 			l.belong(ctx)
-			return l.resp, l.err
+			return l.resp, false, l.err
 		case <-l.wake:
-			resp, err := l.park(x)
+			resp, err := l.park(p)
 			if err != nil {
 				l.drop(err)
 			}
 			if resp != nil || err != nil {
-				return resp, err
+				return resp, err == nil, err
 			}
 		case <-ctx.Done():
 			l.drop(context.Cause(ctx))
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
 	}
 }
 
-// detach lets frames go elsewhere: nil keeps them for the next request.
-func (l *liveCall) detach(to edge.FrameWriter) {
+// Detach lets frames go elsewhere: nil keeps them for the next request.
+func (l *Call) Detach(to edge.FrameWriter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out = to
 }
 
-// writes reports whether frames go to this writer now.
-func (l *liveCall) writes(to edge.FrameWriter) bool {
+// Writes reports whether frames go to this writer now.
+func (l *Call) Writes(to edge.FrameWriter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out == to
 }
 
-// attach lets frames go to a request, if they go to none.
-func (l *liveCall) attach(ctx context.Context, x *exchange) {
+// Attach lets frames go to a request of ctx, if they go to none.
+func (l *Call) Attach(ctx context.Context, out edge.FrameWriter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.out == nil || l.out == (nobody{}) {
-		l.principal.Store(edge.PrincipalOf(ctx))
-		x.audit.run = l.lines
-		l.takeOver(x)
+	if l.out != nil && l.out != (Nobody{}) {
+		return false
 	}
+	l.principal.Store(edge.PrincipalOf(ctx))
+	l.takeOver(out)
+	return true
 }
 
 // belong ends the rest of a response that streams with the request that got it.
-func (l *liveCall) belong(ctx context.Context) {
+func (l *Call) belong(ctx context.Context) {
 	if l.resp != nil {
 		stop := context.AfterFunc(ctx, func() { l.cancel(context.Cause(ctx)) })
 		l.resp.OnClose(func() { stop() })
@@ -245,26 +241,26 @@ func (l *liveCall) belong(ctx context.Context) {
 }
 
 // park ends the present request with the open questions; nil when they are gone.
-func (l *liveCall) park(x *exchange) (*backends.Response, error) {
+func (l *Call) park(p Parking) (*backends.Response, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.questions) == 0 {
 		return nil, nil
 	}
-	state, err := x.p.parked.put(x, l, x.p.parkedFor())
+	state, err := l.table.put(p, l)
 	if err != nil {
 		return nil, err
 	}
-	l.out, x.outcome = nil, outcome.Suspended
+	l.out = nil
 	var requests jsonscan.Object
 	for key, q := range l.questions {
-		requests.Raw(key, inputRequest(q.method, q.params))
+		requests.Raw(key, InputRequest(q.method, q.params))
 	}
-	return &backends.Response{Result: inputRequired(requests.JSON(), state)}, nil
+	return &backends.Response{Result: InputRequired(requests.JSON(), state)}, nil
 }
 
 // bytes is what the call holds while it waits. mu is held.
-func (l *liveCall) bytes() int64 {
+func (l *Call) bytes() int64 {
 	n := heldBytes + l.size
 	for _, q := range l.questions {
 		n += int64(len(q.params))
@@ -272,38 +268,32 @@ func (l *liveCall) bytes() int64 {
 	return n
 }
 
-func inputRequest(method string, params json.RawMessage) json.RawMessage {
+// InputRequest is a question as a result brings it to a stateless client.
+func InputRequest(method string, params json.RawMessage) json.RawMessage {
 	return new(jsonscan.Object).Text("method", method).Raw("params", wire.OrEmpty(params)).JSON()
 }
 
-// inputRequired is the result that asks a stateless client for more.
-func inputRequired(requests json.RawMessage, state string) json.RawMessage {
+// InputRequired is the result that asks a stateless client for more.
+func InputRequired(requests json.RawMessage, state string) json.RawMessage {
 	return new(jsonscan.Object).Text("resultType", "input_required").Raw("inputRequests", requests).Text("requestState", state).JSON()
 }
 
-// follow makes x the call's own request, hands it the answers that x brings and waits
-// for what comes of it.
-func (l *liveCall) follow(ctx context.Context, x *exchange) (*backends.Response, error) {
-	x.audit.run = l.lines
-	l.principal.Store(edge.PrincipalOf(ctx))
-	l.resume(x, x.get(memberResponses))
-	return l.wait(ctx, x)
-}
-
 // takeOver lets frames go to a request, those first that were kept for it. mu is held.
-func (l *liveCall) takeOver(x *exchange) {
-	l.out = x.out
+func (l *Call) takeOver(out edge.FrameWriter) {
+	l.out = out
 	for _, f := range l.held {
-		x.out.Send(f)
+		out.Send(f)
 	}
 	l.held, l.heldBytes = nil, 0
 }
 
-// resume hands over the answers. Questions that are still open are asked again.
-func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
+// Resume makes a request of ctx the call's own and hands over the answers that it brings. Questions that are still open
+// are asked again.
+func (l *Call) Resume(ctx context.Context, out edge.FrameWriter, answers json.RawMessage) {
+	l.principal.Store(edge.PrincipalOf(ctx))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.takeOver(x)
+	l.takeOver(out)
 	jsonscan.Each(answers, func(key, value []byte) bool {
 		if q := l.questions[string(key)]; q != nil {
 			delete(l.questions, string(key))
@@ -318,3 +308,15 @@ func (l *liveCall) resume(x *exchange, answers json.RawMessage) {
 		}
 	}
 }
+
+// Nobody is where frames go of a call without a client.
+type Nobody struct{}
+
+// Send drops a frame.
+func (Nobody) Send([]byte) {}
+
+// Offer drops a frame.
+func (Nobody) Offer([]byte) {}
+
+// Request drops a frame.
+func (Nobody) Request([]byte) {}

@@ -1,0 +1,71 @@
+package parked
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// at is how a call of somebody is parked.
+func at(who string, more ...string) Parking {
+	parts := make([][]byte, len(more))
+	for i, m := range more {
+		parts[i] = []byte(m)
+	}
+	return Parking{Principal: who, Binding: func() []byte { return Binding(who, "tools/call", parts...) }, For: 10 * time.Minute}
+}
+
+func spawn(f func()) bool { go f(); return true }
+
+// TestStateIsBound shows whose a state is, how often it is good, and for how long.
+func TestStateIsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(spawn)
+		defer table.Close()
+		ann := at("ann", "t", `{"a":1}`)
+		var gaveUp error
+		live := &Call{cancel: func(err error) { gaveUp = err }}
+		state, err := table.put(ann, live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed := json.RawMessage(jsonscan.Quote(state))
+		for name, p := range map[string]Parking{
+			"somebody else":   at("bob", "t", `{"a":1}`),
+			"other arguments": at("ann", "t", `{"a":2}`),
+			"another tool":    at("ann", "u", `{"a":1}`),
+		} {
+			if _, ok := table.Take(sealed, p.Binding()); ok || table.Has(sealed, p.Binding()) {
+				t.Errorf("%s takes the state", name)
+			}
+		}
+		if !table.Has(sealed, ann.Binding()) {
+			t.Error("its owner's state is not known")
+		}
+		if c, ok := table.Take(sealed, ann.Binding()); !ok || c != live {
+			t.Error("its owner cannot take the state")
+		}
+		if _, ok := table.Take(sealed, ann.Binding()); ok {
+			t.Error("it is taken a second time")
+		}
+		state, _ = table.put(ann, live)
+		time.Sleep(ann.For + time.Second)
+		synctest.Wait()
+		if _, ok := table.Take(json.RawMessage(jsonscan.Quote(state)), ann.Binding()); ok || gaveUp == nil {
+			t.Errorf("after %v it is taken: %v, the call was given up with %v", ann.For, ok, gaveUp)
+		}
+	})
+}
+
+// TestBindingPartsAreApart: no part of what a state is bound to can speak for the next one.
+func TestBindingPartsAreApart(t *testing.T) {
+	if string(Binding("a\x00tools/call", "x")) == string(Binding("a", "tools/call\x00x")) {
+		t.Error("a principal with a NUL is taken for another principal and method")
+	}
+	if string(Binding("a", "m", []byte(`"n"`), nil)) == string(Binding("a", "m", nil, []byte(`"n"`))) {
+		t.Error("a name is taken for a uri")
+	}
+}
