@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},
-	"cmd":                       {"config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples"},
+	"cmd":                       {"config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
 
 	"backends/internal/child":     {"internal/secret"},
 	"backends/internal/deadline":  {},

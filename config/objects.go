@@ -135,6 +135,9 @@ func (v *validator) refs(list string, refs []NameRef) {
 // secretRef checks a reference to a Secret; instead is the field that may stand in its place.
 func (v *validator) secretRef(at, name string, ref *KeyRef, instead string, required bool) {
 	given := instead != "" && v.set(at+"."+instead)
+	if ref != nil {
+		v.keyRef(at+"."+name, ref)
+	}
 	switch {
 	case ref != nil && given:
 		v.report(at+"."+name, "want exactly one of %s and %s", name, instead)
@@ -142,6 +145,23 @@ func (v *validator) secretRef(at, name string, ref *KeyRef, instead string, requ
 		v.report(at, "want exactly one of %s and %s", name, instead)
 	case ref == nil && !given && required:
 		v.report(at, "want %s, which names a Secret", name)
+	}
+}
+
+// textSource checks a reference to a ConfigMap.
+func (v *validator) textSource(at string, s *TextSource) {
+	if s != nil {
+		v.keyRef(at+".configMapKeyRef", &s.ConfigMapKeyRef)
+	}
+}
+
+// keyRef checks that a reference names something.
+func (v *validator) keyRef(at string, ref *KeyRef) {
+	if ref.Name == "" {
+		v.report(at+".name", "want a name")
+	}
+	if ref.Key == "" {
+		v.report(at+".key", "want a key")
 	}
 }
 

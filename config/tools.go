@@ -59,6 +59,7 @@ func (v *validator) source(t *ScriptedTool, at string) {
 	case v.inObject() && v.set(at+".script") == v.set(at+".scriptFrom"):
 		v.report(at, "want exactly one of script and scriptFrom")
 	case v.inObject() && !v.set(at+".script"):
+		v.textSource(at+".scriptFrom", t.ScriptFrom)
 	case v.set(at+".script") && v.set(at+".scriptFile"):
 		v.report(at+".scriptFile", "a tool has script or scriptFile, this one has both")
 	case v.set(at + ".script"):
@@ -91,6 +92,7 @@ func (v *validator) libraries(libs []Library) {
 	first := map[string]int{}
 	for i := range libs {
 		l, at := &libs[i], document.IndexPath("libraries", i)
+		v.textSource(at+".sourceFrom", l.SourceFrom)
 		switch inline, folder := v.set(at+".source"), v.set(at+".path"); {
 		case v.inObject() && inline == v.set(at+".sourceFrom"):
 			v.report(at, "want exactly one of source and sourceFrom")

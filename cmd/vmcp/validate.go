@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/checker"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -25,11 +27,12 @@ func (a *app) validate() *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "check configuration files and the scripts in them",
 		Long: `Validate checks configuration files, their scripts, libraries and composite tools, as serve
-would, but without starting backends. It says nothing when all is well, and otherwise prints every
+would, but without starting backends, and manifests of objects of Kubernetes, without a cluster. It says nothing when all is well, and otherwise prints every
 problem in a line of its own: file, line, column, severity, what is wrong, and [the kind of problem].
 Warnings, of what is deprecated or may not be meant, do not change the exit code.
-Without FILE it checks vmcp.yaml; - is standard input.`,
-		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json",
+Without FILE it checks vmcp.yaml; - is standard input. Manifests may refer to each other; ConfigMaps and
+Secrets that are in no file are taken to be in the cluster.`,
+		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
 	}
 	output := new(string)
 	checker.OutputFlag(c, output)
@@ -39,9 +42,10 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 			files = []string{defaultFile}
 		}
 		var problems diag.Problems
+		var objects []manifests.File
 		unreadable := false
 		for _, name := range files {
-			found, err := a.check(name)
+			found, err := a.check(name, &objects)
 			if err != nil && *output != "text" {
 				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: cause(err)}}
 			} else if err != nil {
@@ -50,6 +54,7 @@ Without FILE it checks vmcp.yaml; - is standard input.`,
 			}
 			problems = append(problems, found...)
 		}
+		problems = append(problems, manifests.Check(objects)...)
 		errs, _ := problems.Split()
 		if err := report.Write(a.out, *output, problems, !unreadable && len(errs) == 0, a.secrets.Text); err != nil {
 			return err
@@ -72,8 +77,8 @@ func (a *app) checkScripts() *cobra.Command {
 	})
 }
 
-// check returns the problems of one file.
-func (a *app) check(name string) (diag.Problems, error) {
+// check returns the problems of one file. What is one of manifests is added to objects: they refer to each other.
+func (a *app) check(name string, objects *[]manifests.File) (diag.Problems, error) {
 	data, err := a.read(name)
 	var problems diag.Problems
 	if errors.As(err, &problems) {
@@ -84,6 +89,10 @@ func (a *app) check(name string) (diag.Problems, error) {
 	}
 	if name == "-" {
 		name = standardInput
+	}
+	if object.IsManifest(data) {
+		*objects = append(*objects, manifests.File{Name: name, Text: data})
+		return nil, nil
 	}
 	cfg, problems := config.Read(name, data)
 	if cfg != nil {

@@ -118,7 +118,7 @@ func ours(d *document.Document, version, kind string) any {
 func placed[S Spec](d *document.Document) any {
 	o := &Object[S]{}
 	if err := header(d, &o.Meta); err != nil {
-		d.Report("metadata", "%v", err)
+		d.Report("metadata", "an object needs a name: it %v", err)
 		return nil
 	}
 	read(d, o)

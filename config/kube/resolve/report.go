@@ -113,7 +113,7 @@ func more(n int) string {
 func (r *Resolver) server(s *server, live map[string]string) Report {
 	out := newStatus(s.object.Ref())
 	f := s.finding
-	if s.now != nil {
+	if s.now != nil || s.serves() == nil {
 		f.join(s.soft)
 		f.join(s.names)
 	}

@@ -105,7 +105,7 @@ func (r *Resolver) build(s *server) *Server {
 		b.tools[path] = p
 		put(cfg, p.tool)
 	}
-	s.unnamed(v, cfg)
+	s.unnamed(v, cfg, r.options.Offline)
 	for _, t := range r.choose(s, v) {
 		add(part{tool: t})
 	}
@@ -198,7 +198,7 @@ func (r *Resolver) blame(s *server, b *build, problems diag.Problems) {
 		default:
 			if within(p.Path, "incomingAuth") {
 				own.reason = object.ReasonAuthNotCarried
-				p.Path = "spec." + p.Path
+				p.Path = "spec." + policyPath(p.Path, s.object.Spec.IncomingAuth)
 			} else if p.Path != "" {
 				p.Path = "spec.config." + p.Path
 			}
@@ -213,6 +213,18 @@ func (r *Resolver) blame(s *server, b *build, problems diag.Problems) {
 		s.finding, s.now = own, nil
 		s.guard(own, b.version.generation)
 	}
+}
+
+// policyPath is where an object has what the file has at a path.
+func policyPath(path string, a *object.IncomingAuth) string {
+	rest, ok := strings.CutPrefix(path, "incomingAuth.authz.policies")
+	switch {
+	case !ok || a == nil || a.AuthzConfig == nil:
+		return path
+	case a.AuthzConfig.ConfigMap != nil:
+		return "incomingAuth.authzConfig.configMap"
+	}
+	return "incomingAuth.authzConfig.inline.policies" + rest
 }
 
 // blameTool notes a problem of one tool.
@@ -257,6 +269,10 @@ func below(path string, problems diag.Problems) diag.Problems {
 	out := slices.Clone(problems)
 	for i := range out {
 		p := &out[i]
+		if p.Line > 0 {
+			p.Path = "" // it stands in a script, whose place says more
+			continue
+		}
 		rest := p.Path
 		for _, list := range []string{"scriptedTools[0]", "compositeTools[0]"} {
 			rest = strings.TrimPrefix(rest, list)

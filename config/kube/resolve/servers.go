@@ -33,7 +33,8 @@ type server struct {
 	tools   int // how many there are
 	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
 	now, good *serverVersion
-	served    bool // good is served
+	tried     *serverVersion // the newest one whose references are good
+	served    bool           // good is served
 	refused   *refusedServer
 	uses      []*use
 	members   []member
@@ -78,7 +79,7 @@ func (s *server) serves() *serverVersion {
 
 // prepare finds out what can be tried of a server.
 func (r *Resolver) prepare(l lookup, s *server) {
-	s.finding, s.soft, s.scripts, s.now, s.trouble = finding{}, finding{}, nil, nil, ""
+	s.finding, s.soft, s.scripts, s.now, s.tried, s.trouble = finding{}, finding{}, nil, nil, nil, ""
 	if len(s.object.Problems) > 0 {
 		s.finding = finding{object.ReasonInvalid, s.object.Problems}
 		return
@@ -91,6 +92,7 @@ func (r *Resolver) prepare(l lookup, s *server) {
 		s.guard(f, s.object.Generation)
 		return
 	}
+	s.tried = v
 	own := scopeOf(v.base)
 	for _, t := range v.own {
 		if problems := r.checks.of(t, own); len(problems) > 0 {
@@ -139,7 +141,7 @@ func (l lookup) server(o *object.VirtualMCPServer) (*serverVersion, finding) {
 			f.add(object.ReasonRefNotFound, "spec.from.toolhive", "there is no VirtualMCPServer %s of %s", from.ToolHive, object.ToolHiveGroup)
 			return v, f
 		case t == nil:
-			t = &Translation{}
+			t = &Translation{Spec: object.ServerSpec{IncomingAuth: &object.IncomingAuth{Type: object.Anonymous}}}
 		}
 		own := spec.IncomingAuth
 		spec = t.Spec

@@ -168,7 +168,9 @@ func configOf(t *tool, s scope) *config.Config {
 // put adds a tool to a configuration.
 func put(c *config.Config, t *tool) {
 	if t.composite != nil {
-		c.CompositeTools = append(c.CompositeTools, *t.composite)
+		definition := *t.composite
+		definition.Pos = diag.Pos{} // of the manifest: paths say more
+		c.CompositeTools = append(c.CompositeTools, definition)
 		return
 	}
 	c.SetOrigin(config.IndexPath("scriptedTools", len(c.ScriptedTools))+".script", t.origin)

@@ -15,6 +15,10 @@ func (r *Resolver) find(l lookup, s *server) {
 	before := s.uses
 	s.uses = nil
 	if s.serves() == nil {
+		if s.tried != nil { // so that its tools are told what is wrong with them
+			s.soft = r.missing(s.tried)
+			s.uses = r.usesOf(l, s, s.tried, before)
+		}
 		return
 	}
 	if s.now != nil {
@@ -201,14 +205,14 @@ func (r *Resolver) declared(u *use) string {
 }
 
 // unnamed notes which backends the aggregation and the timeouts name that are not there.
-func (s *server) unnamed(v *serverVersion, cfg *config.Config) {
+func (s *server) unnamed(v *serverVersion, cfg *config.Config, offline bool) {
 	s.names = finding{}
 	var known []string
 	for _, b := range cfg.Backends {
 		known = append(known, b.Name)
 	}
 	look := func(path, name string) {
-		if slices.Contains(known, name) {
+		if slices.Contains(known, name) || offline && len(known) == 0 {
 			return
 		}
 		s.names.add(object.ReasonRefNotFound, path, "no backend is named %q%s", name, spell.Hint(name, known))

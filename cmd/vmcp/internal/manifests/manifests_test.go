@@ -1,0 +1,107 @@
+package manifests_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+)
+
+var update = flag.Bool("update", false, "rewrite what is expected")
+
+// refused are specs that the API server refuses, by kind.
+const refused = "../../../../config/kube/crd/testdata/refused"
+
+// TestWhatTheAPIServerRefuses: the same is said without a cluster, with the words that the API server says, too.
+func TestWhatTheAPIServerRefuses(t *testing.T) {
+	count := 0
+	for _, kind := range object.Kinds {
+		data, err := os.ReadFile(filepath.Join(refused, strings.ToLower(kind.Name)+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cases []struct {
+			Name  string         `json:"name"`
+			Spec  map[string]any `json:"spec"`
+			Words []string       `json:"words"`
+		}
+		if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range cases {
+			count++
+			t.Run(kind.Name+"/"+tt.Name, func(t *testing.T) {
+				text, err := yaml.Marshal(map[string]any{"apiVersion": object.APIVersion, "kind": kind.Name, "metadata": map[string]any{"name": "a"}, "spec": tt.Spec})
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := manifests.Check([]manifests.File{{Name: "m.yaml", Text: text}})
+				for _, word := range tt.Words {
+					if !strings.Contains(strings.ToLower(found.Error()), strings.ToLower(word)) {
+						t.Errorf("Check(%s)\n got %v\nwant the word %s", text, found, word)
+					}
+				}
+				for _, p := range found {
+					if p.Line == 0 || p.File != "m.yaml" {
+						t.Errorf("a problem without a place: %v", p)
+					}
+				}
+			})
+		}
+	}
+	if count < 45 {
+		t.Errorf("%d specs, want at least 45", count)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := manifests.Check([]manifests.File{{Name: "m.yaml", Text: data}}).Error()
+			expected := strings.TrimSuffix(name, ".yaml") + ".want"
+			if *update {
+				if err := os.WriteFile(expected, []byte(got+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(expected)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.TrimSuffix(string(want), "\n"), got); diff != "" {
+				t.Errorf("Check (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFilesReferToEachOther: what one file lacks another one has.
+func TestFilesReferToEachOther(t *testing.T) {
+	server := manifests.File{Name: "server.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: ops}\nspec:\n  groupRef: {name: g}\n  incomingAuth: {type: anonymous}\n  config:\n    scriptedToolRefs: [{name: triage}]\n    libraries: [{name: text.star, source: 'x = 1'}]\n")}
+	tool := manifests.File{Name: "tool.yaml", Text: []byte("apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPScriptedToolDefinition\nmetadata: {name: triage}\nspec:\n  name: triage\n  description: d\n  script: |\n    load('text.star', 'x')\n    def run(p):\n        return x\n")}
+	if found := manifests.Check([]manifests.File{server, tool}); len(found) > 0 {
+		t.Errorf("both files: %v", found)
+	}
+	if found := manifests.Check([]manifests.File{tool}); len(found) > 0 {
+		t.Errorf("the tool alone, whose libraries are not known: %v", found)
+	}
+	const want = "server.yaml:8:24: error: spec.config.scriptedToolRefs[0]: there is no VirtualMCPScriptedToolDefinition triage [config]"
+	if found := manifests.Check([]manifests.File{server}); found.Error() != want {
+		t.Errorf("the server alone:\n got %v\nwant %s", found, want)
+	}
+}
