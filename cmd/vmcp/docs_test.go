@@ -19,7 +19,7 @@ import (
 // TestPages follows the pages that show how to use vmcp, as their readers do: files with
 // a title are written, commands are run, and their output is compared.
 func TestPages(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/guide.md", "docs/migrate.md", "docs/pins.md", "docs/recording.md", "docs/scripting.md", "docs/testing.md"} {
+	for _, name := range []string{"README.md", "docs/guide.md", "docs/kubernetes.md", "docs/migrate.md", "docs/pins.md", "docs/recording.md", "docs/scripting.md", "docs/testing.md"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(filepath.Join("..", "..", name))
