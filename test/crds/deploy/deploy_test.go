@@ -4,6 +4,7 @@ package deploy
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -29,6 +30,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
+
+var update = flag.Bool("update", false, "copy the definitions into the chart")
 
 const root = "../../../deploy"
 
@@ -160,6 +163,55 @@ func TestChartIsBase(t *testing.T) {
 		"RoleBinding vmcp", "RoleBinding vmcp-toolhive", "Service vmcp", "ServiceAccount vmcp"}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// TestDefinitions: the chart has the CRDs of deploy/crds, which stay when it is uninstalled, and so has all of deploy.
+func TestDefinitions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "crds", "*.yaml"))
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d CRDs, %v, want 4", len(files), err)
+	}
+	want := objects{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := filepath.Join(root, "chart", "crds-source", filepath.Base(file))
+		if *update {
+			if err := os.WriteFile(copied, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s is not %s (%v): go -C test/crds test ./deploy -update copies it", copied, file, err)
+		}
+		for name, o := range parse(t, data) {
+			want[name] = o
+		}
+	}
+	all := kustomize(t, ".", "")
+	got := chart(t, "vmcp", "")
+	for name, o := range want {
+		if diff := cmp.Diff(o, all[name]); diff != "" {
+			t.Errorf("kustomize build deploy: %s (-want +got):\n%s", name, diff)
+		}
+		annotations, _ := got[name]["metadata"].(map[string]any)["annotations"].(map[string]any)
+		if annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("the chart does not keep %s: annotations %v", name, annotations)
+			continue
+		}
+		delete(annotations, "helm.sh/resource-policy")
+		if _, had := o["metadata"].(map[string]any)["annotations"]; !had && len(annotations) == 0 {
+			delete(got[name]["metadata"].(map[string]any), "annotations")
+		}
+		if diff := cmp.Diff(o, got[name]); diff != "" {
+			t.Errorf("the chart's %s (-want +got):\n%s", name, diff)
+		}
+	}
+	if got := chart(t, "vmcp", "crds: {enabled: false}"); len(got) != len(got.withoutDefinitions()) {
+		t.Error("crds.enabled: false leaves CRDs")
 	}
 }
 
