@@ -74,6 +74,8 @@ type Problem struct {
 type Fix struct {
 	Title string `json:"title"`
 	Edits []Edit `json:"edits"`
+	// Safe says that it cannot change what a correct script means: vmcp check --fix applies it.
+	Safe bool `json:"-"`
 }
 
 // Edit puts a text in the place of another.

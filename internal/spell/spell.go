@@ -29,6 +29,41 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
+// Only reports whether one of the candidates must have been meant by name: no other is near, and no
+// more than a letter or two of it are wrong, none of which begins a word: get_x is not set_x.
+func Only(name string, candidates []string) bool {
+	near := Nearest(name, candidates)
+	if near == "" {
+		return false
+	}
+	a, b := strings.ToLower(name), strings.ToLower(near)
+	if distance(a, b) > min(2, len(a)/4) || initials(a) != initials(b) && bare(a) != bare(b) {
+		return false
+	}
+	for _, c := range candidates {
+		if c != near && Nearest(name, []string{c}) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// words separates the words of a name.
+func words(name string) []string {
+	return strings.FieldsFunc(name, func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+}
+
+func bare(name string) string { return strings.Join(words(name), "") }
+
+// initials are the first letters of the words of a name.
+func initials(name string) string {
+	var b strings.Builder
+	for _, w := range words(name) {
+		b.WriteByte(w[0])
+	}
+	return b.String()
+}
+
 // Slip reports whether a name can hardly be anything else than another one with one letter that is
 // wrong, missing, too many or swapped: short names, and one of many things, can.
 func Slip(name, other string) bool {

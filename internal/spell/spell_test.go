@@ -37,3 +37,21 @@ func TestSlip(t *testing.T) {
 		}
 	}
 }
+
+func TestOnly(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		candidates string
+		want       bool
+	}{
+		{"shop_get_ordr", "shop_get_order shop_refund", true}, {"shop_getorder", "shop_get_order", true}, {"gret", "greet", true},
+		{"max_attempt", "max_attempts delay", true}, {"nmae", "name id", true}, {"flor", "floor", true},
+		{"shop_get_ordr", "shop_get_order shop_get_orders", false}, // which of them
+		{"shop_cancel_order", "shop_create_order", false},          // another word
+		{"get_order", "set_order", false}, {"x", "y", false}, {"id", "is", false}, {"order", "", false},
+	} {
+		if got := Only(tt.name, strings.Fields(tt.candidates)); got != tt.want {
+			t.Errorf("Only(%q, %s) = %t", tt.name, tt.candidates, got)
+		}
+	}
+}

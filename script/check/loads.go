@@ -44,6 +44,7 @@ func (c *checker) loaded(s *syntax.LoadStmt, lib *syntax.File) {
 		p := c.add(codeLoad, id, "%s has no %s", s.ModuleName(), id.Name)
 		if near := spell.Nearest(id.Name, names); near != "" {
 			p.Hint = "did you mean " + near + "?"
+			p.Fix = fixed(*p, near, spell.Only(id.Name, names))
 		}
 	}
 }

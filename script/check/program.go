@@ -173,6 +173,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	syntax.Walk(tree, c.node)
 	c.branches(tree)
 	c.engine(codeUndefined, source.Resolve(tree, values(o.Builtins)))
+	c.fixUndefined(tree, o.Builtins)
 	out.tree = tree
 	out.unit = flow.NewUnit(src.Name, tree)
 	out.unit.Tool, out.unit.Source = src.Tool, src.File
@@ -250,6 +251,26 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 	out.types = flow.Follow(out.unit, w).Types
 }
 
+// fixed is the fix that writes a text in the place of a problem; nil where that is not exact.
+func fixed(p diag.Problem, text string, safe bool) *diag.Fix {
+	if p.EndLine == 0 {
+		return nil
+	}
+	return &diag.Fix{Title: "write " + text, Safe: safe, Edits: []diag.Edit{{Pos: p.Pos, EndLine: p.EndLine, EndColumn: p.EndColumn, Text: text}}}
+}
+
+// replaceable reports whether a name may stand in the place of a node as it is: a text of one line for a
+// quoted one, a name for another.
+func replaceable(n syntax.Node, fix string) bool {
+	switch n := n.(type) {
+	case *syntax.Literal:
+		return strings.HasPrefix(fix, `"`) && n.Token == syntax.STRING && !strings.Contains(n.Raw, "\n")
+	case *syntax.Ident:
+		return !strings.HasPrefix(fix, `"`)
+	}
+	return false
+}
+
 // report takes a problem of what types show.
 func (c *checker) report(p flow.Problem) {
 	f, ok := p.Unit.Source.(script.File)
@@ -260,8 +281,8 @@ func (c *checker) report(p flow.Problem) {
 	if p.Warning {
 		one.Severity = diag.Warning
 	}
-	if p.Fix != "" {
-		one.Fix = &diag.Fix{Title: "write " + p.Fix, Edits: []diag.Edit{{Pos: one.Pos, EndLine: one.EndLine, EndColumn: one.EndColumn, Text: p.Fix}}}
+	if p.Fix != "" && replaceable(p.Node, p.Fix) {
+		one.Fix = fixed(one, p.Fix, p.Sure)
 	}
 	if p.Caller != nil {
 		from, _ := p.CallerUnit.Source.(script.File)

@@ -5,6 +5,8 @@ import (
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 // bindingKind is how a name gets its first value.
@@ -37,10 +39,11 @@ type uses struct {
 	fn    []syntax.Node
 	loops map[*syntax.Ident][]syntax.Node // loops around each use
 	loop  []syntax.Node
+	loads map[*syntax.Ident]*syntax.LoadStmt
 }
 
 func usesOf(f *syntax.File) *uses {
-	u := &uses{all: map[*syntax.Ident]*bound{}, loops: map[*syntax.Ident][]syntax.Node{}}
+	u := &uses{loads: map[*syntax.Ident]*syntax.LoadStmt{}, all: map[*syntax.Ident]*bound{}, loops: map[*syntax.Ident][]syntax.Node{}}
 	u.stmts(f.Stmts)
 	return u
 }
@@ -137,6 +140,7 @@ func (u *uses) stmt(s syntax.Stmt) {
 	case *syntax.LoadStmt:
 		for _, id := range s.To {
 			u.bind(id, byLoad)
+			u.loads[id] = s
 		}
 	case *syntax.DefStmt:
 		u.bind(s.Name, byDef)
@@ -234,7 +238,7 @@ func (c *checker) unused(u *uses, src Source, loaded map[string]bool) {
 		}
 		switch {
 		case b.kind == byLoad:
-			c.unusedName(b)
+			c.fixUnusedLoad(c.unusedName(b), u, b.id)
 		case b.fn == nil && (b.kind != byDef || src.Kind != ToolFile || b.id.Name == "run" || loadsName(loaded, src.Name, b.id.Name)):
 		case b.kind == byAssignment, b.kind == byDef:
 			c.unusedName(b)
@@ -244,7 +248,7 @@ func (c *checker) unused(u *uses, src Source, loaded map[string]bool) {
 	}
 }
 
-func (c *checker) unusedName(b *bound) {
+func (c *checker) unusedName(b *bound) *diag.Problem {
 	what := "used"
 	if b.kind == byDef {
 		what = "called"
@@ -253,6 +257,7 @@ func (c *checker) unusedName(b *bound) {
 	if b.kind == byAssignment {
 		p.Hint = "_" + b.id.Name + " if on purpose"
 	}
+	return p
 }
 
 // loadsName reports whether some file loads a name of a file.

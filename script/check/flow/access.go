@@ -220,15 +220,15 @@ func (e *engine) noField(at syntax.Expr, a *types.Atom, name string) {
 	hint, near := meant(name, a.Names())
 	switch a.Role {
 	case types.Params:
-		p := Problem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: quoted(near)}
+		p := Problem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())}
 		if a.Name != "" {
 			p.Message = a.Name + " has no " + name
 		}
 		e.say(p)
 	case types.Content:
-		e.say(Problem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near)})
+		e.say(Problem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())})
 	default:
-		p := Problem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near)}
+		p := Problem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())}
 		if hint == "" {
 			p.Message += "; it has " + strings.Join(a.Names(), ", ")
 		}
@@ -342,7 +342,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 		if subject == "" {
 			subject = "the struct"
 		}
-		p := Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near}
+		p := Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near, Sure: spell.Only(name, a.Names())}
 		e.say(p)
 	case a.Kind == types.Dict:
 		if f, ok := a.Field(name); ok && on.Only() != nil {
@@ -361,7 +361,7 @@ func (e *engine) noMethod(x *syntax.DotExpr, on types.Type, name string) {
 	if h := habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", article(on), name), Hint: hint, Fix: near})
+	e.say(Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, methodNames(a.Kind))})
 }
 
 func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
@@ -378,6 +378,7 @@ func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
 		p.Hint = "the builtin is " + name
 	} else {
 		p.Hint, p.Fix = meant(name, names)
+		p.Sure = spell.Only(name, names)
 	}
 	if p.Hint == "" {
 		p.Hint = "it has " + strings.Join(names, ", ")

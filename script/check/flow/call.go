@@ -10,6 +10,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -116,7 +117,7 @@ func (e *engine) match(x *syntax.CallExpr, c *Callable, args []argument) (given,
 			if hint == "" {
 				hint = "it has " + strings.Join(names, ", ")
 			}
-			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.name), Hint: hint, Fix: near})
+			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
 			return got, false
 		case a.name == "" && n < len(names):
 			got[names[n]] = a

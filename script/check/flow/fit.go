@@ -361,7 +361,7 @@ func (e *engine) unknownField(f fitting, x syntax.Expr, at syntax.Node, field ty
 		p.Message = fmt.Sprintf("%s has no argument %q", f.subject, field.Name)
 	}
 	if near != "" && !hasFieldNamed(s, field.Name) {
-		p.Hint, p.Fix = "did you mean "+near+"?", quoted(near)
+		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", quoted(near), spell.Only(field.Name, s.Names())
 		if !f.output {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}

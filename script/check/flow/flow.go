@@ -22,6 +22,7 @@ type Problem struct {
 	Node          syntax.Node
 	Message, Hint string
 	Fix           string // what may stand in the node's place; "" for none
+	Sure          bool   // that it is a name, and that no other can be meant
 	Caller        syntax.Node
 	CallerUnit    *Unit // of the call for which the problem exists, if that is in another file
 }

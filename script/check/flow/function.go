@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/resolve"
@@ -263,7 +264,7 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []argument) bool {
 	for _, a := range args {
 		if a.name != "" && !kwargs && !slices.Contains(names, a.name) {
 			hint, near := meant(a.name, names)
-			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near})
+			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
 			return false
 		}
 		if i := slices.Index(names, a.name); a.name != "" && i >= 0 && i < len(positional) && most >= 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -50,7 +51,7 @@ func (e *engine) toolNamed(c *Callable, got given) (*Tool, syntax.Expr) {
 	t, known := e.Tool(name)
 	if t == nil && known {
 		hint, near := meant(name, e.ToolNames)
-		e.say(Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: quoted(near)})
+		e.say(Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: quoted(near), Sure: spell.Only(name, e.ToolNames)})
 	}
 	return t, a.expr
 }

@@ -36,11 +36,17 @@ func SomeUndefined(predeclared starlark.StringDict) func(string) bool {
 	}
 }
 
+// Names are all names that have a meaning in a file, somewhere, sorted.
+func Names(f *syntax.File, predeclared starlark.StringDict) []string {
+	names := slices.Concat(definedNames(f), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
+	slices.Sort(names)
+	return names
+}
+
 // Suggestions returns what adds to an error about names that nothing defines the names
 // that were probably meant. The tree is read now; it may change afterwards.
 func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) error {
-	names := slices.Concat(definedNames(f), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
-	slices.Sort(names)
+	names := Names(f, predeclared)
 	return func(err error) error {
 		var list resolve.ErrorList
 		if !errors.As(err, &list) {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fixer"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -45,7 +46,7 @@ type Env struct {
 // flags are those of the command.
 type flags struct {
 	config, lock, explain, output string
-	live, strict                  bool
+	live, strict, fix             bool
 }
 
 // Command is the command.
@@ -63,15 +64,20 @@ the scripts show by themselves.
 With PATH only problems in these files and folders are printed. A problem that is none is suppressed
 by a comment at the end of its line, or alone on the line above: # vmcp: ok(code) why.
 
+With --fix it applies the fixes that cannot change what a correct script means, in scripts of files and of
+the configuration: names with one letter or so that is wrong, where a single name can have been meant, and names that are loaded and
+not used. It says what it has done, and then which problems are left.
+
 The exit code is 1 when there is an error, with --strict also for a warning, and 2 when check was
 called wrongly.`,
-		Example: "  vmcp check\n  vmcp check --live --strict tools\n  vmcp check --explain retry-twice\n  vmcp check -o sarif > vmcp.sarif",
+		Example: "  vmcp check\n  vmcp check --live --strict tools\n  vmcp check --explain retry-twice\n  vmcp check --fix\n  vmcp check -o sarif > vmcp.sarif",
 	}
 	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().StringVar(&f.lock, "lock", "", "the file with the backends' tools (default pins.file of the configuration)")
 	c.Flags().BoolVar(&f.live, "live", false, "ask the backends for their tools")
 	c.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings, too")
+	c.Flags().BoolVar(&f.fix, "fix", false, "apply the fixes that are safe")
 	c.Flags().StringVar(&f.explain, "explain", "", "say what a code means; all lists them")
 	OutputFlag(c, &f.output)
 	complete(c, "explain", append(codes.Names(), "all")...)
@@ -124,9 +130,56 @@ func (e Env) run(ctx context.Context, f flags, paths []string) error {
 			return usage.Error(fmt.Sprintf("%s: %s", path, reason(err)))
 		}
 	}
-	data, err := e.Read(f.config)
+	if f.fix && f.config == "-" {
+		return usage.Error("--fix: standard input cannot be changed")
+	}
+	problems, bad, err := e.problems(ctx, f, paths)
+	for round := 0; err == nil && f.fix && round < mostRounds; round++ {
+		var more bool
+		if more, err = e.fix(f, problems); err != nil || !more {
+			break
+		}
+		problems, bad, err = e.problems(ctx, f, paths)
+	}
 	if err != nil {
 		return err
+	}
+	if err := report.Write(e.Out, f.output, problems, !bad, e.Secrets.Text); err != nil {
+		return err
+	}
+	if bad {
+		return e.Reported
+	}
+	return nil
+}
+
+// mostRounds bounds how often fixes are applied that others were in the way of.
+const mostRounds = 10
+
+// fix applies what is safe; more says that there may be more.
+func (e Env) fix(f flags, problems diag.Problems) (more bool, err error) {
+	fixed, err := fixer.Apply(problems)
+	for _, p := range fixed {
+		if f.output != "text" {
+			e.Say("%s", fixer.Line(p))
+			continue
+		}
+		if _, err := fmt.Fprintln(e.Out, e.Secrets.Text(fixer.Line(p))); err != nil {
+			return false, fmt.Errorf("write results: %w", err)
+		}
+	}
+	if err != nil {
+		e.Report(err)
+		return false, e.Reported
+	}
+	return len(fixed) > 0, nil
+}
+
+// problems are those of the files that are asked about; bad says that the program ends with 1.
+func (e Env) problems(ctx context.Context, f flags, paths []string) (problems diag.Problems, bad bool, err error) {
+	data, err := e.Read(f.config)
+	if err != nil {
+		return nil, false, err
 	}
 	name := f.config
 	if name == "-" {
@@ -138,7 +191,7 @@ func (e Env) run(ctx context.Context, f flags, paths []string) error {
 		e.Secrets.Use(cfg.Secrets())
 		known, err := e.knownTools(cfg, f)
 		if err != nil {
-			return err
+			return nil, false, err
 		}
 		var found diag.Problems
 		if f.live {
@@ -147,21 +200,14 @@ func (e Env) run(ctx context.Context, f flags, paths []string) error {
 			_, found = proxy.CheckWith(cfg, catalog.Known{Lock: known})
 		}
 		if err != nil {
-			return err
+			return nil, false, err
 		}
 		problems = append(problems, found...)
 	}
 	problems = below(problems.Sorted(), paths)
 	errs, warnings := problems.Split()
 	strict := f.strict || cfg != nil && cfg.Check.Strict
-	bad := failed || len(errs) > 0 || strict && len(warnings) > 0
-	if err := report.Write(e.Out, f.output, problems, !bad, e.Secrets.Text); err != nil {
-		return err
-	}
-	if bad {
-		return e.Reported
-	}
-	return nil
+	return problems, failed || len(errs) > 0 || strict && len(warnings) > 0, nil
 }
 
 // reason is an error without the name of the file, which stands elsewhere.

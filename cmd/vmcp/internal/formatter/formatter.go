@@ -125,7 +125,7 @@ func Format(path string, checkOnly bool) Result {
 		r.Diff = string(diff.Diff(r.File, data, r.File, out))
 		return r
 	}
-	if err := replace(path, out); err != nil {
+	if err := Replace(path, out); err != nil {
 		r.Err, r.Changed = fmt.Errorf("%s: %w", r.File, cause(err)), false
 	}
 	return r
@@ -178,9 +178,9 @@ func problem(file string, e *script.Error) diag.Problem {
 	return check.Problem(script.File{Name: e.Pos.Filename()}, "syntax", e)
 }
 
-// replace writes a file by rename, through a symbolic link to where it leads. What may not be
+// Replace writes a file by rename, through a symbolic link to where it leads. What may not be
 // written is not replaced either.
-func replace(path string, data []byte) error {
+func Replace(path string, data []byte) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

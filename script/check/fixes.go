@@ -1,0 +1,74 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
+)
+
+// fixUndefined adds what to write instead of names that nothing defines.
+func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
+	var names []string
+	for i := range c.found {
+		p := &c.found[i]
+		name, ok := strings.CutPrefix(p.Message, "undefined: ")
+		near, meant := strings.CutPrefix(p.Hint, "did you mean ")
+		if p.Code != codeUndefined || !ok || !meant {
+			continue
+		}
+		if names == nil {
+			predeclared := starlark.StringDict{}
+			for _, b := range builtins {
+				predeclared[b.Name] = starlark.None
+			}
+			names = tree.Names(f, predeclared)
+		}
+		p.Fix = fixed(*p, strings.TrimSuffix(near, "?"), spell.Only(name, names))
+	}
+}
+
+// fixUnusedLoad adds the removal of a loaded name: of the whole line when it loads nothing else that is
+// used. A statement of several lines, or with a comment, is left alone.
+func (c *checker) fixUnusedLoad(p *diag.Problem, u *uses, id *syntax.Ident) {
+	s := u.loads[id]
+	if s == nil || p.EndLine == 0 || s.Load.Line != s.Rparen.Line || !c.alone(s) {
+		return
+	}
+	line := int(s.Load.Line)
+	remove := diag.Edit{Pos: diag.Pos{File: p.File, Line: line, Column: 1}, EndLine: line + 1, EndColumn: 1}
+	if i := slices.Index(s.To, id); slices.ContainsFunc(s.To, func(to *syntax.Ident) bool { b := u.of(to); return b == nil || b.reads > 0 }) {
+		_, before := s.Module.Span()
+		if i > 0 {
+			before = behind(s.From[i-1])
+		}
+		remove.Column, remove.EndLine, remove.EndColumn = int(before.Col), line, int(behind(s.From[i]).Col)
+	}
+	p.Fix = &diag.Fix{Title: "remove what is not used", Safe: true, Edits: []diag.Edit{remove}}
+}
+
+// behind is the place behind a name in quotes.
+func behind(id *syntax.Ident) syntax.Position {
+	_, end := id.Span()
+	end.Col++
+	return end
+}
+
+// alone reports whether a statement has its line for itself, with a line behind it.
+func (c *checker) alone(s *syntax.LoadStmt) bool {
+	lines := strings.SplitAfter(string(c.file.Source), "\n")
+	n := int(s.Load.Line) - 1
+	if c.file.Origin.Exact {
+		n -= c.file.Origin.Line - 1
+	}
+	if n < 0 || n >= len(lines) || !strings.HasSuffix(lines[n], "\n") {
+		return false
+	}
+	text := strings.TrimSpace(lines[n])
+	return strings.HasPrefix(text, "load") && strings.HasSuffix(text, ")") && !strings.ContainsAny(text, "#;\\")
+}
