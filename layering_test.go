@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"config/kube/resolve":       {"config", "config/kube/object", "internal/diag", "internal/spell"},
 	"script/internal/compile":   {"script/source", "script/internal/cover", "script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/limits"},
 	"config/kube/toolhive":      {"config", "config/internal/document", "config/kube/object", "config/kube/resolve", "internal/diag"},
+	"config/kube/cluster":       {"config", "config/kube/object", "config/kube/resolve", "config/kube/toolhive", "internal/clip"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
 	"script":                    {"script/source", "script/journal", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/compile", "script/internal/meter", "script/internal/value", "internal/limits"},
@@ -104,7 +105,7 @@ var mayImport = map[string][]string{
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},
-	"cmd":                       {"config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
+	"cmd":                       {"config/kube/cluster", "config/kube/resolve", "config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
 
 	"backends/internal/child":     {"internal/secret"},
 	"backends/internal/deadline":  {},

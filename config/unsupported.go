@@ -1,10 +1,13 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
@@ -58,4 +61,36 @@ func refusedField(t reflect.Type, name string) string {
 		}
 	}
 	return ""
+}
+
+// processKeys are what a configuration may say that is of a process, whatever this serves.
+var processKeys = []string{
+	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "runs", "audit", "tokenStore",
+	"operational.startup", "operational.shutdown", "limits.runs", "limits.totalMemory",
+}
+
+// BesideProcess are problems: what the file says that is not of the process alone. Objects say it where
+// configurations come from these.
+func (c *Config) BesideProcess() (found diag.Problems) {
+	var last string
+	for _, path := range slices.Sorted(maps.Keys(c.places)) {
+		if path == "" || isProcess(path) || last != "" && isBelow(path, last) {
+			continue
+		}
+		last = path
+		found = append(found, diag.Problem{Pos: c.Place(path), Path: path, Code: "config",
+			Message: "is not of the process: an object says it; here may be " + strings.Join(processKeys, ", ")})
+	}
+	return found
+}
+
+// isProcess reports whether a value is of the process, or holds one that is.
+func isProcess(path string) bool {
+	return slices.ContainsFunc(processKeys, func(key string) bool { return isBelow(path, key) || isBelow(key, path) })
+}
+
+// isBelow reports whether path is whole, or a part of it.
+func isBelow(path, whole string) bool {
+	rest, ok := strings.CutPrefix(path, whole)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }

@@ -1,0 +1,210 @@
+// Package cluster is the side of the Kubernetes source that talks to an API server: it watches the objects of one
+// namespace, hands out what package resolve makes of them, and writes back what became of each.
+//
+//	client, err := cluster.Connect(cluster.Access{Kubeconfig: file}, log)
+//	source := cluster.New(client, cluster.Options{Servers: servers, Check: check})
+//	err = source.Run(ctx)
+//
+// An API server that is away stops nothing: what is served goes on, and requests are made again. Nothing else of
+// this project knows client-go.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// FieldManager owns the fields of status that are written.
+const FieldManager = "vmcp"
+
+// podNamespace is where a pod finds the name of its namespace.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Access says which cluster, and which namespace of it.
+type Access struct {
+	// Kubeconfig is a file; "": those of Environment, else the pod's ServiceAccount, else ~/.kube/config.
+	Kubeconfig string
+	// Environment is the variable KUBECONFIG: a list of files.
+	Environment string
+	// Namespace is the namespace; "": the context's, else the pod's, else default.
+	Namespace string
+	// UserAgent is how requests name their sender.
+	UserAgent string
+}
+
+// Client makes requests about the objects of one namespace.
+type Client struct {
+	Namespace string
+
+	all      dynamic.Interface
+	requests *http.Client
+	log      *slog.Logger
+}
+
+// Close closes the connections that are not in use.
+func (c *Client) Close() { c.requests.CloseIdleConnections() }
+
+// Connect reads how to reach a cluster. It makes no request.
+func Connect(a Access, log *slog.Logger) (*Client, error) {
+	cfg, namespace, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	if a.Namespace != "" {
+		namespace = a.Namespace
+	}
+	cfg.QPS = -1 // the API server has its own limits; those of the client made 500 statuses take minutes
+	cfg.UserAgent = a.UserAgent
+	cfg.WarningHandler = rest.NoWarnings{}
+	requests, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	all, err := dynamic.NewForConfigAndClient(cfg, requests)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	logOfClientGo(log.Handler())
+	return &Client{Namespace: namespace, all: all, requests: requests, log: log.With("namespace", namespace)}, nil
+}
+
+// load reads the configuration of a client, and the namespace that it names.
+func (a Access) load() (*rest.Config, string, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{}
+	switch {
+	case a.Kubeconfig != "":
+		rules.ExplicitPath = a.Kubeconfig
+	case a.Environment != "":
+		rules.Precedence = filepath.SplitList(a.Environment)
+	default:
+		cfg, err := rest.InClusterConfig()
+		if err == nil {
+			return cfg, ofPod(), nil
+		}
+		if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, "", fmt.Errorf("kubernetes: the pod's ServiceAccount: %w", err)
+		}
+		rules.Precedence = []string{clientcmd.RecommendedHomeFile}
+	}
+	from := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	cfg, err := from.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", fmt.Errorf("kubernetes: no cluster is configured: name a file with --kubeconfig or $KUBECONFIG, or run in a pod with a ServiceAccount")
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("kubernetes: %w", err)
+	}
+	namespace, _, err := from.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("kubernetes: %w", err)
+	}
+	return cfg, namespace, nil
+}
+
+// ofPod is the namespace of the pod that this is.
+func ofPod() string {
+	text, err := os.ReadFile(podNamespace)
+	if name := strings.TrimSpace(string(text)); err == nil && name != "" {
+		return name
+	}
+	return metav1.NamespaceDefault
+}
+
+// in are the objects of a resource in the namespace.
+func (c *Client) in(r schema.GroupVersionResource) dynamic.ResourceInterface {
+	return c.all.Resource(r).Namespace(c.Namespace)
+}
+
+// applyStatus makes status that of an object, and returns the version that the object has now. An object of
+// another uid, created under the name since, is left alone.
+func (c *Client) applyStatus(ctx context.Context, o target, status any) (version string, err error) {
+	body, err := free(status)
+	if err != nil {
+		return "", err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": o.apiVersion(), "kind": o.kind,
+		"metadata": map[string]any{"name": o.name, "namespace": c.Namespace, "uid": o.uid},
+		"status":   body,
+	}}
+	done, err := c.in(o.resource).ApplyStatus(ctx, o.name, u, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	if err != nil {
+		return "", err
+	}
+	return done.GetResourceVersion(), nil
+}
+
+// target is an object that something is written about.
+type target struct {
+	resource        schema.GroupVersionResource
+	kind, name, uid string
+}
+
+func (t target) apiVersion() string { return t.resource.GroupVersion().String() }
+
+// free is v as JSON without types.
+func free(v any) (map[string]any, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	u := map[string]any{}
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.UseNumber()
+	if err := d.Decode(&u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// quiet logs what client-go reports of its own for whoever looks: a source reports what it means. What it has below
+// that, which is bodies in the end, with the values of Secrets, is nobody's. A process has one of it: what
+// connected last has the log.
+type quiet struct{ attrs []slog.Attr }
+
+var (
+	quietTo   atomic.Pointer[slog.Handler]
+	quietOnce sync.Once
+)
+
+func logOfClientGo(to slog.Handler) {
+	quietTo.Store(&to)
+	quietOnce.Do(func() { klog.SetSlogLogger(slog.New(quiet{})) })
+}
+
+// Enabled implements slog.Handler.
+func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo && (*quietTo.Load()).Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return (*quietTo.Load()).WithAttrs(q.attrs).Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quiet{slices.Concat(q.attrs, attrs)}
+}
+
+// WithGroup implements slog.Handler; client-go has no groups.
+func (q quiet) WithGroup(string) slog.Handler { return q }

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+	"github.com/vmcp-dev/vmcp/internal/clip"
+)
+
+// maxNote bounds the note of an event, in bytes: the API server takes no more.
+const maxNote = 1024
+
+var eventsOf = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+
+// A transition is a condition that is not what it was.
+type transition struct {
+	kind         string // Warning or Normal
+	reason, note string
+}
+
+// transitions are the conditions that became False, or True again.
+func transitions(before, now object.Status) (all []transition) {
+	for _, c := range now.Conditions {
+		was := before.Condition(c.Type).Status
+		switch {
+		case c.Status == object.False && was != object.False:
+			all = append(all, transition{"Warning", c.Reason, note(c)})
+		case c.Status == object.True && was == object.False:
+			all = append(all, transition{"Normal", c.Reason, note(c)})
+		}
+	}
+	return all
+}
+
+func note(c object.Condition) string {
+	return clip.Text(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), maxNote)
+}
+
+// tell writes an event for each transition. One that cannot be written is left out: the status says the same.
+func (c *Client) tell(ctx context.Context, o target, all []transition, instance string) {
+	for _, t := range all {
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "events.k8s.io/v1", "kind": "Event",
+			"metadata":            map[string]any{"generateName": clip.Text(o.name, 200) + ".", "namespace": c.Namespace},
+			"eventTime":           time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
+			"reportingController": "vmcp.dev/vmcp", "reportingInstance": instance,
+			"action": "Configure", "reason": t.reason, "type": t.kind, "note": t.note,
+			"regarding": map[string]any{"apiVersion": o.apiVersion(), "kind": o.kind, "namespace": c.Namespace, "name": o.name, "uid": o.uid},
+		}}
+		if _, err := c.in(eventsOf).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+			c.log.Debug("event not written", "kind", o.kind, "name", o.name, "reason", t.reason, "err", err)
+		}
+	}
+}

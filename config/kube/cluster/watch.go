@@ -1,0 +1,268 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	streams "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vmcp-dev/vmcp/config/kube/object"
+)
+
+// How long after a failed request the next one is made. An API server that was away is asked again within the
+// longest of them.
+var between = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 10 * time.Second}
+
+// resource is what one reflector follows.
+type resource struct {
+	schema.GroupVersionResource
+	kind string
+	name string // of the one object; "" is all of the namespace
+}
+
+func (r resource) String() string {
+	if r.name != "" {
+		return r.kind + " " + r.name
+	}
+	return r.Resource + "." + r.Group
+}
+
+// A watch follows a resource. All but of is guarded by the Source's mu.
+type watch struct {
+	of     resource
+	stop   context.CancelFunc
+	synced bool  // it was listed
+	tried  bool  // it was listed, or a request failed
+	err    error // why the last request failed
+}
+
+// A set holds the objects of one kind, decoded. Reflectors fill it; the Source's mu guards it.
+type set[T any] struct {
+	source *Source
+	decode func([]byte) (*T, error)
+	// whole: an object counts as changed when its status is another one, too.
+	whole   bool
+	objects map[string]*held[T]
+}
+
+// held is an object of a set.
+type held[T any] struct {
+	value      *T // never changed
+	uid        string
+	generation int64 // 0: the kind has none
+	version    string
+	status     object.Status
+}
+
+// snapshot are the objects by their names.
+func (s *set[T]) snapshot() map[string]*T {
+	all := make(map[string]*T, len(s.objects))
+	for name, h := range s.objects {
+		all[name] = h.value
+	}
+	return all
+}
+
+// put takes in what a list or an event has of an object; false if nothing has changed. mu is held.
+func (s *set[T]) put(o any) bool {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return false
+	}
+	now := &held[T]{uid: string(u.GetUID()), generation: u.GetGeneration(), version: u.GetResourceVersion(), status: statusOf(u)}
+	old := s.objects[u.GetName()]
+	if old != nil && old.uid == now.uid {
+		if old.version == now.version {
+			return false // an event that came twice
+		}
+		if now.generation != 0 && old.generation == now.generation && !s.whole {
+			now.value = old.value
+			s.objects[u.GetName()] = now
+			s.source.writer.changed()
+			return false
+		}
+	}
+	u.SetManagedFields(nil)
+	data, err := u.MarshalJSON()
+	if err == nil {
+		now.value, err = s.decode(data)
+	}
+	if err != nil {
+		s.source.log.Warn("an object cannot be read", "kind", u.GetKind(), "name", u.GetName(), "err", err)
+		return s.remove(u.GetName())
+	}
+	s.objects[u.GetName()] = now
+	return true
+}
+
+// remove takes an object out; false if there is none. mu is held.
+func (s *set[T]) remove(name string) bool {
+	_, is := s.objects[name]
+	delete(s.objects, name)
+	return is
+}
+
+// statusOf is the status that an object says; what another one wrote there is none.
+func statusOf(u *unstructured.Unstructured) (s object.Status) {
+	raw, ok := u.Object["status"].(map[string]any)
+	if !ok {
+		return s
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &s); err != nil {
+		return object.Status{}
+	}
+	return s
+}
+
+// filler is the store of a reflector: it fills a set.
+type filler[T any] struct {
+	into *set[T]
+	of   *watch
+}
+
+// Add implements cache.ReflectorStore.
+func (f *filler[T]) Add(o any) error {
+	f.into.source.mu.Lock()
+	defer f.into.source.mu.Unlock()
+	if f.into.put(o) {
+		f.into.source.noteChange()
+	}
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (f *filler[T]) Update(o any) error { return f.Add(o) }
+
+// Delete implements cache.ReflectorStore.
+func (f *filler[T]) Delete(o any) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	f.into.source.mu.Lock()
+	defer f.into.source.mu.Unlock()
+	if f.into.remove(u.GetName()) {
+		f.into.source.noteChange()
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore: a list is all that there is.
+func (f *filler[T]) Replace(list []any, _ string) error {
+	s := f.into.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := map[string]bool{}
+	for _, o := range list {
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			there[u.GetName()] = true
+		}
+		f.into.put(o)
+	}
+	for name := range f.into.objects {
+		if !there[name] && (f.of.of.name == "" || f.of.of.name == name) {
+			f.into.remove(name)
+		}
+	}
+	f.of.synced, f.of.tried, f.of.err = true, true, nil
+	s.synced = time.Now()
+	s.noteChange()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (f *filler[T]) Resync() error { return nil }
+
+// follow begins to follow a resource into a set, until the watch is stopped. mu is held.
+func follow[T any](ctx context.Context, s *Source, r resource, into *set[T]) *watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{of: r, stop: cancel}
+	back := between
+	if r.Group == object.ToolHiveGroup {
+		back.Cap = time.Minute // kinds that may never come
+	}
+	example := &unstructured.Unstructured{}
+	example.SetGroupVersionKind(r.GroupVersion().WithKind(r.kind))
+	reflector := cache.NewReflectorWithOptions(s.lister(w), example, &filler[T]{into, w}, cache.ReflectorOptions{Name: "vmcp", Backoff: &back})
+	s.work.Go(func() { reflector.RunWithContext(ctx) })
+	return w
+}
+
+// lister makes the requests of a watch, and remembers how they end.
+func (s *Source) lister(w *watch) cache.ListerWatcher {
+	at := s.client.in(w.of.GroupVersionResource)
+	only := func(o *metav1.ListOptions) {
+		if w.of.name != "" {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", w.of.name).String()
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			only(&o)
+			list, err := at.List(ctx, o)
+			if err == nil && list.GetResourceVersion() == "" {
+				err = errors.New("the API server answered a list without a resourceVersion") // whatever it is, it is not all that there is
+			}
+			s.noteRequest(ctx, w, err)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (streams.Interface, error) {
+			only(&o)
+			stream, err := at.Watch(ctx, o)
+			s.noteRequest(ctx, w, err)
+			return stream, err
+		},
+	}
+}
+
+// noteRequest remembers how a request of a watch ended.
+func (s *Source) noteRequest(ctx context.Context, w *watch, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return // the next request is a list
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := w.err
+	w.err = err
+	switch {
+	case err != nil && before == nil:
+		s.log.Warn("the API server does not answer, what was there before goes on", "resource", w.of.String(), "err", explain(w.of, err))
+	case err == nil && before != nil:
+		s.log.Info("the API server answers again", "resource", w.of.String())
+	}
+	if err != nil && !w.tried {
+		w.tried = true
+		s.noteChange()
+	}
+}
+
+// explain says what the error of a request means to who operates the cluster. It holds nothing of any object.
+func explain(r resource, err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("the kind %s of %s is not there: apply its CustomResourceDefinition", r.kind, r.Group)
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%s: list and watch are forbidden: the Role of this ServiceAccount lacks them", r)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Sprintf("%s: the API server does not accept the credential", r)
+	}
+	return fmt.Sprintf("%s: %v", r, err)
+}
