@@ -45,6 +45,7 @@ type serveFlags struct {
 	isolate, locked       bool
 	hosts, origins        []string
 	delay, drain          *config.Duration // nil: as configured
+	kubernetes            kubernetesFlags
 }
 
 func (a *app) serve() *cobra.Command {
@@ -67,7 +68,11 @@ say who they are, or --token-file, or --insecure-listen.
 --token-file makes a file with a token, unless it is there already, and asks callers for it.
 --discovery-file writes where the endpoint is, for programs on this machine, and takes the file
 away at the end. "vmcp call" and "vmcp tools" find ~/.vmcp/server.json by themselves.
-With --stdio it serves one client on standard input and output instead of a port.`,
+With --stdio it serves one client on standard input and output instead of a port.
+
+With --kubernetes it serves the VirtualMCPServers of a namespace, each at /NAME/mcp, and writes
+into the status of the objects what became of them. --config may then name a file with what is
+of the process alone, such as admin and limits.totalMemory.`,
 		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --token-file ~/.vmcp/token --discovery-file ~/.vmcp/server.json\n  vmcp serve --stdio --config vmcp.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.runServe(c.Context(), f) },
@@ -89,12 +94,16 @@ With --stdio it serves one client on standard input and output instead of a port
 		c.MarkFlagsMutuallyExclusive(port, "stdio")
 	}
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	f.kubernetes.register(c)
 	return c
 }
 
 func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	if err := f.check(); err != nil {
 		return err
+	}
+	if f.kubernetes.on {
+		return a.serveKubernetes(ctx, f)
 	}
 	from, err := a.source(f.config)
 	if err != nil {
@@ -142,6 +151,9 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 
 // check looks at what flags hold that the configuration would be held to.
 func (f serveFlags) check() error {
+	if err := f.kubernetes.check(); err != nil {
+		return err
+	}
 	if f.isolate {
 		if err := isolate.Available(); err != nil {
 			return usageError("--isolate-scripts: " + err.Error())
@@ -223,7 +235,7 @@ func (a *app) serveHTTP(s *served) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-s.ctx.Done():
 	}
-	return a.stop(s, server, ended)
+	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l.Addr()}, server, ended)
 }
 
 // newServer is an HTTP server for peers of any kind.

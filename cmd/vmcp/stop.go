@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -60,37 +61,52 @@ func (d *durationValue) Set(text string) error {
 func (d *durationValue) Type() string { return "duration" }
 
 // noteShutdown remembers how a configuration wants the end to be. The flags win.
-func (s *served) noteShutdown(cfg *config.Config) {
+func (s *served) noteShutdown(cfg *config.Config) { s.shutdown.Store(shutdownOf(cfg, s.flags)) }
+
+// shutdownOf is how a configuration wants the end to be, or the flags.
+func shutdownOf(cfg *config.Config, f serveFlags) *config.Shutdown {
 	how := cfg.Operational.Shutdown
-	if d := *s.flags.delay; d != notGiven {
+	if d := *f.delay; d != notGiven {
 		how.Delay = d
 	}
-	if d := *s.flags.drain; d != notGiven {
+	if d := *f.drain; d != notGiven {
 		how.DrainTime = d
 	}
-	s.shutdown.Store(&how)
+	return &how
 }
 
-// stop ends the HTTP server after the first signal.
-func (a *app) stop(s *served, server *http.Server, ended <-chan error) error {
-	how := s.shutdown.Load()
-	s.proxy.Stopping()
-	if delay := how.Delay.Std(); delay > 0 {
+// ending is what ends in an order: a *proxy.Proxy, or several.
+type ending interface {
+	Stopping()
+	Drain()
+}
+
+// stopping is an endpoint that is about to end.
+type stopping struct {
+	endpoint ending
+	how      *config.Shutdown
+	addr     net.Addr
+}
+
+// stopServer ends an HTTP server after the first signal.
+func (a *app) stopServer(s stopping, server *http.Server, ended <-chan error) error {
+	s.endpoint.Stopping()
+	if delay := s.how.Delay.Std(); delay > 0 {
 		a.say("serving on for %s, then stopping; interrupt again to stop at once", delay)
 		late := time.NewTimer(delay)
 		defer late.Stop()
 		select {
 		case <-late.C:
 		case err := <-ended:
-			return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
+			return fmt.Errorf("serve %s: %w", s.addr, err)
 		}
 	}
 	a.say("stopping; interrupt again to stop at once")
-	s.proxy.Drain()
-	drain, cancel := context.WithTimeout(context.Background(), how.DrainTime.Std())
+	s.endpoint.Drain()
+	drain, cancel := context.WithTimeout(context.Background(), s.how.DrainTime.Std())
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
-		a.say("some calls are cut: they took longer than %s", how.DrainTime.Std())
+		a.say("some calls are cut: they took longer than %s", s.how.DrainTime.Std())
 		_ = server.Close()
 	}
 	<-ended

@@ -1,0 +1,261 @@
+package servers
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config/kube/cluster"
+	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/internal/wire"
+)
+
+// What is served at which path.
+//
+//	/NAME/mcp   a server; /mcp the only one
+//	/healthz    200 as long as the process lives
+//	/readyz     whether the first complete state is applied, and the process not about to end
+//	/           what this is
+//
+// Everything below /NAME/ goes to the proxy of the server, which checks Host, Origin and credentials by itself.
+// Details of /readyz, and /metrics, are for operators: on the port of admin.listen where there is one, and
+// otherwise here for whoever is on this machine.
+
+// wellKnown is where the metadata of protected resources are, with the path of the resource behind it.
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// ServeHTTP serves the port for clients.
+func (s *Servers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.stopping.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	path := r.URL.Path
+	if isHealth(path) {
+		io.WriteString(w, "ok\n")
+		return
+	}
+	if path == "/readyz" && !r.URL.Query().Has("tools") {
+		s.serveReady(w, r, s.showsDetails(r))
+		return
+	}
+	if name, rest, ok := serverIn(path); ok {
+		if v := s.find(name); v != nil {
+			s.serveServer(w, r, v, rest)
+			return
+		}
+	}
+	if _, err := s.policy.Check(r); err != nil {
+		refuse(w, http.StatusForbidden, err.Error())
+		return
+	}
+	s.servePage(w, r)
+}
+
+func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
+
+// serverIn is the name of a server in a path, and what the path is to the proxy of that.
+func serverIn(path string) (name, rest string, ok bool) {
+	if of, is := strings.CutPrefix(path, wellKnown+"/"); is {
+		name, _, ok = strings.Cut(of, "/mcp")
+		return name, path, ok
+	}
+	name, rest, ok = strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if rest = "/" + rest; !ok || rest != "/mcp" && !strings.HasPrefix(rest, "/mcp/") {
+		return "", "", false
+	}
+	return name, rest, true
+}
+
+// serveServer passes a request on to the proxy of a server; path is the one that it shall see.
+func (s *Servers) serveServer(w http.ResponseWriter, r *http.Request, v *server, path string) {
+	s.mu.RLock()
+	served := v.served
+	s.mu.RUnlock()
+	if !served {
+		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not served, see its status: kubectl describe virtualmcpserver %s", v.name, v.name))
+		return
+	}
+	to := *r
+	to.URL = new(url.URL)
+	*to.URL = *r.URL
+	to.URL.Path, to.URL.RawPath = path, ""
+	v.proxy.ServeHTTP(w, &to)
+}
+
+// servePage serves what is no server's.
+func (s *Servers) servePage(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case path == "/":
+		answer(w, http.StatusOK, map[string]any{"name": "vmcp", "version": s.o.Version, "endpoints": s.paths()})
+	case path == "/mcp" || strings.HasPrefix(path, "/mcp/") || path == wellKnown || strings.HasPrefix(path, "/oauth/"):
+		s.serveOnly(w, r)
+	case path == "/readyz" && s.showsDetails(r):
+		s.serveReady(w, r, true)
+	case path == "/metrics" && s.showsDetails(r):
+		s.serveMetrics(w, r)
+	case strings.HasSuffix(path, "/mcp"):
+		s.refuseUnknown(w, path)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// serveOnly serves /mcp and what belongs to it where that can be one server only.
+func (s *Servers) serveOnly(w http.ResponseWriter, r *http.Request) {
+	names := s.names()
+	if s.o.Only != "" {
+		names = []string{s.o.Only}
+	}
+	if len(names) == 1 {
+		if v := s.find(names[0]); v != nil {
+			s.serveServer(w, r, v, r.URL.Path)
+			return
+		}
+	}
+	s.refuseUnknown(w, r.URL.Path)
+}
+
+// refuseUnknown refuses a path of no server.
+func (s *Servers) refuseUnknown(w http.ResponseWriter, path string) {
+	if h := s.o.Health(); !h.Complete {
+		refuse(w, http.StatusServiceUnavailable, "the objects of the namespace have not been read yet; try again in a moment")
+		return
+	}
+	text := fmt.Sprintf("nothing is served at %s", path)
+	if all := s.paths(); len(all) > 0 {
+		text += "; there are " + strings.Join(all, ", ")
+	}
+	refuse(w, http.StatusNotFound, text)
+}
+
+// paths are those of the servers.
+func (s *Servers) paths() []string {
+	all := []string{}
+	for _, name := range s.names() {
+		all = append(all, "/"+name+"/mcp")
+	}
+	return all
+}
+
+// showsDetails reports whether the clients' port shows details to who asks.
+func (s *Servers) showsDetails(r *http.Request) bool {
+	if s.o.Process.Admin.Listen != "" || !origin.IsLocal(r) {
+		return false
+	}
+	_, err := s.policy.Check(r)
+	return err == nil
+}
+
+// AdminHandler is the port for operators.
+func (s *Servers) AdminHandler() http.Handler { return http.HandlerFunc(s.serveAdmin) }
+
+func (s *Servers) serveAdmin(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case isHealth(path):
+		io.WriteString(w, "ok\n")
+	case !s.admin.accepts(r):
+		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
+		http.Error(w, "want the token of admin.tokenFile as Authorization: Bearer", http.StatusUnauthorized)
+	case path == "/metrics":
+		s.serveMetrics(w, r)
+	case path == "/readyz":
+		s.serveReady(w, r, true)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// page is what /readyz shows to operators.
+type page struct {
+	Ready    bool                       `json:"ready"`
+	Draining bool                       `json:"draining"`
+	Source   cluster.Health             `json:"source"`
+	Servers  map[string]json.RawMessage `json:"servers"` // by name; null: not served
+}
+
+// serveReady answers 200 from when the first complete state is applied and its backends were tried, also while
+// the API server is away, and 503 once the process is about to end.
+func (s *Servers) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
+	p := page{Source: s.o.Health(), Draining: s.stopping.Load(), Servers: map[string]json.RawMessage{}}
+	tried, only := true, r.URL.Query().Get("server")
+	s.each(func(v *server, served bool) {
+		if served {
+			status, ready := v.proxy.Details(r.Context(), r.URL.Query().Has("tools"))
+			tried = tried && ready
+			if only == "" || only == v.name {
+				p.Servers[v.name] = status
+			}
+		} else if only == "" || only == v.name {
+			p.Servers[v.name] = json.RawMessage("null")
+		}
+	})
+	if p.Source.Complete && tried {
+		s.ready.Store(true)
+	}
+	p.Ready = s.ready.Load() && !p.Draining
+	status := http.StatusOK
+	if !p.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	if details {
+		answer(w, status, p)
+		return
+	}
+	answer(w, status, struct {
+		Ready    bool   `json:"ready"`
+		Draining bool   `json:"draining"`
+		Error    string `json:"error,omitempty"`
+	}{p.Ready, p.Draining, s.unready(p)})
+}
+
+// unready says to everybody what readiness waits for: only that, which names no object.
+func (s *Servers) unready(p page) string {
+	switch {
+	case p.Ready || p.Draining:
+		return ""
+	case p.Source.Waiting != "":
+		return p.Source.Waiting
+	case !p.Source.Complete:
+		return "the objects of the namespace have not been read yet"
+	}
+	return "backends are connecting"
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(body) // a client that left is no error of ours
+}
+
+// refuse answers with an error of JSON-RPC.
+func refuse(w http.ResponseWriter, status int, text string) {
+	answer(w, status, map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": wire.InvalidRequest, "message": text}})
+}
+
+// tokenFile is a file with the token that the port for operators asks for. It is read for every request: there
+// are few.
+type tokenFile struct{ path string }
+
+// accepts compares a token without telling by the time how much of it is right.
+func (t tokenFile) accepts(r *http.Request) bool {
+	if t.path == "" {
+		return true
+	}
+	text, err := os.ReadFile(t.path)
+	want := strings.TrimSpace(string(text))
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if err != nil || want == "" || !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}

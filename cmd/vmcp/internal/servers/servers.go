@@ -1,0 +1,233 @@
+// Package servers serves several configurations on one port: a proxy for each, the paths over them, and the pages
+// about all of them.
+//
+//	s := servers.New(servers.Options{Make: newProxy, Health: source.Health})
+//	err := s.Apply("ops", cfg) // its endpoint is /ops/mcp
+//	http.Serve(l, s)
+package servers
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/kube/cluster"
+	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+// Options are what Servers take from their surroundings.
+type Options struct {
+	Log *slog.Logger
+	// Make makes the proxy of a server; metrics get its metrics.
+	Make func(name string, metrics prometheus.Registerer) *proxy.Proxy
+	// Process is the configuration of the process: what it says goes into that of every server.
+	Process *config.Config
+	// Only is the one server that is served; "" is all.
+	Only string
+	// Health says what is known of the objects, Stats what was counted.
+	Health func() cluster.Health
+	Stats  func() cluster.Stats
+	// Version is shown to who asks what this is.
+	Version string
+}
+
+// Servers are the servers of one process. They are safe for concurrent use.
+type Servers struct {
+	o        Options
+	log      *slog.Logger
+	policy   *origin.Policy
+	admin    tokenFile
+	registry *prometheus.Registry // of the process
+	changed  chan struct{}        // cap 1
+	stopping atomic.Bool
+	ready    atomic.Bool // it was ready once
+	work     sync.WaitGroup
+
+	mu     sync.RWMutex
+	all    map[string]*server // guarded by mu
+	closed bool               // guarded by mu
+}
+
+// server is one of them.
+type server struct {
+	name     string
+	proxy    *proxy.Proxy
+	registry *prometheus.Registry
+	served   bool          // guarded by Servers.mu: it has a configuration
+	gone     chan struct{} // closed when nobody looks after it any more
+}
+
+// New makes Servers without any.
+func New(o Options) *Servers {
+	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), all: map[string]*server{}}
+	s.admin.path = o.Process.Admin.TokenFile
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(o.Stats))
+	return s
+}
+
+// Known implements cluster.Servers.
+func (s *Servers) Known(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	for name, v := range s.all {
+		if !slices.Contains(names, name) {
+			delete(s.all, name)
+			s.work.Go(v.close)
+		}
+	}
+	for _, name := range names {
+		if s.all[name] == nil {
+			s.all[name] = s.make(name)
+		}
+	}
+}
+
+// make makes a server that is known, and not served yet. mu is held.
+func (s *Servers) make(name string) *server {
+	v := &server{name: name, registry: prometheus.NewRegistry(), gone: make(chan struct{})}
+	v.proxy = s.o.Make(name, prometheus.WrapRegistererWith(prometheus.Labels{"server": name}, v.registry))
+	s.work.Go(func() { s.watch(v) })
+	return v
+}
+
+// watch passes on that the state of a server's backends has changed.
+func (s *Servers) watch(v *server) {
+	for {
+		select {
+		case <-v.proxy.Changed():
+			s.noteChange()
+		case <-v.gone:
+			return
+		}
+	}
+}
+
+func (s *Servers) noteChange() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (v *server) close() {
+	close(v.gone)
+	_ = v.proxy.Close() // it reports by itself
+}
+
+// Apply implements cluster.Servers.
+func (s *Servers) Apply(name string, cfg *config.Config) error {
+	v := s.find(name)
+	if v == nil {
+		return nil // it has gone since
+	}
+	if cfg == nil {
+		s.serve(v, false)
+		return nil
+	}
+	join(cfg, s.o.Process)
+	if err := v.proxy.Apply(cfg); err != nil {
+		return err
+	}
+	s.serve(v, true)
+	s.noteChange()
+	return nil
+}
+
+// serve notes whether a server is served.
+func (s *Servers) serve(v *server, served bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.served != served {
+		s.log.Info("server", "server", v.name, "served", served)
+	}
+	v.served = served
+}
+
+// join puts what is said of the process into the configuration of a server.
+func join(cfg, process *config.Config) {
+	cfg.Hosts, cfg.Origins, cfg.TrustedProxies = process.Hosts, process.Origins, process.TrustedProxies
+	cfg.Listen, cfg.TLS, cfg.Admin = process.Listen, process.TLS, process.Admin
+	cfg.SessionStorage, cfg.Runs, cfg.TokenStore = process.SessionStorage, process.Runs, process.TokenStore
+	cfg.Audit = process.Audit
+	cfg.Operational.Startup, cfg.Operational.Shutdown = process.Operational.Startup, process.Operational.Shutdown
+	cfg.Limits.Runs, cfg.Limits.TotalMemory = process.Limits.Runs, process.Limits.TotalMemory
+}
+
+// find is a server by its name; nil: there is none.
+func (s *Servers) find(name string) *server {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.all[name]
+}
+
+// names are those of the servers, in order.
+func (s *Servers) names() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.all))
+}
+
+// each are the servers in order of their names, with whether they are served.
+func (s *Servers) each(f func(v *server, served bool)) {
+	for _, name := range s.names() {
+		s.mu.RLock()
+		v := s.all[name]
+		served := v != nil && v.served
+		s.mu.RUnlock()
+		if v != nil {
+			f(v, served)
+		}
+	}
+}
+
+// Backends implements cluster.Servers.
+func (s *Servers) Backends(name string) map[string]string {
+	v := s.find(name)
+	if v == nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, b := range v.proxy.Status().Backends {
+		switch b.State {
+		case "ready":
+			all[b.Name] = ""
+		case "down":
+			all[b.Name] = cmp.Or(b.Error, "does not answer")
+		}
+	}
+	return all
+}
+
+// Changed implements cluster.Servers.
+func (s *Servers) Changed() <-chan struct{} { return s.changed }
+
+// Stopping says that the process is about to end: /readyz answers 503, and everything is served.
+func (s *Servers) Stopping() {
+	s.stopping.Store(true)
+	s.each(func(v *server, _ bool) { v.proxy.Stopping() })
+}
+
+// Drain ends the streams on which clients only listen.
+func (s *Servers) Drain() { s.each(func(v *server, _ bool) { v.proxy.Drain() }) }
+
+// Close ends all servers and waits for them.
+func (s *Servers) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, v := range s.all {
+		s.work.Go(v.close)
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/kube/cluster"
+	"github.com/vmcp-dev/vmcp/config/kube/resolve"
+	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/memlimit"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/open"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+// kubernetesFlags are the flags of serve that are for --kubernetes.
+type kubernetesFlags struct {
+	on                            bool
+	namespace, kubeconfig, server string
+}
+
+func (f *kubernetesFlags) register(c *cobra.Command) {
+	c.Flags().BoolVar(&f.on, "kubernetes", false, "serve what the objects of a Kubernetes namespace say; --config may say what is of the process")
+	c.Flags().StringVar(&f.namespace, "namespace", "", "with --kubernetes: the `namespace` (default the context's, else the pod's, else default)")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "with --kubernetes: the `file` that says how to reach the cluster (default $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config)")
+	c.Flags().StringVar(&f.server, "server", "", "with --kubernetes: serve this VirtualMCPServer only, at /mcp, too")
+	for _, other := range []string{"stdio", "token-file", "discovery-file", "locked"} {
+		c.MarkFlagsMutuallyExclusive("kubernetes", other)
+	}
+	_ = c.MarkFlagFilename("kubeconfig") // the flag exists
+}
+
+// check refuses flags that mean nothing without --kubernetes.
+func (f *kubernetesFlags) check() error {
+	if !f.on && cmp.Or(f.namespace, f.kubeconfig, f.server) != "" {
+		return usageError("--namespace, --kubeconfig and --server are for --kubernetes")
+	}
+	return nil
+}
+
+// kubernetes is one run of serve over the objects of a namespace.
+type kubernetes struct {
+	app     *app
+	flags   serveFlags
+	process *config.Config
+	log     *slog.Logger
+	source  *cluster.Source
+	servers *servers.Servers
+}
+
+// serveKubernetes serves what the objects of a namespace say, until the context ends.
+func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
+	k := &kubernetes{app: a, flags: f, log: a.logger(slog.LevelInfo)}
+	var err error
+	if k.process, err = k.readProcess(); err != nil {
+		return err
+	}
+	client, err := cluster.Connect(cluster.Access{
+		Kubeconfig: f.kubernetes.kubeconfig, Environment: os.Getenv("KUBECONFIG"), Namespace: f.kubernetes.namespace, UserAgent: "vmcp/" + buildVersion(),
+	}, k.log)
+	if err != nil {
+		return err
+	}
+	tracer, flush, err := tracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	workers, closeWorkers := isolated()
+	defer closeWorkers()
+	memory := memlimit.New()
+	shared := proxy.NewProcess(memory.Note)
+	k.servers = servers.New(servers.Options{
+		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(),
+		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
+		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
+			return proxy.New(proxy.Options{
+				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
+				Server: name, Process: shared, Metrics: metrics,
+				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) },
+			})
+		},
+	})
+	defer k.servers.Close()
+	k.source = cluster.New(client, cluster.Options{
+		Servers: k.servers, Identity: identity(),
+		Resolver: resolve.New(resolve.Options{
+			Check: proxy.CheckTools, Only: f.kubernetes.server,
+			AllowAnonymous: f.insecure || config.IsLoopback(k.process.Listen),
+		}),
+	})
+	return k.serve(ctx)
+}
+
+// readProcess reads what --config says of the process.
+func (k *kubernetes) readProcess() (*config.Config, error) {
+	cfg := config.Default()
+	if k.flags.config != "" {
+		var err error
+		if cfg, err = k.app.load(k.flags.config); err != nil {
+			return nil, err
+		}
+		if found := cfg.BesideProcess(); len(found) > 0 {
+			return nil, found
+		}
+	}
+	cfg.Complete()
+	if k.flags.listen != "" {
+		cfg.Listen = k.flags.listen
+	}
+	if _, _, err := net.SplitHostPort(cfg.Listen); err != nil {
+		return nil, usageError(fmt.Sprintf("--listen: want host:port such as 127.0.0.1:4483, have %q", cfg.Listen))
+	}
+	if cfg.SessionStorage.Provider != config.StorageMemory && k.flags.kubernetes.server == "" {
+		return nil, usageError("sessionStorage: runs are kept for one server: name it with --server, and give each a process and a store of its own")
+	}
+	cfg.Hosts = append(cfg.Hosts, k.flags.hosts...)
+	cfg.Origins = append(cfg.Origins, k.flags.origins...)
+	k.app.secrets.Use(cfg.Secrets())
+	return cfg, nil
+}
+
+// identity is a name for this process that no other has.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "vmcp"
+	}
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	return host + "_" + hex.EncodeToString(random)
+}
+
+// serve opens the port before anything is read, so that probes are answered from the beginning.
+func (k *kubernetes) serve(ctx context.Context) error {
+	l, err := listen(k.process.Listen, config.IncomingAuth{}, true) // servers that everybody may use are refused one by one
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	secure, err := certs.NewServer(k.process.TLS, k.log)
+	if err != nil {
+		return err
+	}
+	if k.process.Admin.Listen != "" {
+		admin, err := listenAdmin(&k.process.Admin)
+		if err != nil {
+			return err
+		}
+		defer k.app.serveAdmin(admin, k.servers.AdminHandler(), k.log)()
+	}
+	// The source goes on while calls end: its lease is given back last.
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.source.Run(following)
+	}()
+	defer func() { stop(); <-done }()
+	server := newServer(k.servers, k.log)
+	ended := make(chan error, 1)
+	go serveOn(server, l, secure.Config(), ended)
+	k.app.say("serving the VirtualMCPServers of namespace %s at %s", k.source.Health().Namespace, l.Addr())
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	return k.app.stopServer(stopping{k.servers, k.shutdown(), l.Addr()}, server, ended)
+}
+
+// shutdown is how the process ends: as the file wants it, or the flags.
+func (k *kubernetes) shutdown() *config.Shutdown { return shutdownOf(k.process, k.flags) }
