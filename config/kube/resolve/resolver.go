@@ -130,13 +130,14 @@ func (r *Resolver) Applied(of *Server) {
 		return
 	}
 	s.good, s.served, s.applied, s.trouble = b.version, true, b.config, ""
-	for _, u := range s.uses {
-		u.good = nil
-	}
+	applied := map[object.Ref]*tool{}
 	for _, p := range b.tools {
 		if p.use != nil {
-			p.use.good = p.tool
+			applied[p.use.identity()] = p.tool
 		}
+	}
+	for _, u := range s.uses { // of a later Resolve, perhaps
+		u.good = applied[u.identity()]
 	}
 	for _, m := range b.members {
 		if m.entry != nil {

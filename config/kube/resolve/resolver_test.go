@@ -365,3 +365,17 @@ func TestATeamCannotStopAnother(t *testing.T) {
 	w.serves("two", "")
 	w.has("VirtualMCPServer metrics", `Accepted=False Invalid: metadata.name: "metrics" is a path of the endpoint itself; want another name`)
 }
+
+// TestAppliedLater: what is applied counts for its tools, also when objects were looked at anew meanwhile.
+func TestAppliedLater(t *testing.T) {
+	w := newWorld(t, open)
+	w.refuse = func(*resolve.Server) error { w.r.Resolve(&w.state); return nil }
+	w.apply(toolOf("one", "hello", "1") + serverOf("ops", "scriptedToolRefs: [{name: one}]"))
+	w.refuse = nil
+	if !w.r.Resolve(&w.state)["ops"].Same {
+		t.Error("nothing changed, and the configuration is not the same")
+	}
+	if got := w.status("VirtualMCPScriptedToolDefinition one"); !strings.Contains(got, "1/1") || !strings.Contains(got, "Ready=True Served") {
+		t.Errorf("the tool is %s", got)
+	}
+}

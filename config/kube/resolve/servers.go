@@ -63,6 +63,9 @@ type use struct {
 	taken     *tool // what is in the configuration that was handed out
 }
 
+// identity is the object of a use, whatever its generation.
+func (u *use) identity() object.Ref { return object.Ref{Kind: u.kind, Name: u.name, UID: u.meta.UID} }
+
 // A failure is a tool whose script does not compile.
 type failure struct {
 	label    string
