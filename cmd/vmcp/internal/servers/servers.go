@@ -224,10 +224,12 @@ func (s *Servers) Drain() { s.each(func(v *server, _ bool) { v.proxy.Drain() }) 
 // Close ends all servers and waits for them.
 func (s *Servers) Close() {
 	s.mu.Lock()
-	s.closed = true
-	for _, v := range s.all {
-		s.work.Go(v.close)
+	if !s.closed {
+		for _, v := range s.all {
+			s.work.Go(v.close)
+		}
 	}
+	s.closed = true
 	s.mu.Unlock()
 	s.work.Wait()
 }
