@@ -49,7 +49,9 @@ func ReadTokens(path string) ([]Token, error) {
 	return parseTokens(path, data)
 }
 
-var tokenName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._@-]{0,127}$`)
+var tokenName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._@-]*$`)
+
+const maxTokenName = 128
 
 func parseTokens(path string, data []byte) ([]Token, error) {
 	var f tokenFile
@@ -64,7 +66,7 @@ func parseTokens(path string, data []byte) ([]Token, error) {
 		report := func(format string, args ...any) {
 			problems = append(problems, fmt.Errorf("%s: tokens[%d]%s", path, i, fmt.Sprintf(format, args...)))
 		}
-		if !tokenName.MatchString(t.Name) {
+		if len(t.Name) > maxTokenName || !tokenName.MatchString(t.Name) {
 			report(".name: want up to 128 letters, digits, ., _, @ and -, have %q", t.Name)
 		}
 		if raw, err := hex.DecodeString(t.SHA256); err != nil || len(raw) != sha256.Size {

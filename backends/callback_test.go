@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -143,6 +144,7 @@ func TestLogMessagesReachTheClientThatWantsThem(t *testing.T) {
 }
 
 func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
+	testmode.Parallel(t)
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			b, _ := ready(t, backends.Options{}, tt.config(t))
@@ -226,6 +228,7 @@ func (s *slow) Notify(method string, params json.RawMessage) {
 // comes behind the answer of one belongs to another, even while the client still takes
 // what came ahead of the answer.
 func TestMessageBehindAnAnswerReachesTheCallThatGoesOn(t *testing.T) {
+	testmode.Parallel(t)
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "crossed"))
 	ann := &slow{client{name: "ann"}}
 	of := caller(&ann.client)

@@ -12,10 +12,12 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 func TestChangedListIsFetchedAgain(t *testing.T) {
+	testmode.Parallel(t)
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			b, changes := ready(t, backends.Options{}, tt.config(t))
@@ -35,6 +37,7 @@ func listening(t testing.TB, b *backends.Backend) {
 }
 
 func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
+	testmode.Parallel(t)
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			updates := make(chan string, 10)
@@ -97,6 +100,7 @@ func TestApplyKeepsWhatDidNotChange(t *testing.T) {
 }
 
 func TestRemovedBackendFinishesItsCalls(t *testing.T) {
+	testmode.Parallel(t)
 	s, changes := newSet(t, backends.Options{}, config.Backend{Name: "b", URL: backendtest.HTTP(t, backendtest.New(), false)})
 	b := s.All()[0]
 	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })

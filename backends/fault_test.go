@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -279,6 +280,7 @@ func TestRefusedCallHarmsNoOther(t *testing.T) {
 }
 
 func TestBackendRestartedOnTheSamePortIsBack(t *testing.T) {
+	testmode.Parallel(t)
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

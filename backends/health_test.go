@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -76,6 +77,7 @@ func TestBreakerStopsCallsToABackendThatKeepsFailing(t *testing.T) {
 }
 
 func TestHundredCallsAtOnce(t *testing.T) {
+	testmode.Parallel(t)
 	for _, tt := range transports {
 		t.Run(tt.name, func(t *testing.T) {
 			b, _ := ready(t, backends.Options{}, tt.config(t))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 // logged is a log that is written to and read at the same time.
@@ -38,6 +39,7 @@ func (l *logged) String() string {
 // TestBackendThatCannotStartIsLoggedOnce: what its process writes, and that it started,
 // is in the log once, however often it is tried; the number of attempts is there later.
 func TestBackendThatCannotStartIsLoggedOnce(t *testing.T) {
+	testmode.Parallel(t)
 	log := &logged{written: make(chan struct{}, 1)}
 	late := time.After(30 * time.Second)
 	newSet(t, backends.Options{Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, backendtest.Stdio("b", "exits"))

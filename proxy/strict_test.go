@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -102,6 +103,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 
 // TestDeleteInMidCall: what a session still asks for is cancelled with it, and answered.
 func TestDeleteInMidCall(t *testing.T) {
+	testmode.Parallel(t)
 	for _, tt := range []struct{ name, tool, meta string }{
 		{"in JSON", "work", `{}`},
 		{"in a stream", "work", `{"progressToken":"p"}`},

@@ -166,13 +166,15 @@ func Insufficient(s Source, c Credential, resp *http.Response) (another bool, er
 }
 
 // scopeName is a scope that may stand in a message, and in a command that somebody types.
-var scopeName = regexp.MustCompile(`^[A-Za-z0-9._:/+@=~-]{1,200}$`)
+var scopeName = regexp.MustCompile(`^[A-Za-z0-9._:/+@=~-]+$`)
+
+const maxScopeName = 200
 
 // maxScopes bounds the scopes that a backend may want at once.
 const maxScopes = 50
 
 func scopesIn(text string) []string {
-	scopes := slices.DeleteFunc(strings.Fields(text), func(s string) bool { return !scopeName.MatchString(s) })
+	scopes := slices.DeleteFunc(strings.Fields(text), func(s string) bool { return len(s) > maxScopeName || !scopeName.MatchString(s) })
 	return scopes[:min(len(scopes), maxScopes)]
 }
 
