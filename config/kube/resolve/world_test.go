@@ -16,7 +16,7 @@ import (
 
 // A world is a namespace and what resolves it. Every server is served that can be.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	r     *resolve.Resolver
 	state resolve.State
 	clock time.Time
@@ -27,7 +27,7 @@ type world struct {
 	live   map[string]string // of all servers
 }
 
-func newWorld(t *testing.T, o resolve.Options) *world {
+func newWorld(t testing.TB, o resolve.Options) *world {
 	o.Check = proxy.CheckTools
 	return &world{t: t, r: resolve.New(o), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), served: map[string]*resolve.Server{},
 		state: resolve.State{Servers: map[string]*object.VirtualMCPServer{}, Entries: map[string]*object.MCPServerEntry{},
@@ -204,4 +204,11 @@ func indent(text, by string) string {
 // problem is an error of a proxy about a path of a configuration.
 func problem(path, message string) error {
 	return diag.Problems{{Path: path, Code: "config", Message: message}}
+}
+
+// edit writes another version of a tool, and resolves nothing.
+func (w *world) edit(name, expression string) {
+	all, _ := object.Read("m.yaml", []byte(toolOf(name, name, expression)))
+	o := all[0].Object.(*object.VirtualMCPScriptedToolDefinition)
+	put(w, w.state.Scripted, o, &o.Meta)
 }
