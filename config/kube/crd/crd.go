@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-//go:generate go test . -run TestGenerated -update
+//go:generate go test . -run "TestGenerated|TestReference" -update
 
 // Describe is what is said of a field of a struct; "" for nothing.
 type Describe func(in reflect.Type, field string) string

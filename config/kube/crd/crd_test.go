@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated")
 
-// folder is where the definitions are checked in.
-const folder = "../../../deploy/crds"
+// folders are where the definitions are checked in: the chart may only hold what is below it.
+var folders = []string{"../../../deploy/crds", "../../../deploy/chart/crds-source"}
 
 // maxSize bounds a definition: kubectl apply keeps a copy of it in an annotation.
 const maxSize = 100 << 10
@@ -34,37 +34,71 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+	for _, folder := range folders {
+		if *update {
+			write(t, folder, files)
+		}
+		compare(t, folder, files)
+	}
+	for name, text := range files {
+		var definition map[string]any
+		if err := yaml.Unmarshal(text, &definition); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+		forbid(t, name, definition, false)
+		if len(text) > maxSize {
+			t.Errorf("%s has %d bytes, want at most %d", name, len(text), maxSize)
 		}
 	}
+}
+
+func write(t *testing.T, folder string, files map[string][]byte) {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// compare holds what is checked in against what is generated.
+func compare(t *testing.T, folder string, files map[string][]byte) {
+	t.Helper()
 	there, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(there) != len(files) || len(files) != len(object.Kinds) {
-		t.Errorf("%d files are checked in and %d generated, want one for each of %d kinds (%v)", len(there), len(files), len(object.Kinds), err)
+		t.Errorf("%s has %d files and %d are generated, want one for each of %d kinds (%v)", folder, len(there), len(files), len(object.Kinds), err)
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Error(err)
-			continue
-		}
-		if !bytes.Equal(got, want) {
+		} else if !bytes.Equal(got, want) {
 			t.Errorf("%s is stale, run go generate ./config/kube/... (-want +got):\n%s", name, cmp.Diff(string(want), string(got)))
 		}
-		if len(got) > maxSize {
-			t.Errorf("%s has %d bytes, want at most %d", name, len(got), maxSize)
-		}
-		var definition map[string]any
-		if err := yaml.Unmarshal(got, &definition); err != nil {
+	}
+}
+
+// page is the reference of the fields.
+const page = "../../../docs/reference/kubernetes.md"
+
+func TestReference(t *testing.T) {
+	want := crd.Reference(comments(t).describe)
+	if *update {
+		if err := os.WriteFile(page, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		forbid(t, name, definition, false)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is stale, run go generate ./config/kube/...: %v\n%s", page, err, cmp.Diff(string(want), string(got)))
+	}
+	for _, field := range []string{"spec.config.scriptedTools[].scriptFrom.configMapKeyRef.key", "spec.config.outgoingAuth.default.headerInjection.valueSecretRef.name", "spec.headerForward.addHeadersFromSecret[].valueSecretRef.name", "status.conditions[].reason"} {
+		if !bytes.Contains(got, []byte("| `"+field+"` |")) {
+			t.Errorf("%s does not tell of %s", page, field)
+		}
 	}
 }
 

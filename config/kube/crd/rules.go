@@ -93,6 +93,7 @@ var structures = map[reflect.Type]rules{
 
 // fields are rules about fields.
 var fields = map[field]rules{
+	{reflect.TypeFor[config.Config](), "name"}:                 {with: tree{"description": "The server name shown to clients. Without it: the name of the object."}},
 	{reflect.TypeFor[config.ScriptedTool](), "name"}:           {with: tree{"pattern": toolName, "maxLength": 64}},
 	{reflect.TypeFor[config.ScriptedTool](), "script"}:         {with: tree{"minLength": 1}},
 	{reflect.TypeFor[config.ScriptedTool](), "parameters"}:     isObject,

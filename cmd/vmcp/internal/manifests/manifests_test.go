@@ -105,3 +105,63 @@ func TestFilesReferToEachOther(t *testing.T) {
 		t.Errorf("the server alone:\n got %v\nwant %s", found, want)
 	}
 }
+
+// TestExamples: the manifests of the examples, and those of the documentation, are good.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../../../examples/kubernetes/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := manifests.Check([]manifests.File{{Name: filepath.Base(name), Text: text}}); len(found) > 0 {
+			t.Error(found)
+		}
+	}
+	page, err := os.ReadFile("../../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for i, block := range strings.Split(string(page), "\n```yaml title=") {
+		name, text, _ := strings.Cut(block, "\n")
+		text, _, _ = strings.Cut(text, "\n```")
+		if i == 0 || !strings.Contains(text, "apiVersion: vmcp.dev/") {
+			continue
+		}
+		count++
+		if found := manifests.Check([]manifests.File{{Name: name, Text: []byte(text)}}); len(found) > 0 {
+			t.Errorf("docs/kubernetes.md: %v", found)
+		}
+		if name == "ops.yaml" { // the mistake that the page shows
+			wrong := strings.Replace(text, "workload: github", "workload: githb", 1)
+			found := manifests.Check([]manifests.File{{Name: name, Text: []byte(wrong)}}).Error()
+			if !strings.Contains(string(page), "\n"+found+"\n") {
+				t.Errorf("docs/kubernetes.md shows another text than %s", found)
+			}
+		}
+	}
+	if count < 2 {
+		t.Errorf("%d blocks of manifests, want at least 2", count)
+	}
+}
+
+// TestThePageHasEveryReason: what a status can say is told in the documentation.
+func TestThePageHasEveryReason(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{object.Accepted, object.ScriptsValid, object.BackendsReady, object.Translated, object.Ready,
+		object.ReasonAccepted, object.ReasonInvalid, object.ReasonRefNotFound, object.ReasonNameConflict, object.ReasonInvalidSecret,
+		object.ReasonAuthNotCarried, object.ReasonNotAllowed, object.ReasonCompiled, object.ReasonCompileFailed, object.ReasonAllReady,
+		object.ReasonSomeUnavailable, object.ReasonNoneAvailable, object.ReasonComplete, object.ReasonFieldsIgnored, object.ReasonServed,
+		object.ReasonLastGoodServed, object.ReasonNotServed, object.ReasonNotReferenced, object.ReasonUnavailable} {
+		if !strings.Contains(string(page), "`"+word+"`") {
+			t.Errorf("docs/kubernetes.md does not tell of %s", word)
+		}
+	}
+}
