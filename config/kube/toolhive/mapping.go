@@ -52,6 +52,13 @@ func (m *mapping) refuse(reason, path, format string, args ...any) {
 // drop notes that what stands at a path is not carried.
 func (m *mapping) drop(path string) { m.ignored = append(m.ignored, place{m.of, path}) }
 
+// leave notes the reason for which a backend is left out, once.
+func (m *mapping) leave(p place) {
+	if !slices.Contains(m.ignored, p) {
+		m.ignored = append(m.ignored, p)
+	}
+}
+
 // deployed are fields of their server that are about its Deployment. They say nothing of what is served.
 var deployed = []string{
 	"replicas", "podTemplateSpec", "serviceType", "sessionAffinity", "serviceAccount", "imagePullSecrets", "sessionStorage",

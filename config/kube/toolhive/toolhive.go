@@ -190,6 +190,7 @@ func (m *mapping) backends() []resolve.Backend {
 			}
 			b := m.backend(t)
 			if first, clash := by[b.Name]; clash && b.Problem.Reason == "" {
+				m.leave(place{t, "metadata.name"})
 				b.Problem = resolve.Problem{Reason: object.ReasonNameConflict, Message: fmt.Sprintf("%s: %s is the backend %s, too", t, first, b.Name)}
 			} else if !clash {
 				by[b.Name] = b.Object
@@ -207,9 +208,7 @@ func (m *mapping) backend(t *thing) resolve.Backend {
 	at := &mapping{set: m.set, of: t}
 	spec := at.entry(inPlace)
 	if why := m.leftOut(t.name); why != "" {
-		if p := (place{m.of, why}); !slices.Contains(m.ignored, p) {
-			m.ignored = append(m.ignored, p)
-		}
+		m.leave(place{m.of, why})
 		b.Problem = resolve.Problem{Reason: object.ReasonAuthNotCarried, Message: fmt.Sprintf("%s: %s: %s says how to call it, which cannot be carried; it is left out", t, m.of, why)}
 		return b
 	}
@@ -217,6 +216,9 @@ func (m *mapping) backend(t *thing) resolve.Backend {
 		b.Spec = decodeSpec[object.EntrySpec](at, spec)
 	}
 	m.ignored = append(m.ignored, at.ignored...)
+	if at.problem.Reason != "" {
+		m.leave(at.problemAt)
+	}
 	b.Problem = at.problem
 	return b
 }
