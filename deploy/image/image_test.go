@@ -2,8 +2,11 @@ package main
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,7 +135,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// runsAlone starts the binary in a folder that has nothing else in it: as the root of the
+// runsAlone starts the binary in a folder that has nothing else in it but how to reach a cluster: as the root of the
 // file system and as the image's user where the test may do that.
 func runsAlone(t *testing.T, binary []byte) {
 	t.Helper()
@@ -145,21 +148,73 @@ func runsAlone(t *testing.T, binary []byte) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	if err := os.Chmod(root, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(root, 0o755), os.WriteFile(filepath.Join(root, "vmcp"), binary, 0o755),
+		os.WriteFile(filepath.Join(root, "kubeconfig"), []byte(kubeconfig), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "vmcp"), binary, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(root, "vmcp"), "version")
-	if os.Getuid() == 0 {
-		cmd = exec.Command("/vmcp", "version")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-	}
-	cmd.Dir, cmd.Env = "/", []string{}
-	out, err := cmd.CombinedOutput()
+	out, err := alone(root, "version").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "vmcp 1.2.0 (go") {
 		t.Errorf("vmcp version of the image: %v\n%s", err, out)
+	}
+	servesKubernetes(t, root)
+}
+
+// alone is a command of the program in the folder root.
+func alone(root string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(root, "vmcp"), args...)
+	cmd.Dir = root
+	if os.Getuid() == 0 {
+		cmd = exec.Command("/vmcp", args...)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	}
+	cmd.Env = []string{}
+	return cmd
+}
+
+// kubeconfig leads to no API server.
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: x, users: [{name: u, user: {token: t}}],
+	clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: x, context: {cluster: c, user: u, namespace: team-a}}]}`
+
+// servesKubernetes: the process is alive before it has seen an API server, is not ready, and ends when it is told to.
+func servesKubernetes(t *testing.T, root string) {
+	t.Helper()
+	cmd := alone(root, "serve", "--kubernetes", "--kubeconfig", "kubeconfig", "--listen", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(stderr)
+	var all, address string
+	for address == "" {
+		line, err := said.ReadString('\n')
+		all += line
+		if err != nil {
+			t.Fatalf("vmcp serve --kubernetes of the image ended: %v\n%s", cmd.Wait(), all)
+		}
+		if _, at, ok := strings.Cut(line, "serving the VirtualMCPServers of namespace team-a at "); ok {
+			address = strings.TrimSpace(at)
+		}
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 503} {
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s answers %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(said)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s%s", err, all, rest)
 	}
 }
 

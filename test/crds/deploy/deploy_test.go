@@ -305,6 +305,30 @@ func argument(t *testing.T, c corev1.Container, flag string) time.Duration {
 	return d
 }
 
+// TestArguments: every flag is one that vmcp serve has, and anonymous servers are open only where it is said.
+func TestArguments(t *testing.T) {
+	reference, err := os.ReadFile(filepath.Join(root, "..", "docs", "reference", "cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, serve, ok := strings.Cut(string(reference), "\n## vmcp serve\n")
+	if !ok {
+		t.Fatal("docs/reference/cli.md has no vmcp serve")
+	}
+	serve, _, _ = strings.Cut(serve, "\n## ")
+	for values, open := range map[string]bool{"": true, everything: false} {
+		c := convert[appsv1.Deployment](t, chart(t, "vmcp", values), "Deployment vmcp").Spec.Template.Spec.Containers[0]
+		for _, arg := range c.Args {
+			if strings.HasPrefix(arg, "--") && !strings.Contains(serve, arg+" ") && !strings.Contains(serve, arg+"\n") {
+				t.Errorf("vmcp serve has no %s", arg)
+			}
+		}
+		if got := slices.Contains(c.Args, "--insecure-listen"); got != open {
+			t.Errorf("--insecure-listen: %v, want %v", got, open)
+		}
+	}
+}
+
 // permitted lists what a Role permits: a line for a verb on a resource.
 func permitted(t *testing.T, o objects, name string) (lines []string) {
 	t.Helper()
