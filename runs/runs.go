@@ -216,6 +216,9 @@ type Store interface {
 	Get(ctx context.Context, id string) (Run, []script.Entry, error)
 	// Prune forgets final runs, with their idempotency keys, and returns how many.
 	Prune(ctx context.Context, o Old) (int, error)
+	// Uncounted returns at most n ends that no owner has brought about: Cancel, and journals that cannot be trusted. Each is
+	// returned once, to one process, whenever it asks, also when the run is forgotten by then.
+	Uncounted(ctx context.Context, n int) ([]Event, error)
 	Outbox
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	store "github.com/vmcp-dev/vmcp/runs"
 )
 
@@ -30,7 +31,8 @@ type Options struct {
 	Execute func(*Part)
 	// Wrote is told of every write of a journal: how long it took, and its error.
 	Wrote func(took time.Duration, err error)
-	// Over is told of every kept run that has ended here.
+	// Over is told of every end of a run, once, by whatever process looks: of those that end here, and of those that nobody
+	// runs. Runs that are not kept are counted by who executes them.
 	Over func(tool string, o Outcome)
 	// Resumed is told why a run goes on.
 	Resumed func(Cause)
@@ -125,6 +127,28 @@ func (k *Keeper) wrote(began time.Time, err error) {
 }
 
 func (k *Keeper) over(p *Part, o Outcome) { k.options.Over(p.run.Tool, o) }
+
+// countEnds counts the runs that have ended and that no part has brought to their end: somebody has cancelled them, or
+// their journals cannot be trusted.
+func (k *Keeper) countEnds(of store.Store) {
+	ctx, cancel := context.WithTimeout(k.life, endWithin)
+	defer cancel()
+	for {
+		ended, err := of.Uncounted(ctx, countAtOnce)
+		if err != nil {
+			return // Due says so
+		}
+		for _, e := range ended {
+			k.options.Over(e.Tool, Outcome{State: e.State, How: outcome.Error})
+		}
+		if len(ended) < countAtOnce {
+			return
+		}
+	}
+}
+
+// countAtOnce is how many ends are asked for at a time.
+const countAtOnce = 100
 
 // of is the store of a run.
 func (k *Keeper) of(never bool) store.Store {

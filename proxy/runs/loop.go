@@ -13,6 +13,7 @@ func (k *Keeper) loop() {
 	for k.life.Err() == nil {
 		for _, never := range []bool{false, true} {
 			k.takeUp(k.of(never), never)
+			k.countEnds(k.of(never))
 		}
 		k.mu.Lock()
 		k.looked = true

@@ -202,6 +202,7 @@ func (p *Part) End(o Outcome) {
 			o = p.keep(o)
 		case store.Paused, store.Running: // nothing is lost that could not be done again
 			o.Err = context.Canceled
+			p.overUnkept(o, outcome.Cancelled)
 		}
 	}
 	p.k.leave(p)
@@ -216,10 +217,18 @@ func (p *Part) keep(o Outcome) Outcome {
 	defer cancel()
 	l, _, err := p.journal.row(ctx)
 	if err != nil {
+		p.overUnkept(o, outcome.Error)
 		return failed(p.ID, err, false)
 	}
 	o.Kept = true
 	return p.end(l, o)
+}
+
+// overUnkept counts a run that was to go on, and is over because it is not kept.
+func (p *Part) overUnkept(o Outcome, how outcome.Outcome) {
+	if o.How == outcome.Suspended { // else who has executed it has counted it
+		p.k.over(p, Outcome{How: how})
+	}
 }
 
 // endWithin is how long the store has to take the end of a part.
@@ -246,7 +255,7 @@ func (p *Part) end(l store.Lease, o Outcome) Outcome {
 	err := l.End(ctx, row)
 	p.k.wrote(began, err)
 	if errors.Is(err, store.ErrUnavailable) {
-		p.k.spawn(func() { p.endLater(l, row) })
+		p.k.spawn(func() { p.endLater(l, row, o) })
 	}
 	switch {
 	case err != nil && o.Err == nil:
@@ -260,11 +269,14 @@ func (p *Part) end(l store.Lease, o Outcome) Outcome {
 }
 
 // endLater ends a part whose store did not answer when it was to be told, so that the run goes on when it does again.
-func (p *Part) endLater(l store.Lease, row store.Outcome) {
+func (p *Part) endLater(l store.Lease, row store.Outcome, o Outcome) {
 	for wait(p.k.life, l.Lost(), retryAfter) == nil && !p.lost(l) {
 		ctx, cancel := context.WithTimeout(p.k.life, endWithin)
 		err := l.End(ctx, row)
 		cancel()
+		if err == nil && o.State.Final() && !p.lost(l) {
+			p.k.over(p, o)
+		}
 		if !errors.Is(err, store.ErrUnavailable) {
 			return
 		}
@@ -283,11 +295,6 @@ func (p *Part) lost(l store.Lease) bool {
 
 // given is the outcome of a part whose run was taken away: who waits for it looks again.
 func (p *Part) given(o Outcome) Outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
-	defer cancel()
-	if r, _, err := p.store.Get(ctx, p.ID); err == nil && r.State == store.Cancelled {
-		p.k.over(p, Outcome{State: r.State})
-	}
 	return Outcome{State: store.Running, Err: errTakenOver, Kept: true, How: o.How}
 }
 

@@ -30,15 +30,16 @@ type Store struct {
 	options runs.Options
 	pool    *script.Pool
 
-	mu      sync.Mutex
-	runs    map[string]*run    // by id
-	keys    map[[2]string]*run // by principal and idempotency key
-	changed chan struct{}
-	closed  bool
-	all     held
-	of      map[string]held // by principal
-	ended   *list.List      // of *run, in the order in which they ended
-	outbox  []told          // not told yet, in order
+	mu        sync.Mutex
+	runs      map[string]*run    // by id
+	keys      map[[2]string]*run // by principal and idempotency key
+	changed   chan struct{}
+	closed    bool
+	all       held
+	of        map[string]held // by principal
+	ended     *list.List      // of *run, in the order in which they ended
+	outbox    []told          // not told yet, in order
+	uncounted []runs.Event
 }
 
 // run is a run with its journal. The store's mutex guards it.

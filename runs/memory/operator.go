@@ -120,6 +120,9 @@ func (s *Store) Cancel(_ context.Context, id, reason string) error {
 		r.lease.lose()
 	}
 	s.end(r, runs.Outcome{State: runs.Cancelled, Error: reason})
+	if len(s.uncounted) < maxTold {
+		s.uncounted = append(s.uncounted, runs.Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated})
+	}
 	return nil
 }
 

@@ -68,3 +68,13 @@ func (s *Store) Later(_ context.Context, e runs.Event, in time.Duration) error {
 func (s *Store) waits(e runs.Event) int {
 	return slices.IndexFunc(s.outbox, func(t told) bool { return t.Run == e.Run && t.State == e.State && t.Epoch == e.Epoch })
 }
+
+// Uncounted implements [runs.Store].
+func (s *Store) Uncounted(_ context.Context, n int) ([]runs.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, len(s.uncounted))
+	ended := slices.Clone(s.uncounted[:n])
+	s.uncounted = slices.Delete(s.uncounted, 0, n)
+	return ended, nil
+}

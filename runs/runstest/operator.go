@@ -456,3 +456,38 @@ func testOutbox(t *testing.T, open Open) {
 		t.Errorf("claimed %+v, %v of runs that are forgotten", got, err)
 	}
 }
+
+func testUncounted(t *testing.T, open Open) {
+	s, other := open(t, runs.Options{}), open(t, runs.Options{})
+	waits, running, done := start(t, s, example()).ID, start(t, s, example()).ID, start(t, s, example()).ID
+	end(t, take(t, s, waits), runs.Outcome{State: runs.Waiting, Questions: []runs.Question{question}})
+	end(t, take(t, s, done), runs.Outcome{State: runs.Done})
+	l := take(t, s, running)
+	for _, id := range []string{waits, running} {
+		must(t, s.Cancel(t.Context(), id, "enough"))
+	}
+	end(t, l, runs.Outcome{State: runs.Done})
+	if n, err := s.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Hour)}); err != nil || n != 3 {
+		t.Errorf("Prune: %d, %v", n, err)
+	}
+	if told, err := s.Claim(t.Context(), 10, time.Minute); err != nil || len(told) != 0 {
+		t.Errorf("somebody is told of %+v, %v", told, err)
+	}
+	var all []runs.Event
+	for range 4 {
+		for _, s := range []runs.Store{s, other} {
+			some, err := s.Uncounted(t.Context(), 1)
+			must(t, err)
+			all = append(all, some...)
+		}
+	}
+	ids := map[string]bool{}
+	for _, e := range all {
+		if ids[e.Run] = true; e.Tool != "onboard" || e.State != runs.Cancelled {
+			t.Errorf("counted is %+v", e)
+		}
+	}
+	if len(all) != 2 || !ids[waits] || !ids[running] {
+		t.Errorf("counted are %+v, want the two that were cancelled", all)
+	}
+}

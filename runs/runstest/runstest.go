@@ -57,6 +57,7 @@ func Test(t *testing.T, fresh func(t *testing.T) Open) {
 		{"states are counted", testStats},
 		{"changes are announced", testChanged},
 		{"events wait until they were told", testOutbox},
+		{"an end that no owner has brought about is counted once", testUncounted},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, fresh(t)) })
 	}

@@ -288,7 +288,11 @@ func (s *Store) failDamaged(ctx context.Context, t tx, id string, epoch int64, w
 	if _, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = ?, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, epoch, result, id); err != nil {
 		return err
 	}
-	for _, st := range s.tell(id, runs.Failed, epoch) {
+	var tool string // that of the column: what is sealed may not be readable
+	if err := one(ctx, t, `SELECT tool FROM @runs WHERE id = ?`, []any{id}, &tool); err != nil {
+		return err
+	}
+	for _, st := range append(s.tell(id, runs.Failed, epoch), s.uncounted(id, fromColumn(tool), runs.Failed, epoch)) {
 		if _, err := t.exec(ctx, st.sql, st.args...); err != nil {
 			return err
 		}

@@ -152,6 +152,11 @@ func (s *Store) Cancel(ctx context.Context, id, reason string) error {
 			return err
 		}
 		_, err := t.exec(ctx, `UPDATE @runs SET state = 'cancelled', wake = 0, updated = {now}, doubts = '', result = ?, keys = ? WHERE id = ?`, result, s.withKey(j.keys), id)
+		if err != nil {
+			return err
+		}
+		ended := s.uncounted(id, j.run.Tool, runs.Cancelled, j.run.Epoch)
+		_, err = t.exec(ctx, ended.sql, ended.args...)
 		return err
 	})
 	if err == nil {
@@ -207,7 +212,7 @@ func (s *Store) pruneSome(ctx context.Context, o runs.Old) (n int, err error) {
 			return err
 		}
 		for _, id := range ids {
-			for _, sql := range []string{`DELETE FROM @entries WHERE run = ?`, `DELETE FROM @questions WHERE run = ?`, `DELETE FROM @outbox WHERE run = ?`, `DELETE FROM @runs WHERE id = ?`} {
+			for _, sql := range []string{`DELETE FROM @entries WHERE run = ?`, `DELETE FROM @questions WHERE run = ?`, `DELETE FROM @outbox WHERE run = ? AND event NOT LIKE '#%'`, `DELETE FROM @runs WHERE id = ?`} {
 				if _, err := t.exec(ctx, sql, id); err != nil {
 					return err
 				}

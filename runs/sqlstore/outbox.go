@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/runs"
@@ -73,4 +75,58 @@ func (s *Store) Later(ctx context.Context, e runs.Event, in time.Duration) error
 		_, err := t.exec(ctx, `UPDATE @outbox SET next = {now} + ? WHERE run = ? AND event = ? AND epoch = ?`, in.Microseconds(), e.Run, string(e.State), e.Epoch)
 		return err
 	})
+}
+
+// uncounted is the statement that notes an end which no owner has brought about. Nobody is told of it: next is never.
+// The name of the tool stays when the run is pruned.
+func (s *Store) uncounted(id, tool string, state runs.State, epoch int64) stmt {
+	return stmt{`INSERT INTO @outbox (run, event, epoch, at, attempts, next) VALUES (?, ?, ?, {now}, 0, ?) ON CONFLICT DO NOTHING`,
+		[]any{id, endOf + string(state) + " " + column(tool), epoch, int64(math.MaxInt64)}}
+}
+
+// endOf begins the event of an end that is to be counted.
+const endOf = "#"
+
+// Uncounted implements [runs.Store].
+func (s *Store) Uncounted(ctx context.Context, n int) (ended []runs.Event, err error) {
+	found, err := s.allUncounted(ctx, n)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	err = s.db.write(ctx, func(t tx) error {
+		ended = nil
+		for row, e := range found {
+			got, err := t.exec(ctx, `DELETE FROM @outbox WHERE run = ? AND event = ? AND epoch = ?`, e.Run, row.event, e.Epoch)
+			if err != nil {
+				return err
+			}
+			if got == 1 { // and no other process was faster
+				ended = append(ended, e)
+			}
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// rowOf names a row of the outbox.
+type rowOf struct{ run, event string }
+
+func (s *Store) allUncounted(ctx context.Context, n int) (map[rowOf]runs.Event, error) {
+	found := map[rowOf]runs.Event{}
+	err := s.db.read(ctx, func(t tx) error {
+		return t.query(ctx, `SELECT run, event, epoch, at FROM @outbox WHERE event LIKE ? LIMIT ?`, []any{endOf + "%", int64(n)}, func(scan func(...any) error) error {
+			var e runs.Event
+			var event string
+			var at int64
+			if err := scan(&e.Run, &event, &e.Epoch, &at); err != nil {
+				return err
+			}
+			state, tool, _ := strings.Cut(strings.TrimPrefix(event, endOf), " ")
+			e.State, e.Tool, e.At = runs.State(state), fromColumn(tool), fromMicros(at)
+			found[rowOf{e.Run, event}] = e
+			return nil
+		})
+	})
+	return found, err
 }
