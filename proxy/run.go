@@ -34,7 +34,9 @@ func (h *host) runPart(ctx context.Context) runs.Outcome {
 		Skip: ctx.Err() != nil || isBusy(err) || errors.Is(err, journal.ErrOtherRun),
 	})
 	o := h.outcomeOf(ctx, res, err)
-	o.How = outcome.OfRun(ctx, res, err)
+	if o.How == outcome.NotYet { // a limit of the journal is known by now
+		o.How = outcome.OfRun(ctx, res, err)
+	}
 	h.traced = trace.Of(ctx, h.tool.Name, res)
 	return o
 }
