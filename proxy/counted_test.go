@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/runs"
@@ -83,10 +84,15 @@ func cancelUnowned(t *testing.T, kept runs.Store, _ string) {
 	}
 }
 
-// leaves sends a request, and goes away when the backend has been called.
+// leaves sends a request, and goes away when its run has begun.
 func leaves(t *testing.T, _ runs.Store, url string) {
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	go func() {
+		for metric(t, url, "vmcp_script_runs_running") != "1" {
+			<-time.After(time.Millisecond)
+		}
+		cancel()
+	}()
 	if resp, err := http.DefaultClient.Do(modernRequest(ctx, url, "asking", "")); err == nil {
 		resp.Body.Close()
 	}
@@ -100,6 +106,7 @@ func TestRunsAreCountedOnce(t *testing.T) {
 	lifetime := func(c *config.Config) {
 		c.ScriptedTools[0].Limits = &limits.Run{Lifetime: limits.Duration(200 * time.Millisecond)}
 	}
+	longHold := func(c *config.Config) { c.Runs.Hold = config.Duration(2 * time.Hour) }
 	for name, tt := range map[string]struct {
 		script string
 		act    func(*testing.T, runs.Store, string)
@@ -116,9 +123,12 @@ func TestRunsAreCountedOnce(t *testing.T) {
 		"the end of its life":         {script: waits, want: "limit", more: lifetime},
 		"a doubt that fails":          {script: `def run(p): return call_tool("pay")`, want: "error", more: func(c *config.Config) { c.Runs.OnDoubt = "fail" }},
 		"cancelled while it waits":    {script: waits, act: cancelWaiting, want: "cancelled"},
-		"cancelled while it runs":     {script: `def run(p): call_tool("pay"); sleep("1h")`, act: cancelRunning, want: "cancelled", more: func(c *config.Config) { c.Runs.Hold = config.Duration(2 * time.Hour) }},
+		"cancelled while it runs":     {script: `def run(p): call_tool("pay"); sleep("1h")`, act: cancelRunning, want: "cancelled", more: longHold},
 		"cancelled by nobody's owner": {script: waits, act: cancelUnowned, want: "cancelled"},
-		"its client leaves":           {script: `def run(p): call_tool("look"); sleep("1s")`, act: leaves, want: "cancelled"},
+		"its client leaves": {script: `def run(p): return call_tool("hang")`, act: leaves, want: "cancelled", more: func(c *config.Config) {
+			b := &backendtest.Raw{Tools: `{"name":"hang","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`, Handle: func(x *backendtest.Exchange) { <-x.Request.Context().Done() }}
+			c.Backends = []config.Backend{{Name: "slow", URL: b.Start(t)}}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

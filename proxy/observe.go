@@ -138,6 +138,9 @@ func (h *host) done(stats script.Stats, o outcome.Outcome, err error) {
 	case h.top() && h.part.Kept():
 		m.Took(name, stats.Duration, stats.Memory, err) // it is counted when it is over
 	default:
+		if h.top() {
+			h.part.Counted()
+		}
 		m.Over(name, o)
 		m.Took(name, stats.Duration, stats.Memory, err)
 	}

@@ -36,6 +36,7 @@ type Part struct {
 	outcome Outcome // set before ended closes
 
 	waiters int  // requests that wait for it; guarded by k.mu
+	counted bool // by who executes it, since it has no row
 	alone   bool // it goes on when nobody waits
 	resumed bool // the run had begun before
 }
@@ -139,6 +140,9 @@ func (p *Part) CutOff() bool { return p.inside.Err() != nil }
 // Kept reports whether the run has a row.
 func (p *Part) Kept() bool { return p.journal.held() != nil }
 
+// Counted says that the run is over without a row, and was counted by who executes it.
+func (p *Part) Counted() { p.counted = true }
+
 // Ended is closed when the part has ended.
 func (p *Part) Ended() <-chan struct{} { return p.ended }
 
@@ -202,7 +206,7 @@ func (p *Part) End(o Outcome) {
 			o = p.keep(o)
 		case store.Paused, store.Running: // nothing is lost that could not be done again
 			o.Err = context.Canceled
-			p.overUnkept(o, outcome.Cancelled)
+			p.overUnkept(outcome.Cancelled)
 		}
 	}
 	p.k.leave(p)
@@ -217,7 +221,7 @@ func (p *Part) keep(o Outcome) Outcome {
 	defer cancel()
 	l, _, err := p.journal.row(ctx)
 	if err != nil {
-		p.overUnkept(o, outcome.Error)
+		p.overUnkept(outcome.Error)
 		return failed(p.ID, err, false)
 	}
 	o.Kept = true
@@ -225,8 +229,8 @@ func (p *Part) keep(o Outcome) Outcome {
 }
 
 // overUnkept counts a run that was to go on, and is over because it is not kept.
-func (p *Part) overUnkept(o Outcome, how outcome.Outcome) {
-	if o.How == outcome.Suspended { // else who has executed it has counted it
+func (p *Part) overUnkept(how outcome.Outcome) {
+	if !p.counted {
 		p.k.over(p, Outcome{How: how})
 	}
 }
