@@ -98,6 +98,17 @@ func readEnvFile(name string, env func(string) (string, bool)) (func(string) (st
 	}, problems
 }
 
+// ReadVariables reads a file of variables, lines of NAME=value. The error is diag.Problems when it is
+// none.
+func ReadVariables(name string) (map[string]string, error) {
+	data, err := files.Read(name, maxEnvFile)
+	if err != nil {
+		return nil, err
+	}
+	variables, problems := parseEnvFile(diag.File(name), string(data))
+	return variables, problems.Err()
+}
+
 // parseEnvFile reads lines of NAME=value. A value may stand in double quotes, with \n, \t, \" and
 // \\ in it, or in single quotes, as it is. Lines that are empty or begin with # mean nothing.
 func parseEnvFile(file, text string) (map[string]string, diag.Problems) {

@@ -57,6 +57,11 @@ func Read(filename string, data []byte) (*Config, diag.Problems) {
 	return read(filename, data, os.LookupEnv)
 }
 
+// ReadWith is Read with another environment than that of the process.
+func ReadWith(filename string, data []byte, env func(name string) (value string, ok bool)) (*Config, diag.Problems) {
+	return read(filename, data, env)
+}
+
 func read(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
 	beside := filepath.Join(folder(filename), EnvFile)
 	env, envProblems := readEnvFile(beside, env)

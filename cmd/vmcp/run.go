@@ -15,9 +15,12 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Exit codes.
@@ -138,6 +141,10 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
+	for _, c := range a.setup() {
+		a.noteRunning(c)
+		root.AddCommand(c)
+	}
 	root.InitDefaultCompletionCmd()
 	return root
 }
@@ -154,6 +161,17 @@ func (a *app) policy() *cobra.Command {
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Offered:  a.offered,
+	})
+}
+
+// setup are the commands that write configurations.
+func (a *app) setup() []*cobra.Command {
+	return setup.Commands(setup.Env{
+		Out: a.out, DefaultFile: defaultFile, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
+		Offers: func(ctx context.Context, cfg *config.Config) (*lock.File, error) {
+			a.secrets.Use(cfg.Secrets())
+			return a.gather(ctx, cfg, &selection{})
+		},
 	})
 }
 

@@ -1,0 +1,203 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/edit"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/lock"
+)
+
+// addFlags are the flags of the add command.
+type addFlags struct {
+	config       string
+	env, headers []string
+	cwd          string
+	transport    string
+	prefix       string
+	noCheck      bool
+}
+
+func add(e Env) *cobra.Command {
+	var f addFlags
+	c := &cobra.Command{
+		Use:   "add NAME {URL | -- COMMAND [ARG...]}",
+		Short: "put a backend into the configuration",
+		Long: `Add puts one backend behind those of the configuration, and keeps every other byte of the file;
+without a file it makes one. Unless --no-check is given, the server is then started for a moment and
+its tools are counted: one that does not start is written all the same, with the reason.
+
+Values may hold variables of the environment, ${NAME}: put secrets there.`,
+		Example: "  vmcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  vmcp add tickets https://mcp.example.com/mcp --header 'Authorization=Bearer ${TICKETS_TOKEN}'",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("want the name of the backend, and its URL or, behind --, its command")
+			}
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	flags.StringArrayVar(&f.env, "env", nil, "a variable of the command, NAME=VALUE; may be given again")
+	flags.StringArrayVar(&f.headers, "header", nil, "a header of requests to the URL, NAME=VALUE; may be given again")
+	flags.StringVar(&f.cwd, "cwd", "", "the folder that the command runs in")
+	flags.StringVar(&f.transport, "transport", "", "sse, for a URL that speaks the older protocol")
+	flags.StringVar(&f.prefix, "prefix", "", "what stands before the names of its tools")
+	flags.BoolVar(&f.noCheck, "no-check", false, "do not start it")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		b, err := f.backend(args, c.ArgsLenAtDash() >= 0)
+		if err != nil {
+			return err
+		}
+		if flags.Changed("prefix") {
+			b.Prefix = &f.prefix
+		}
+		return e.add(c.Context(), f, b)
+	}
+	return c
+}
+
+// backend is what the arguments say; behind a -- stands a command.
+func (f *addFlags) backend(args []string, dashed bool) (edit.Backend, error) {
+	b := edit.Backend{Name: args[0], Transport: f.transport, Cwd: f.cwd}
+	var err error
+	if b.Env, err = pairs("--env", f.env); err != nil {
+		return b, err
+	}
+	if b.Headers, err = pairs("--header", f.headers); err != nil {
+		return b, err
+	}
+	isURL := strings.HasPrefix(args[1], "http://") || strings.HasPrefix(args[1], "https://")
+	switch {
+	case !dashed && isURL && len(args) == 2:
+		b.URL = args[1]
+	case !dashed && isURL:
+		return b, usage.Error("a URL takes no arguments; a command stands behind --")
+	case !dashed:
+		return b, usage.Error(fmt.Sprintf("%q is no URL; a command stands behind --", args[1]))
+	default:
+		b.Command = args[1]
+		for _, arg := range args[2:] {
+			b.Args = append(b.Args, literal(arg))
+		}
+	}
+	return b, nil
+}
+
+// literal keeps an argument as it is where it holds ${ and no variable, such as the code of a script.
+func literal(arg string) string {
+	if _, problems := config.ReadWith("", fmt.Appendf(nil, "backends: [{name: x, command: x, args: [%q]}]", arg), anyVariable); len(problems) > 0 {
+		return strings.ReplaceAll(arg, "${", "$${")
+	}
+	return arg
+}
+
+func pairs(flag string, all []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, pair := range all {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, usage.Error(fmt.Sprintf("%s %q: want NAME=VALUE", flag, pair))
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func (e Env) add(ctx context.Context, f addFlags, b edit.Backend) error {
+	file, err := open(f.config)
+	if err != nil {
+		return err
+	}
+	data, err := edit.Add(file.data, b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.config, err)
+	}
+	if err := file.write(data); err != nil {
+		return err
+	}
+	if f.noCheck {
+		return nil
+	}
+	e.tryOut(ctx, f.config, b.Name, data)
+	return nil
+}
+
+// tryOut starts one backend of a configuration and tells how that went. What is wrong with the others
+// does not matter.
+func (e Env) tryOut(ctx context.Context, name, backend string, data []byte) {
+	cfg, problems := config.Read(name, data)
+	if cfg == nil {
+		e.Tell("%v", problems)
+		return
+	}
+	i := slices.IndexFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == backend })
+	wrong, _ := problems.Split()
+	for _, p := range wrong {
+		if strings.HasPrefix(p.Path, fmt.Sprintf("backends[%d]", i)) {
+			e.Tell("%s is written, and does not start: %s", backend, p.Message)
+			return
+		}
+	}
+	cfg.Backends = cfg.Backends[i : i+1]
+	offers, err := e.Offers(ctx, cfg)
+	if err != nil {
+		e.Tell("%s is written, and does not start: %v", backend, err)
+		return
+	}
+	tools := 0
+	for _, n := range offers.Names() {
+		if n.Kind == lock.Tool {
+			tools++
+		}
+	}
+	e.Tell("%s: %d tools", backend, tools)
+}
+
+func remove(e Env) *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "take a backend out of the configuration",
+		Long:    "Remove takes one backend out of the configuration and keeps every other byte of the file: right\nafter add it is as it was before.",
+		Example: "  vmcp remove tickets",
+		Args:    cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&file, "config", e.DefaultFile, "the configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		f, err := open(file)
+		if err != nil {
+			return err
+		}
+		if f.new {
+			return fmt.Errorf("%s: no such file", file)
+		}
+		data, err := edit.Remove(f.data, args[0])
+		if errors.Is(err, edit.ErrNone) {
+			return e.unknown(f, args[0])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		return f.write(data)
+	}
+	return c
+}
+
+func (e Env) unknown(f *edited, name string) error {
+	names, err := edit.Names(f.data)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: there is no backend %q%s", f.name, name, spell.Hint(name, names))
+}

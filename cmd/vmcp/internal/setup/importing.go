@@ -1,0 +1,375 @@
+package setup
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/clients"
+	"github.com/vmcp-dev/vmcp/config/edit"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/spell"
+)
+
+// importFlags are the flags of the import command.
+type importFlags struct {
+	from      []string
+	workspace string
+	write     string
+	secrets   string
+	dryRun    bool
+}
+
+func importing(e Env) *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import [FILE...]",
+		Short: "take over the servers that MCP clients have",
+		Long: `Import reads the configurations of MCP clients and writes their servers as backends: to standard
+output, or with --write into a vmcp.yaml, new or there already, whose other bytes stay. Without a file
+and --from it takes all clients that it finds on this machine. Their files are never written.
+
+Values that are secrets go to vmcp.env beside the configuration, readable by its owner alone, and the
+configuration names them as variables; --secrets inline leaves them where they are. Two servers that
+are the same become one backend, and of two that share a name one is renamed.
+
+The exit code is 1 when a file cannot be read or a server cannot be carried; the others are.`,
+		Example: "  vmcp import --write vmcp.yaml\n  vmcp import .vscode/mcp.json\n  vmcp import --from claude --from cursor --dry-run",
+	}
+	flags := c.Flags()
+	output := e.Output(c)
+	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(names, ", ")+", or all; may be given again")
+	flags.StringVar(&f.workspace, "workspace", "", "the folder that a client's variables for it mean, and whose project is read")
+	flags.StringVar(&f.write, "write", "", "the configuration to write")
+	_ = c.MarkFlagFilename("write", "yaml", "yml") // the flag exists
+	flags.StringVar(&f.secrets, "secrets", "env", "where values go that are secrets: env or inline")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, say what would be")
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, names...), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"env", "inline"}, cobra.ShellCompDirectiveNoFileComp))
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if f.secrets != "env" && f.secrets != "inline" {
+			return usage.Error("--secrets: want env or inline, have " + f.secrets)
+		}
+		places, err := f.places(args)
+		if err != nil {
+			return err
+		}
+		return e.importAll(f, places, *output == "json")
+	}
+	return c
+}
+
+// places are the files to read.
+func (f *importFlags) places(args []string) (all []place, err error) {
+	for _, name := range args {
+		all = append(all, place{"", name})
+	}
+	s := thisSystem()
+	for _, client := range f.from {
+		switch file := s.file(client); {
+		case client == "all":
+			all = append(all, found()...)
+		case file == "":
+			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, spell.Hint(client, names)))
+		default:
+			all = append(all, place{client, file})
+		}
+	}
+	if len(args)+len(f.from) == 0 {
+		if all = found(); len(all) == 0 {
+			return nil, usage.WithHint(errors.New("no client with servers was found on this machine"), "name a file: vmcp import FILE")
+		}
+	}
+	return all, nil
+}
+
+// imported is the result of an import.
+type imported struct {
+	Backends  []importedBackend  `json:"backends"`
+	Variables []importedVariable `json:"variables"`
+	Written   string             `json:"written,omitempty"`
+
+	failed   bool // something was not carried
+	add      []edit.Backend
+	known    []edit.Backend // those of the file, and add
+	secrets  map[string]string
+	inline   bool
+	describe map[string]string // of variables
+}
+
+type importedBackend struct {
+	Name   string `json:"name"`
+	Action string `json:"action"` // added, same, renamed, skipped
+	Reason string `json:"reason,omitempty"`
+	Source source `json:"source"`
+}
+
+type source struct {
+	Client string `json:"client,omitempty"`
+	File   string `json:"file"`
+	Key    string `json:"key"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+}
+
+type importedVariable struct {
+	Name        string   `json:"name"`
+	Secret      bool     `json:"secret"`
+	Set         bool     `json:"set"`
+	Description string   `json:"description,omitempty"`
+	UsedBy      []string `json:"usedBy"`
+}
+
+func (e Env) importAll(f importFlags, places []place, asJSON bool) error {
+	file := &edited{name: cmp.Or(f.write, e.DefaultFile), new: true}
+	if f.write != "" {
+		var err error
+		if file, err = open(f.write); err != nil {
+			return err
+		}
+	}
+	r := &imported{Backends: []importedBackend{}, Variables: []importedVariable{}, secrets: map[string]string{}, inline: f.secrets == "inline", describe: map[string]string{}}
+	if err := r.readKnown(file.data); err != nil {
+		return fmt.Errorf("%s: %w", file.name, err)
+	}
+	for _, p := range places {
+		r.read(e, p, f.workspace)
+	}
+	data, err := r.apply(file)
+	if err != nil {
+		return err
+	}
+	if err := r.write(e, f, file, data); err != nil {
+		return err
+	}
+	if err := e.reportImport(r, f, data, asJSON); err != nil {
+		return err
+	}
+	if r.failed {
+		return e.Found
+	}
+	return nil
+}
+
+// readKnown reads the backends that the configuration has already.
+func (r *imported) readKnown(data []byte) error {
+	var cfg struct {
+		Backends []struct {
+			Name, URL, Transport, Command, Cwd string
+			Headers, Env                       map[string]string
+			Args                               []string
+		}
+	}
+	if err := yaml.Unmarshal(data, &cfg); err != nil {
+		return err
+	}
+	for _, b := range cfg.Backends {
+		r.known = append(r.known, edit.Backend{Name: b.Name, URL: b.URL, Transport: b.Transport, Headers: b.Headers, Command: b.Command, Args: b.Args, Env: b.Env, Cwd: b.Cwd})
+	}
+	return nil
+}
+
+// read takes over the servers of one file.
+func (r *imported) read(e Env, p place, workspace string) {
+	data, err := files.Read(p.file, clients.MaxFile)
+	if err != nil {
+		e.Tell("%s: %v", p.file, bareError(err))
+		r.failed = true
+		return
+	}
+	o := config.ClientOptions(p.file, workspace)
+	o.Client = p.client
+	f, err := clients.Read(p.file, data, o)
+	if err != nil {
+		e.Tell("%v", err)
+		r.failed = true
+		return
+	}
+	variables := map[string]clients.Variable{}
+	for _, v := range f.Variables {
+		variables[v.Name] = v
+	}
+	renamed := map[string]string{}
+	for i := range f.Servers {
+		s := &f.Servers[i]
+		b := importedBackend{Name: s.Name, Source: source{p.client, p.file, s.Key, s.Pos.Line, s.Pos.Column}}
+		r.take(&b, s, o.Workspace)
+		for _, note := range s.Notes {
+			e.Tell("%s: %s", s.Pos, note)
+		}
+		if b.Action != "skipped" {
+			renamed[s.Name] = b.Name
+		}
+		r.Backends = append(r.Backends, b)
+	}
+	r.noteVariables(f.Variables, renamed)
+}
+
+func bareError(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+func (r *imported) noteVariables(all []clients.Variable, renamed map[string]string) {
+	for _, v := range all {
+		_, set := os.LookupEnv(v.Name)
+		n := importedVariable{Name: v.Name, Secret: v.Secret, Set: set || v.HasDefault, Description: v.Description}
+		for _, server := range v.UsedBy {
+			if name, ok := renamed[server]; ok {
+				n.UsedBy = append(n.UsedBy, name)
+			}
+		}
+		if len(n.UsedBy) == 0 {
+			continue
+		}
+		if i := slices.IndexFunc(r.Variables, func(o importedVariable) bool { return o.Name == n.Name }); i >= 0 {
+			r.Variables[i].UsedBy = append(r.Variables[i].UsedBy, n.UsedBy...)
+			continue
+		}
+		if v.Description != "" {
+			r.describe[v.Name] = v.Description
+		}
+		r.Variables = append(r.Variables, n)
+	}
+}
+
+// take makes a backend of a server, unless it is one already.
+func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
+	if s.Skipped != "" {
+		b.Action, b.Reason = "skipped", s.Skipped
+		r.failed = r.failed || !s.Ignored
+		return
+	}
+	e := edit.Backend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
+		Env: maps.Clone(s.Env), Cwd: s.Cwd, Disabled: s.Disabled, Filter: s.Tools}
+	e.Cwd = from(folder, e.Cwd)
+	if strings.Contains(e.Command, "/") {
+		e.Command = from(folder, e.Command)
+	}
+	if s.Timeout > 0 {
+		e.Timeout = s.Timeout.String()
+	}
+	if err := withEnvFile(&e, s.EnvFile); err != nil {
+		b.Action, b.Reason, r.failed = "skipped", err.Error(), true
+		return
+	}
+	if err := check(&e); err != nil {
+		b.Action, b.Reason, r.failed = "skipped", err.Error(), true
+		return
+	}
+	r.hide(&e)
+	if same := slices.IndexFunc(r.known, func(k edit.Backend) bool { return isSame(&k, &e) }); same >= 0 {
+		b.Name, b.Action, b.Reason = r.known[same].Name, "same", "it is the backend "+r.known[same].Name
+		return
+	}
+	b.Action = "added"
+	for n := 2; slices.ContainsFunc(r.known, func(k edit.Backend) bool { return k.Name == e.Name }); n++ {
+		e.Name = fmt.Sprintf("%s-%d", s.Name[:min(len(s.Name), 59)], n)
+		b.Name, b.Action, b.Reason = e.Name, "renamed", "there is another backend "+s.Name
+	}
+	r.add, r.known = append(r.add, e), append(r.known, e)
+}
+
+// from is a path that is relative to a folder, from anywhere. One that begins with a variable stays.
+func from(folder, name string) string {
+	if name == "" || filepath.IsAbs(name) || strings.HasPrefix(name, "${") {
+		return name
+	}
+	return filepath.Join(folder, name)
+}
+
+// check says why a backend would be a problem of every configuration.
+func check(b *edit.Backend) error {
+	text, err := edit.Add(nil, *b)
+	if err != nil {
+		return err
+	}
+	_, problems := config.ReadWith("", text, anyVariable)
+	if problems, _ = problems.Split(); len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(strings.TrimPrefix(problems[0].Path, "backends[0]"), ".") + ": " + problems[0].Message)
+}
+
+// withEnvFile puts the variables of a file below those of the backend.
+func withEnvFile(b *edit.Backend, file string) error {
+	if file == "" {
+		return nil
+	}
+	variables, err := config.ReadVariables(file)
+	if err != nil {
+		return fmt.Errorf("envFile: %w", err)
+	}
+	for name, value := range variables {
+		if _, own := b.Env[name]; !own {
+			if b.Env == nil {
+				b.Env = map[string]string{}
+			}
+			b.Env[name] = strings.ReplaceAll(value, "${", "$${")
+		}
+	}
+	return nil
+}
+
+// isSame reports whether two backends start the same program or call the same URL.
+func isSame(a, b *edit.Backend) bool {
+	return a.URL == b.URL && a.Command == b.Command && slices.Equal(a.Args, b.Args) && a.Cwd == b.Cwd &&
+		sameMap(a.Env, b.Env) && sameMap(a.Headers, b.Headers)
+}
+
+func sameMap(a, b map[string]string) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}
+
+// apply is the text of the configuration with the backends in it.
+func (r *imported) apply(file *edited) ([]byte, error) {
+	data, err := edit.Add(file.data, r.add...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file.name, err)
+	}
+	return r.withFilters(data), nil
+}
+
+// withFilters puts the filters of tools at the end of a configuration that has no aggregation; of
+// another, they are told.
+func (r *imported) withFilters(data []byte) []byte {
+	var rules []string
+	for _, b := range r.add {
+		if len(b.Filter) > 0 {
+			quoted := make([]string, len(b.Filter))
+			for i, glob := range b.Filter {
+				quoted[i] = fmt.Sprintf("%q", glob)
+			}
+			rules = append(rules, fmt.Sprintf("    - workload: %s\n      filter: [%s]\n", b.Name, strings.Join(quoted, ", ")))
+		}
+	}
+	if len(rules) == 0 {
+		return data
+	}
+	var has struct{ Aggregation any }
+	if err := yaml.Unmarshal(data, &has); err != nil || has.Aggregation != nil {
+		r.failed = true
+		for i := range r.Backends {
+			if r.Backends[i].Action != "skipped" {
+				r.Backends[i].Reason = strings.TrimPrefix(r.Backends[i].Reason+"; its filter of tools is left out, since the configuration has rules of aggregation", "; ")
+			}
+		}
+		return data
+	}
+	return append(data, ("aggregation:\n  tools:\n" + strings.Join(rules, ""))...)
+}

@@ -1,0 +1,55 @@
+package setup
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// write writes what was asked for: first vmcp.env, without which the configuration has problems.
+func (r *imported) write(e Env, f importFlags, file *edited, data []byte) error {
+	if f.write == "" || f.dryRun || len(r.add) == 0 {
+		return nil
+	}
+	env, err := r.writeEnv(filepath.Dir(file.name))
+	if err != nil {
+		return err
+	}
+	if env != "" {
+		e.Tell("secrets are in %s", env)
+	}
+	if err := file.write(data); err != nil {
+		return err
+	}
+	r.Written = file.name
+	return nil
+}
+
+func (e Env) reportImport(r *imported, f importFlags, data []byte, asJSON bool) error {
+	if asJSON {
+		return e.JSON(r)
+	}
+	for _, b := range r.Backends {
+		line := fmt.Sprintf("%s:%d:%d: %s: %s", b.Source.File, b.Source.Line, b.Source.Column, b.Name, b.Action)
+		if b.Name == "" {
+			line = fmt.Sprintf("%s:%d:%d: %s: %s", b.Source.File, b.Source.Line, b.Source.Column, b.Source.Key, b.Action)
+		}
+		if b.Reason != "" {
+			line += ": " + b.Reason
+		}
+		e.Tell("%s", line)
+	}
+	for _, v := range r.Variables {
+		if !v.Set {
+			e.Tell("set %s, needed by %s", v.Name, strings.Join(v.UsedBy, ", "))
+		}
+	}
+	if f.write != "" && !f.dryRun {
+		return nil
+	}
+	if f.write == "" && len(r.secrets) > 0 {
+		e.Tell("the values of %d secrets are left out; --write puts them into vmcp.env", len(r.secrets))
+	}
+	_, err := e.Out.Write(data)
+	return err
+}

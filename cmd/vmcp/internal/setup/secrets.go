@@ -1,0 +1,132 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/edit"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+)
+
+// hide moves the values of a backend that are secrets into variables.
+func (r *imported) hide(b *edit.Backend) {
+	if r.inline {
+		return
+	}
+	for _, values := range []map[string]string{b.Env, b.Headers} {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			value := values[name]
+			if value == "" || strings.Contains(value, "${") || !secret.Named(name) && !secret.Looks(value) {
+				continue
+			}
+			scheme, credential := "", value
+			if before, after, ok := strings.Cut(value, " "); ok && (strings.EqualFold(before, "Bearer") || strings.EqualFold(before, "Basic")) {
+				scheme, credential = before+" ", after
+			}
+			values[name] = scheme + "${" + r.variable(b.Name, name, credential) + "}"
+		}
+	}
+}
+
+// variable is the name under which a secret is kept: that of its field, with the backend's before it
+// when another value has that.
+func (r *imported) variable(backend, field, value string) string {
+	name := variableName(field)
+	if known, ok := r.secrets[name]; ok && known != value {
+		name = variableName(backend + "_" + field)
+	}
+	for n := 2; ; n++ {
+		if known, ok := r.secrets[name]; !ok || known == value {
+			break
+		}
+		name = fmt.Sprintf("%s_%d", variableName(backend+"_"+field), n)
+	}
+	if _, ok := r.secrets[name]; !ok {
+		r.Variables = append(r.Variables, importedVariable{Name: name, Secret: true, Set: true})
+	}
+	r.secrets[name] = value
+	i := slices.IndexFunc(r.Variables, func(v importedVariable) bool { return v.Name == name })
+	r.Variables[i].UsedBy = append(r.Variables[i].UsedBy, backend)
+	return name
+}
+
+func variableName(s string) string {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		}
+		return '_'
+	}, s)
+	if name[0] >= '0' && name[0] <= '9' {
+		name = "_" + name
+	}
+	return name
+}
+
+// envLines are the lines that vmcp.env lacks: secrets, and the variables that somebody has to fill in.
+func (r *imported) envLines(have map[string]string) string {
+	var b strings.Builder
+	for _, v := range r.Variables {
+		if _, ok := have[v.Name]; ok {
+			continue
+		}
+		value, ours := r.secrets[v.Name]
+		if !ours && v.Set {
+			continue
+		}
+		if text := r.describe[v.Name]; text != "" {
+			fmt.Fprintf(&b, "# %s\n", strings.Join(strings.Fields(text), " "))
+		}
+		if !ours {
+			fmt.Fprintf(&b, "# %s=\"\"\n", v.Name)
+			continue
+		}
+		fmt.Fprintf(&b, "%s=\"%s\"\n", v.Name, envEscapes.Replace(value))
+	}
+	return b.String()
+}
+
+var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`)
+
+// writeEnv puts secrets into the vmcp.env beside a configuration. A value that it has under one of the
+// names is another server's, and then nothing is written.
+func (r *imported) writeEnv(folder string) (string, error) {
+	if len(r.secrets) == 0 {
+		return "", nil
+	}
+	name := filepath.Join(folder, config.EnvFile)
+	have, err := config.ReadVariables(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, variable := range slices.Sorted(maps.Keys(r.secrets)) {
+		if value, ok := have[variable]; ok && value != r.secrets[variable] {
+			return "", fmt.Errorf("%s has another value of %s: rename it there, or import with --secrets inline", name, variable)
+		}
+	}
+	lines := r.envLines(have)
+	if lines == "" {
+		return "", nil
+	}
+	data, err := files.Read(name, config.MaxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		data = append(data, '\n')
+	}
+	if err := files.WritePrivate(name, append(data, lines...)); err != nil {
+		return "", err
+	}
+	return name, ignoreSecrets(folder)
+}
