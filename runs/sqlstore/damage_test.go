@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,36 @@ func TestDamage(t *testing.T) {
 	if right == 0 {
 		t.Error("nothing was ever right: nothing was tested")
 	}
+}
+
+// TestADamagedFileSaysWhatToDo: the error names the file and what may be done with it, and that helps.
+func TestADamagedFileSaysWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	s := openSQLite(t, path, nil, false)
+	fill(t, s, "a", 3)
+	must(t, s.Close())
+	backup, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append([]byte("not a database"), backup[14:]...), 0o600))
+	open := func() error {
+		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Path: path})
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}
+	err = open()
+	if want := "the database of runs " + path + " is damaged: "; !errors.Is(err, runs.ErrDamaged) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "put a backup in its place") {
+		t.Fatalf("a damaged file: %v", err)
+	}
+	must(t, os.WriteFile(path, backup, 0o600))
+	removed := regexp.MustCompile(`remove (\S+), (\S+) and (\S+),`).FindStringSubmatch(err.Error())
+	for _, name := range removed[1:] {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	must(t, open())
 }
 
 // damage flips a bit or cuts a file, and says what it did.

@@ -47,8 +47,8 @@ func (f *file) checkMark(ctx context.Context, process bool) error {
 	}
 	acknowledged, boot, ok := f.lock.read()
 	if ok && acknowledged > have && !(process && boot != bootID()) {
-		return fmt.Errorf("%w: %s has %d commits and %d were acknowledged: the end of %s-wal is missing, or the file is an old copy; to go on with what there is, which may make calls again that were made, remove %s",
-			runs.ErrDamaged, f.path, have, acknowledged, f.path, f.lock.path)
+		return damage(fmt.Sprintf("the database of runs %s has %d commits and %d were acknowledged: the end of %s-wal is missing, or the file is an old copy; to go on with what there is, which may make calls again that were made, remove %s",
+			f.path, have, acknowledged, f.path, f.lock.path))
 	}
 	f.lock.commits = max(have, acknowledged)
 	return nil

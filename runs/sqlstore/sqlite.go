@@ -196,7 +196,7 @@ func (f *file) whole(ctx context.Context) error {
 		return f.failure("check", err)
 	}
 	if found != "ok" {
-		return fmt.Errorf("%w: %s: %s; the file stays as it is: move it away, or put a copy in its place", runs.ErrDamaged, f.path, found)
+		return damagedFile(f.path, "check: " + found)
 	}
 	return nil
 }
@@ -210,16 +210,29 @@ func (f *file) failure(what string, err error) error {
 	if errors.As(err, &coded) {
 		switch coded.Code() & 0xff {
 		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-			return fmt.Errorf("%w: %s: %s: %v", runs.ErrDamaged, f.path, what, err)
+			return damagedFile(f.path, what + ": " + err.Error())
 		}
 	}
 	return fmt.Errorf("%w: %s: %s: %w", runs.ErrUnavailable, f.path, what, err)
 }
 
+// damage is the text of an error of a whole database that is not what was written. It is runs.ErrDamaged.
+type damage string
+
+func (d damage) Error() string { return string(d) }
+
+// Is implements errors.Is.
+func (d damage) Is(target error) bool { return target == runs.ErrDamaged }
+
+// damagedFile says what is wrong with a file, and what can be done.
+func damagedFile(path, what string) error {
+	return damage(fmt.Sprintf("the database of runs %s is damaged: %s; it is left as it is: put a backup in its place and remove %s-wal, %s-shm and %s.lock, or move all four away to begin without its runs", path, what, path, path, path))
+}
+
 // guard makes an error of a panic of the driver, which a damaged file may cause.
 func guard(path string, err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %s: the driver of SQLite gave up: %v", runs.ErrDamaged, path, p)
+		*err = damagedFile(path, fmt.Sprintf("the driver of SQLite gave up: %v", p))
 	}
 }
 
@@ -288,7 +301,7 @@ func (t sqliteTx) query(ctx context.Context, sql string, args []any, row func(fu
 	for rows.Next() {
 		if err := row(func(dest ...any) error {
 			if err := rows.Scan(dest...); err != nil {
-				return fmt.Errorf("%w: %s: %v", runs.ErrDamaged, t.f.path, err) // a value of another type than was written
+				return damagedFile(t.f.path, err.Error()) // a value of another type than was written
 			}
 			return nil
 		}); err != nil {

@@ -45,7 +45,7 @@ type Pool struct {
 	tenants []*Tenant         // oldest first
 	growers []*grower         // tenants that wait for memory
 	active  int               // runs of which a branch computes, or would if it had a slot or memory
-	noted   func(total int64) // called when charged has changed
+	noted   func(total int64) // called when what all tenants were granted has changed
 
 	slots     slots
 	contended atomic.Bool // somebody waits for a slot
@@ -152,7 +152,7 @@ func (p *Pool) grant(m *Tenant, n int64) {
 func (p *Pool) add(n int64) {
 	p.charged += n
 	if p.noted != nil {
-		p.noted(p.charged)
+		p.noted(p.charged - p.kept)
 	}
 }
 
