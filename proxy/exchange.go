@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // An exchange is one request of a client while it is served. To the backend it is the
@@ -107,8 +108,9 @@ func (x *exchange) wanted(method string, params json.RawMessage) bool {
 // Polled passes on that the backend will answer to who comes back (SEP-1699).
 func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
 
-// Request asks the client and waits for its answer.
+// Request asks the client and waits for its answer. A script that has it asked is at rest meanwhile.
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	defer script.Resting(ctx)()
 	if x.script != nil {
 		return x.script.ask(ctx, x, method, params)
 	}

@@ -136,7 +136,9 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail", Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
 		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
 	}
+	options.Whole = h.tool.Whole()
 	if h.top() {
+		options.Whole = h.settings.Whole
 		options.Journal, options.ID, options.Pause = h.part.Journal(), h.part.ID, h.part.Paused()
 		options.Hold = h.p.hold()
 		if h.p.outlived() {

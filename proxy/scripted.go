@@ -87,7 +87,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.Run, s runs.Settings) {
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
-		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated,
+		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
 		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{

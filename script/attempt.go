@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"github.com/vmcp-dev/vmcp/script/internal/clock"
 )
 
 // This is what happens to an effect that the journal has no answer to.
@@ -77,7 +79,7 @@ func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, er
 	if isSuspended(err) {
 		return nil, err
 	}
-	entry.Ended = stamp(r.clock.Now())
+	entry.Ended = clock.Stamp(r.clock.Now())
 	o := outcomeOf(entry, nil, err)
 	if over := r.turns.recordNow(o); over != nil {
 		return nil, over
@@ -119,7 +121,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		r.request().Tenant.Touched()
 	}
 	b.at, b.began, b.until = entry.Key, entry.Began, entry.Until
-	failed := r.turns.perform(b, entry.Switch, func() outcome {
+	failed := r.turns.perform(b, entry.Switch, e.Sleep, func() outcome {
 		if err = b.enter(e); err == nil {
 			res, err = r.performFor(b, e, perform)
 		}
@@ -127,7 +129,7 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		entry.Used, entry.Unsure = r.request().Noted(&b.effect)
 		entry.Read = b.read
 		err = r.settle(b, e, entry, err)
-		entry.Ended = stamp(r.clock.Now())
+		entry.Ended = clock.Stamp(r.clock.Now())
 		return b.hold.outcomeOf(entry, res, err)
 	})
 	switch {
@@ -148,7 +150,7 @@ func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 	case e.Lasts > 0 && !entry.Until.IsZero():
 		return nil
 	case e.Lasts > 0:
-		entry.Until, entry.Repeatable = stamp(entry.Began.Add(e.Lasts)), true
+		entry.Until, entry.Repeatable = clock.Stamp(entry.Began.Add(e.Lasts)), true
 	case e.Repeatable:
 		entry.Repeatable = true
 		return nil
@@ -294,7 +296,7 @@ func (r *Run) rest(b *branch) performer {
 		case left <= 0:
 			return nil, nil
 		case r.log != nil && r.hold > 0 && left > r.hold:
-			return nil, &Suspended{Wake: stamp(wake)}
+			return nil, &Suspended{Wake: clock.Stamp(wake)}
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		watched := make(chan struct{})
@@ -303,7 +305,7 @@ func (r *Run) rest(b *branch) performer {
 		cancel(nil)
 		<-watched
 		if why := context.Cause(ctx); err != nil && (why == errPaused || why == errDrained) {
-			return nil, &Suspended{Wake: stamp(wake), Paused: why == errPaused}
+			return nil, &Suspended{Wake: clock.Stamp(wake), Paused: why == errPaused}
 		}
 		return nil, err
 	}

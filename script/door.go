@@ -11,6 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/clock"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -97,7 +98,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	if e.Sleep {
 		perform = r.rest(b)
 	}
-	entry := Entry{Key: key, Kind: e.Kind, Digest: source.Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: stamp(r.clock.Now())}
+	entry := Entry{Key: key, Kind: e.Kind, Digest: source.Digest([]byte(e.Name), e.Args), Name: e.Name, Switch: !e.Instant, Began: clock.Stamp(r.clock.Now())}
 	if !e.Instant {
 		entry.Args = e.Args
 	}
@@ -119,7 +120,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 // lasted is how long an effect took, or has taken until now.
 func (r *Run) lasted(e Entry) time.Duration {
 	if e.Ended.IsZero() {
-		e.Ended = stamp(r.clock.Now())
+		e.Ended = clock.Stamp(r.clock.Now())
 	}
 	return e.Ended.Sub(e.Began)
 }

@@ -505,7 +505,7 @@ func TestEntriesSayWhatHappenedAndWhen(t *testing.T) {
 		for i, e := range d.entries(t) {
 			keys = append(keys, e.Key)
 			if want := (script.Entry{Key: e.Key, Kind: "call", Digest: e.Digest, Name: "slow", Args: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)), Done: true,
-				Switch: true, Repeatable: true, Attempt: 1 + i, Result: e.Result, Began: e.Began, Ended: e.Began.Add(time.Second)}); fmt.Sprint(want) != fmt.Sprint(e) {
+				Switch: true, Repeatable: true, Attempt: 1 + i, Result: e.Result, Began: e.Began, Ended: e.Began.Add(time.Second), Awake: time.Duration(1+i) * time.Second}); fmt.Sprint(want) != fmt.Sprint(e) {
 				t.Errorf("entry %d\n got %+v\nwant %+v", i, e, want)
 			}
 		}

@@ -77,5 +77,5 @@ const holdWithin = 10 * time.Second
 func (t *turns) held(e Entry) error {
 	ctx, cancel := context.WithTimeout(context.Background(), holdWithin)
 	defer cancel()
-	return t.run.log.begin(ctx, e)
+	return t.run.log.Begin(ctx, e)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -13,11 +14,13 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/clock"
 	"github.com/vmcp-dev/vmcp/script/internal/compile"
 	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
 	"github.com/vmcp-dev/vmcp/script/internal/value"
+	"github.com/vmcp-dev/vmcp/script/journal"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -56,6 +59,9 @@ type RunOptions struct {
 	// Clock is the time that the run has; nil: that of the machine. What it measures is what scripts see and what is in
 	// the journal: limits.time and the timeouts of calls are real time.
 	Clock Clock
+	// Whole has limits.time be the time from the beginning of the run to its end, whatever it waits for, and not the
+	// time that it is awake.
+	Whole bool
 	// Limits override the program's, field by field.
 	Limits Limits
 	// Trace is called with every effect when it has ended. Calls do not overlap.
@@ -161,12 +167,13 @@ type Run struct {
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
-	path    string // of its main branch: "", or "3/" for the run that the effect at 3 has called
+	above   *clock.Watch // of the run that has called this one; nil for none
+	path    string       // of its main branch: "", or "3/" for the run that the effect at 3 has called
 	clock   Clock
 	hold    time.Duration
 	pause   <-chan struct{} // may be nil
 	drain   <-chan struct{} // may be nil
-	log     *log            // nil: what it does is written nowhere
+	log     *journal.Log    // nil: what it does is written nowhere
 	unsure  bool            // when it has ended: see Entry.Unsure
 	ledger  *ledger.Ledger
 	budget  *meter.Budget
@@ -269,8 +276,6 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time.Std(), reached("time", limits.Time))
-	defer cancel()
 	r := newRun(p, o, limits, caller)
 	defer r.close(caller)
 	if caller == nil {
@@ -280,8 +285,14 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 	if err := r.open(ctx, o, caller); err != nil {
 		return nil, err
 	}
+	ctx, stop := r.measure(ctx, end, o.Whole)
+	defer stop()
 	if o.Journal != nil {
-		defer func() { res, err = r.log.close(res, err) }()
+		defer func() {
+			if err = r.log.Close(err); err != nil {
+				res = nil
+			}
+		}()
 	}
 	if o.Isolation != nil || o.session != nil {
 		defer r.closeSession(o)
@@ -290,6 +301,39 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 		}
 	}
 	return r.execute(ctx, o)
+}
+
+// measure has limits.time end the run, until stop is called.
+func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bool) (_ context.Context, stop func()) {
+	limit, over, cancel := r.limits.Time.Std(), reached("time", r.limits.Time), func() {}
+	if whole {
+		ctx, cancel = context.WithTimeoutCause(ctx, limit-r.clock.Now().Sub(r.began), over)
+		limit = math.MaxInt64
+	}
+	r.turns.watch = clock.New(r.above, limit, r.awakeBefore(), func() { end(over) })
+	r.turns.look()
+	return ctx, func() { r.turns.watch.End(); cancel() }
+}
+
+// awakeBefore is how long the run was awake in earlier parts. Of a run that was called it is known from its first entry on.
+func (r *Run) awakeBefore() time.Duration {
+	if r.log != nil && r.above == nil {
+		return r.log.Awake
+	}
+	if keys := r.turns.replay; len(keys) > 0 {
+		return r.known[keys[len(keys)-1]].Awake - r.known[keys[0]].Awake
+	}
+	return 0
+}
+
+// Resting says that the effect that ctx belongs to waits for a person until done is called, so that its run is not awake for it.
+func Resting(ctx context.Context) (done func()) {
+	b := callerOf(ctx)
+	if b == nil {
+		return func() {}
+	}
+	b.run.turns.watch.Rest(1)
+	return func() { b.run.turns.watch.Rest(-1) }
 }
 
 // newRun makes the run of a program; that of caller, if there is one, pays for it.
@@ -308,10 +352,11 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	})
 	r.id, r.clock, r.hold, r.pause, r.drain = o.ID, o.Clock, o.Hold, o.Pause, o.Drain
 	if r.clock == nil {
-		r.clock = machine{}
+		r.clock = clock.Machine{}
 	}
 	if caller != nil {
 		above := caller.run
+		r.above = above.turns.watch
 		r.id, r.clock, r.hold, r.pause, r.drain = above.id, above.clock, above.hold, above.pause, above.drain
 		r.path = caller.at + "/"
 	}
@@ -375,7 +420,7 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 	switch {
 	case o.Journal != nil:
 		h := Header{Program: r.program.Hash(), Args: source.Digest(o.Args), Engine: Engine, Limits: r.limits}
-		if r.log, err = openLog(ctx, o.Journal, h); err != nil {
+		if r.log, err = journal.OpenLog(ctx, o.Journal, h); err != nil {
 			return err
 		}
 	case caller != nil && caller.run.log != nil:
@@ -383,7 +428,7 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 	default:
 		return nil
 	}
-	entries := r.log.entries[r.path]
+	entries := r.log.Entries[r.path]
 	r.known = make(map[string]*Entry, len(entries))
 	for i := range entries {
 		e := &entries[i]

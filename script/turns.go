@@ -10,6 +10,7 @@ import (
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/script/internal/clock"
 	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
@@ -91,8 +92,10 @@ type turns struct {
 	late     []*branch // wait for the end of the replay
 	lost     []*branch // wait for effects with an unknown outcome
 	flying   int       // effects that are being performed
-	dead     []string  // paths of cancelled branches
-	fatal    error     // ends every branch
+	sleeping int       // of these
+	watch    *clock.Watch
+	dead     []string // paths of cancelled branches
+	fatal    error    // ends every branch
 }
 
 // branch is one line of execution of a run: its main one, or one of a parallel.
@@ -134,6 +137,7 @@ func (b *branch) nesting() (n int) {
 func (t *turns) pass() {
 	b := t.next()
 	if b == nil {
+		t.look()
 		t.run.pool.Rest(&t.run.seat)
 		if t.run.idle != nil {
 			t.run.idle(t.flying)
@@ -142,12 +146,18 @@ func (t *turns) pass() {
 	}
 	t.run.pool.Activate(&t.run.seat)
 	t.busy, t.now = true, b
+	t.look()
 	if start := b.start; start != nil {
 		b.start = nil
 		go start()
 		return
 	}
 	b.wake <- struct{}{}
+}
+
+// look has the time measured that the run is awake. The caller holds t.mu.
+func (t *turns) look() {
+	t.watch.Set(clock.State{Computes: t.busy, Replays: len(t.replay) > 0, Flying: t.flying, Sleeping: t.sleeping})
 }
 
 // next takes the branch whose turn it is out of its queue.
@@ -232,8 +242,9 @@ func (t *turns) wait(b *branch) {
 	b.compute()
 }
 
-// perform runs f and tells the journal. With others, other branches go on meanwhile.
-func (t *turns) perform(b *branch, others bool, f func() outcome) error {
+// perform runs f and tells the journal. With others, other branches go on meanwhile; one that sleeps does not keep the run
+// awake.
+func (t *turns) perform(b *branch, others, sleeps bool, f func() outcome) error {
 	if !others {
 		var o outcome
 		b.run.pool.KeepingTurn(b.ctx, &b.run.seat, func() { o = f() })
@@ -243,6 +254,9 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 	}
 	t.mu.Lock()
 	t.flying++
+	if sleeps {
+		t.sleeping++
+	}
 	t.busy = false
 	t.pass()
 	t.mu.Unlock()
@@ -251,6 +265,9 @@ func (t *turns) perform(b *branch, others bool, f func() outcome) error {
 
 	t.mu.Lock()
 	t.flying--
+	if sleeps {
+		t.sleeping--
+	}
 	err := t.record(o)
 	t.done = append(t.done, b)
 	if !t.busy {
@@ -272,7 +289,7 @@ func (t *turns) begin(ctx context.Context, e Entry) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.run.log.begin(ctx, e)
+	return t.run.log.Begin(ctx, e)
 }
 
 // record tells the journal what became of an effect. The caller holds t.mu, so that
@@ -282,11 +299,14 @@ func (t *turns) record(o outcome) error {
 	case t.run.log == nil:
 		return nil
 	case o.entry.Done:
-		return t.run.log.record(o.entry)
+		if o.entry.Switch {
+			o.entry.Awake = t.watch.SoFar()
+		}
+		return t.run.log.Record(o.entry)
 	case o.held:
 		return t.held(o.entry)
 	case o.undo:
-		return t.run.log.release(o.entry.Key)
+		return t.run.log.Release(o.entry.Key)
 	}
 	return nil
 }

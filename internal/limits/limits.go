@@ -18,7 +18,7 @@ type Run struct {
 	Steps int64 `json:"steps,omitempty" default:"1000000" crd:"yes"`
 	// Memory is what one run may ask for in all, whether it keeps it or not, with the scripts that it calls.
 	Memory Bytes `json:"memory,omitempty" default:"256MB" crd:"yes"`
-	// Time bounds one run, waiting included.
+	// Time bounds the time that one run is awake, over all its parts: while it sleeps or waits for people it is not. Of composite tools it is the time from beginning to end.
 	Time Duration `json:"time,omitempty" default:"30m" crd:"yes"`
 	// CallTimeout bounds one call of a tool.
 	CallTimeout Duration `json:"callTimeout,omitempty" default:"5m" crd:"yes"`

@@ -44,6 +44,9 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedToo
 	return t, nil
 }
 
+// Whole reports whether limits.time bounds a run of the tool from its beginning to its end, as the legacy engine had it.
+func (t *ScriptedTool) Whole() bool { return t.composite }
+
 // compositeLimits leave room for what the legacy engine allowed: loops of 1,000 elements
 // with retries, 50 at a time, in any number.
 func compositeLimits(cfg *config.Config) script.Limits {

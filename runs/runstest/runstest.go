@@ -172,7 +172,7 @@ func call(key string) script.Entry {
 
 func answered(key, result string) script.Entry {
 	e := call(key)
-	e.Done, e.Result, e.Ended = true, json.RawMessage(result), time.UnixMilli(1700000000456).UTC()
+	e.Done, e.Result, e.Ended, e.Awake = true, json.RawMessage(result), time.UnixMilli(1700000000456).UTC(), 333*time.Millisecond
 	return e
 }
 

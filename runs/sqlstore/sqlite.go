@@ -196,7 +196,7 @@ func (f *file) whole(ctx context.Context) error {
 		return f.failure("check", err)
 	}
 	if found != "ok" {
-		return damagedFile(f.path, "check: " + found)
+		return damagedFile(f.path, "check: "+found)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (f *file) failure(what string, err error) error {
 	if errors.As(err, &coded) {
 		switch coded.Code() & 0xff {
 		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-			return damagedFile(f.path, what + ": " + err.Error())
+			return damagedFile(f.path, what+": "+err.Error())
 		}
 	}
 	return fmt.Errorf("%w: %s: %s: %w", runs.ErrUnavailable, f.path, what, err)

@@ -103,7 +103,7 @@ func (j *recorder) texts() []string {
 		if e.Kind == "now" || e.Kind == "workflow" {
 			e.Result = nil
 		}
-		e.Began, e.Ended, e.Until = time.Time{}, time.Time{}, time.Time{}
+		e.Began, e.Ended, e.Until, e.Awake = time.Time{}, time.Time{}, time.Time{}, 0
 		text, err := json.Marshal(e)
 		if err != nil {
 			panic(err)

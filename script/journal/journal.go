@@ -126,6 +126,9 @@ type Entry struct {
 	// journal are UTC and whole microseconds.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
+	// Awake is how long the run that has no caller had been awake when the entry was recorded, which limits.time
+	// bounds. Only entries that are Done and Switch have it.
+	Awake time.Duration `json:"awake,omitempty"`
 	// Result or Failure is the answer. The result of a call is a CallToolResult, that of a
 	// question the result of its request.
 	Result  json.RawMessage `json:"result,omitempty"`

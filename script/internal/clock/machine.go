@@ -1,21 +1,22 @@
-package script
+package clock
 
 import (
 	"context"
 	"time"
 )
 
-// machine is the clock of the machine.
-type machine struct{}
+// Machine is the clock of the machine.
+type Machine struct{}
 
-func (machine) Now() time.Time { return time.Now() }
+// Now is what it says.
+func (Machine) Now() time.Time { return time.Now() }
 
 // nap is how long one timer runs: a clock that is set shows within this time.
 const nap = 10 * time.Second
 
 // Wait waits until it is t, by the clock on the wall. A clock that is set back in the meantime makes no wait longer
 // than it was when it began.
-func (machine) Wait(ctx context.Context, t time.Time) error {
+func (Machine) Wait(ctx context.Context, t time.Time) error {
 	left := time.Until(t)
 	for end := time.Now().Add(left); left > 0; left = min(time.Until(t.Round(0)), time.Until(end)) {
 		timer := time.NewTimer(min(left, nap))
@@ -29,5 +30,5 @@ func (machine) Wait(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// stamp is t as a journal keeps it.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// Stamp is t as a journal keeps it.
+func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

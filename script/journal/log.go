@@ -1,0 +1,90 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An Error says that the journal of a run could not be written. The run has stopped, and
+// may go on when the journal can be written again.
+type Error struct{ Err error }
+
+func (e *Error) Error() string { return "journal: " + e.Err.Error() }
+
+// Unwrap returns what the journal said.
+func (e *Error) Unwrap() error { return e.Err }
+
+// A Log is the journal of a request: that of the run which has no caller. All runs that it calls write into it,
+// each below the key of the effect that called it.
+//
+// The journal fails once: from then on the request writes nothing, for what it would write is no longer what the
+// journal's next reader expects.
+type Log struct {
+	Awake   time.Duration      // of the run that has no caller, in all that was found
+	Entries map[string][]Entry // as they were found, by the part of their key before the last "/", with it
+
+	journal Journal
+	mu      sync.Mutex
+	failed  *Error // guarded by mu
+}
+
+// OpenLog takes the journal for a run.
+func OpenLog(ctx context.Context, j Journal, h Header) (*Log, error) {
+	entries, err := j.Open(ctx, h)
+	if err != nil {
+		return nil, &Error{err}
+	}
+	l := &Log{journal: j, Entries: map[string][]Entry{}}
+	for _, e := range entries {
+		run := e.Key[:strings.LastIndexByte(e.Key, '/')+1]
+		l.Entries[run] = append(l.Entries[run], e)
+		l.Awake = max(l.Awake, e.Awake)
+	}
+	return l, nil
+}
+
+// Begin is Journal.Begin of one of the runs.
+func (l *Log) Begin(ctx context.Context, e Entry) error {
+	return l.write(func() error { return l.journal.Begin(ctx, e) })
+}
+
+// Record is Journal.Record of one of the runs.
+func (l *Log) Record(e Entry) error {
+	return l.write(func() error { return l.journal.Record(e) })
+}
+
+// Release is Journal.Release of one of the runs.
+func (l *Log) Release(key string) error {
+	return l.write(func() error { return l.journal.Release(key) })
+}
+
+func (l *Log) write(f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
+		if err := f(); err != nil {
+			l.failed = &Error{err}
+		}
+	}
+	if l.failed != nil {
+		return l.failed
+	}
+	return nil
+}
+
+// Close gives the journal back when its run has ended with err, and returns how it has ended: what could not be written has
+// not happened.
+func (l *Log) Close(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil && !errors.As(err, new(*Error)) {
+		err = l.failed
+	}
+	if over := l.journal.Close(); over != nil && err == nil {
+		return &Error{over}
+	}
+	return err
+}
