@@ -1,10 +1,12 @@
 package builtins
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"go.starlark.net/starlark"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -71,4 +73,30 @@ func block(v starlark.Value) (starlark.Value, error) {
 		return nil, fmt.Errorf(`want a "type", such as "text" or "image"`)
 	}
 	return nil, fmt.Errorf("want a dict or a text, have %s", v.Type())
+}
+
+// CallResult is what a run has returned as a CallToolResult: its JSON as structured content, and as text.
+func CallResult(res *script.Result) json.RawMessage {
+	content := res.Content
+	if content == nil {
+		content = TextContent(string(res.Structured))
+	}
+	out := new(jsonscan.Object).Raw("content", content)
+	if len(res.Structured) > 0 {
+		out.Raw("structuredContent", res.Structured)
+	}
+	if res.IsError {
+		out.Bool("isError", true)
+	}
+	return out.JSON()
+}
+
+// ErrorResult is a CallToolResult that says what went wrong.
+func ErrorResult(text string) json.RawMessage {
+	return new(jsonscan.Object).Raw("content", TextContent(text)).Bool("isError", true).JSON()
+}
+
+// TextContent is a text as the content of a result.
+func TextContent(text string) json.RawMessage {
+	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/record"
@@ -37,7 +38,7 @@ func (v *visit) note(ctx context.Context) {
 		return
 	}
 	x := v.x
-	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.get(memberArguments))}
+	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(members.Arguments))}
 	if x.script != nil {
 		x.audit.run = x.script.x.audit.run
 	} else {
@@ -106,9 +107,9 @@ func (v *visit) asked() string {
 	name := jsonscan.GetString(v.x.params, wire.MethodOf(v.x.method).Member)
 	switch {
 	case v.x.method == wire.ToolsCall:
-		name = jsonscan.Text(v.x.get(memberName))
+		name = jsonscan.Text(v.x.Get(members.Name))
 	case v.x.method == wire.ResourcesRead:
-		name = jsonscan.Text(v.x.get(memberURI))
+		name = jsonscan.Text(v.x.Get(members.URI))
 	}
 	if v.entry == nil || v.entry.Name != name {
 		name = v.p.secrets.Text(name)

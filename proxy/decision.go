@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 )
 
 // A decision is what was decided about somebody's passage of the door, before anything was
@@ -113,7 +114,7 @@ func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	x, c := v.x, v.p.catalogOf(v.x.client)
 	switch x.method {
 	case wire.ToolsCall, wire.PromptsGet:
-		return x.who.Decide(c, e, x.get(memberArguments))
+		return x.who.Decide(c, e, x.Get(members.Arguments))
 	case wire.ResourcesRead, wire.Subscribe:
 		return x.who.Decide(c, e, nil)
 	}

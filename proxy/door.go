@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
@@ -237,6 +238,6 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spa
 	case x.script == nil:
 		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
 	}
-	name := clip.Text(jsonscan.Text(x.get(memberName)), maxLine)
+	name := clip.Text(jsonscan.Text(x.Get(members.Name)), maxLine)
 	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
@@ -29,14 +30,12 @@ type exchange struct {
 	id     json.RawMessage
 	params json.RawMessage // the client's, with the reserved _meta keys taken off
 	header http.Header     // nil on stdio
-	token  json.RawMessage // the client's progress token
-	key    json.RawMessage // the client's idempotency key
 	body   *edge.Buffer    // what params is a part of; nil when nobody reuses it
 	live   *parked.Call    // set while a stateless client's call may be parked
 	out    edge.FrameWriter
 
-	members [kept]json.RawMessage // of the params as they came; see get
-	invalid error                 // why the request is refused, found while they were read
+	members.Members       // of the params as they came
+	invalid         error // why the request is refused, found while they were read
 
 	script   *host                // who makes this call; nil: the client
 	repeated repeats              // what the backend has asked in it
@@ -49,13 +48,13 @@ type exchange struct {
 	decision decision             // of whether it may be done
 	audit    passage              // what the audit knows of it
 
-	trace    string // the _meta key under which the client wants a trace; "" for none
-	traceAll bool   // it may show hidden tools
+	traceAll bool // it may show hidden tools
 }
 
 func newExchange(p *Proxy, r edge.Request) *exchange {
 	x := &exchange{p: p, client: r.Client, method: r.Method, params: r.Params, id: r.ID, header: r.Header, body: r.Body, out: r.Out}
-	x.readParams()
+	x.params, x.invalid = x.Members.Read(r.Params)
+	x.traceAll = x.Trace != "" && edge.SeesDetails(x.out)
 	return x
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
@@ -57,7 +59,7 @@ func (h *host) call(ctx context.Context, name string, args json.RawMessage, o bu
 	x.who = h.p.whoIn(ctx, x)
 	resp, err := h.p.call(ctx, x, callOfScript)
 	if err != nil {
-		return nil, toolError(err)
+		return nil, outcome.ForScript(err)
 	}
 	defer resp.Close()
 	result, err := h.read(ctx, resp)
@@ -66,7 +68,7 @@ func (h *host) call(ctx context.Context, name string, args json.RawMessage, o bu
 		err = e.CheckOutput(result)
 	}
 	if be := new(backends.Error); errors.As(err, &be) {
-		return nil, toolError(err)
+		return nil, outcome.ForScript(err)
 	}
 	if err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
@@ -77,7 +79,7 @@ func (h *host) call(ctx context.Context, name string, args json.RawMessage, o bu
 // callOfScript is how a script calls a tool.
 var callOfScript = callable{
 	find: func(_ *Proxy, ctx context.Context, x *exchange) (*catalog.Entry, error) {
-		e, err := x.script.find(ctx, x, jsonscan.Text(x.get(memberName)))
+		e, err := x.script.find(ctx, x, jsonscan.Text(x.Get(members.Name)))
 		x.called = e
 		return e, err
 	},
@@ -126,7 +128,7 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 	e, err := h.p.await(ctx, r, (*catalog.Catalog).Find)
 	switch {
 	case err != nil:
-		return nil, toolError(err)
+		return nil, outcome.ForScript(err)
 	case e == nil:
 		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
 	}
@@ -192,7 +194,7 @@ func (h *host) callTool(ctx context.Context, x *exchange, e *catalog.Entry) (*ba
 		return h.nested(ctx, x, e)
 	}
 	if !x.options.Unchecked {
-		if err := e.CheckInput(wire.OrEmpty(x.get(memberArguments))); err != nil {
+		if err := e.CheckInput(wire.OrEmpty(x.Get(members.Arguments))); err != nil {
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}
@@ -213,7 +215,7 @@ func (h *host) nested(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf("scripted tools call each other more than %d deep: %s", maxCallDepth, strings.Join(chain, " -> "))}
 	}
 	inner := &host{p: h.p, x: x, catalog: h.catalog, tool: e.Script, chain: chain, part: h.part, settings: h.settings, refused: h.refused}
-	res, err := inner.execute(ctx, x.get(memberArguments))
+	res, err := inner.execute(ctx, x.Get(members.Arguments))
 	_, contract := err.(*builtins.ToolError)
 	var suspended *script.Suspended
 	var journal *script.JournalError
@@ -223,7 +225,7 @@ func (h *host) nested(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	case err != nil:
 		return nil, &builtins.ToolError{Kind: builtins.Tool, Msg: script.Clip(explain(err))}
 	}
-	return answer(inner.toolResult(res))
+	return answer(builtins.CallResult(res))
 }
 
 // InputSchema returns the input schema of a tool that clients see.
@@ -233,40 +235,6 @@ func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 		return nil, false
 	}
 	return jsonscan.Get(e.Definition, "inputSchema"), true
-}
-
-// toolError classifies a failed call for a script.
-func toolError(err error) error {
-	var known *builtins.ToolError
-	var rpc *wire.Error
-	var be *backends.Error
-	var suspended *script.Suspended
-	var journal *script.JournalError
-	switch {
-	case errors.As(err, &suspended), errors.As(err, &journal), errors.As(err, &known):
-		return err
-	case errors.As(err, &be):
-		return &builtins.ToolError{Kind: kindForScripts(be.Kind), Msg: be.Error()}
-	case errors.As(err, &rpc) && rpc.Code == wire.InvalidParams:
-		return &builtins.ToolError{Kind: builtins.InvalidInput, Msg: rpc.Message}
-	case errors.As(err, &rpc):
-		return &builtins.ToolError{Kind: builtins.Tool, Msg: rpc.Message}
-	}
-	return err
-}
-
-func kindForScripts(k backends.Kind) string {
-	switch k {
-	case backends.Timeout:
-		return builtins.Timeout
-	case backends.Protocol, backends.TooLarge:
-		return builtins.InvalidOutput
-	case backends.Denied:
-		return builtins.Denied
-	case backends.Interrupted, backends.Cancelled:
-		return builtins.Unknown
-	}
-	return builtins.Unavailable
 }
 
 // Caller is who makes the request that the run is part of.
@@ -322,10 +290,10 @@ func (h *host) Notify(ctx context.Context, n builtins.Notice) {
 }
 
 func (h *host) progress(n builtins.Notice) {
-	if h.x.token == nil {
+	if h.x.Token == nil {
 		return
 	}
-	params := new(jsonscan.Object).Raw("progressToken", h.x.token).Raw("progress", number(n.Done))
+	params := new(jsonscan.Object).Raw("progressToken", h.x.Token).Raw("progress", number(n.Done))
 	if n.Total > 0 {
 		params.Raw("total", number(n.Total))
 	}

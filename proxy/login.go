@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/login"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
@@ -29,22 +30,24 @@ import (
 // takeLogin takes the answer to the question for a login off the params, which are those of the
 // request then that was asked back. It is nil where the request brings none.
 func (x *exchange) takeLogin() (*login.Answer, error) {
-	state := x.get(memberState)
+	state := x.Get(members.State)
 	if !login.Asks(state) || !x.client.Modern() || x.script != nil {
 		return nil, nil
 	}
-	a := login.Read(state, x.get(memberResponses))
+	a := login.Read(state, x.Get(members.Responses))
 	if a == nil {
 		return nil, runs.ErrState
 	}
 	x.params = jsonscan.Delete(x.params, func(key string) bool { return key == "requestState" || key == "inputResponses" })
-	x.members[memberState], x.members[memberResponses] = nil, nil
+	x.Set(members.State, nil)
+	x.Set(members.Responses, nil)
 	for name, was := range map[string]struct {
-		at    member
+		at    members.Member
 		value json.RawMessage
-	}{"requestState": {memberState, a.State}, "inputResponses": {memberResponses, a.Responses}} {
+	}{"requestState": {members.State, a.State}, "inputResponses": {members.Responses, a.Responses}} {
 		if was.value != nil {
-			x.params, x.members[was.at] = jsonscan.Set(x.params, name, was.value), was.value
+			x.params = jsonscan.Set(x.params, name, was.value)
+			x.Set(was.at, was.value)
 		}
 	}
 	return a, nil
@@ -115,7 +118,7 @@ func (x *exchange) askNow(ctx context.Context, l *credentials.PendingLogin) erro
 
 // askLater is the result that asks a stateless client for a login.
 func (x *exchange) askLater(l *credentials.PendingLogin) (*backends.Response, error) {
-	state, err := login.RequestState(l, x.get(memberState), x.get(memberResponses))
+	state, err := login.RequestState(l, x.Get(members.State), x.Get(members.Responses))
 	if err != nil {
 		return nil, err
 	}

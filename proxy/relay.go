@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -38,7 +39,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Params:     params,
 		For:        x.callerIn(ctx),
 		Idempotent: x.method != wire.ToolsCall,
-		Header:     e.ForwardedHeaders(x.get(memberArguments), x.header),
+		Header:     e.ForwardedHeaders(x.Get(members.Arguments), x.header),
 	}
 	if key := x.options.IdempotencyKey; key != "" && e.IdempotencyHeader != "" {
 		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may be that of a request
@@ -73,7 +74,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 		return p.live(ctx, x, func(ctx context.Context) (*backends.Response, error) {
 			return e.Backend.Call(ctx, req)
 		})
-	case x.client.Modern() && !modernBackend && x.get(memberState) != nil:
+	case x.client.Modern() && !modernBackend && x.Get(members.State) != nil:
 		return nil, runs.ErrState
 	}
 	return e.Backend.Call(ctx, req)
@@ -82,7 +83,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 // live serves a request of a stateless client by a call that can be parked: a new one,
 // or the one its requestState names.
 func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context) (*backends.Response, error)) (*backends.Response, error) {
-	state := x.get(memberState)
+	state := x.Get(members.State)
 	if state == nil {
 		l := x.lives(ctx)
 		l.Start(ctx, call)
@@ -93,7 +94,7 @@ func (p *Proxy) live(ctx context.Context, x *exchange, call func(context.Context
 		return nil, runs.ErrState
 	}
 	x.audit.run = l.Run
-	l.Resume(ctx, x.out, x.get(memberResponses))
+	l.Resume(ctx, x.out, x.Get(members.Responses))
 	return x.await(ctx, l)
 }
 
@@ -118,12 +119,12 @@ func (x *exchange) await(ctx context.Context, l *parked.Call) (*backends.Respons
 
 // binding is what a sealed state is good for: this principal, method and arguments.
 func (x *exchange) binding() []byte {
-	return parked.Binding(x.client.Principal, x.method, jsonscan.Compact(x.get(memberName)), jsonscan.Compact(x.get(memberURI)), jsonscan.Compact(x.get(memberArguments)))
+	return parked.Binding(x.client.Principal, x.method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
 }
 
 // returns reports whether a request brings the state of a call or a run that waits.
 func (x *exchange) returns() bool {
-	state := x.get(memberState)
+	state := x.Get(members.State)
 	return state != nil && x.p.parked.Has(state, x.binding())
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 )
 
 // A method serves one method of MCP: one that is a call by its callable, any other by serve.
@@ -129,7 +130,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 
 // toolOf finds the tool that a client calls.
 func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	name := x.get(memberName)
+	name := x.Get(members.Name)
 	if len(name) == 0 || name[0] != '"' {
 		return nil, wire.Errorf(wire.InvalidParams, "params.name: want the name of a tool")
 	}
@@ -138,7 +139,7 @@ func (p *Proxy) toolOf(ctx context.Context, x *exchange) (*catalog.Entry, error)
 		return catalog.Gone(jsonscan.Text(name)), nil
 	}
 	if err == nil && x.header != nil && x.client.Modern() {
-		err = e.CheckHeaders(x.get(memberArguments), x.header)
+		err = e.CheckHeaders(x.Get(members.Arguments), x.header)
 	}
 	return e, err
 }
@@ -163,11 +164,11 @@ func (x *exchange) refuseTask(e *catalog.Entry) error {
 }
 
 func (p *Proxy) promptOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	return p.clientPrompt(ctx, x, jsonscan.Text(x.get(memberName)))
+	return p.clientPrompt(ctx, x, jsonscan.Text(x.Get(members.Name)))
 }
 
 func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
-	uri := jsonscan.Text(x.get(memberURI))
+	uri := jsonscan.Text(x.Get(members.URI))
 	e, err := p.clientResource(ctx, x, uri)
 	if e == nil && err == nil {
 		err = noResource(x.client, uri)
@@ -226,7 +227,7 @@ func (p *Proxy) setLevel(_ context.Context, x *exchange) (*backends.Response, er
 }
 
 func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
-	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.get(memberURI)))
+	err := p.subscriptions.Subscribe(ctx, x.client.Session, x.callerIn(ctx), e, jsonscan.Text(x.Get(members.URI)))
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*
 }
 
 func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Response, error) {
-	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.get(memberURI)))
+	err := p.subscriptions.Unsubscribe(ctx, x.client.Session, x.callerIn(ctx), jsonscan.Text(x.Get(members.URI)))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -31,7 +30,7 @@ func (h *host) runPart(ctx context.Context) runs.Outcome {
 	res, err := h.execute(ctx, h.part.Run().Args)
 	h.p.recording.End(ctx, recording.Run{
 		ID: h.part.ID, Tool: h.tool.Name, Program: h.tool.Program, Args: h.part.Run().Args, Result: res, Err: err, Schemas: h.schemas,
-		Skip: ctx.Err() != nil || isBusy(err) || errors.Is(err, journal.ErrOtherRun),
+		Skip: ctx.Err() != nil || outcome.IsBusy(err) || errors.Is(err, journal.ErrOtherRun),
 	})
 	o := h.outcomeOf(ctx, res, err)
 	if o.How == outcome.NotYet { // a limit of the journal is known by now
@@ -56,15 +55,15 @@ func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 	var noRoom *script.Busy
 	switch {
 	case err == nil && res.IsError:
-		return runs.Outcome{State: store.Failed, Result: h.toolResult(res)}
+		return runs.Outcome{State: store.Failed, Result: builtins.CallResult(res)}
 	case err == nil:
-		return runs.Outcome{State: store.Done, Result: h.toolResult(res)}
+		return runs.Outcome{State: store.Done, Result: builtins.CallResult(res)}
 	case errors.As(err, &suspended):
 		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
 		h.p.metrics.Runs.Refused(h.tool.Name)
 		return runs.Outcome{State: store.Running, Err: admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)}
-	case isBusy(err):
+	case outcome.IsBusy(err):
 		h.p.metrics.Runs.Refused(h.tool.Name)
 		return runs.Outcome{State: store.Running, Err: err}
 	}
@@ -75,7 +74,7 @@ func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 		return runs.Outcome{State: h.halted(), Err: context.Canceled}
 	}
 	text := h.p.secrets.Text(explain(err))
-	return runs.Outcome{State: store.Failed, Error: text, Result: errorResult(text)}
+	return runs.Outcome{State: store.Failed, Error: text, Result: builtins.ErrorResult(text)}
 }
 
 // suspended is a run that has stopped by itself.
@@ -101,16 +100,6 @@ func (h *host) halted() store.State {
 		return store.Running
 	}
 	return store.Paused
-}
-
-// errorResult is a CallToolResult that says what went wrong.
-func errorResult(text string) json.RawMessage {
-	return new(jsonscan.Object).Raw("content", textContent(text)).Bool("isError", true).JSON()
-}
-
-func isBusy(err error) bool {
-	var rpc *wire.Error
-	return errors.As(err, &rpc) && rpc.Code == wire.Busy
 }
 
 // execute runs the tool's program under its contract: arguments and output fit their
@@ -203,27 +192,6 @@ func explain(err error) string {
 		return err.Error() + "\n" + se.Backtrace
 	}
 	return err.Error()
-}
-
-// toolResult is a run's result as a CallToolResult: its JSON as structured content, and as text.
-func (h *host) toolResult(res *script.Result) json.RawMessage {
-	content := res.Content
-	if content == nil {
-		content = textContent(string(res.Structured))
-	}
-	out := new(jsonscan.Object).Raw("content", content)
-	if len(res.Structured) > 0 {
-		out.Raw("structuredContent", res.Structured)
-	}
-	if res.IsError {
-		out.Bool("isError", true)
-	}
-	return out.JSON()
-}
-
-// textContent is a text as the content of a result.
-func textContent(text string) json.RawMessage {
-	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }
 
 // logRun writes the one line of a run.

@@ -10,10 +10,12 @@ import (
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -57,23 +59,23 @@ type scriptedCall struct {
 // callScript runs a scripted tool for a client.
 func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
 	c := &scriptedCall{p: p, x: x, out: x.out, entry: e, began: time.Now(), asking: map[string]bool{}, brought: map[string]bool{}, answered: make(chan struct{}, 1), never: e.Script.Durable.When == "never"}
-	if x.trace != "" && x.who.SeesTraces() {
+	if x.Trace != "" && x.who.SeesTraces() {
 		ctx = trace.Start(ctx)
 		x.traceAll = x.traceAll || x.who != nil // an admin
 	}
-	if state := x.get(memberState); state != nil {
+	if state := x.Get(members.State); state != nil {
 		return c.again(ctx, state)
 	}
 	key := ""
-	if x.key != nil {
-		if key = jsonscan.Text(x.key); !runs.ValidKey(key) || x.key[0] != '"' {
+	if x.Key != nil {
+		if key = jsonscan.Text(x.Key); !runs.ValidKey(key) || x.Key[0] != '"' {
 			return nil, wire.Errorf(wire.InvalidParams, "params._meta: %s: want a string of 1 to 128 printable ASCII characters", runs.MetaKey)
 		}
 	}
 	if !c.never && (key != "" || e.Script.Durable.When == "always") {
 		return c.first(ctx, key)
 	}
-	run, settings := c.run(ctx, x.get(memberArguments))
+	run, settings := c.run(ctx, x.Get(members.Arguments))
 	part := p.runs.Begin(run, settings, c.never)
 	c.id = part.ID
 	resp, again, err := c.lead(ctx, part)
@@ -101,9 +103,9 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 
 // first begins a run that has a row before anything runs, or finds the one of the same key.
 func (c *scriptedCall) first(ctx context.Context, key string) (*backends.Response, error) {
-	args, err := c.entry.Script.Arguments(c.x.get(memberArguments))
+	args, err := c.entry.Script.Arguments(c.x.Get(members.Arguments))
 	if err != nil {
-		return c.answer(errorResult(c.p.secrets.Text(err.Error())), "")
+		return c.answer(builtins.ErrorResult(c.p.secrets.Text(err.Error())), "")
 	}
 	r, settings := c.run(ctx, jsonscan.Compact(args))
 	r.Dedupe, r.Limits = key, settings.JSON()
@@ -126,7 +128,7 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 	}
 	c.id, c.never = handle, kind == parked.Never
 	var err error
-	jsonscan.Each(c.x.get(memberResponses), func(key, value []byte) bool {
+	jsonscan.Each(c.x.Get(members.Responses), func(key, value []byte) bool {
 		c.brought[string(key)] = true
 		err = c.p.runs.Answer(ctx, c.id, string(key), jsonscan.Compact(value), c.never)
 		return err == nil
@@ -174,7 +176,7 @@ func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backend
 func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
 	h, err := c.p.hostOf(part, c.x, c.entry.Script)
 	if err != nil {
-		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: errorResult(c.p.secrets.Text(err.Error()))}
+		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(c.p.secrets.Text(err.Error()))}
 		part.End(o)
 		return c.settle(ctx, part.Outcome(), nil)
 	}
@@ -291,7 +293,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hostOf(part, x, nil)
 	if err != nil {
-		part.End(runs.Outcome{State: store.Failed, Error: err.Error(), Result: errorResult(p.secrets.Text(err.Error()))})
+		part.End(runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(p.secrets.Text(err.Error()))})
 		return
 	}
 	p.executePart(ctx, h)
@@ -340,7 +342,7 @@ func (c *scriptedCall) settle(ctx context.Context, o runs.Outcome, traced json.R
 		return resp, false, err
 	case store.Doubt:
 		c.x.outcome = outcome.Suspended
-		resp, err = c.answer(errorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions)))), o.State)
+		resp, err = c.answer(builtins.ErrorResult(c.p.secrets.Text(runs.Doubtful(c.id, o.Doubts, len(o.Questions)))), o.State)
 		return resp, false, err
 	case store.Waiting:
 		return c.waiting(ctx, o)
@@ -362,9 +364,9 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 	switch {
 	case o.State == store.Cancelled:
 		c.x.outcome = outcome.Cancelled
-		result = errorResult("the run was cancelled: " + orText(o.Error, "no reason was given"))
+		result = builtins.ErrorResult("the run was cancelled: " + orText(o.Error, "no reason was given"))
 	case result == nil:
-		result = errorResult(c.p.secrets.Text(orText(o.Error, "the run failed")))
+		result = builtins.ErrorResult(c.p.secrets.Text(orText(o.Error, "the run failed")))
 	}
 	if c.x.outcome == outcome.NotYet && o.State == store.Failed {
 		c.x.outcome = outcome.ToolError
@@ -373,7 +375,7 @@ func (c *scriptedCall) over(o runs.Outcome, traced json.RawMessage) (*backends.R
 		state = ""
 	}
 	if traced != nil {
-		result = setMeta(result, c.x.trace, traced)
+		result = setMeta(result, c.x.Trace, traced)
 	}
 	return c.answer(result, state)
 }

@@ -158,7 +158,7 @@ func (a *attempt) resultOf(e *effect) (reply, *Problem) {
 	case f.failure != nil && f.failure.Kind != builtins.Tool:
 		r.err = f.failure
 	case f.failure != nil:
-		r.raw = new(jsonscan.Object).Raw("content", textContent(f.failure.Msg)).Bool("isError", true).JSON()
+		r.raw = builtins.ErrorResult(f.failure.Msg)
 	case f.fn != nil:
 		return a.computed(e, f, r)
 	case f.each && f.used > len(f.results):

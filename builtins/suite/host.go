@@ -11,7 +11,6 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/builtins"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -139,32 +138,12 @@ func (h *host) nested(e *effect, raw json.RawMessage) (json.RawMessage, error) {
 	if err := e.tool.Script.CheckOutput(res); err != nil {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: err.Error()}
 	}
-	return toolResult(res), nil
+	return builtins.CallResult(res), nil
 }
 
 func isSuspended(err error) bool {
 	var s *script.Suspended
 	return errors.As(err, &s)
-}
-
-// toolResult is a result as a client would get it.
-func toolResult(res *script.Result) json.RawMessage {
-	content := res.Content
-	if content == nil {
-		content = textContent(string(res.Structured))
-	}
-	out := new(jsonscan.Object).Raw("content", content)
-	if len(res.Structured) > 0 {
-		out.Raw("structuredContent", res.Structured)
-	}
-	if res.IsError {
-		out.Bool("isError", true)
-	}
-	return out.JSON()
-}
-
-func textContent(text string) json.RawMessage {
-	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }
 
 // Elicit waits for one of the answers of the test.

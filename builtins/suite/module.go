@@ -166,7 +166,7 @@ func (c *call) fill(f *fake, returns, each, fn, text, fails starlark.Value, kind
 		if !ok {
 			return fmt.Errorf("text: want a text, have %s", text.Type())
 		}
-		f.results = []json.RawMessage{new(jsonscan.Object).Raw("content", textContent(s)).JSON()}
+		f.results = []json.RawMessage{new(jsonscan.Object).Raw("content", builtins.TextContent(s)).JSON()}
 	default:
 		s, ok := starlark.AsString(fails)
 		if !ok {
@@ -207,7 +207,7 @@ func resultIn(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	return toolResult(res), nil
+	return builtins.CallResult(res), nil
 }
 
 // fatal ends the test with a problem that has its own place and code.

@@ -53,7 +53,7 @@ func (r *toolRun) ended(res *script.Result, err error) json.RawMessage {
 		if res.Structured != nil {
 			output = res.Structured
 		}
-		content = jsonscan.Get(toolResult(res), "content")
+		content = jsonscan.Get(builtins.CallResult(res), "content")
 		if res.IsError {
 			message, kind = jsonscan.Quote(textOf(content)), jsonscan.Quote(builtins.Tool)
 		}
