@@ -62,11 +62,11 @@ func (o *Rules) Context(r *http.Request, who *auth.Principal) context.Context {
 	if o == nil {
 		return ctx
 	}
-	out := Request{User: o.user(r, who), Header: o.header(r), Base: o.baseOf(r)}
-	if out.User == nil && out.Header == nil {
+	user, header := o.user(r, who), o.header(r)
+	if user == nil && header == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, key{}, &out)
+	return context.WithValue(ctx, key{}, &Request{user, header, o.baseOf(r)})
 }
 
 // header are the headers of r that are passed on.
