@@ -85,7 +85,7 @@ var table = []row{
 
 // others are constants that look like bounds of what a peer makes us hold, and are none.
 var others = map[string]string{
-	"edge.maxPadding": "of an answer that streams", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
+	"edge.maxPadding": "of an answer that streams", "auth.maxTokenName": "of the configuration", "credentials.maxScopeName": "of what a server asks for", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
 	"catalog.maxName": "of names", "catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "backends.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "backends.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
