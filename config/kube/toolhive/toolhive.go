@@ -10,6 +10,7 @@ package toolhive
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,13 +99,13 @@ func parse(kind string, data []byte) (*thing, error) {
 	}
 	var meta object.Meta
 	if err := json.Unmarshal(o.Metadata, &meta); err != nil {
-		return nil, err
+		return nil, errors.New("metadata: want a mapping with a name, which is text")
 	}
 	t := &thing{kind: kind, name: meta.Name, namespace: meta.Namespace, meta: o.Metadata, spec: tree{}}
 	t.url, _ = o.Status.URL.(string)
 	if len(o.Spec) > 0 {
 		if err := decodeTree(o.Spec, &t.spec); err != nil {
-			return nil, err
+			return nil, errors.New("spec: want a mapping")
 		}
 	}
 	return t, nil
