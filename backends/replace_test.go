@@ -123,7 +123,7 @@ func TestReplacedWithoutAGap(t *testing.T) {
 // there is, and no call fails.
 func TestHeadersChangeInPlace(t *testing.T) {
 	for _, modern := range []bool{false, true} {
-		raw := &backendtest.Raw{Modern: modern, Session: "s", Tools: `[{"name":"t","inputSchema":{"type":"object"}}]`,
+		raw := &backendtest.Raw{Modern: modern, Session: "s", Tools: `{"name":"t","inputSchema":{"type":"object"}}`,
 			Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
 		cfg := config.Backend{Name: "b", URL: raw.Start(t), Headers: map[string]string{"X-Key": "first", "x-gone": "1"}}
 		s := NewSet(Options{})
@@ -179,7 +179,7 @@ func callTool(t *testing.T, b *Backend, when string) {
 
 // TestHeaderThatWasWrong: a backend that refused the header before is asked at once with the new one.
 func TestHeaderThatWasWrong(t *testing.T) {
-	raw := &backendtest.Raw{Tools: `[]`, First: func(x *backendtest.Exchange) bool {
+	raw := &backendtest.Raw{First: func(x *backendtest.Exchange) bool {
 		if x.Request.Header.Get("X-Key") == "right" {
 			return false
 		}
@@ -201,7 +201,7 @@ func TestHeaderThatWasWrong(t *testing.T) {
 
 // TestTrustChangesInPlace: certificates that are configured as a text are replaced under a session.
 func TestTrustChangesInPlace(t *testing.T) {
-	raw := &backendtest.Raw{Session: "s", Tools: `[]`, Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
+	raw := &backendtest.Raw{Session: "s", Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
 	server := httptest.NewTLSServer(raw)
 	defer server.Close()
 	trusted := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,19 +43,22 @@ func note(c object.Condition) string {
 	return clip.Text(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), maxNote)
 }
 
+// prefixOf is what the names of events about an object begin with.
+func prefixOf(name string) string { return strings.TrimRight(name[:min(len(name), 200)], ".-") + "-" }
+
 // tell writes an event for each transition. One that cannot be written is left out: the status says the same.
 func (c *Client) tell(ctx context.Context, o target, all []transition, instance string) {
 	for _, t := range all {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "events.k8s.io/v1", "kind": "Event",
-			"metadata":            map[string]any{"generateName": clip.Text(o.name, 200) + ".", "namespace": c.Namespace},
+			"metadata":            map[string]any{"generateName": prefixOf(o.name), "namespace": c.Namespace},
 			"eventTime":           time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
 			"reportingController": "vmcp.dev/vmcp", "reportingInstance": instance,
 			"action": "Configure", "reason": t.reason, "type": t.kind, "note": t.note,
 			"regarding": map[string]any{"apiVersion": o.apiVersion(), "kind": o.kind, "namespace": c.Namespace, "name": o.name, "uid": o.uid},
 		}}
 		if _, err := c.in(eventsOf).Create(ctx, u, metav1.CreateOptions{}); err != nil {
-			c.log.Debug("event not written", "kind", o.kind, "name", o.name, "reason", t.reason, "err", err)
+			c.log.Info("event not written", "kind", o.kind, "name", o.name, "reason", t.reason, "err", err)
 		}
 	}
 }

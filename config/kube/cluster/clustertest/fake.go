@@ -417,6 +417,10 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, verb, resource, name
 	switch {
 	case verb == "create":
 		meta := body["metadata"].(map[string]any)
+		if prefix, _ := meta["generateName"].(string); strings.HasSuffix(prefix, ".") {
+			answer(w, http.StatusUnprocessableEntity, failure(http.StatusUnprocessableEntity, "metadata.generateName: must end with an alphanumeric character or -"))
+			return
+		}
 		if meta["name"] == nil {
 			meta["name"] = fmt.Sprintf("%v%d", meta["generateName"], a.version)
 		}
