@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -46,9 +47,13 @@ func definitions(t *testing.T) map[string]*Definition {
 // said is what the API server says of a manifest, "" where it takes it.
 func said(t *testing.T, of map[string]*Definition, manifest string) string {
 	t.Helper()
-	object := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), &object); err != nil {
+	text, err := yaml.YAMLToJSONStrict([]byte(manifest))
+	if err != nil {
 		t.Fatalf("%v in\n%s", err, manifest)
+	}
+	object := map[string]any{}
+	if err := json.Unmarshal(text, &object); err != nil { // whole numbers stay such
+		t.Fatal(err)
 	}
 	kind, _ := object["kind"].(string)
 	if of[kind] == nil || object["apiVersion"] != of[kind].APIVersion {
@@ -72,59 +77,19 @@ var good = map[string]string{
 	server:    `{groupRef: {name: g}, incomingAuth: {type: anonymous}}`,
 }
 
-// wrong are specs that the API server refuses, and what it has to name.
-var wrong = []struct {
-	kind, name, spec string
-	want             []string
-}{
-	{tool, "neither source", `{name: t, description: d}`, []string{"exactly one", "script", "scriptFrom"}},
-	{tool, "both sources", `{name: t, description: d, script: x, scriptFrom: {configMapKeyRef: {name: m, key: k}}}`, []string{"exactly one", "script", "scriptFrom"}},
-	{tool, "no name", `{description: d, script: x}`, []string{"spec.name", "Required"}},
-	{tool, "no description", `{name: t, script: x}`, []string{"spec.description", "Required"}},
-	{tool, "a name with a blank", `{name: a b, description: d, script: x}`, []string{"spec.name"}},
-	{tool, "a name of 65 letters", `{name: ` + strings.Repeat("a", 65) + `, description: d, script: x}`, []string{"spec.name"}},
-	{tool, "an empty script", `{name: t, description: d, script: ""}`, []string{"spec.script"}},
-	{tool, "parsecs", `{name: t, description: d, script: x, timeout: 5 parsecs}`, []string{"spec.timeout"}},
-	{tool, "no time", `{name: t, description: d, script: x, timeout: 0s}`, []string{"spec.timeout", "positive"}},
-	{tool, "a typo", `{name: t, description: d, scirpt: x}`, []string{`unknown field "spec.scirpt"`}},
-	{tool, "a file", `{name: t, description: d, scriptFile: /etc/passwd}`, []string{`unknown field "spec.scriptFile"`}},
-	{tool, "parameters are a list", `{name: t, description: d, script: x, parameters: [a]}`, []string{"spec.parameters", "object"}},
-	{tool, "parameters of a list", `{name: t, description: d, script: x, parameters: {type: array}}`, []string{"spec.parameters", "object"}},
-	{tool, "no key", `{name: t, description: d, scriptFrom: {configMapKeyRef: {name: m}}}`, []string{"configMapKeyRef.key"}},
-	{tool, "negative steps", `{name: t, description: d, script: x, limits: {steps: -5}}`, []string{"limits.steps"}},
-	{tool, "lots of memory", `{name: t, description: d, script: x, limits: {memory: lots}}`, []string{"limits.memory"}},
-	{tool, "a hint in quotes", `{name: t, description: d, script: x, annotations: {readOnlyHint: "yes"}}`, []string{"readOnlyHint", "boolean"}},
-
-	{composite, "no step", `{name: t, description: d, steps: []}`, []string{"spec.steps"}},
-	{composite, "no steps", `{name: t, description: d}`, []string{"spec.steps"}},
-	{composite, "a type", `{name: t, description: d, steps: [{id: a, type: foo}]}`, []string{"spec.steps[0].type", `"tool"`, `"elicitation"`}},
-	{composite, "an action", `{name: t, description: d, steps: [{id: a, tool: t, onError: {action: explode}}]}`, []string{"onError.action", `"retry"`}},
-	{composite, "a field of the guides", `{name: t, description: d, failureMode: abort, steps: [{id: a, tool: t}]}`, []string{`unknown field "spec.failureMode"`}},
-
-	{entry, "another scheme", `{groupRef: {name: g}, remoteUrl: "ftp://a.test/", transport: sse}`, []string{"spec.remoteUrl", "http"}},
-	{entry, "no URL", `{groupRef: {name: g}, transport: sse}`, []string{"spec.remoteUrl", "Required"}},
-	{entry, "standard input", `{groupRef: {name: g}, remoteUrl: "http://a.test/", transport: stdio}`, []string{"spec.transport", "streamable-http"}},
-	{entry, "no group", `{remoteUrl: "http://a.test/", transport: sse}`, []string{"spec.groupRef", "Required"}},
-	{entry, "the cloud's metadata", `{groupRef: {name: g}, remoteUrl: "http://169.254.169.254/latest", transport: sse}`, []string{"spec.remoteUrl", "link-local"}},
-	{entry, "link-local in version 6", `{groupRef: {name: g}, remoteUrl: "http://[fe80::1]/", transport: sse}`, []string{"spec.remoteUrl", "link-local"}},
-	{entry, "a header with a blank", `{groupRef: {name: g}, remoteUrl: "http://a.test/", transport: sse, headerForward: {addHeadersFromSecret: [{headerName: Bad Header, valueSecretRef: {name: s, key: k}}]}}`, []string{"headerName"}},
-	{entry, "a secret without key", `{groupRef: {name: g}, remoteUrl: "http://a.test/", transport: sse, headerForward: {addHeadersFromSecret: [{headerName: A, valueSecretRef: {name: s}}]}}`, []string{"valueSecretRef.key"}},
-	{entry, "sessions sometimes", `{groupRef: {name: g}, remoteUrl: "http://a.test/", transport: sse, sessions: sometimes}`, []string{"spec.sessions", "shared"}},
-	{entry, "a command", `{groupRef: {name: g}, remoteUrl: "http://a.test/", transport: sse, command: [sh]}`, []string{`unknown field "spec.command"`}},
-
-	{server, "neither group nor from", `{incomingAuth: {type: anonymous}}`, []string{"exactly one", "groupRef", "from"}},
-	{server, "both group and from", `{groupRef: {name: g}, from: {toolhive: t}, incomingAuth: {type: anonymous}}`, []string{"exactly one", "groupRef", "from"}},
-	{server, "nobody says who comes in", `{groupRef: {name: g}}`, []string{"incomingAuth", "anonymous"}},
-	{server, "type none", `{groupRef: {name: g}, incomingAuth: {type: none}}`, []string{"incomingAuth.type", "anonymous"}},
-	{server, "from nothing", `{from: {toolhive: ""}}`, []string{"spec.from.toolhive"}},
-	{server, "a typo", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {agregation: {}}}`, []string{`unknown field "spec.config.agregation"`}},
-	{server, "an address", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {listen: ":1"}}`, []string{`unknown field "spec.config.listen"`}},
-	{server, "backends", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {backends: []}}`, []string{`unknown field "spec.config.backends"`}},
-	{server, "first wins", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {aggregation: {conflictResolution: first}}}`, []string{"conflictResolution", "prefix"}},
-	{server, "priority without order", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {aggregation: {conflictResolution: priority}}}`, []string{"priorityOrder"}},
-	{server, "a reference twice", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {scriptedToolRefs: [{name: a}, {name: a}]}}`, []string{"scriptedToolRefs[1]", "Duplicate"}},
-	{server, "a library with two texts", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {libraries: [{name: a.star, source: x, sourceFrom: {configMapKeyRef: {name: m, key: k}}}]}}`, []string{"exactly one", "sourceFrom"}},
-	{server, "a library with a path", `{groupRef: {name: g}, incomingAuth: {type: anonymous}, config: {libraries: [{path: /etc}]}}`, []string{"path"}},
+// refused are specs that the API server refuses, by kind, and words that it has to say. vmcp validate says them, too:
+// its tests read the same files.
+func refused(t *testing.T, kind string) (cases []struct {
+	Name  string         `json:"name"`
+	Spec  map[string]any `json:"spec"`
+	Words []string       `json:"words"`
+}) {
+	t.Helper()
+	text := read(t, filepath.Join(root, "config", "kube", "crd", "testdata", "refused", strings.ToLower(kind)+".yaml"))
+	if err := yaml.UnmarshalStrict([]byte(text), &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
 }
 
 // TestWrongObjects: what is refused, in words that name the field. The same specs without the mistake are taken.
@@ -138,18 +103,26 @@ func TestWrongObjects(t *testing.T) {
 			t.Errorf("%s %s is refused: %s", kind, spec, got)
 		}
 	}
-	for _, tt := range wrong {
-		t.Run(tt.kind+"/"+tt.name, func(t *testing.T) {
-			got := said(t, of, manifest(tt.kind, tt.spec))
-			for _, word := range tt.want {
-				if !strings.Contains(got, word) {
-					t.Errorf("%s\nis said: %q\nwant a word of %q", tt.spec, got, word)
+	count := 0
+	for kind := range good {
+		for _, tt := range refused(t, kind) {
+			count++
+			t.Run(kind+"/"+tt.Name, func(t *testing.T) {
+				spec, err := json.Marshal(tt.Spec)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-		})
+				got := said(t, of, manifest(kind, string(spec)))
+				for _, word := range tt.Words {
+					if got == "" || !strings.Contains(strings.ToLower(got), strings.ToLower(word)) {
+						t.Errorf("%s\nis said: %q\nwant the word %q", spec, got, word)
+					}
+				}
+			})
+		}
 	}
-	if len(wrong) < 40 {
-		t.Errorf("%d wrong objects, want at least 40", len(wrong))
+	if count < 45 {
+		t.Errorf("%d wrong objects, want at least 45", count)
 	}
 }
 
