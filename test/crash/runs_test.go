@@ -260,6 +260,43 @@ func TestStopAndGo(t *testing.T) {
 	tr.until("naps", "sleeping")
 }
 
+// TestStopInASession: SIGTERM in the middle of a sleep that the request of a session is held for. The request is told which
+// run goes on, and the next process ends it.
+func TestStopInASession(t *testing.T) {
+	tr := newTrial(t, tool("naps", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `sleep("4s")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return 1`))
+	s := tr.serve()
+	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + tr.addr + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "naps", Arguments: map[string]any{"id": "n"}})
+		answered <- err
+	}()
+	run := tr.until("naps", "running")
+	for !strings.Contains(string(tr.command("runs", "show", run.ID)), "sleep") {
+		<-time.After(20 * time.Millisecond)
+	}
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err == nil || !strings.Contains(err.Error(), "the run goes on: "+run.ID) {
+		t.Errorf("the request has %v, want the id of the run that goes on", err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, s.log.String())
+	}
+	tr.until("naps", "sleeping")
+	s = tr.serve()
+	defer s.kill()
+	tr.until("naps", "done")
+	if tr.ledger.did("n/0") != 1 || tr.ledger.did("n/1") != 1 {
+		t.Errorf("the calls were made %d and %d times", tr.ledger.did("n/0"), tr.ledger.did("n/1"))
+	}
+}
+
 // TestAStoreThatIsAway: while PostgreSQL is away runs are refused with the reason and plain tools go on; when it is
 // back, the request that is sent again goes on.
 func TestAStoreThatIsAway(t *testing.T) {
