@@ -1,9 +1,12 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +17,10 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/memory"
 )
 
 // A desk is a backend whose tool book asks before it does something, as backends with sessions and stateless ones do.
@@ -247,5 +252,49 @@ func TestQuestionsOfARunAreBounded(t *testing.T) {
 				t.Errorf("the runs are %+v, %v", list, err)
 			}
 		})
+	}
+}
+
+// TestABackendAsksInAnotherProcess: a client whose request comes to another process than the one in which its backend
+// waits is asked there, and its answer finds the way.
+func TestABackendAsksInAnotherProcess(t *testing.T) {
+	d, kept := &desk{}, memory.New(runs.Options{}, nil)
+	backend := d.sessions(t)
+	var urls []string
+	for range 2 {
+		_, url, _ := startOver(t, kept, `def run(params): return call_tool("book", {"what": "it"})`, func(c *config.Config) {
+			c.Backends = []config.Backend{{Name: "desk", URL: backend}}
+		})
+		urls = append(urls, url)
+	}
+	call := func(url, more string) json.RawMessage {
+		r := modernRequest(t.Context(), url, "asking", more)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(string(body), `"_meta":{`, `"_meta":{"dev.vmcp/idempotencyKey":"k",`, 1)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := bytes.LastIndex(answer, []byte("data: ")); i >= 0 {
+			answer = answer[i+len("data: "):]
+		}
+		return jsonscan.Get(answer, "result")
+	}
+	asks(t, call(urls[0], ""))
+	in := asks(t, call(urls[1], ""))
+	if got := string(call(urls[1], in.answers())); !strings.Contains(got, `{"booked":"to it"}`) {
+		t.Errorf("got %s", got)
+	}
+	if asked, done := d.counts(); asked != 1 || len(done) != 1 {
+		t.Errorf("asked %d times, done %q", asked, done)
 	}
 }

@@ -143,11 +143,13 @@ func (c *scriptedCall) again(ctx context.Context, state json.RawMessage) (*backe
 func (c *scriptedCall) follow(ctx context.Context) (resp *backends.Response, err error) {
 	for {
 		c.changed = c.p.runs.Changed(c.never)
-		part, mine, at, err := c.p.runs.Join(ctx, c.id, c.never, c.toTell())
+		part, mine, at, err := c.p.runs.Join(ctx, c.id, c.never, c.toTell(), c.asks)
 		var again bool
 		switch {
 		case err != nil:
 			return nil, err
+		case at != nil && at.State == store.Running:
+			resp, again, err = c.askElsewhere(ctx, *at)
 		case at != nil:
 			resp, again, err = c.settle(ctx, *at, nil)
 		case mine:
@@ -225,7 +227,7 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host) (re
 
 // askLive asks what calls wait for. A stateless client gets it as the response.
 func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []script.Question) (*backends.Response, error) {
-	asked = slices.DeleteFunc(asked, func(q script.Question) bool { return c.brought[q.Key] || !c.x.client.Can(q.Method) })
+	asked = slices.DeleteFunc(asked, func(q script.Question) bool { return !c.asks(q) })
 	switch {
 	case len(asked) == 0:
 		return nil, nil
@@ -241,6 +243,23 @@ func (c *scriptedCall) askLive(ctx context.Context, part *runs.Part, asked []scr
 	c.detach(nil)
 	part.Detach()
 	return c.inputRequired(runs.Outcome{State: store.Running, Questions: asked})
+}
+
+// asks reports whether the client of this request is to be asked a question.
+func (c *scriptedCall) asks(q script.Question) bool {
+	return !c.brought[q.Key] && !c.asking[q.Key] && c.x.client.Can(q.Method)
+}
+
+// askElsewhere asks what a backend waits for in another process.
+func (c *scriptedCall) askElsewhere(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
+	if c.x.client.Modern() {
+		resp, err = c.inputRequired(o)
+		return resp, false, err
+	}
+	for _, q := range o.Questions {
+		c.ask(ctx, q)
+	}
+	return nil, true, nil
 }
 
 // detach lets frames that go to this request go elsewhere: nil keeps them for the next one.

@@ -15,11 +15,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	store "github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/script"
 )
 
 // Options are what a Keeper takes from its surroundings.
@@ -201,7 +203,10 @@ func (k *Keeper) Answer(ctx context.Context, id, key string, answer []byte, neve
 // has just been taken, which the caller executes (mine); or, where the run is over or waits for what only
 // others can bring, how it stands; with force it goes on all the same. While another process has the run,
 // it waits.
-func (k *Keeper) Join(ctx context.Context, id string, never, force bool) (p *Part, mine bool, at *Outcome, err error) {
+//
+// Where a backend asks something in a part of another process, that run is Running; asks says which of its open questions
+// the request is to be told.
+func (k *Keeper) Join(ctx context.Context, id string, never, force bool, asks func(script.Question) bool) (p *Part, mine bool, at *Outcome, err error) {
 	of := k.of(never)
 	for {
 		changed := of.Changed()
@@ -222,6 +227,10 @@ func (k *Keeper) Join(ctx context.Context, id string, never, force bool) (p *Par
 		}
 		if !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrEnded) {
 			return nil, false, nil, storeError(id, err)
+		}
+		if at := stands(row, entries); slices.ContainsFunc(at.Questions, asks) {
+			at.Questions = slices.DeleteFunc(at.Questions, func(q script.Question) bool { return !asks(q) })
+			return nil, false, at, nil
 		}
 		if err := wait(ctx, changed, look); err != nil {
 			return nil, false, nil, err
