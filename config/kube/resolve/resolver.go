@@ -150,7 +150,7 @@ func (r *Resolver) Applied(of *Server) {
 const tries = 2
 
 // Refused notes that a proxy did not take the configuration of a server, and returns what to try in its place;
-// nil: nothing. What the paths of diag.Problems lead to gets its last good version.
+// nil: nothing, and what was served goes on; one without Config: nothing is served any more. What the paths of diag.Problems lead to gets its last good version.
 func (r *Resolver) Refused(of *Server, err error) *Server {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,22 +163,40 @@ func (r *Resolver) Refused(of *Server, err error) *Server {
 		var one diag.Problem
 		if !errors.As(err, &one) {
 			s.trouble = err.Error()
-			return nil
+			return r.giveUp(s, b)
 		}
 		problems = diag.Problems{one}
 	}
 	r.blame(s, b, problems)
 	if b.tries == tries {
 		s.trouble = problems.Error()
-		return nil
+		return r.giveUp(s, b)
 	}
 	next := r.build(s)
-	if next.built == nil || reflect.DeepEqual(next.built.config, b.config) {
+	if next.built == nil {
+		return next
+	}
+	if reflect.DeepEqual(next.built.config, b.config) {
 		s.trouble = problems.Error()
-		return nil
+		return r.giveUp(s, b)
 	}
 	next.built.tries = b.tries + 1
 	return next
+}
+
+// giveUp leaves a server as it is served, unless what it says now about who may come in is something else: then
+// nothing is served, for the older version is more open, perhaps.
+func (r *Resolver) giveUp(s *server, b *build) *Server {
+	who := func(v *serverVersion) config.IncomingAuth {
+		a := v.base.IncomingAuth
+		a.OIDC.Secret, a.OIDC.CAText = "", "" // which change by themselves
+		return a
+	}
+	if s.good == nil || reflect.DeepEqual(who(s.good), who(b.version)) {
+		return nil
+	}
+	s.good, s.now = nil, nil
+	return r.build(s)
 }
 
 // blame finds the objects that problems of a configuration are about.

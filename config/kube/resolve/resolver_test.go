@@ -320,6 +320,27 @@ func TestARefusedConfiguration(t *testing.T) {
 	w.has("VirtualMCPServer ops", "3/3", "Ready=True")
 }
 
+// TestARefusedPolicyIsNotLeftOut: what guards is not taken, and so the open version before is not served either.
+func TestARefusedPolicyIsNotLeftOut(t *testing.T) {
+	for name, err := range map[string]error{
+		"a place":  problem("incomingAuth.authz.policies[0]", "not Cedar"),
+		"no place": errors.New("the issuer is away"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, open)
+			w.apply(serverOf("ops", ""))
+			w.serves("ops", "")
+			w.refuse = func(*resolve.Server) error { return err }
+			w.apply(strings.Replace(serverOf("ops", ""), "{type: anonymous}", "{type: anonymous, authzConfig: {type: inline, inline: {policies: [forbid]}}}", 1))
+			w.serves("ops", "not served")
+			w.has("VirtualMCPServer ops", "0/2", "Ready=False NotServed")
+			w.refuse = nil
+			w.apply(serverOf("ops", ""))
+			w.has("VirtualMCPServer ops", "3/3", "Ready=True")
+		})
+	}
+}
+
 func TestFromToolHive(t *testing.T) {
 	w := newWorld(t, open)
 	const ours = "apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: team}\nspec:\n  from: {toolhive: theirs}\n"

@@ -162,6 +162,9 @@ func (l lookup) server(o *object.VirtualMCPServer) (*serverVersion, finding) {
 // translated takes what another product's server has.
 func (v *serverVersion) translated(l lookup, t *Translation, ownAuth bool, f *finding) {
 	v.ignored, v.composites = t.Ignored, t.Composites
+	if v.composites == nil {
+		v.composites = map[string]*object.VirtualMCPCompositeToolDefinition{} // none of ours
+	}
 	if p := t.Problem; p.Message != "" && !(ownAuth && p.Reason == object.ReasonAuthNotCarried) {
 		f.add(p.Reason, "spec.from.toolhive", "%s", p.Message)
 	}

@@ -8,7 +8,7 @@
 //		if err == nil {
 //			r.Applied(s)
 //		} else if other := r.Refused(s, err); other != nil {
-//			… other.Config is tried in its place; twice at most, then other is nil
+//			… other.Config is tried in its place, or nothing is served if it is nil; twice at most, then other is nil
 //		}
 //	}
 //	reports := r.Reports(live) // live says which backends answer
