@@ -197,8 +197,12 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	to := *quietTo.Load()
+	if !to.Enabled(ctx, slog.LevelDebug) { // errors come unasked
+		return nil
+	}
 	r.Level = slog.LevelDebug
-	return (*quietTo.Load()).WithAttrs(q.attrs).Handle(ctx, r)
+	return to.WithAttrs(q.attrs).Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.

@@ -70,6 +70,7 @@ type Source struct {
 	kinds      []*watch                         // of the four kinds
 	named      map[string]*watch                // of ConfigMaps and Secrets, and of ToolHive's kinds, by resource.String
 	waiting    time.Time                        // since when references are waited for; zero: they are not
+	away       bool                             // the API server did not answer the last request
 	synced     time.Time                        // when a list came last
 	complete   bool                             // the first complete state is applied
 	rejected   bool                             // the last configuration of a server was refused
@@ -221,19 +222,26 @@ func (s *Source) state(ctx context.Context) (*resolve.State, bool) {
 	s.followTheirs(ctx, state)
 	refs := resolve.FindReferences(state)
 	s.followNamed(ctx, refs)
+	return state, !s.awaitsReferences()
+}
+
+// awaitsReferences reports whether something that objects refer to is being read for the first time, and has had
+// no time for it. It is waited for once. mu is held.
+func (s *Source) awaitsReferences() bool {
 	for _, w := range s.named {
-		if w.tried {
-			continue
-		}
-		if s.waiting.IsZero() {
+		switch {
+		case w.tried:
+		case s.waiting.IsZero():
 			s.waiting = time.Now()
-		}
-		if time.Since(s.waiting) < referenceTime {
-			return nil, false
+			return true
+		case time.Since(s.waiting) < referenceTime:
+			return true
+		default:
+			w.tried = true
 		}
 	}
 	s.waiting = time.Time{}
-	return state, true
+	return false
 }
 
 // untilLook is when references that are waited for are not waited for any longer.

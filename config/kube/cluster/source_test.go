@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
@@ -328,10 +330,14 @@ func TestAPIServerAway(t *testing.T) {
 	api.Apply(ops + "---\n" + triage(goodScript))
 	r := start(t, api, "a")
 	until(t, api, r, "served", func() bool { return condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served" })
+	logged := strings.Count(r.log.String(), "does not answer")
 	api.Away()
 	until(t, api, r, "the health says so", func() bool { return r.Health().Error != "" })
 	if h := r.Health(); h.Synced || !h.Complete || r.servers.script() != goodScript {
 		t.Errorf("health %+v", h)
+	}
+	if n := strings.Count(r.log.String(), "does not answer") - logged; n != 1 {
+		t.Errorf("an outage is logged %d times", n)
 	}
 	api.Apply(triage("def run(params):\n    return 2\n"))
 	api.Back(t)
@@ -500,5 +506,22 @@ func TestManyObjects(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > before+3 {
 		stacks := make([]byte, 1<<20)
 		t.Errorf("%d goroutines, %d before:\n%s", n, before, stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// TestClientGoIsQuiet: what client-go logs is for whoever debugs, and what it logs of bodies, in which Secrets are,
+// is for nobody.
+func TestClientGoIsQuiet(t *testing.T) {
+	api := clustertest.New(t)
+	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: "no watch"} {
+		var b bytes.Buffer
+		if _, err := cluster.Connect(cluster.Access{Kubeconfig: api.Kubeconfig(t)}, slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: level}))); err != nil {
+			t.Fatal(err)
+		}
+		klog.Background().Error(nil, "no watch")
+		klog.Background().V(8).Info("Response Body")
+		if got := b.String(); strings.Contains(got, "Body") || (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("at %v: %q", level, got)
+		}
 	}
 }

@@ -240,12 +240,16 @@ func (s *Source) noteRequest(ctx context.Context, w *watch, err error) {
 	defer s.mu.Unlock()
 	before := w.err
 	w.err = err
+	answers := err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
 	switch {
-	case err != nil && before == nil:
-		s.log.Warn("the API server does not answer, what was there before goes on", "resource", w.of.String(), "err", explain(w.of, err))
-	case err == nil && before != nil:
-		s.log.Info("the API server answers again", "resource", w.of.String())
+	case !answers && !s.away: // once for all watches
+		s.log.Warn("the API server does not answer, what was there before goes on", "err", err)
+	case answers && s.away:
+		s.log.Info("the API server answers again")
+	case answers && err != nil && before == nil && (w.of.Group != object.ToolHiveGroup || !apierrors.IsNotFound(err)):
+		s.log.Warn("objects cannot be read, what was there before goes on", "err", explain(w.of, err))
 	}
+	s.away = !answers
 	if err != nil && !w.tried {
 		w.tried = true
 		s.noteChange()

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -203,11 +204,18 @@ func (s *Servers) Backends(name string) map[string]string {
 		case "ready":
 			all[b.Name] = ""
 		case "down":
-			all[b.Name] = cmp.Or(b.Error, "does not answer")
+			all[b.Name] = cmp.Or(still(b.Error), "does not answer")
 		}
 	}
 	return all
 }
+
+// ours is the end of a connection that is ours: another one with each attempt.
+var ours = regexp.MustCompile(`[^\s"]+:[0-9]+->`)
+
+// still is the text of an error without what is another one with each attempt: it goes into a status, in which
+// nothing moves by itself.
+func still(text string) string { return ours.ReplaceAllString(text, "") }
 
 // Changed implements cluster.Servers.
 func (s *Servers) Changed() <-chan struct{} { return s.changed }

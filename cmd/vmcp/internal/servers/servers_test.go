@@ -3,6 +3,7 @@ package servers
 import (
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -207,6 +208,41 @@ func TestWhoMayLook(t *testing.T) {
 		if status, body := ask(tt.h, "GET", tt.path, "", tt.header...); status != tt.want {
 			t.Errorf("GET %s with %q = %d %s, want %d", tt.path, tt.header, status, body, tt.want)
 		}
+	}
+}
+
+// TestBackends: why a backend does not answer is the same text with every attempt.
+func TestBackends(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close() // a reset
+		}
+	}()
+	s := world(t, config.Default(), "", []string{"ops"})
+	if err := s.Apply("ops", &config.Config{Backends: []config.Backend{{Name: "b", URL: "http://" + l.Addr().String() + "/mcp"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for s.Backends("ops")["b"] == "" {
+		<-s.Changed()
+	}
+	if got := s.Backends("ops")["b"]; strings.Contains(got, "->") {
+		t.Errorf("the text is another one with each attempt: %s", got)
+	}
+	l.Close()
+	<-ended
+	if got := still(`b: Post "http://10.0.0.7:80/mcp": read tcp 10.0.0.1:40112->10.0.0.7:80: read: connection reset by peer`); got != `b: Post "http://10.0.0.7:80/mcp": read tcp 10.0.0.7:80: read: connection reset by peer` {
+		t.Error(got)
 	}
 }
 
