@@ -177,7 +177,7 @@ func location(p diag.Pos, endLine, endColumn int) sarifLocation {
 func uri(file string) string {
 	var b strings.Builder
 	for _, c := range []byte(file) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`%?#"<>[]\^{|}`+"`", c) >= 0 {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`%:?#"<>[]\^{|}`+"`", c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
