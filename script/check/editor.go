@@ -50,6 +50,16 @@ func (p *Program) keep(last *Program) {
 	}
 }
 
+// Alone checks one more file, as those of p were checked: one that is not among them. Without p it is
+// checked with o.
+func (p *Program) Alone(src Source, o Options) *Program {
+	if p != nil {
+		o = p.options
+	}
+	o.Last, o.Cache = nil, nil
+	return Check([]Source{src}, o)
+}
+
 // succeeds reports whether f is the same file as another one, with a newer text.
 func (f *checked) succeeds(old *checked) bool {
 	return f.source.Name == old.source.Name && f.source.Origin.File == old.source.Origin.File

@@ -9,8 +9,10 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/builtins/suite"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/cursor"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/starfmt"
 	"github.com/vmcp-dev/vmcp/script/check"
@@ -63,7 +65,8 @@ func (s *server) complete(d *doc, p placeParams) (completionList, error) {
 	if !ok || d.project == nil {
 		return list, nil
 	}
-	q := query{doc: d, program: d.project.program, line: p.Position.Line + 1, context: cursor.At(text), builtins: builtins.Table()}
+	q := query{doc: d, program: d.project.program, line: p.Position.Line + 1, context: cursor.At(text), builtins: tableOf(d.path)}
+	list.Incomplete = d.project.program == nil // nothing is known yet: ask again
 	word := q.context.Word
 	if strings.Contains(word, "\n") {
 		return list, nil
@@ -81,6 +84,14 @@ func (s *server) complete(d *doc, p placeParams) (completionList, error) {
 		list.Items = append(list.Items, item)
 	}
 	return list, nil
+}
+
+// tableOf are the builtins that a file can use.
+func tableOf(path string) []check.Builtin {
+	if files.IsTest(path) {
+		return slices.Concat(builtins.Table(), suite.Table())
+	}
+	return builtins.Table()
 }
 
 // query is a question about a place.
@@ -152,7 +163,7 @@ func (q *query) names() (items []completionItem) {
 // own are the names of the file that mean something at the line: those of the top level and of the
 // function around it.
 func (q *query) own() (names []string) {
-	tree := q.program.Tree(q.file(), q.line)
+	tree := q.known().Tree(q.file(), q.line)
 	if tree == nil {
 		return nil
 	}
@@ -257,7 +268,7 @@ func (q *query) typeOf(p *cursor.Path) types.Type {
 		return types.Any
 	}
 	if !p.Call {
-		return q.program.TypeOf(q.file(), expression(p), q.line)
+		return q.known().TypeOf(q.file(), expression(p), q.line)
 	}
 	tool, ok := q.tool(p.Tool)
 	b, known := q.builtin(p.Name)

@@ -124,7 +124,7 @@ func (d *doc) aboutName(id *syntax.Ident, around []syntax.Node) string {
 		}
 	}
 	if !isOwn(id) {
-		for _, b := range builtins.Table() {
+		for _, b := range tableOf(d.path) {
 			_, module := b.Value.(starlark.HasAttrs)
 			if b.Name == name && (!member || module) {
 				return fmt.Sprintf("```python\n%s\n```\n%s\n\n%s", b.Signature, b.Help, b.Details)

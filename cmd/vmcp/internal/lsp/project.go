@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/builtins/suite"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -111,6 +112,6 @@ func (p *project) checkAlone(data []byte, last *check.Program) checked {
 	case strings.Contains(string(data), "def run("):
 		s.Kind = check.ToolFile
 	}
-	program := check.Check([]check.Source{s}, check.Options{Builtins: builtins.Table(), Last: last})
+	program := check.Check([]check.Source{s}, check.Options{Builtins: builtins.Table(), TestBuiltins: suite.Table(), Last: last})
 	return checked{project: p, program: program, problems: program.Problems()}
 }

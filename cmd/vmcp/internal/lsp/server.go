@@ -52,6 +52,8 @@ type doc struct {
 	version int
 	text    *text
 	project *project // nil: it is nothing of ours
+
+	repaired repair
 }
 
 // incoming is what the reader has read.

@@ -1,0 +1,82 @@
+package lsp
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+	"github.com/vmcp-dev/vmcp/script/source"
+)
+
+// known is what is known of the script at the place: by the last check, or, of a text that could never be
+// parsed or a file that is not there yet, by one of the text without what is half-written.
+func (q *query) known() *check.Program {
+	if q.program.Tree(q.file(), q.line) != nil || isYAML(q.doc.path) {
+		return q.program
+	}
+	if r := q.doc.repaired; r.program != nil && r.text == q.doc.text && r.line == q.line && r.of == q.program {
+		return r.program
+	}
+	text, ok := repaired(q.doc.text.src, q.line)
+	if !ok {
+		return q.program
+	}
+	src := check.Source{File: script.File{Name: q.doc.path, Source: []byte(text), Origin: diag.InFile(q.doc.path)}, Kind: check.Library}
+	switch {
+	case files.IsTest(q.doc.path):
+		src.Kind = check.TestFile
+	case strings.Contains(text, "def run("):
+		src.Kind = check.ToolFile
+		if d, _ := check.ReadDeclaration(src.File); d != nil { // its problems are told by the check
+			src.Tool, src.Input, src.Output = d.Name, d.Parameters, d.Output
+		}
+	}
+	q.doc.repaired = repair{q.doc.text, q.line, q.program, q.program.Alone(src, check.Options{Builtins: q.builtins})}
+	return q.doc.repaired.program
+}
+
+// repair is what is known of a text without what is half-written at a line.
+type repair struct {
+	text    *text
+	line    int
+	of      *check.Program
+	program *check.Program
+}
+
+// mostRepairs bounds the lines that are left out.
+const mostRepairs = 20
+
+// repaired is a text in which the line that somebody writes, and others that cannot be parsed, do nothing;
+// ok is false when too much is wrong.
+func repaired(src string, line int) (text string, ok bool) {
+	lines := strings.SplitAfter(src, "\n")
+	for range mostRepairs {
+		if line < 1 || line > len(lines) {
+			return "", false
+		}
+		lines[line-1] = idle(lines[line-1])
+		text := strings.Join(lines, "")
+		_, err := source.Parse(script.File{Name: "x", Source: []byte(text)}, script.Limits{})
+		if err == nil {
+			return text, true
+		}
+		one, isOne := errors.AsType[*script.Error](err)
+		if !isOne {
+			return "", false
+		}
+		if line = min(int(one.Pos.Line), len(lines)); strings.TrimSpace(lines[line-1]) == "pass" || strings.TrimSpace(lines[line-1]) == "" {
+			line-- // what stands before it is not complete
+		}
+	}
+	return "", false
+}
+
+// idle is a line that does nothing, with the indentation of another one.
+func idle(line string) string {
+	rest := strings.TrimLeft(line, " \t")
+	end := line[len(strings.TrimRight(line, "\r\n")):]
+	return line[:len(line)-len(rest)] + "pass" + end
+}
