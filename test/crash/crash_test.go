@@ -19,9 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
-	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 // scripts are the kinds of runs; what each does, and returns, is below in wanted.
@@ -112,15 +110,14 @@ func kills() int {
 }
 
 func TestKillsSQLite(t *testing.T) {
-	testmode.NeedThorough(t)
-	t.Parallel()
-	crash(t, "sessionStorage: {provider: sqlite, path: runs.db, sync: process}")
+	newAskingTrial(t, asked).crash()
 }
 
 func TestKillsPostgres(t *testing.T) {
-	testmode.NeedThorough(t)
-	t.Parallel()
-	crash(t, fmt.Sprintf("sessionStorage: {provider: postgres, url: %q, keys: [{id: a, file: key}]}\nruns: {lease: 1s}", pgtest.Start(t).URL()))
+	tr := newAskingTrial(t, asked)
+	tr.onPostgres(pgtest.Start(t))
+	tr.configure(scripts + asked)
+	tr.crash()
 }
 
 // A trial is one server that is killed, the backend behind it and the clients in front.
@@ -138,20 +135,8 @@ type trial struct {
 	runs map[string]*client
 }
 
-func crash(t *testing.T, storage string) {
-	bin, err := rig.Build(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, url := backend(t)
-	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, runs: map[string]*client{}}
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}, {name: desk, url: %q}, {name: kiosk, url: %q}]\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank, desk, kiosk]}}\n%s\n%s%s", tr.addr, url, l.desk(t), l.kiosk(t), storage, scripts, asked)
-	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
-		t.Fatal(err)
-	}
+// crash kills the server again and again, and looks at what its clients had.
+func (tr *trial) crash() {
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 7))
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
@@ -218,6 +203,10 @@ type client struct {
 	result   string
 }
 
+func newClient(kind, id string) *client {
+	return &client{kind: kind, id: id, asked: map[string]bool{}, answered: map[string]bool{}}
+}
+
 func (tr *trial) clientLoop(n int, stop chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -226,7 +215,7 @@ func (tr *trial) clientLoop(n int, stop chan struct{}) {
 		default:
 		}
 		kind := kinds[(i+n)%len(kinds)]
-		c := &client{kind: kind, id: fmt.Sprintf("%s-%d-%d", kind, n, i), asked: map[string]bool{}, answered: map[string]bool{}}
+		c := newClient(kind, fmt.Sprintf("%s-%d-%d", kind, n, i))
 		tr.mu.Lock()
 		tr.runs[c.id] = c
 		tr.mu.Unlock()
@@ -282,17 +271,23 @@ func (tr *trial) drive(c *client) {
 				c.answered[key] = true
 			}
 		}
-		answers := map[string]any{}
 		for key := range r.Result.InputRequests {
 			if c.answered[key] {
 				tr.t.Errorf("%s: %s is asked again after its answer was taken", c.id, key)
 			}
 			c.asked[key] = true
-			answers[key] = map[string]any{"action": "accept", "content": map[string]any{}}
 		}
-		text, _ := json.Marshal(answers)
-		more = fmt.Sprintf(`,"inputResponses":%s,"requestState":%q`, text, r.Result.RequestState)
+		more = r.answers()
 	}
+}
+
+// answers is the part of the next request that answers all questions.
+func (r *response) answers() string {
+	var all []string
+	for key := range r.Result.InputRequests {
+		all = append(all, fmt.Sprintf(`%q:{"action":"accept","content":{}}`, key))
+	}
+	return fmt.Sprintf(`,"inputResponses":{%s},"requestState":%q`, strings.Join(all, ","), r.Result.RequestState)
 }
 
 func (tr *trial) call(c *client, more string) (*response, error) {

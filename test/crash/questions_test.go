@@ -15,15 +15,6 @@ func asksVia(name, backendTool string) string {
 	return tool(name, "", `call_tool("`+backendTool+`", {"what": params["id"] + "/0"})`, `return params["id"]`)
 }
 
-// newAskingTrial is a trial whose backends ask.
-func newAskingTrial(t *testing.T, more string) *trial {
-	tr := newTrial(t, "")
-	tr.storage = "{provider: sqlite, path: runs.db, sync: process}\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank, desk, kiosk]}}"
-	tr.also = fmt.Sprintf(", {name: desk, url: %q}, {name: kiosk, url: %q}", tr.ledger.desk(t), tr.ledger.kiosk(t))
-	tr.configure(scripts + more)
-	return tr
-}
-
 // asked begins a run, and returns its question with the part of the next request that answers it.
 func (tr *trial) asked(c *client, more string) (key, answer string) {
 	tr.t.Helper()
@@ -34,7 +25,7 @@ func (tr *trial) asked(c *client, more string) (key, answer string) {
 	for k := range r.Result.InputRequests {
 		key = k
 	}
-	return key, fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{}}},"requestState":%q`, key, r.Result.RequestState)
+	return key, r.answers()
 }
 
 // TestWhatABackendAsksAcrossAKill: the process is killed while a backend waits for an answer.

@@ -28,14 +28,34 @@ func newTrial(t *testing.T, more string) *trial {
 		t.Fatal(err)
 	}
 	l, url := backend(t)
-	tr := &trial{t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, url: url, storage: "{provider: sqlite, path: runs.db, sync: process}"}
+	tr := &trial{
+		t: t, bin: bin, dir: t.TempDir(), addr: freeAddress(t), ledger: l, url: url, runs: map[string]*client{},
+		storage: "{provider: sqlite, path: runs.db, sync: process}",
+	}
 	tr.configure(scripts + more)
 	return tr
 }
 
+// newAskingTrial is a trial with backends that ask.
+func newAskingTrial(t *testing.T, more string) *trial {
+	tr := newTrial(t, "")
+	tr.also = fmt.Sprintf(", {name: desk, url: %q}, {name: kiosk, url: %q}", tr.ledger.desk(t), tr.ledger.kiosk(t))
+	tr.configure(scripts + more)
+	return tr
+}
+
+// onPostgres lets the server keep its runs in PostgreSQL, once it is configured.
+func (tr *trial) onPostgres(pg *pgtest.Server) {
+	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.storage = fmt.Sprintf("{provider: postgres, url: %q, keys: [{id: a, file: key}]}\nruns: {lease: 1s}", pg.URL())
+}
+
 // configure writes the configuration.
 func (tr *trial) configure(tools string) {
-	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}%s]\nsessionStorage: %s\n%s", tr.addr, tr.url, tr.also, tr.storage, tools)
+	config := fmt.Sprintf("listen: %s\nbackends: [{name: bank, url: %q}%s]\naggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: %s\n%s",
+		tr.addr, tr.url, tr.also, tr.storage, tools)
 	if err := os.WriteFile(filepath.Join(tr.dir, "vmcp.yaml"), []byte(config), 0o600); err != nil {
 		tr.t.Fatal(err)
 	}
@@ -86,7 +106,7 @@ func TestASleepAcrossAKill(t *testing.T) {
 	s.kill()
 	s = tr.serve()
 	defer s.kill()
-	c := &client{kind: "naps", id: "n", asked: map[string]bool{}, answered: map[string]bool{}}
+	c := newClient("naps", "n")
 	tr.drive(c)
 	if took := time.Since(began); c.result != `"n"` || took < 4900*time.Millisecond || took > 7500*time.Millisecond || tr.ledger.did("n/0") != 1 {
 		t.Errorf("%s after %v, the call was made %d times", c.result, took, tr.ledger.did("n/0"))
@@ -157,7 +177,7 @@ func TestSixEqualRequests(t *testing.T) {
 	results := make([]string, 6)
 	for i := range results {
 		all.Go(func() {
-			c := &client{kind: "seq", id: "six", asked: map[string]bool{}, answered: map[string]bool{}}
+			c := newClient("seq", "six")
 			tr.drive(c)
 			results[i] = c.result
 		})
@@ -204,7 +224,7 @@ func TestDurableAlways(t *testing.T) {
 func TestEditedOverARestart(t *testing.T) {
 	asks := tool("edits", "", `call_tool("pay", {"what": params["id"] + "/0"})`, `elicit("one?")`, `elicit("two?")`, `call_tool("pay", {"what": params["id"] + "/1"})`, `return params["id"]`)
 	tr := newTrial(t, asks)
-	c := &client{kind: "edits", id: "x", asked: map[string]bool{}, answered: map[string]bool{}}
+	c := newClient("edits", "x")
 	more := ""
 	for _, next := range []string{
 		scripts + tool("edits", "    limits: {calls: 1}\n", `return "new"`),
@@ -215,9 +235,7 @@ func TestEditedOverARestart(t *testing.T) {
 		if err != nil || len(r.Result.InputRequests) != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		for key := range r.Result.InputRequests {
-			more = fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{}}},"requestState":%q`, key, r.Result.RequestState)
-		}
+		more = r.answers()
 		s.kill()
 		tr.configure(next)
 	}
@@ -302,10 +320,7 @@ func TestStopInASession(t *testing.T) {
 func TestAStoreThatIsAway(t *testing.T) {
 	tr := newTrial(t, "")
 	pg := pgtest.Start(t)
-	if err := os.WriteFile(filepath.Join(tr.dir, "key"), []byte("MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tr.storage = fmt.Sprintf("{provider: postgres, url: %q, keys: [{id: a, file: key}]}\nruns: {lease: 1s}", pg.URL())
+	tr.onPostgres(pg)
 	tr.configure(scripts)
 	s := tr.serve()
 	defer s.kill()
@@ -315,13 +330,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	pg.Down(t)
-	answer := func(r *response) string {
-		for key := range r.Result.InputRequests {
-			return fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{}}},"requestState":%q`, key, r.Result.RequestState)
-		}
-		return ""
-	}
-	if refused, err := tr.call(c, answer(r)); err != nil || refused.Error == nil || refused.Error.Code != -32603 || !strings.Contains(string(refused.Error.Data), `"reason":"store"`) {
+	if refused, err := tr.call(c, r.answers()); err != nil || refused.Error == nil || refused.Error.Code != -32603 || !strings.Contains(string(refused.Error.Data), `"reason":"store"`) {
 		t.Errorf("without the store: %+v, %v", refused, err)
 	}
 	if plain, err := tr.call(&client{kind: "look", id: "p", args: `{"what":"x"}`}, ""); err != nil || plain.Error != nil || plain.Result.IsError {
@@ -329,7 +338,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	}
 	pg.Up(t)
 	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
-		next, err := tr.call(c, answer(r))
+		next, err := tr.call(c, r.answers())
 		if err == nil && next.Error == nil && len(next.Result.InputRequests) == 0 {
 			if string(next.Result.StructuredContent) != `"away"` {
 				t.Errorf("%+v", next)
