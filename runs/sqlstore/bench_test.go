@@ -90,3 +90,23 @@ func benchCalls(b *testing.B, s runs.Store, n int) {
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }
+
+// BenchmarkBesideLargeAnswers is BenchmarkCall in a database in which other runs have answers of a size: what a call costs must not
+// depend on them.
+func BenchmarkBesideLargeAnswers(b *testing.B) {
+	for _, size := range []int{300, 10_000, 1_000_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s := benchSQLite(b, true, false)
+			result, _ := json.Marshal(strings.Repeat("x", size))
+			for range 20 {
+				l, err := s.Create(b.Context(), runs.Run{Tool: "x", Header: &header}, "others", nil)
+				must(b, err)
+				for k := range 20 {
+					must(b, l.Record(script.Entry{Key: fmt.Sprint(k), Kind: "call", Result: result}))
+				}
+				must(b, l.End(b.Context(), runs.Outcome{State: runs.Done}))
+			}
+			benchCalls(b, s, 1)
+		})
+	}
+}

@@ -34,3 +34,24 @@ func SetPages(t *testing.T, s *Store, pages int) {
 		t.Fatal(err)
 	}
 }
+
+// WithMigrations has f work with the first n migrations only, as an older program did.
+func WithMigrations(n int, f func()) {
+	all := migrations
+	defer func() { migrations = all }()
+	migrations = all[:n]
+	f()
+}
+
+// Definition is how a table of a file was made.
+func Definition(t *testing.T, path, table string) (made string) {
+	db, err := sql.Open("sqlite", dsn(path, nil))
+	if err == nil {
+		defer db.Close()
+		err = db.QueryRow("SELECT sql FROM sqlite_master WHERE name = ?", table).Scan(&made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}

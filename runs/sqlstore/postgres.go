@@ -75,7 +75,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	}
 	c := &cluster{name: fmt.Sprintf("PostgreSQL at %s/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Database), self: o.Schema + " " + runs.NewID()}
 	c.schema, c.dollars = `"`+o.Schema+`".`, true
-	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
+	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{sqlite}", "-- ", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
 	if c.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, c.failure("connect", err)
 	}

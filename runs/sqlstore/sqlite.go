@@ -72,7 +72,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 		return nil, err
 	}
 	f := &file{path: path, look: cmp.Or(o.Look, time.Second), requests: make(chan *request), foreign: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	f.words = strings.NewReplacer("{int}", "INTEGER", "{blob}", "BLOB", "{norowid}", " WITHOUT ROWID", "{lock}", "", "{now}", "vmcp_now()")
+	f.words = strings.NewReplacer("{int}", "INTEGER", "{blob}", "BLOB", "{norowid}", " WITHOUT ROWID", "{sqlite}", "", "{lock}", "", "{now}", "vmcp_now()")
 	if o.Beside {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("%w: %w", runs.ErrUnavailable, err)
