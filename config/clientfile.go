@@ -11,8 +11,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/envfile"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 // ClientOptions are what variables for folders in a client's file stand for: the folder that the
@@ -159,11 +159,10 @@ func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backe
 	env := s.Env
 	if s.EnvFile != "" {
 		b.envFiles = append(b.envFiles, s.EnvFile)
-		data, err := files.Read(s.EnvFile, maxEnvFile)
+		variables, problems, err := envfile.Read(s.EnvFile, code)
 		if err != nil {
 			return nil, fmt.Errorf("envFile: %w", err)
 		}
-		variables, problems := parseEnvFile(s.EnvFile, string(data))
 		if len(problems) > 0 {
 			return nil, fmt.Errorf("envFile: %w", problems[0])
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/envfile"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -189,7 +190,7 @@ func (v *validator) postgres(at string, s *SessionStorage, replaced bool) {
 	if len(s.Keys) == 0 {
 		v.report(at, "want keys: a database that others can write to needs a key that it does not hold; openssl rand -base64 32 makes one")
 	}
-	if v.set(at+".schema") && !envName.MatchString(s.Schema) {
+	if v.set(at+".schema") && !envfile.IsName(s.Schema) {
 		v.report(at+".schema", "want letters, digits and _, have %q", s.Schema)
 	}
 }

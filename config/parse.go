@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/envfile"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
@@ -64,7 +65,7 @@ func ReadWith(filename string, data []byte, env func(name string) (value string,
 
 func read(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
 	beside := filepath.Join(folder(filename), EnvFile)
-	env, envProblems := readEnvFile(beside, env)
+	env, envProblems := envfile.Below(env, beside, code)
 	c, problems := readWith(filename, data, env)
 	if c != nil {
 		c.envFiles = append(c.envFiles, beside)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/envfile"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -149,7 +150,7 @@ func (v *validator) child(b *Backend, at string) {
 	}
 	for _, name := range keys(b.Env) {
 		path := document.KeyPath(at+".env", name)
-		if !envName.MatchString(name) {
+		if !envfile.IsName(name) {
 			v.report(path, "want a name of letters, digits and _")
 		}
 		literal := b.Env[name]
