@@ -308,9 +308,11 @@ func (c *cluster) awaitPage(r *replica, path string, want int) {
 }
 
 // ask makes a request of MCP, without a session.
-func (r *replica) ask(method, name string) (int, string) {
+func (r *replica) ask(method, name string) (int, string) { return r.askAt("/mcp", method, name) }
+
+func (r *replica) askAt(path, method, name string) (int, string) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":%q,"arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, method, name)
-	req, err := http.NewRequest("POST", "http://"+r.addr+"/mcp", strings.NewReader(body))
+	req, err := http.NewRequest("POST", "http://"+r.addr+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}

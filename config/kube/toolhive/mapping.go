@@ -153,6 +153,9 @@ func (m *mapping) config(c tree) tree {
 		c["name"] = m.of.name
 	}
 	m.operational(c)
+	if c["aggregation"] == nil {
+		c["aggregation"] = tree{}
+	}
 	if aggregation, ok := c["aggregation"].(tree); ok {
 		m.aggregation(aggregation)
 	}
@@ -190,6 +193,7 @@ func (m *mapping) operational(c tree) {
 
 // aggregation puts what MCPToolConfigs say in the place of their names, and writes backends as they are called here.
 func (m *mapping) aggregation(a tree) {
+	prefixed(a)
 	for i, v := range list(a["tools"]) {
 		of, ok := v.(tree)
 		if !ok {
@@ -216,6 +220,22 @@ func (m *mapping) aggregation(a tree) {
 		if name, ok := name.(string); ok {
 			list(resolution["priorityOrder"])[i] = backendName(name)
 		}
+	}
+}
+
+// prefixed says what is theirs' default: names stand before those of tools of a single backend, too.
+func prefixed(a tree) {
+	if a["conflictResolution"] == nil {
+		a["conflictResolution"] = "prefix"
+	}
+	if a["conflictResolution"] != "prefix" {
+		return
+	}
+	if a["conflictResolutionConfig"] == nil {
+		a["conflictResolutionConfig"] = tree{}
+	}
+	if c, ok := a["conflictResolutionConfig"].(tree); ok && c["prefixFormat"] == nil {
+		c["prefixFormat"] = "{workload}_"
 	}
 }
 
