@@ -51,6 +51,10 @@ func familiar(f script.File, p diag.Problem) diag.Problem {
 		p.Message = "Starlark has no chained comparisons; write a < b and b < c"
 		return p
 	}
+	if strings.HasPrefix(string(f.Source), "\ufeff") {
+		p.Message = "the file begins with a byte order mark; save it as UTF-8 without one"
+		return p
+	}
 	lines := strings.Split(string(f.Source), "\n")
 	shift, columns := 0, 0
 	if f.Origin.Exact {

@@ -51,6 +51,15 @@ func TestHostileSourcesAreReadInReasonableSpace(t *testing.T) {
 	}
 }
 
+// TestByteOrderMark: what some editors write before a text is named, for nobody sees it.
+func TestByteOrderMark(t *testing.T) {
+	f := script.File{Name: "s.star", Source: []byte("\ufeffdef run(params):\n    return 1\n")}
+	const want = "s.star:1:1: error: the file begins with a byte order mark; save it as UTF-8 without one [syntax]"
+	if got := check.File(f, check.Options{}); len(got) != 1 || got[0].Error() != want {
+		t.Errorf("check: %v\nwant %s", got, want)
+	}
+}
+
 // TestNULIsNoText: the scanner takes a text to end at its first NUL, so that what is behind it
 // would be served without a look.
 func TestNULIsNoText(t *testing.T) {
