@@ -28,7 +28,7 @@ var larger = map[string]struct {
 	"script/check/flow":     {24, 5050, "one engine over one state: statements, calls and guards follow each other"},
 	"backends":              {24, 5100, "pool, connection and protocol, whose ties run both ways"},
 	"script/internal/meter": {24, 3800, "every operator and method that costs something"},
-	"proxy":                 {26, 4900, "the door and what it leads to"},
+	"proxy":                 {24, 3800, "the door, the routes, and the requests and hosts of scripts, which come back through it"},
 }
 
 // TestRoomsHaveASize: what a stranger has to read before a change is bounded.

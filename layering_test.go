@@ -90,6 +90,7 @@ var mayImport = map[string][]string{
 	"proxy/notifier":            {"backends", "config", "internal/jsonscan", "internal/wire", "proxy/runs", "runs", "runs/notify", "runs/seal"},
 	"proxy/parked":              {"auth", "backends", "internal/jsonscan", "internal/wire", "proxy/edge", "runs", "runs/seal"},
 	"proxy/members":             {"internal/jsonscan", "internal/wire", "proxy/adapt", "proxy/runs", "proxy/trace"},
+	"proxy/validation":          {"auth", "config", "internal/diag", "policy", "proxy/catalog", "script/check"},
 	"proxy/edge":                {"auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
 	"proxy/subscriptions":       {"proxy/catalog", "proxy/edge", "backends", "internal/jsonscan", "internal/wire"},
 	"proxy/runs":                {"internal/jsonscan", "internal/wire", "proxy/outcome", "runs", "script"},
@@ -107,7 +108,7 @@ var mayImport = map[string][]string{
 	"examples":                  {},
 	"bench":                     {"test/rig"},
 	"test/rig":                  {},
-	"cmd":                       {"config/kube/cluster", "config/kube/resolve", "config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
+	"cmd":                       {"proxy/validation", "config/kube/cluster", "config/kube/resolve", "config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
 
 	"backends/internal/child":     {"internal/secret"},
 	"backends/internal/deadline":  {},

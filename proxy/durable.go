@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
@@ -29,32 +27,17 @@ func (p *Proxy) newRuns() {
 		Wrote: func(took time.Duration, err error) { p.metrics.Runs.Wrote(took, err) }, Resumed: func(c runs.Cause) { p.metrics.Runs.Resumed(string(c)) },
 	})
 	c := config.Default()
-	p.runs.Use(p.inMemory(c), p.untold(c), inMemory(c))
-}
-
-// What a journal in memory may have where the configuration does not say so: a run is charged for it, and shall not be
-// lost for having more of it than a database is to keep.
-const (
-	entriesInMemory = 200_000
-	bytesInMemory   = 128 << 20
-)
-
-// inMemory are the options of journals in memory. Of a run that has ended nobody can read what it did there.
-func inMemory(c *config.Config) store.Options {
-	o := settings.Options(c)
-	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
-	o.Keep = store.KeepNone
-	return o
+	p.runs.Use(p.inMemory(c), p.untold(c), settings.InMemory(c))
 }
 
 // inMemory is a store in memory.
 func (p *Proxy) inMemory(c *config.Config) store.Store {
-	return memory.New(inMemory(c), p.admission.Pool)
+	return memory.New(settings.InMemory(c), p.admission.Pool)
 }
 
 // untold is a store for runs that are never kept: nobody is told of them.
 func (p *Proxy) untold(c *config.Config) store.Store {
-	o := inMemory(c)
+	o := settings.InMemory(c)
 	o.Tell = nil
 	return memory.New(o, p.admission.Pool)
 }
@@ -76,7 +59,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 		return nil
 	}
 	if p.stored != nil {
-		if !sameStore(p.stored, cfg) {
+		if !settings.SameStore(p.stored, cfg) {
 			p.log.Warn("sessionStorage, runs.lease, runs.maxEntries, runs.maxBytes, runs.retention.keep or runs.notify.events has changed: restart to use it; until then runs are kept as before")
 		}
 		if p.ring == nil || len(cfg.SessionStorage.Keys) == 0 {
@@ -86,7 +69,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	}
 	if cfg.SessionStorage.Provider == config.StorageMemory {
 		p.stored = cfg
-		p.runs.Use(p.inMemory(cfg), p.untold(cfg), inMemory(cfg))
+		p.runs.Use(p.inMemory(cfg), p.untold(cfg), settings.InMemory(cfg))
 		return nil
 	}
 	s, ring, err := p.options.OpenStore(cfg)
@@ -97,15 +80,8 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	if ring != nil {
 		p.parked.Use(ring)
 	}
-	p.runs.Use(s, p.untold(cfg), inMemory(cfg))
+	p.runs.Use(s, p.untold(cfg), settings.InMemory(cfg))
 	return nil
-}
-
-// sameStore reports whether two configurations name the same store, opened in the same way. Keys may differ.
-func sameStore(a, b *config.Config) bool {
-	one, other := a.SessionStorage, b.SessionStorage
-	one.Keys, other.Keys = nil, nil
-	return reflect.DeepEqual(one, other) && reflect.DeepEqual(settings.Options(a), settings.Options(b))
 }
 
 // useRuns takes what may change of a configuration.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 // checkFolder checks a configuration with a folder of scripts and returns the problems,
@@ -22,7 +22,7 @@ func checkFolder(t *testing.T, cfg config.Config, files map[string]string) strin
 	}
 	cfg.Scripts = []string{dir}
 	cfg.Complete()
-	err := proxy.Check(&cfg)
+	err := validation.Check(&cfg)
 	if err == nil {
 		return ""
 	}

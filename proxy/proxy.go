@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -292,6 +293,15 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	p.useRuns(cfg)
 	p.quota.Apply(cfg.RateLimiting)
 	return nil
+}
+
+// warnComposites says, once per tool and configuration, how to leave the old format.
+func warnComposites(log *slog.Logger, cfg *config.Config) {
+	for _, c := range cfg.CompositeTools {
+		log.Warn("composite tools are deprecated; this one runs as a script",
+			"tool", c.Name, "pos", fmt.Sprintf("%s:%d:%d", c.Pos.File, c.Pos.Line, c.Pos.Column),
+			"migrate", "vmcp migrate-composite "+c.Name+" -f "+c.Pos.File)
+	}
 }
 
 // rebuild makes the catalog anew, swaps it in and announces what changed.

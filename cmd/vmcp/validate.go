@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 // defaultFile is the configuration file of a folder.
@@ -96,7 +96,7 @@ func (a *app) check(name string, objects *[]manifests.File) (diag.Problems, erro
 	}
 	cfg, problems := config.Read(name, data)
 	if cfg != nil {
-		problems = append(problems, proxy.Check(cfg)...)
+		problems = append(problems, validation.Check(cfg)...)
 	}
 	return problems.Sorted(), nil
 }

@@ -3,6 +3,9 @@
 package settings
 
 import (
+	"cmp"
+	"reflect"
+
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -32,4 +35,26 @@ func Keys(c *config.Config) []seal.Key {
 		keys = append(keys, seal.Key{ID: k.ID, Secret: k.Key})
 	}
 	return keys
+}
+
+// What a journal in memory may have where the configuration does not say so: a run is charged for it, and shall not be
+// lost for having more of it than a database is to keep.
+const (
+	entriesInMemory = 200_000
+	bytesInMemory   = 128 << 20
+)
+
+// InMemory are the options of journals in memory. Of a run that has ended nobody can read what it did there.
+func InMemory(c *config.Config) runs.Options {
+	o := Options(c)
+	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
+	o.Keep = runs.KeepNone
+	return o
+}
+
+// SameStore reports whether two configurations name the same store, opened in the same way. Keys may differ.
+func SameStore(a, b *config.Config) bool {
+	one, other := a.SessionStorage, b.SessionStorage
+	one.Keys, other.Keys = nil, nil
+	return reflect.DeepEqual(one, other) && reflect.DeepEqual(Options(a), Options(b))
 }

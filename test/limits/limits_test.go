@@ -43,7 +43,7 @@ var table = []row{
 	{"runs that wait to begin", "{number admission.maxWaiting}, {size admission.maxWaitingBytes} of arguments, {time admission.admitWithin}", "503 with -32000", "`limits`", "TestWaitingForAdmissionIsBounded"},
 	{"worker processes of isolated scripts", "{number isolate.MostWorkers}, one for each run", "503 with -32000", "`limits.runs`", "TestTooManyWorkers"},
 	{"large answers that scripts read", "an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a request a quarter of `limits.memory`", "the call waits, reading nothing, as long as it may take", "–", "TestRoomForAnswers"},
-	{"the journal of a run, in memory", "{number proxy.entriesInMemory} effects, {size proxy.bytesInMemory}, charged to the run", "the run fails", "`runs.maxEntries`", "TestJournalsInMemoryAreBounded"},
+	{"the journal of a run, in memory", "{number settings.entriesInMemory} effects, {size settings.bytesInMemory}, charged to the run", "the run fails", "`runs.maxEntries`", "TestJournalsInMemoryAreBounded"},
 	{"runs in memory that wait or have ended", "{number memory.maxRuns}, an eighth of `limits.totalMemory`, {size pool.leastReading} at least; of a principal {number memory.maxRunsOfOne} and half of that", "those that have ended are forgotten; else -32603", "`limits.totalMemory`", "TestRunsThatNobodyExecutesWeigh"},
 	{"resources that a client follows", "{number subscriptions.maxFollowed}, {size subscriptions.maxFollowedBytes} of URIs", "-32602; a `subscriptions/listen` honours the first ones", "–", "TestFollowedResourcesAreBounded"},
 	{"streams of `subscriptions/listen`", "{number subscriptions.maxListeners}", "-32000", "–", "TestListenersAreBounded"},
@@ -211,7 +211,7 @@ func fill(t *testing.T, text string, values map[string]constant.Value, used map[
 // them, so that a new room cannot be forgotten.
 func bounded(t *testing.T) []string {
 	t.Helper()
-	folders := []string{"cases", "runs/memory", "script", "script/internal/pool", "script/isolate", "internal/secret"}
+	folders := []string{"cases", "runs/memory", "runs/settings", "script", "script/internal/pool", "script/isolate", "internal/secret"}
 	for _, root := range []string{"audit", "auth", "backends", "proxy", "quota"} {
 		err := filepath.WalkDir("../../"+root, func(name string, d fs.DirEntry, err error) error {
 			switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
-	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 const ops = `apiVersion: vmcp.dev/v1alpha1
@@ -171,7 +171,7 @@ func start(t *testing.T, api *clustertest.API, identity string) *running {
 		t.Fatalf("namespace %q", client.Namespace)
 	}
 	r.Source = cluster.New(client, cluster.Options{Servers: r.servers, Identity: identity,
-		Resolver: resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true})})
+		Resolver: resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true})})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()

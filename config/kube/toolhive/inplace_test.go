@@ -17,13 +17,13 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 // resolved is what is served of a namespace, and what its servers say, by name.
 func resolved(t *testing.T, state *resolve.State) (map[string]*config.Config, map[string]object.Status) {
 	t.Helper()
-	r := resolve.New(resolve.Options{Check: proxy.CheckTools, AllowAnonymous: true})
+	r := resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true})
 	configs := map[string]*config.Config{}
 	for name, s := range r.Resolve(state) {
 		if s.Config != nil {

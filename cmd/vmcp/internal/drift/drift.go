@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 // Problems are a problem for each line of a script that a change breaks: one that checks find with
@@ -45,7 +45,7 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 	if len(changes) == 0 {
 		return
 	}
-	_, before := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
+	_, before := validation.CheckWith(cfg, catalog.Known{Lock: locked})
 	had := map[string]bool{}
 	for _, p := range before {
 		had[p.Error()] = true
@@ -69,7 +69,7 @@ func each(cfg *config.Config, locked, live *lock.File, f func(lock.Change, diag.
 func brokenBy(cfg *config.Config, locked, live *lock.File, c lock.Change) diag.Problems {
 	one := locked.Only(func(lock.Name) bool { return true })
 	one.Take(live, c.Name)
-	_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: one})
+	_, problems := validation.CheckWith(cfg, catalog.Known{Lock: one})
 	return problems
 }
 

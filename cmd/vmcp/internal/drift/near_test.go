@@ -9,8 +9,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
 const (
@@ -76,7 +76,7 @@ func TestNearMissesAreSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		locked := lockOf(t, n.locked)
-		_, problems := proxy.CheckWith(cfg, catalog.Known{Lock: locked})
+		_, problems := validation.CheckWith(cfg, catalog.Known{Lock: locked})
 		if n.live != nil {
 			problems = append(problems, Problems(cfg, locked, lockOf(t, n.live))...)
 		}

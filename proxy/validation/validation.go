@@ -1,8 +1,7 @@
-package proxy
+// Package validation finds what is wrong with a configuration, before anything is started.
+package validation
 
 import (
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// Check is Apply stopped before anything starts: it finds everything that is wrong with a
+// Check is what Proxy.Apply does before anything starts: it finds everything that is wrong with a
 // configuration, its scripts, libraries and workflows, and what may not be meant.
 // A configuration with problems of its own is checked as far as it goes.
 func Check(cfg *config.Config) diag.Problems {
@@ -50,15 +49,6 @@ func once(problems diag.Problems) diag.Problems {
 		line := diag.Pos{File: p.File, Line: p.Line}
 		return p.Code == config.DeclarationCode && (strings.HasPrefix(p.Message, "not a JSON Schema") && schemas[line] || p.Path == "tool.timeout" && times[line])
 	})
-}
-
-// warnComposites says, once per tool and configuration, how to leave the old format.
-func warnComposites(log *slog.Logger, cfg *config.Config) {
-	for _, c := range cfg.CompositeTools {
-		log.Warn("composite tools are deprecated; this one runs as a script",
-			"tool", c.Name, "pos", fmt.Sprintf("%s:%d:%d", c.Pos.File, c.Pos.Line, c.Pos.Column),
-			"migrate", "vmcp migrate-composite "+c.Name+" -f "+c.Pos.File)
-	}
 }
 
 // CheckTools compiles the scripts and composite tools of a configuration, as Apply would, and returns what
