@@ -48,18 +48,7 @@ func benchmarkRecording(b *testing.B, only string) {
 	if err := p.Settled(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	session := ""
-	post := func(body string) {
-		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Mcp-Session-Id", session)
-		w := httptest.NewRecorder()
-		p.ServeHTTP(w, r)
-		if session = w.Header().Get("Mcp-Session-Id") + session; w.Code != 200 {
-			b.Fatal(w.Code)
-		}
-	}
-	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	post := poster(b, p)
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()

@@ -40,19 +40,7 @@ func benchmarkRelay(b *testing.B, size int) {
 	if err := p.Settled(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	session := ""
-	post := func(body string) {
-		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Mcp-Session-Id", session)
-		w := httptest.NewRecorder()
-		w.Body = nil
-		p.ServeHTTP(w, r)
-		if session = w.Header().Get("Mcp-Session-Id") + session; w.Code != 200 {
-			b.Fatal(w.Code)
-		}
-	}
-	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	post := poster(b, p)
 	b.ReportAllocs()
 	for b.Loop() {
 		post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
