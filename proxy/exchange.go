@@ -109,20 +109,29 @@ func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
 
 // Request asks the client and waits for its answer. A script that has it asked is at rest meanwhile.
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	defer script.Resting(ctx)()
 	if x.script != nil {
+		defer script.Resting(ctx)()
 		return x.script.ask(ctx, x, method, params)
 	}
-	if !x.client.Can(method) {
-		return nil, cannotBeAsked(method)
+	return x.asker()(ctx, method, params)
+}
+
+// asker asks the client in the way that the request has now: a later part of a run may be made for it
+// by another one.
+func (x *exchange) asker() func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	live, out := x.live, x.out
+	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		defer script.Resting(ctx)()
+		switch {
+		case !x.client.Can(method):
+			return nil, cannotBeAsked(method)
+		case live != nil:
+			return live.Ask(ctx, method, params)
+		case x.client.Session == nil:
+			return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)
+		}
+		return x.client.Session.Ask(ctx, out, method, params)
 	}
-	if x.live != nil {
-		return x.live.Ask(ctx, method, params)
-	}
-	if x.client.Session == nil {
-		return nil, wire.Errorf(wire.MethodNotFound, "%s cannot be asked inside this request", method)
-	}
-	return x.client.Session.Ask(ctx, x.out, method, params)
 }
 
 func cannotBeAsked(method string) error {

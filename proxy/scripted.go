@@ -463,6 +463,7 @@ func (c *scriptedCall) ask(ctx context.Context, q script.Question) {
 		return
 	}
 	c.asking[q.Key] = true
+	request := c.x.asker() // the next part of the run may begin before the goroutine does
 	c.p.spawn(func() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -470,7 +471,7 @@ func (c *scriptedCall) ask(ctx context.Context, q script.Question) {
 			ctx, cancel = context.WithDeadline(ctx, q.Deadline)
 			defer cancel()
 		}
-		a, err := c.x.Request(ctx, q.Method, q.Params)
+		a, err := request(ctx, q.Method, q.Params)
 		if err == nil {
 			err = c.p.runs.Answer(ctx, c.id, q.Key, a, c.never)
 		}

@@ -39,6 +39,7 @@ func (s *Store) change(ctx context.Context, id string, f func(t tx, j *stored) e
 
 // Answer implements [runs.Store].
 func (s *Store) Answer(ctx context.Context, id, key string, answer json.RawMessage) error {
+	s.writeLocal(ctx, id)
 	return s.change(ctx, id, func(t tx, j *stored) error {
 		var deadline, answered int64
 		err := one(ctx, t, `SELECT deadline, CASE WHEN answer IS NULL THEN 0 ELSE 1 END FROM @questions WHERE run = ? AND key = ?`, []any{id, column(key)}, &deadline, &answered)

@@ -208,6 +208,22 @@ func (s *Store) drop(l *lease) {
 	delete(s.leases, l)
 }
 
+// writeLocal writes what this process has recorded of a run: the end of an effect closes its questions.
+// What cannot be written now is written later, or is not this process's business any more.
+func (s *Store) writeLocal(ctx context.Context, id string) {
+	s.mu.Lock()
+	var owned []*lease
+	for l := range s.leases {
+		if l.id == id {
+			owned = append(owned, l)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range owned {
+		_ = l.flush(ctx)
+	}
+}
+
 // loseLocal tells the owner of a run in this process that it was cancelled.
 func (s *Store) loseLocal(id string) {
 	s.mu.Lock()
