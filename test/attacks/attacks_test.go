@@ -335,11 +335,17 @@ func (s *served) connect(t *testing.T) *raw.Client {
 
 var newline = regexp.MustCompile(`\\n|\n`)
 
-// attack runs a program and says how it ended.
+// attack runs a program and says how it ended. Sleeping is no time of a run: the client of a program
+// that sleeps leaves it.
 func (s *served) attack(t *testing.T, name string) (time.Duration, string) {
 	c := s.connect(t)
-	began := time.Now()
-	res, err := c.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{}}`, name))
+	began, wait := time.Now(), perRun+patience
+	if sleeps(t, name) {
+		wait = 2 * perRun
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	res, err := c.Call(ctx, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{}}`, name))
 	took := time.Since(began)
 	text := string(res)
 	if err != nil {
@@ -349,6 +355,15 @@ func (s *served) attack(t *testing.T, name string) (time.Duration, string) {
 		text = text[i:]
 	}
 	return took, fmt.Sprintf("%.60s", newline.Split(text, 2)[0])
+}
+
+func sleeps(t *testing.T, name string) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".star"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(text), "sleep(")
 }
 
 // peak is the most resident memory that the process has had.
