@@ -172,7 +172,13 @@ func (c *cluster) apply(manifests string) {
 			continue // comments
 		}
 		path := place(o.APIVersion, o.Kind, o.Metadata.Name) + "?fieldManager=team&force=true"
-		if status, body := c.do("PATCH", path, data, "application/apply-patch+yaml"); status != http.StatusOK && status != http.StatusCreated {
+		var status int
+		var body []byte
+		c.await("the API server to know "+o.Kind, func() bool { // a moment after its definition is established
+			status, body = c.do("PATCH", path, data, "application/apply-patch+yaml")
+			return status != http.StatusNotFound || !strings.Contains(string(body), "404 page not found")
+		})
+		if status != http.StatusOK && status != http.StatusCreated {
 			c.t.Fatalf("apply %s %s: %d %s", o.Kind, o.Metadata.Name, status, body)
 		}
 	}
