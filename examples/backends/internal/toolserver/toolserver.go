@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -36,10 +37,14 @@ func Errorf(code, format string, args ...any) *Error {
 // Unlike mcp.AddTool, it decodes the arguments from the bytes the client sent: values
 // of type any hold json.Number, so that 9007199254740993 arrives as such, and a
 // json.RawMessage is any JSON.
+// A list of Out, and a list in one, is never nil: the schema says "array", so that whoever
+// reads the result need not reckon with null.
 // Like mcp.AddTool, it panics when a schema cannot be made, which is a bug of the caller.
 func Add[In, Out any](s *mcp.Server, t *mcp.Tool, h func(context.Context, In) (Out, error)) {
 	input := schemaOf[In]()
-	t.InputSchema, t.OutputSchema = input, schemaOf[Out]()
+	output := schemaOf[Out]()
+	neverNull(output)
+	t.InputSchema, t.OutputSchema = input, output
 	check, err := input.Resolve(nil)
 	if err != nil {
 		panic(fmt.Sprintf("tool %s: input schema: %v", t.Name, err))
@@ -75,6 +80,21 @@ func schemaOf[T any]() *jsonschema.Schema {
 		}
 	}
 	return s
+}
+
+// neverNull takes null out of what lists of s may be: jsonschema.ForType puts it there for
+// slices that are nil.
+func neverNull(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if slices.Equal(s.Types, []string{"null", "array"}) {
+		s.Type, s.Types = "array", nil
+	}
+	neverNull(s.Items)
+	for _, property := range s.Properties {
+		neverNull(property)
+	}
 }
 
 func decode(raw json.RawMessage, check *jsonschema.Resolved, in any) error {
