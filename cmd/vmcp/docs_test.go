@@ -189,6 +189,11 @@ func (r *reader) stop() {
 		r.Errorf("the server ended with %v:\n%s", err, r.logged())
 	}
 	r.server = nil
+	for line := range strings.Lines(r.logged()) {
+		if strings.Contains(line, ": warning: ") {
+			r.Errorf("%s: the server alarms over a script of this page: %s", r.at, line)
+		}
+	}
 }
 
 func (r *reader) logged() string {
