@@ -137,7 +137,7 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.schema(), a.version(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.schema(), a.version(), a.man(), a.demoBackend()} {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}

@@ -1,10 +1,45 @@
 // Package release says which version of vmcp this is.
 package release
 
-import "runtime/debug"
+import (
+	"runtime"
+	"runtime/debug"
+)
 
-// tag is the version where the linker was told one: -ldflags "-X …/release.tag=1.2.0".
-var tag string
+// Set by the linker where the Go toolchain cannot know them, as in sources without a repository:
+// -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z".
+var tag, commit, date string
+
+// Build says what this binary was made of. Its JSON is that of "vmcp version".
+type Build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"` // the whole hash; empty where it is not known
+	Date    string `json:"date"`   // of the commit, RFC 3339 in UTC; empty where it is not known
+	Dirty   bool   `json:"dirty"`  // built from files that differ from the commit
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Read says what this binary was made of: what the linker was told, else what the toolchain recorded.
+func Read() Build {
+	b := Build{Version: Version(), Commit: commit, Date: date, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || commit != "" {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Dirty = s.Value == "true"
+		}
+	}
+	return b
+}
 
 // Version is the tag, else the module's version, or the commit that was built.
 func Version() string {
