@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/internal/child"
 )
 
 // counters are what Stats is taken from.
 type counters struct {
 	calls, failures, timeouts, reconnects, malformed, dropped, refused atomic.Uint64
-	running, connections, children                                     atomic.Int64
+	running, connections                                               atomic.Int64
 	entered                                                            atomic.Int64 // calls, from their first look at the backend on
+	lastCall                                                           atomic.Int64 // when it began, in unix nanoseconds; 0 for none
+	children                                                           child.Table
 }
 
 // Stats are counters since the backend was configured, and gauges.
@@ -28,7 +33,14 @@ type Stats struct {
 	Connections int64 // child processes, and over HTTP those that a stream may come on
 	Sessions    int64 // that belong to one client each
 	Children    int64
+	LastCall    time.Time // when it began; zero for none
 }
+
+// Process is a process of a backend over stdio.
+type Process = child.Process
+
+// Processes are those that run.
+func (b *Backend) Processes() []Process { return b.stats.children.List() }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
@@ -37,8 +49,15 @@ func (b *Backend) Stats() Stats {
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
 		Reconnects: s.reconnects.Load(), Malformed: s.malformed.Load(), Dropped: s.dropped.Load(), Refused: s.refused.Load(),
-		Running: s.running.Load(), Connections: s.connections.Load() + connections, Children: s.children.Load(), Sessions: sessions,
+		Running: s.running.Load(), Connections: s.connections.Load() + connections, Children: int64(s.children.Len()), Sessions: sessions, LastCall: lastCall(s.lastCall.Load()),
 	}
+}
+
+func lastCall(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
 }
 
 // Call makes one request and waits for its answer. A *wire.Error is the backend's own;
@@ -47,6 +66,7 @@ func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
 	b = b.enter()
 	defer b.leave()
 	b.stats.calls.Add(1)
+	b.stats.lastCall.Store(time.Now().UnixNano())
 	if err := b.settings.Load().Breaker.Allow(); err != nil {
 		return nil, b.count(&Error{Backend: b.name, Kind: Unavailable, Err: err})
 	}

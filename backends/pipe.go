@@ -210,7 +210,7 @@ func (b *Backend) startChild() (*stdioStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.stats.children.Add(1)
+	b.stats.children.Add(p)
 	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", p.PID(), "command", b.cfg.Command)
 	return &stdioStream{b: b, child: p, reader: bufio.NewReaderSize(p, 32<<10)}, nil
 }
@@ -256,5 +256,5 @@ func (s *stdioStream) write(ctx context.Context, frame []byte) (started bool, er
 // close ends the process.
 func (s *stdioStream) close() {
 	s.child.Close()
-	s.b.stats.children.Add(-1)
+	s.b.stats.children.Remove(s.child)
 }

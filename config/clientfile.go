@@ -45,6 +45,7 @@ func readClients(filename string, data []byte, env func(string) (string, bool)) 
 		b.add(&f.Servers[i])
 	}
 	c.expanded, c.envFiles = b.expanded, b.envFiles
+	c.written, _ = json.Marshal(b.written())
 	c.places, c.origins, c.warnings = b.places(), map[string]diag.Origin{}, b.warnings.Sorted()
 	c.Complete()
 	return c, append(d.Problems, b.warnings...).Sorted()
@@ -88,6 +89,15 @@ func (b *clientBackends) add(s *clients.Server) {
 	if filter := b.filter(s); len(filter) > 0 && why == "" {
 		b.c.Aggregation.Tools = append(b.c.Aggregation.Tools, WorkloadTools{Workload: backend.Name, Filter: filter})
 	}
+}
+
+// written are the servers without their places in the file.
+func (b *clientBackends) written() []clients.Server {
+	all := slices.Clone(b.file.Servers)
+	for i := range all {
+		all[i].Pos, all[i].Notes = diag.Pos{}, nil
+	}
+	return all
 }
 
 // filter is the server's without what is no glob.

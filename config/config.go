@@ -94,6 +94,7 @@ type Config struct {
 	origins  map[string]diag.Origin
 	partial  bool     // the file has problems
 	envFiles []string // that variables come from
+	written  []byte   // what the file says, as JSON
 }
 
 // ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, the newcomer is told to try again.

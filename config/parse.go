@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -81,6 +82,7 @@ func readWith(filename string, data []byte, env func(string) (string, bool)) (*C
 	if !d.Decode(data, MaxFile, c) {
 		return nil, d.Problems.Sorted()
 	}
+	c.written, _ = json.Marshal(c) // nil where the file holds what JSON cannot: it has problems then
 	v := &validator{Document: d, env: env, dir: folder(filename)}
 	v.config(c)
 	c.expanded, c.warnings = v.secrets, v.warnings.Sorted()

@@ -36,3 +36,8 @@ func (c *Config) Reads() Reads {
 	r.Globs = c.IncomingAuth.Authz.PolicyFiles
 	return r
 }
+
+// Written is what the file says, as JSON, before defaults and variables are put in and paths are
+// made absolute: a comment changes nothing in it, nor does the folder that the file is in. It is
+// nil for a configuration that was made in Go.
+func (c *Config) Written() []byte { return c.written }

@@ -26,6 +26,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/fingerprint"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/secret"
@@ -42,6 +43,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 	"github.com/vmcp-dev/vmcp/proxy/tasks"
 	"github.com/vmcp-dev/vmcp/quota"
@@ -120,6 +122,10 @@ type Proxy struct {
 	pins          catalog.PinReport
 	recording     *recording.Recorder
 
+	admin   http.Handler // the API for operators
+	server  atomic.Pointer[status.Server]
+	applied status.Applied
+
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
 	config   *config.Config
@@ -181,6 +187,7 @@ func New(o Options) *Proxy {
 	p.newRuns()
 	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = metrics.New(p.state, o.Metrics)
+	p.admin = p.operators()
 	p.spawn(p.subscriptions.Announce)
 	return p
 }
@@ -242,12 +249,13 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.recording.Discard(target)
 		return err
 	}
-	before := p.rules.Load()
+	before, hash := p.rules.Load(), fingerprint.Of(cfg)
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		p.recording.Discard(target)
 		return err
 	}
 	p.spawn(p.recording.Use(target))
+	p.applied.Apply(cfg.Place("").File, hash)
 	warnComposites(p.log, cfg)
 	for _, w := range warnings {
 		p.log.Warn("policy", "warning", w)

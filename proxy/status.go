@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/admin"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/overview"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
 // Status is what the proxy is made of at one moment.
@@ -79,17 +83,8 @@ func toolStatus(e *catalog.Entry) ToolStatus {
 	return s
 }
 
-// stateOf is the state of a backend. It is ready once clients see what it offers.
-func stateOf(c *catalog.Catalog, b *backends.Backend) backends.State {
-	st := b.State()
-	if st.Status == backends.Ready && !c.Shows(b) {
-		st.Status = backends.Connecting
-	}
-	return st
-}
-
 func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
-	st, offer := stateOf(c, b), b.Offer()
+	st, offer := overview.State(c, b), b.Offer()
 	bs := BackendStatus{
 		Name: b.Name(), State: st.Status.String(), Transport: st.Transport, Revision: st.Revision,
 		Since: st.Since.UTC().Format("2006-01-02T15:04:05Z"),
@@ -144,15 +139,48 @@ func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, 
 
 // servePage serves the pages that are not MCP's; details are for operators.
 func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
-	switch r.URL.Path {
-	case "/metrics":
+	switch path := r.URL.Path; {
+	case strings.HasPrefix(path, "/api/"):
+		p.admin.ServeHTTP(w, r)
+	case path == "/metrics":
 		p.metrics.Handler.ServeHTTP(w, r)
-	case "/readyz":
+	case path == "/readyz":
 		p.serveReady(w, r, details)
 	default:
 		p.serveAbout(w)
 	}
 }
+
+// operators makes the API for operators.
+func (p *Proxy) operators() http.Handler {
+	return admin.New(admin.Options{
+		Status: p.Overview, Hide: p.secrets.JSON,
+		Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
+		Tool:  func(name string) (status.Tool, bool) { return overview.Tool(p.catalog.Load(), name) },
+	})
+}
+
+// Overview is what the API for operators says of the endpoint; secrets of the configuration may be in it.
+func (p *Proxy) Overview() status.Status {
+	p.building.Lock()
+	s := overview.Source{Version: p.options.Version, Config: p.config, Catalog: p.catalog.Load(), Backends: p.backends.All(), Applied: p.applied.Config()}
+	p.building.Unlock()
+	s.Ready, s.Draining = p.ready()
+	s.Sessions = p.edge.Stats().Sessions
+	if server := p.server.Load(); server != nil {
+		s.Server = *server
+	}
+	return overview.Status(&s)
+}
+
+// ServedBy notes what is known of the process, for Overview.
+func (p *Proxy) ServedBy(s status.Server) { p.server.Store(&s) }
+
+// Refused notes why a version of the configuration is not served that never came to Apply or that Apply refused.
+func (p *Proxy) Refused(why error) { p.applied.Refuse(p.secrets.Text(why.Error())) }
+
+// Applied says which configuration is served; it is never nil.
+func (p *Proxy) Applied() *status.Applied { return &p.applied }
 
 // serveAbout says what this is to people who open the address in a browser.
 func (p *Proxy) serveAbout(w http.ResponseWriter) {

@@ -259,6 +259,7 @@ func (s *served) open(cfg *config.Config) (err error) {
 
 // rejected logs why a version is not served, a line for every problem.
 func (s *served) rejected(err error) {
+	s.proxy.Refused(err)
 	for _, problem := range eachProblem(err) {
 		s.log.Error("configuration not applied, the version before goes on", "err", problem)
 	}

@@ -18,12 +18,14 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -219,8 +221,10 @@ func (a *app) serveHTTP(s *served) error {
 		scheme = "https://"
 	}
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
+	url := scheme + discovery.Reachable(host, port) + "/mcp"
+	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Commit()})
 	forget, err := discovery.Announce(s.discovery, discovery.File{
-		URL: scheme + discovery.Reachable(host, port) + "/mcp", PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
+		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)
 	if err != nil {
 		_ = server.Close()

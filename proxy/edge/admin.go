@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// AdminHandler is the port for operators: /metrics, /readyz with details, /healthz. All but
+// AdminHandler is the port for operators: /metrics, /readyz with details, the API below /api/, /healthz. All but
 // the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
 func (v *Server) AdminHandler() http.Handler { return http.HandlerFunc(v.serveAdmin) }
 
@@ -23,7 +23,7 @@ func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	case !v.authorised(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
 		http.Error(w, "want the token of admin.tokenFile as Authorization: Bearer", http.StatusUnauthorized)
-	case path == "/metrics" || path == "/readyz":
+	case isOperators(path):
 		v.page(w, r, true)
 	default:
 		http.NotFound(w, r)

@@ -16,8 +16,8 @@ import (
 // What is served at which path, and to whom.
 //
 // The clients' port has /mcp, / (what this is), /healthz and its alias /health, and /readyz,
-// which says to everybody only whether the endpoint is ready. Details of /readyz, and
-// /metrics, are for operators: they are on a port of their own where admin.listen is set
+// which says to everybody only whether the endpoint is ready. Details of /readyz, /metrics and
+// the API below /api/ are for operators: they are on a port of their own where admin.listen is set
 // (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal).
 //
 // Below /oauth/ are the pages on which people log in at backends (package credentials).
@@ -136,7 +136,7 @@ func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == "/":
 		v.page(w, r, false)
-	case path != "/metrics" && path != "/readyz":
+	case !isOperators(path):
 		http.NotFound(w, r)
 	case v.showsDetails(r):
 		v.page(w, r, true)
@@ -145,6 +145,11 @@ func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, "not here: only for this machine, and while nobody is asked who they are; set admin.listen in the configuration to serve it on a port of its own", http.StatusNotFound)
 	}
+}
+
+// isOperators reports whether a page is for operators alone.
+func isOperators(path string) bool {
+	return path == "/metrics" || path == "/readyz" || strings.HasPrefix(path, "/api/")
 }
 
 func serveHealth(w http.ResponseWriter) { io.WriteString(w, "ok\n") }

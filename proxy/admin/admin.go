@@ -1,0 +1,90 @@
+// Package admin is the HTTP API for those who operate an endpoint, below /api/v1. Who may reach it is decided
+// before: see package edge.
+//
+//	GET /api/v1/status       status.Status
+//	GET /api/v1/tools        {"tools": [status.ToolRow, …]}
+//	GET /api/v1/tools/NAME   status.Tool
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/proxy/status"
+)
+
+// Options are what the API shows.
+type Options struct {
+	Status func() status.Status
+	Tools  func() []status.ToolRow
+	// Tool describes a tool by its name; false: there is none.
+	Tool func(name string) (status.Tool, bool)
+	// Hide takes secrets out of a JSON text.
+	Hide func(text []byte) []byte
+}
+
+// api is the handler.
+type api struct {
+	Options
+	mux *http.ServeMux
+}
+
+// New makes the API.
+func New(o Options) http.Handler {
+	a := &api{o, http.NewServeMux()}
+	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })
+	a.mux.HandleFunc("GET /api/v1/tools", func(w http.ResponseWriter, _ *http.Request) {
+		a.reply(w, map[string]any{"tools": a.Tools()})
+	})
+	a.mux.HandleFunc("GET /api/v1/tools/{name}", a.serveTool)
+	a.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), "")
+	})
+	return a.mux
+}
+
+func (a *api) serveTool(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	t, ok := a.Tool(name)
+	if !ok {
+		var known []string
+		for _, row := range a.Tools() {
+			known = append(known, row.Name)
+		}
+		a.notFound(w, "tool", name, known)
+		return
+	}
+	a.reply(w, t)
+}
+
+// notFound answers that there is no such name, and which one may be meant.
+func (a *api) notFound(w http.ResponseWriter, kind, name string, known []string) {
+	hint := ""
+	if near := spell.Nearest(name, known); near != "" && near != name {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	a.fail(w, http.StatusNotFound, fmt.Sprintf("no %s %q", kind, name), hint)
+}
+
+// reply answers with a document.
+func (a *api) reply(w http.ResponseWriter, document any) { a.write(w, http.StatusOK, document) }
+
+// fail answers with what is wrong and what would be right.
+func (a *api) fail(w http.ResponseWriter, code int, message, hint string) {
+	a.write(w, code, status.Failure{Error: message, Hint: hint})
+}
+
+func (a *api) write(w http.ResponseWriter, code int, document any) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // texts, numbers and definitions that were read as JSON
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(a.Hide(text), '\n')) // whoever asked may be gone
+}

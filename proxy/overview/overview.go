@@ -1,0 +1,111 @@
+// Package overview makes the documents of package status out of what an endpoint is made of at one moment: its
+// catalog, its backends and its configuration.
+package overview
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/status"
+)
+
+// Source is an endpoint at one moment.
+type Source struct {
+	Version  string
+	Server   status.Server
+	Ready    bool
+	Draining bool
+	Sessions int
+	Applied  status.Config
+	Config   *config.Config
+	Catalog  *catalog.Catalog
+	Backends []*backends.Backend
+}
+
+// started is when the process began, as far as it can tell.
+var started = time.Now().UTC()
+
+// Status is the document about all of it.
+func Status(s *Source) status.Status {
+	d := status.Status{
+		Name: jsonscan.GetString(s.Catalog.ServerInfo, "name"), Version: cmp.Or(s.Version, "dev"), Commit: s.Server.Commit, PID: os.Getpid(),
+		URL: s.Server.URL, StartedAt: started, Ready: s.Ready, Draining: s.Draining, Sessions: s.Sessions, Config: s.Applied,
+		Backends: []status.Backend{}, Profiles: []status.Profile{}, Problems: append(diag.Problems{}, s.Catalog.Problems...),
+		Tools: status.Tools{Visible: len(s.Catalog.VisibleTools()), Hidden: len(s.Catalog.HiddenTools())},
+	}
+	for _, b := range s.Backends {
+		d.Backends = append(d.Backends, backend(s, b))
+	}
+	return d
+}
+
+func backend(s *Source, b *backends.Backend) status.Backend {
+	st, offer, stats := State(s.Catalog, b), b.Offer(), b.Stats()
+	d := status.Backend{
+		Name: b.Name(), State: st.Status.String(), Since: st.Since.UTC(), Transport: st.Transport, Revision: st.Revision, Prefix: s.Config.PrefixOf(b.Name()),
+		Tools: len(offer.Tools), Prompts: len(offer.Prompts), Resources: len(offer.Resources) + len(offer.Templates),
+		Connections: stats.Connections, Calls: stats.Calls, Failures: stats.Failures, Restarts: stats.Reconnects,
+		Processes: []status.Process{},
+	}
+	if st.Err != nil {
+		d.Error = st.Err.Error()
+	}
+	if !stats.LastCall.IsZero() {
+		d.LastCallAt = stats.LastCall.UTC()
+	}
+	for _, p := range b.Processes() {
+		d.Processes = append(d.Processes, status.Process{PID: p.PID, RSSBytes: resident(p.PID), StartedAt: p.StartedAt.UTC()})
+	}
+	return d
+}
+
+// State is the state of a backend. It is ready once clients see what it offers.
+func State(c *catalog.Catalog, b *backends.Backend) backends.State {
+	st := b.State()
+	if st.Status == backends.Ready && !c.Shows(b) {
+		st.Status = backends.Connecting
+	}
+	return st
+}
+
+// Rows are the tools, hidden ones last.
+func Rows(c *catalog.Catalog) []status.ToolRow {
+	rows := []status.ToolRow{}
+	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
+		rows = append(rows, row(e))
+	}
+	return rows
+}
+
+func row(e *catalog.Entry) status.ToolRow {
+	r := status.ToolRow{Name: e.Name, Title: jsonscan.GetString(e.Definition, "title"), Description: jsonscan.GetString(e.Definition, "description"),
+		Scripted: e.Backend == nil, Hidden: e.Hidden}
+	if e.Backend != nil {
+		r.Backend, r.Original = e.Backend.Name(), e.Original
+	}
+	return r
+}
+
+// Tool describes a tool; false: none has this name.
+func Tool(c *catalog.Catalog, name string) (status.Tool, bool) {
+	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
+		if e.Name == name {
+			return tool(e), true
+		}
+	}
+	return status.Tool{}, false
+}
+
+func tool(e *catalog.Entry) status.Tool {
+	return status.Tool{
+		ToolRow: row(e), InputSchema: jsonscan.Get(e.Definition, "inputSchema"), OutputSchema: jsonscan.Get(e.Definition, "outputSchema"),
+		Annotations: jsonscan.Get(e.Definition, "annotations"),
+	}
+}

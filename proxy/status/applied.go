@@ -1,0 +1,43 @@
+package status
+
+import (
+	"sync"
+	"time"
+)
+
+// Applied keeps which configuration is served, and why the one that came last is not. The zero value is that of an
+// endpoint before its first. It is safe for concurrent use.
+type Applied struct {
+	mu      sync.Mutex
+	config  Config    // guarded by mu
+	attempt time.Time // guarded by mu
+}
+
+// Apply notes that a configuration is served from now on.
+func (a *Applied) Apply(source, hash string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempt = time.Now()
+	a.config = Config{Source: source, Hash: hash, Generation: a.config.Generation + 1, AppliedAt: a.attempt.UTC()}
+}
+
+// Refuse notes why a configuration is not served. The one before goes on.
+func (a *Applied) Refuse(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempt, a.config.Error = time.Now(), why
+}
+
+// Config is the configuration that is served.
+func (a *Applied) Config() Config {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.config
+}
+
+// Attempt is when a configuration was last applied or refused.
+func (a *Applied) Attempt() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.attempt
+}
