@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
+	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
 const kubeObjects = `apiVersion: vmcp.dev/v1alpha1
@@ -91,19 +92,19 @@ func page(url string) (int, string) {
 }
 
 // become waits until a page has a status.
-func become(t *testing.T, url string, want int, written fmt.Stringer) string {
+func become(t *testing.T, url string, want int, written fmt.Stringer) (text string) {
 	t.Helper()
-	late := time.Now().Add(20 * time.Second)
-	for {
-		status, text := page(url)
-		if status == want {
-			return text
-		}
-		if time.Now().After(late) {
-			t.Fatalf("%s is %d %s, want %d\n%s", url, status, text, want, written)
-		}
-		time.Sleep(5 * time.Millisecond) // nothing reports when a port opens
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	status := 0
+	err := rig.Poll(ctx, url, func() (bool, error) {
+		status, text = page(url)
+		return status == want, nil
+	})
+	if err != nil {
+		t.Fatalf("%v: it is %d %s, want %d\n%s", err, status, text, want, written)
 	}
+	return text
 }
 
 func callHello(url string) (int, string) {

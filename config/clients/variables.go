@@ -116,18 +116,7 @@ func (t *translation) ofFolder(at, whole, folder string) (string, bool) {
 
 // input is what VS Code asks for: a variable named like its id.
 func (t *translation) input(whole, id string) string {
-	name := strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z':
-			return c - 'a' + 'A'
-		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-			return c
-		}
-		return '_'
-	}, id)
-	if name[0] >= '0' && name[0] <= '9' {
-		name = "_" + name
-	}
+	name := VariableName(id)
 	input := t.inputs[id]
 	var fallback *string
 	if n := input.get("default"); n != nil && n.kind == text && !strings.ContainsAny(n.text, "}") {
@@ -142,6 +131,24 @@ func (t *translation) input(whole, id string) string {
 		v.Description = n.text
 	}
 	return reference
+}
+
+// VariableName is the variable that is named like a text: in upper case, every other character an
+// underscore, and no digit first.
+func VariableName(s string) string {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		}
+		return '_'
+	}, s)
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = "_" + name
+	}
+	return name
 }
 
 // variable is a reference in our language, which the server needs from now on.

@@ -26,8 +26,6 @@ type Backend struct {
 	Timeout   string
 	Prefix    *string
 	Disabled  bool
-	// Filter is written to aggregation.tools by whoever calls, not by Add.
-	Filter []string
 }
 
 // Add puts backends behind those of a vmcp.yaml. The error says which name is there already.

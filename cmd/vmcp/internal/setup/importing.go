@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -106,7 +107,8 @@ type imported struct {
 	known    []edit.Backend // those of the file, and add
 	secrets  map[string]string
 	inline   bool
-	describe map[string]string // of variables
+	describe map[string]string   // of variables
+	filters  map[string][]string // of tools, by the backend's name
 }
 
 type importedBackend struct {
@@ -140,7 +142,8 @@ func (e Env) importAll(f importFlags, places []place, asJSON bool) error {
 			return err
 		}
 	}
-	r := &imported{Backends: []importedBackend{}, Variables: []importedVariable{}, secrets: map[string]string{}, inline: f.secrets == "inline", describe: map[string]string{}}
+	r := &imported{Backends: []importedBackend{}, Variables: []importedVariable{}, secrets: map[string]string{}, inline: f.secrets == "inline", describe: map[string]string{},
+		filters: map[string][]string{}}
 	if err := r.readKnown(file.data); err != nil {
 		return fmt.Errorf("%s: %w", file.name, err)
 	}
@@ -256,7 +259,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		return
 	}
 	e := edit.Backend{Name: s.Name, URL: s.URL, Transport: s.Transport, Headers: maps.Clone(s.Headers), Command: s.Command, Args: s.Args,
-		Env: maps.Clone(s.Env), Cwd: s.Cwd, Disabled: s.Disabled, Filter: s.Tools}
+		Env: maps.Clone(s.Env), Cwd: s.Cwd, Disabled: s.Disabled}
 	e.Cwd = from(folder, e.Cwd)
 	if strings.Contains(e.Command, "/") {
 		e.Command = from(folder, e.Command)
@@ -283,6 +286,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		b.Name, b.Action, b.Reason = e.Name, "renamed", "there is another backend "+s.Name
 	}
 	r.add, r.known = append(r.add, e), append(r.known, e)
+	r.filters[e.Name] = s.Tools
 }
 
 // from is a path that is relative to a folder, from anywhere. One that begins with a variable stays.
@@ -350,9 +354,9 @@ func (r *imported) apply(file *edited) ([]byte, error) {
 func (r *imported) withFilters(data []byte) []byte {
 	var rules []string
 	for _, b := range r.add {
-		if len(b.Filter) > 0 {
-			quoted := make([]string, len(b.Filter))
-			for i, glob := range b.Filter {
+		if filter := r.filters[b.Name]; len(filter) > 0 {
+			quoted := make([]string, len(filter))
+			for i, glob := range filter {
 				quoted[i] = fmt.Sprintf("%q", glob)
 			}
 			rules = append(rules, fmt.Sprintf("    - workload: %s\n      filter: [%s]\n", b.Name, strings.Join(quoted, ", ")))
@@ -370,6 +374,9 @@ func (r *imported) withFilters(data []byte) []byte {
 			}
 		}
 		return data
+	}
+	if !bytes.HasSuffix(data, []byte("\n")) {
+		data = append(data, '\n')
 	}
 	return append(data, ("aggregation:\n  tools:\n" + strings.Join(rules, ""))...)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/edit"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/secret"
@@ -38,15 +39,15 @@ func (r *imported) hide(b *edit.Backend) {
 // variable is the name under which a secret is kept: that of its field, with the backend's before it
 // when another value has that.
 func (r *imported) variable(backend, field, value string) string {
-	name := variableName(field)
+	name := clients.VariableName(field)
 	if known, ok := r.secrets[name]; ok && known != value {
-		name = variableName(backend + "_" + field)
+		name = clients.VariableName(backend + "_" + field)
 	}
 	for n := 2; ; n++ {
 		if known, ok := r.secrets[name]; !ok || known == value {
 			break
 		}
-		name = fmt.Sprintf("%s_%d", variableName(backend+"_"+field), n)
+		name = fmt.Sprintf("%s_%d", clients.VariableName(backend+"_"+field), n)
 	}
 	if _, ok := r.secrets[name]; !ok {
 		r.Variables = append(r.Variables, importedVariable{Name: name, Secret: true, Set: true})
@@ -54,22 +55,6 @@ func (r *imported) variable(backend, field, value string) string {
 	r.secrets[name] = value
 	i := slices.IndexFunc(r.Variables, func(v importedVariable) bool { return v.Name == name })
 	r.Variables[i].UsedBy = append(r.Variables[i].UsedBy, backend)
-	return name
-}
-
-func variableName(s string) string {
-	name := strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z':
-			return c - 'a' + 'A'
-		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-			return c
-		}
-		return '_'
-	}, s)
-	if name[0] >= '0' && name[0] <= '9' {
-		name = "_" + name
-	}
 	return name
 }
 
