@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/info"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
@@ -29,6 +31,9 @@ const (
 	exitFound = 1 // it ran and there is a problem
 	exitUsage = 2 // it was called wrongly
 )
+
+// buildVersion is what version prints, and clients and backends are told.
+var buildVersion = release.Version
 
 // app is one invocation of the command.
 type app struct {
@@ -137,11 +142,11 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 	a.log.register(root)
 	complete(root, "log-format", "text", "json")
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.schema(), a.version(), a.man(), a.demoBackend()} {
+	for _, c := range []*cobra.Command{a.serve(), a.validate(), a.checkScripts(), a.tools(), a.call(), a.migrate(), convert.Command(a.in, a.out, a.say), a.token(), a.login(), a.logout(), a.policy(), a.lock(), a.runs(), a.fmt(), a.test(), a.repl(), a.lsp(), a.trace(), a.fake(), a.demoBackend()} {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
-	for _, c := range a.setup() {
+	for _, c := range append(a.setup(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})...) {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}

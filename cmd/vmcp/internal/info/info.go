@@ -1,7 +1,10 @@
-package main
+// Package info has the commands about the program itself: which version it is, what its configuration may say, and
+// its manual.
+package info
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -12,7 +15,19 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-func (a *app) schema() *cobra.Command {
+// Env is what the commands have of the program.
+type Env struct {
+	Out    io.Writer
+	JSON   func(v any) error            // prints a value for machines
+	Output func(*cobra.Command) *string // adds --output
+}
+
+// Commands are schema, version and man.
+func Commands(e Env) []*cobra.Command {
+	return []*cobra.Command{e.schema(), e.version(), e.man()}
+}
+
+func (e Env) schema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "print the JSON Schema of the configuration file",
@@ -23,13 +38,13 @@ YAML language server, put this line on top of the file:
 		Example: "  vmcp schema > vmcp.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := a.out.Write(config.Schema())
+			_, err := e.Out.Write(config.Schema())
 			return err
 		},
 	}
 }
 
-func (a *app) version() *cobra.Command {
+func (e Env) version() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
@@ -38,23 +53,20 @@ members version, commit, date (of the commit), dirty, go, os and arch; commit an
 in a binary that was built without its repository.`,
 		Args: cobra.NoArgs,
 	}
-	output := outputFlag(c)
+	output := e.Output(c)
 	c.RunE = func(*cobra.Command, []string) error {
 		b := release.Read()
 		if *output == "json" {
-			return a.printJSON(b)
+			return e.JSON(b)
 		}
-		_, err := fmt.Fprintf(a.out, "vmcp %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
+		_, err := fmt.Fprintf(e.Out, "vmcp %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
 		return err
 	}
 	return c
 }
 
-// buildVersion is what version prints, and clients and backends are told.
-var buildVersion = release.Version
-
 // man writes the manual, for those who make packages.
-func (a *app) man() *cobra.Command {
+func (e Env) man() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man FOLDER",
 		Short:  "write a manual page for each command",
