@@ -222,7 +222,7 @@ func (a *app) serveHTTP(s *served) error {
 	}
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
 	url := scheme + discovery.Reachable(host, port) + "/mcp"
-	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Commit()})
+	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
 	forget, err := discovery.Announce(s.discovery, discovery.File{
 		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)

@@ -41,20 +41,6 @@ func Read() Build {
 	return b
 }
 
-// Commit is the commit that was built; "" where the build does not know it.
-func Commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
-}
-
 // Version is the tag, else the module's version, or the commit that was built.
 func Version() string {
 	if tag != "" {

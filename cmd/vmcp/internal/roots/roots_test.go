@@ -1,4 +1,4 @@
-package main
+package roots
 
 import (
 	"crypto/x509"
@@ -29,7 +29,7 @@ func TestPublicAuthoritiesAreTrusted(t *testing.T) {
 		}
 		return
 	}
-	fallBack()
+	FallBack()
 	for root := range bundle.Roots() {
 		c, err := x509.ParseCertificate(root.Certificate)
 		if err != nil {

@@ -1,4 +1,5 @@
-package main
+// Package roots has public certificate authorities trusted in an image that has no files.
+package roots
 
 import (
 	"crypto/x509"
@@ -17,9 +18,9 @@ var (
 	rootFolders = []string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
 )
 
-// fallBack has Mozilla's certificate authorities trusted in an image that has no files. To read
+// FallBack has Mozilla's certificate authorities trusted in an image that has no files. To read
 // them takes as long as all else of a start, so that it is not done where a system has its own.
-func fallBack() {
+func FallBack() {
 	files, folders := rootFiles, rootFolders
 	if name := os.Getenv("SSL_CERT_FILE"); name != "" {
 		files = []string{name}
