@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,10 +21,13 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
@@ -293,3 +299,13 @@ func isolated() (workers *isolate.Workers, done func()) {
 	}
 	return workers, workers.Close
 }
+
+// gather starts the backends of a configuration for a moment and returns what they offer.
+func (a *app) gather(ctx context.Context, cfg *config.Config) (*lock.File, error) {
+	a.secrets.Use(cfg.Secrets())
+	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
+	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime})
+}
+
+// environmentToken is the token of a client that starts this program for itself.
+func environmentToken() string { return strings.TrimSpace(os.Getenv("VMCP_TOKEN")) }

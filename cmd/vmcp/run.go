@@ -14,15 +14,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/info"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/pinning"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/tokens"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
-	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
-	"github.com/vmcp-dev/vmcp/lock"
 )
 
 // Exit codes.
@@ -169,14 +169,23 @@ func (a *app) policy() *cobra.Command {
 	})
 }
 
+func (a *app) token() *cobra.Command {
+	return tokens.Command(tokens.Env{Out: a.out, DefaultFile: defaultFile, Say: a.say, JSON: a.printJSON, Output: outputFlag})
+}
+
+func (a *app) lock() *cobra.Command {
+	return pinning.Command(pinning.Env{
+		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
+		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
+		Gather:   a.gather,
+	})
+}
+
 // setup are the commands that write configurations.
 func (a *app) setup() []*cobra.Command {
 	return setup.Commands(setup.Env{
 		Out: a.out, DefaultFile: defaultFile, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
-		Offers: func(ctx context.Context, cfg *config.Config) (*lock.File, error) {
-			a.secrets.Use(cfg.Secrets())
-			return a.gather(ctx, cfg, &selection{})
-		},
+		Offers: a.gather,
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
@@ -71,9 +69,7 @@ Secrets that are in no file are taken to be in the cluster.`,
 func (a *app) checkScripts() *cobra.Command {
 	return checker.Command(checker.Env{
 		Out: a.out, DefaultFile: defaultFile, Read: a.read, Input: standardInput, Secrets: a.secrets, Say: a.say, Report: a.report, Reported: errReported,
-		Gather: func(ctx context.Context, cfg *config.Config) (*lock.File, error) {
-			return a.gather(ctx, cfg, &selection{})
-		},
+		Gather: a.gather,
 	})
 }
 

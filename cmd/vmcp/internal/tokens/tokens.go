@@ -1,10 +1,11 @@
-package main
+// Package tokens is vmcp token: static tokens made, listed and revoked.
+package tokens
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,10 +13,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-func (a *app) token() *cobra.Command {
+// Env is what the commands need of the program that they are part of.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	// Say writes a message for a person; JSON a result; Output adds --output to a command.
+	Say    func(format string, args ...any)
+	JSON   func(v any) error
+	Output func(*cobra.Command) *string
+}
+
+// Command is vmcp token.
+func Command(e Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "make, list and revoke static tokens",
@@ -24,11 +37,11 @@ hashes: a token is printed once, when it is made. A running server follows the f
 	}
 	file := c.PersistentFlags().String("file", "", "the tokens file (default the one that vmcp.yaml names)")
 	_ = c.MarkPersistentFlagFilename("file", "yaml", "yml") // the flag exists
-	c.AddCommand(a.tokenNew(file), a.tokenList(file), a.tokenRevoke(file))
+	c.AddCommand(e.make(file), e.list(file), e.revoke(file))
 	return c
 }
 
-func (a *app) tokenNew(file *string) *cobra.Command {
+func (e Env) make(file *string) *cobra.Command {
 	var groups, scopes []string
 	var expires string
 	c := &cobra.Command{
@@ -37,7 +50,7 @@ func (a *app) tokenNew(file *string) *cobra.Command {
 		Example: "  vmcp token new alice --group ops --expires 90d\n  vmcp token new ci --scope mcp:tools --file tokens.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := a.tokensFile(*file)
+			path, err := e.tokensFile(*file)
 			if err != nil {
 				return err
 			}
@@ -51,8 +64,8 @@ func (a *app) tokenNew(file *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, token)
-			a.say("%s: added %s; the token is not kept anywhere else", path, t.Name)
+			fmt.Fprintln(e.Out, token)
+			e.Say("%s: added %s; the token is not kept anywhere else", path, t.Name)
 			return nil
 		},
 	}
@@ -66,20 +79,20 @@ func (a *app) tokenNew(file *string) *cobra.Command {
 func expiry(text string) (time.Time, error) {
 	d, err := config.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return time.Time{}, usageError(fmt.Sprintf("--expires: want a time such as 90d or 12h, have %q", text))
+		return time.Time{}, usage.Error(fmt.Sprintf("--expires: want a time such as 90d or 12h, have %q", text))
 	}
 	return time.Now().Add(d).UTC().Truncate(time.Second), nil
 }
 
-func (a *app) tokenList(file *string) *cobra.Command {
+func (e Env) list(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "list the tokens by name",
 		Args:  cobra.NoArgs,
 	}
-	output := outputFlag(c)
+	output := e.Output(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		path, err := a.tokensFile(*file)
+		path, err := e.tokensFile(*file)
 		if err != nil {
 			return err
 		}
@@ -88,9 +101,9 @@ func (a *app) tokenList(file *string) *cobra.Command {
 			return err
 		}
 		if *output == "json" {
-			return a.printJSON(listedTokens(tokens))
+			return e.JSON(listedTokens(tokens))
 		}
-		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
 		for _, t := range tokens {
 			ends := "never ends"
 			if !t.Expires.IsZero() {
@@ -119,41 +132,38 @@ func listedTokens(tokens []auth.Token) []listedToken {
 	return list
 }
 
-func (a *app) tokenRevoke(file *string) *cobra.Command {
+func (e Env) revoke(file *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "take a token out of the file: its bearer is out within seconds",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := a.tokensFile(*file)
+			path, err := e.tokensFile(*file)
 			if err != nil {
 				return err
 			}
 			if err := auth.RevokeToken(path, args[0]); err != nil {
 				return err
 			}
-			a.say("%s: %s is revoked", path, args[0])
+			e.Say("%s: %s is revoked", path, args[0])
 			return nil
 		},
 	}
 }
 
 // tokensFile is the file that --file names, or the configuration in this folder.
-func (a *app) tokensFile(flag string) (string, error) {
+func (e Env) tokensFile(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}
-	path, err := config.TokensFile(defaultFile)
+	path, err := config.TokensFile(e.DefaultFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", usageError("want --file: there is no " + defaultFile + " here")
+		return "", usage.Error("want --file: there is no " + e.DefaultFile + " here")
 	case err != nil:
 		return "", err
 	case path == "":
-		return "", usageError("want --file: " + defaultFile + " has no incomingAuth.tokens.file")
+		return "", usage.Error("want --file: " + e.DefaultFile + " has no incomingAuth.tokens.file")
 	}
 	return path, nil
 }
-
-// environmentToken is the token of a client that starts this program for itself.
-func environmentToken() string { return strings.TrimSpace(os.Getenv("VMCP_TOKEN")) }

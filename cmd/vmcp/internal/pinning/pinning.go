@@ -1,36 +1,52 @@
-package main
+// Package pinning is vmcp lock: what backends offer, written to vmcp.lock or compared with it.
+package pinning
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"log/slog"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// lockFlags are the flags of the lock command.
-type lockFlags struct {
+// Env is what the command needs of the program that it is part of.
+type Env struct {
+	Out         io.Writer
+	DefaultFile string
+	// Load reads a configuration; Gather starts its backends for a moment and returns what they offer.
+	Load   func(file string) (*config.Config, error)
+	Gather func(ctx context.Context, cfg *config.Config) (*lock.File, error)
+	// Say writes a message for a person; JSON a result; Problems problems; Output adds --output to a command.
+	Say      func(format string, args ...any)
+	JSON     func(v any) error
+	Problems func(diag.Problems) error
+	Output   func(*cobra.Command) *string
+	// Reported is the error of what has been reported already.
+	Reported error
+}
+
+// flags are those of the command.
+type flags struct {
 	config, file   string
 	check          bool
 	only, backends []string
 }
 
-func (a *app) lock() *cobra.Command {
-	var f lockFlags
+// Command is vmcp lock.
+func Command(e Env) *cobra.Command {
+	var f flags
 	c := &cobra.Command{
 		Use:   "lock [--only NAME...]",
 		Short: "write down what the backends offer, or compare it with what was written",
@@ -54,8 +70,8 @@ file cannot be read, or is not there for --check.`,
 			return nil
 		},
 	}
-	output := outputFlag(c)
-	c.Flags().StringVar(&f.config, "config", defaultFile, "the configuration file")
+	output := e.Output(c)
+	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().StringVar(&f.file, "lock", "", "the file to write or compare with (default pins.file of the configuration)")
 	c.Flags().BoolVar(&f.check, "check", false, "write nothing, and exit with 1 if anything differs")
@@ -63,7 +79,7 @@ file cannot be read, or is not there for --check.`,
 	c.Flags().StringArrayVar(&f.backends, "backend", nil, "take over what this backend offers; may be given again")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.only = append(f.only, args...)
-		return a.runLock(c.Context(), f, *output == "json")
+		return e.run(c.Context(), f, *output == "json")
 	}
 	return c
 }
@@ -86,7 +102,7 @@ func (s *selection) needs(backend string) bool {
 		slices.ContainsFunc(s.names, func(n lock.Name) bool { return n.Backend == backend })
 }
 
-func (f lockFlags) selection(cfg *config.Config) (*selection, error) {
+func (f flags) selection(cfg *config.Config) (*selection, error) {
 	s := &selection{backends: f.backends}
 	var names, asked []string
 	for _, b := range cfg.Backends {
@@ -95,24 +111,23 @@ func (f lockFlags) selection(cfg *config.Config) (*selection, error) {
 	for _, text := range f.only {
 		n, err := lock.ParseName(text)
 		if err != nil {
-			return nil, usageError("--only: " + err.Error())
+			return nil, usage.Error("--only: " + err.Error())
 		}
 		s.names, asked = append(s.names, n), append(asked, n.Backend)
 	}
 	for _, name := range append(asked, f.backends...) {
 		if !slices.Contains(names, name) {
-			return nil, usageError(fmt.Sprintf("no backend is named %q%s", name, spell.Hint(name, names)))
+			return nil, usage.Error(fmt.Sprintf("no backend is named %q%s", name, spell.Hint(name, names)))
 		}
 	}
 	return s, nil
 }
 
-func (a *app) runLock(ctx context.Context, f lockFlags, asJSON bool) error {
-	cfg, err := a.load(f.config)
+func (e Env) run(ctx context.Context, f flags, asJSON bool) error {
+	cfg, err := e.Load(f.config)
 	if err != nil {
 		return err
 	}
-	a.secrets.Use(cfg.Secrets())
 	file := cmp.Or(f.file, diag.File(cfg.Pins.Path))
 	s, err := f.selection(cfg)
 	if err != nil {
@@ -122,7 +137,7 @@ func (a *app) runLock(ctx context.Context, f lockFlags, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	now, err := a.gather(ctx, cfg, s)
+	now, err := e.gather(ctx, cfg, s)
 	if err != nil {
 		return err
 	}
@@ -145,7 +160,7 @@ func (a *app) runLock(ctx context.Context, f lockFlags, asJSON bool) error {
 		return err
 	}
 	done.Breaks = drift.Broken(cfg, before, after)
-	return a.showLocked(done, f.check, f.check || len(s.names) > 0, asJSON)
+	return e.show(done, f.check, f.check || len(s.names) > 0, asJSON)
 }
 
 func whole(lock.Name) bool { return true }
@@ -159,17 +174,16 @@ func readable(file string, needed bool) (*lock.File, error) {
 	case errors.Is(err, fs.ErrNotExist) && !needed:
 		return lock.New(), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usage.WithHint(usageError("there is no "+file), "vmcp lock writes it")
+		return nil, usage.WithHint(usage.Error("there is no "+file), "vmcp lock writes it")
 	}
-	return nil, usageError(err.Error())
+	return nil, usage.Error(err.Error())
 }
 
 // gather asks the backends that a selection needs.
-func (a *app) gather(ctx context.Context, cfg *config.Config, s *selection) (*lock.File, error) {
+func (e Env) gather(ctx context.Context, cfg *config.Config, s *selection) (*lock.File, error) {
 	part := *cfg
 	part.Backends = slices.DeleteFunc(slices.Clone(cfg.Backends), func(b config.Backend) bool { return !s.needs(b.Name) })
-	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
-	return offers.Gather(ctx, &part, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime})
+	return e.Gather(ctx, &part)
 }
 
 // known reports a name that neither of two files has.
@@ -180,7 +194,7 @@ func (s *selection) known(old, now *lock.File) error {
 			for _, other := range slices.Concat(now.Names(), old.Names()) {
 				names = append(names, other.String())
 			}
-			return usageError(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, spell.Hint(n.String(), names)))
+			return usage.Error(fmt.Sprintf("--only: %q is neither offered nor in the file%s", n, spell.Hint(n.String(), names)))
 		}
 	}
 	return nil
@@ -213,26 +227,26 @@ type locked struct {
 	Breaks diag.Problems `json:"breaks,omitempty"`
 }
 
-func (a *app) showLocked(done locked, check, texts, asJSON bool) error {
+func (e Env) show(done locked, check, texts, asJSON bool) error {
 	if asJSON {
-		if err := a.printJSON(done); err != nil {
+		if err := e.JSON(done); err != nil {
 			return err
 		}
 	} else {
 		for _, c := range done.Changes {
-			if err := c.Print(a.out, texts); err != nil {
+			if err := c.Print(e.Out, texts); err != nil {
 				return fmt.Errorf("write results: %w", err)
 			}
 		}
-		if err := a.printProblems(done.Breaks, false); err != nil {
+		if err := e.Problems(done.Breaks); err != nil {
 			return err
 		}
 	}
 	switch {
 	case check && len(done.Changes) > 0:
-		return errReported
+		return e.Reported
 	case done.Written && !asJSON:
-		a.say("%s: written, %s", done.File, client.Count(len(done.Changes), "change"))
+		e.Say("%s: written, %s", done.File, client.Count(len(done.Changes), "change"))
 	}
 	return nil
 }
