@@ -78,12 +78,9 @@ func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, 
 		return a.openConfig(ctx, t, o)
 	}
 	here := t.find()
-	u, err := url.Parse(here.url)
-	if err != nil || u.Host == "" {
-		return nil, usageError("--url: want a URL such as " + defaultURL)
-	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = "/mcp"
+	u, err := endpointURL(here.url)
+	if err != nil {
+		return nil, err
 	}
 	if o.Token, err = here.token(); err != nil {
 		return nil, err

@@ -48,6 +48,7 @@ type serveFlags struct {
 	hosts, origins        []string
 	delay, drain          *config.Duration // nil: as configured
 	kubernetes            kubernetesFlags
+	bridge                bridgeFlags
 }
 
 func (a *app) serve() *cobra.Command {
@@ -70,12 +71,14 @@ say who they are, or --token-file, or --insecure-listen.
 --token-file makes a file with a token, unless it is there already, and asks callers for it.
 --discovery-file writes where the endpoint is, for programs on this machine, and takes the file
 away at the end. "vmcp call" and "vmcp tools" find ~/.vmcp/server.json by themselves.
-With --stdio it serves one client on standard input and output instead of a port.
+With --stdio it serves one client on standard input and output instead of a port; with --url, too,
+it passes that client on to an endpoint that runs already, so that many clients share one set of
+servers. --token-file then names a file with the token for it; else VMCP_TOKEN has it.
 
 With --kubernetes it serves the VirtualMCPServers of a namespace, each at /NAME/mcp, and writes
 into the status of the objects what became of them. --config may then name a file with what is
 of the process alone, such as admin and limits.totalMemory.`,
-		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --token-file ~/.vmcp/token --discovery-file ~/.vmcp/server.json\n  vmcp serve --stdio --config vmcp.yaml",
+		Example: "  vmcp serve\n  vmcp serve --config vmcp.yaml --listen 127.0.0.1:8080\n  vmcp serve --token-file ~/.vmcp/token --discovery-file ~/.vmcp/server.json\n  vmcp serve --stdio --config vmcp.yaml\n  vmcp serve --stdio --url http://127.0.0.1:4483/mcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.runServe(c.Context(), f) },
 	}
@@ -92,11 +95,12 @@ of the process alone, such as admin and limits.totalMemory.`,
 	f.drain = durationFlag(c, "drain-time", "give running calls this `time` to end once the port is closed (default as configured, else 10s)")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "ask callers for the token in this file, which is made if it is not there")
 	c.Flags().StringVar(&f.discovery, "discovery-file", "", "say in this file where the endpoint is, while it is served")
-	for _, port := range []string{"listen", "token-file", "discovery-file"} {
+	for _, port := range []string{"listen", "discovery-file"} {
 		c.MarkFlagsMutuallyExclusive(port, "stdio")
 	}
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	f.kubernetes.register(c)
+	f.bridge.register(c)
 	return c
 }
 
@@ -106,6 +110,9 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	}
 	if f.kubernetes.on {
 		return a.serveKubernetes(ctx, f)
+	}
+	if f.bridge.url != "" {
+		return a.serveBridge(ctx, f)
 	}
 	from, err := a.source(f.config)
 	if err != nil {
@@ -154,6 +161,9 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 // check looks at what flags hold that the configuration would be held to.
 func (f serveFlags) check() error {
 	if err := f.kubernetes.check(); err != nil {
+		return err
+	}
+	if err := f.bridge.check(f.stdio, f.tokenFile); err != nil {
 		return err
 	}
 	if f.isolate {

@@ -65,6 +65,11 @@ func (c client) jobs(t *testing.T, s *server) []job {
 		guarded.ID, guarded.Calls = s.name+" http with a token", s.made(c)
 		jobs = append(jobs, guarded)
 	}
+	if s.tokenFile != "" && !c.bridge {
+		bridged := job{Command: program("vmcp"), Args: []string{"serve", "--stdio", "--url", s.guarded.URL, "--token-file", s.tokenFile}}
+		bridged.ID, bridged.Calls = s.name+" stdio to the endpoint", s.made(c)
+		jobs = append(jobs, bridged)
+	}
 	if c.bridge {
 		return append(jobs, http)
 	}

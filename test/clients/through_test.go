@@ -43,8 +43,9 @@ func compare(t *testing.T, c client, s *server, answers map[string]map[string]an
 		return "no"
 	}
 	var same []string
-	for _, transport := range []string{"http", "http with a token", "stdio"} {
-		if transport == "stdio" && c.bridge || transport == "http with a token" && s.tokenFile == "" {
+	for _, transport := range []string{"http", "http with a token", "stdio", "stdio to the endpoint"} {
+		piped, guarded := strings.HasPrefix(transport, "stdio"), transport == "http with a token" || transport == "stdio to the endpoint"
+		if piped && c.bridge || guarded && s.tokenFile == "" {
 			continue
 		}
 		got, ok := answers[c.key][s.name+" "+transport]
@@ -234,7 +235,7 @@ shows them, and the results of calls. In front of several servers (the demo, the
 configuration of the README) names have their prefix, and the scripted tools are there as well.
 
 Before the demo vmcp also runs with ` + "`--token-file`" + `, where all of them send the token in a
-header.
+header, or are passed on to that endpoint by ` + "`vmcp serve --stdio --url`" + ` (stdio to the endpoint).
 
 mcp-remote is a bridge to servers over HTTP, so there is no stdio to compare. A server may
 list tools for what its client can be asked, as server-everything does; the proxy lists them

@@ -63,6 +63,9 @@ func TestTypeScriptClient(t *testing.T) {
 				}
 			})
 			t.Run("client over http", func(t *testing.T) { runTypeScript(t, "http", serve(t, backend)) })
+			t.Run("client over stdio to the endpoint", func(t *testing.T) {
+				runTypeScript(t, "stdio", vmcp, "serve", "--stdio", "--url", serve(t, backend))
+			})
 			t.Run("client over stdio", func(t *testing.T) {
 				runTypeScript(t, "stdio", vmcp, "serve", "--stdio", "--config", configure(t, backend))
 			})
