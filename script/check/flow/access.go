@@ -176,11 +176,11 @@ func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Ty
 				optional++
 				from = a
 			}
-		case declared(a):
+		case a.Declared():
 			missing++
 			from = a
 		default:
-			out = types.Join(out, unnamed(a))
+			out = types.Join(out, a.Unnamed())
 		}
 	}
 	switch n := len(on.Atoms()); {
@@ -200,19 +200,6 @@ func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Ty
 func (e *engine) isWild(name string) bool {
 	s := e.frame.unit.scopes
 	return s.Wilder || s.Wild[name] || e.root.scopes.Wild[name] || e.root.scopes.Wilder
-}
-
-// unnamed is what is under a key that is no field.
-func unnamed(a *types.Atom) types.Type {
-	if a.Role == types.Made {
-		return types.Any
-	}
-	return a.Elem
-}
-
-// declared reports whether the fields of an atom are all that its author knows of.
-func declared(a *types.Atom) bool {
-	return a.Kind == types.Dict && len(a.Fields) > 0 && !a.Wide && (a.Role == types.Output || a.Role == types.Params || a.Role == types.Content)
 }
 
 // noField tells of a field that is not declared.
@@ -271,7 +258,7 @@ func (e *engine) attribute(x *syntax.DotExpr) types.Type {
 		return types.Any
 	}
 	if on.Is(types.None) {
-		if on.Every(surprisingNone) {
+		if on.Every(types.UnexpectedNone) {
 			e.tell("attribute", x.Name, "None has no %s", x.Name.Name)
 		}
 		return types.Any

@@ -479,7 +479,7 @@ var callerType = func() types.Type {
 
 // compact is a dict without its entries that are None.
 func compact(t types.Type) types.Type {
-	return eachDict(t, func(a *types.Atom) *types.Atom {
+	return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 		if a.Role != types.Made {
 			return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 		}

@@ -144,7 +144,7 @@ func compared(op syntax.Token, a, b any) (constant, bool) {
 	case syntax.NEQ:
 		return constant{!equal}, true
 	}
-	x, y := numeric(a), numeric(b)
+	x, y := types.Number(a), types.Number(b)
 	if x == nil || y == nil {
 		return constant{}, false
 	}
@@ -165,31 +165,23 @@ func compared(op syntax.Token, a, b any) (constant, bool) {
 // sure takes a field to be there; some, and to be not None.
 func sure(name string, some bool) func(types.Type) types.Type {
 	return func(t types.Type) types.Type {
-		return eachDict(t, func(a *types.Atom) *types.Atom {
+		return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 			f, ok := a.Field(name)
 			if !ok || a.Role == types.Made {
 				return a
 			}
 			f.Presence = types.Required
 			if some {
-				f.Type = notNone(f.Type)
+				f.Type = f.Type.NotNone()
 			}
 			return a.With(f)
 		})
 	}
 }
 
-// notNone is a type without None, if there is anything else.
-func notNone(t types.Type) types.Type {
-	if left := t.Without(types.None); !left.IsNever() {
-		return left
-	}
-	return t
-}
-
 // allSure takes all fields of a dict to be there.
 func allSure(t types.Type) types.Type {
-	return eachDict(notNone(t), func(a *types.Atom) *types.Atom {
+	return t.NotNone().Replace(types.Dict, func(a *types.Atom) *types.Atom {
 		for _, f := range a.Fields {
 			if f.Presence == types.Optional && a.Role != types.Made {
 				f.Presence = types.Required
@@ -219,7 +211,7 @@ func (e *engine) doubtless(x syntax.Node) {
 
 func (e *engine) someOf(list []syntax.Expr) {
 	for _, x := range list {
-		e.refine(x, notNone)
+		e.refine(x, types.Type.NotNone)
 	}
 }
 
@@ -245,8 +237,8 @@ func (e *engine) askedByOperator(x *syntax.BinaryExpr) {
 			e.refine(dictOf(x.Y), allSure)
 		}
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		e.refine(x.X, notNone)
-		e.refine(x.Y, notNone)
+		e.refine(x.X, types.Type.NotNone)
+		e.refine(x.Y, types.Type.NotNone)
 	}
 }
 

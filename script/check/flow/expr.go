@@ -110,7 +110,7 @@ func (e *engine) dict(x *syntax.DictExpr) types.Type {
 		entry := el.(*syntax.DictEntry)
 		key, value := e.eval(entry.Key), e.eval(entry.Value)
 		e.hashable(entry.Key, key)
-		a = storedIn(a, key, value, entry.Key, entry.Value)
+		a = a.Store(key, value, entry.Key, entry.Value)
 	}
 	a.Base = nil
 	return types.Of(a)
@@ -238,7 +238,7 @@ func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 	e.noneFor(x.X, t, func(a *types.Atom) bool {
 		return a.Kind == types.Text || a.Kind == types.List || a.Kind == types.Tuple || a.Kind == types.Bytes
 	})
-	return eachAtom(t.Without(types.None).Widen(), types.Tuple, func(a *types.Atom) *types.Atom {
+	return t.Without(types.None).Widen().Replace(types.Tuple, func(a *types.Atom) *types.Atom {
 		return &types.Atom{Kind: types.Tuple, Elem: types.Any}
 	})
 }
@@ -246,7 +246,7 @@ func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 // noneFor warns of a value that may be None where None cannot be used. It is silent unless the
 // rest can.
 func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) bool) bool {
-	if t.IsAny() || !t.Some(surprisingNone) {
+	if t.IsAny() || !t.Some(types.UnexpectedNone) {
 		return false
 	}
 	rest := t.Without(types.None)
@@ -257,6 +257,3 @@ func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) boo
 	e.refine(at, func(t types.Type) types.Type { return t.Without(types.None) })
 	return true
 }
-
-// surprisingNone is a None that the script did not write down itself.
-func surprisingNone(a *types.Atom) bool { return a.Kind == types.None && a.Role != types.Made }

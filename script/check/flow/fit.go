@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -76,7 +75,7 @@ func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
 		return
 	}
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *types.Atom) bool {
-		return isJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
+		return types.IsJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
 		if f.skip == "" || x != nil {
 			e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
@@ -120,15 +119,6 @@ func unparen(x syntax.Expr) syntax.Expr {
 	}
 }
 
-// isJSON reports whether it is known what a value is in JSON.
-func isJSON(a *types.Atom) bool {
-	switch a.Kind {
-	case types.None, types.Bool, types.Int, types.Float, types.Text, types.List, types.Dict, types.Tuple:
-		return true
-	}
-	return false
-}
-
 // kindFits reports whether a value of one kind may be one of a schema's kind.
 func kindFits(a, b *types.Atom) bool {
 	switch {
@@ -170,7 +160,7 @@ func enumText(values []any) string {
 
 // noneValue warns of a value that may be None where the schema has no null.
 func (e *engine) noneValue(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
-	if x == nil || f.output || !t.Some(surprisingNone) || s.Type.IsAny() || s.Type.Has(types.None) {
+	if x == nil || f.output || !t.Some(types.UnexpectedNone) || s.Type.IsAny() || s.Type.Has(types.None) {
 		return
 	}
 	if rest := t.Without(types.None); rest.IsNever() || !rest.Every(func(a *types.Atom) bool { return s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) }) }) {
@@ -190,7 +180,7 @@ func (e *engine) fitAlternatives(f fitting, at syntax.Node, t types.Type, s *typ
 		return
 	}
 	if t.Every(func(a *types.Atom) bool {
-		return isJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
+		return types.IsJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
 		e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), article(t))
 	}
@@ -235,7 +225,7 @@ func valueProblem(lit any, s *types.Schema) string {
 		}
 		return enumText(s.Enum)
 	}
-	if n := numeric(lit); n != nil {
+	if n := types.Number(lit); n != nil {
 		switch {
 		case s.Min != nil && n.Cmp(s.Min) < 0:
 			return "at least " + s.Min.Text('g', -1)
@@ -257,18 +247,6 @@ func valueProblem(lit any, s *types.Schema) string {
 		}
 	}
 	return ""
-}
-
-func numeric(lit any) *big.Float {
-	switch v := lit.(type) {
-	case *big.Int:
-		return new(big.Float).SetInt(v)
-	case float64:
-		if v == v {
-			return new(big.Float).SetFloat64(v)
-		}
-	}
-	return nil
 }
 
 // fitDict holds the fields of a dict to the properties.

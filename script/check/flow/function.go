@@ -243,7 +243,7 @@ func (e *engine) leaked(fn *function, args []argument) {
 		for j, a := range args {
 			if a.name == id.Name || a.name == "" && i < len(positional) && j == i {
 				if a.expr != nil {
-					e.change(a.expr, weaken)
+					e.change(a.expr, types.Type.Weaken)
 				}
 			}
 		}

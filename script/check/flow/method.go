@@ -179,7 +179,7 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []argument) types
 	out := m.gives(e, b.on, args)
 	if m.change != nil && dot != nil {
 		e.change(dot.X, func(t types.Type) types.Type {
-			return eachAtom(t, b.on.Kind, func(a *types.Atom) *types.Atom { return m.change(e, a, args) })
+			return t.Replace(b.on.Kind, func(a *types.Atom) *types.Atom { return m.change(e, a, args) })
 		})
 	}
 	return out
@@ -190,7 +190,7 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bou
 	name := dot.Name.Name
 	if b.method.kinds != nil {
 		for _, a := range positional {
-			if a.typ.Every(func(t *types.Atom) bool { return isJSON(t) && !slices.Contains(b.method.kinds, t.Kind) }) {
+			if a.typ.Every(func(t *types.Atom) bool { return types.IsJSON(t) && !slices.Contains(b.method.kinds, t.Kind) }) {
 				e.tell("builtin-value", a.expr, "%s wants %s, this is %s", name, "a text", article(a.typ))
 			} else if !slices.Contains(b.method.kinds, types.None) {
 				e.noneFor(a.expr, a.typ, func(t *types.Atom) bool { return slices.Contains(b.method.kinds, t.Kind) })
@@ -227,7 +227,7 @@ func (e *engine) joins(a argument) {
 		e.say(Problem{Code: "builtin-value", Node: a.expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
 		return
 	}
-	if elem.Some(surprisingNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
+	if elem.Some(types.UnexpectedNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
 		e.warn("maybe-none", a.expr, "an element of %s may be None here", describe(a.expr))
 	}
 }
@@ -235,7 +235,7 @@ func (e *engine) joins(a argument) {
 // gotten tells of a key that a dict with declared fields does not have.
 func (e *engine) gotten(key argument, fallback bool, on *types.Atom) {
 	name, ok := key.typ.Text()
-	if !ok || !declared(on) || e.isWild(name) {
+	if !ok || !on.Declared() || e.isWild(name) {
 		return
 	}
 	if _, has := on.Field(name); has {
@@ -286,7 +286,7 @@ func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
 		return types.Join(f.Type, fallback)
 	case has:
 		return types.Any
-	case declared(on) && len(args) > 1:
+	case on.Declared() && len(args) > 1:
 		return types.Any
 	}
 	return types.Any
@@ -338,18 +338,15 @@ func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
 }
 
 func dictSetDefault(_ *engine, on *types.Atom, args []argument) types.Type {
-	if _, ok := args[0].typ.Text(); ok || len(args) < 2 || !plainMap(on) {
+	if _, ok := args[0].typ.Text(); ok || len(args) < 2 || !on.PlainMap() {
 		return types.Any
 	}
 	return types.Join(on.Elem, args[1].typ)
 }
 
-// plainMap reports whether a dict that the script makes has computed keys only.
-func plainMap(a *types.Atom) bool { return a.Role == types.Made && len(a.Fields) == 0 }
-
 func dictDefaulted(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	name, ok := args[0].typ.Text()
-	if !ok && plainMap(a) && len(args) > 1 {
+	if !ok && a.PlainMap() && len(args) > 1 {
 		return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: types.Join(a.Elem, args[1].typ)}
 	}
 	if !ok {

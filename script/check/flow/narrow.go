@@ -56,7 +56,7 @@ func truthy(truth bool) func(types.Type) types.Type {
 
 // boolIs makes what is a bool the one that it is.
 func boolIs(t types.Type, value bool) types.Type {
-	return eachAtom(t, types.Bool, func(a *types.Atom) *types.Atom {
+	return t.Replace(types.Bool, func(a *types.Atom) *types.Atom {
 		if a.Lit != nil {
 			return a
 		}
@@ -195,7 +195,7 @@ func (e *engine) narrowType(x, name syntax.Expr, equal bool) {
 func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 	if name, ok := e.literal(x.X); ok {
 		e.refine(dictOf(x.Y), func(t types.Type) types.Type {
-			return eachDict(t, func(a *types.Atom) *types.Atom { return present(a, name, in) })
+			return t.Replace(types.Dict, func(a *types.Atom) *types.Atom { return present(a, name, in) })
 		})
 	}
 	list := elementsOf(x.Y)
@@ -276,7 +276,7 @@ func present(a *types.Atom, name string, there bool) *types.Atom {
 		f.Presence = types.Required
 		return a.With(f)
 	case there && !ok && (a.Open || a.Role != types.Made):
-		return a.With(types.Field{Name: name, Type: unnamed(a)})
+		return a.With(types.Field{Name: name, Type: a.Unnamed()})
 	}
 	return a
 }
@@ -335,7 +335,7 @@ func (e *engine) getCall(x syntax.Expr) (g get, ok bool) {
 func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
 	absent := f(g.missing)
 	e.refine(g.base, func(t types.Type) types.Type {
-		return eachDict(t, func(a *types.Atom) *types.Atom {
+		return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 			field, ok := a.Field(g.name)
 			if !ok {
 				if a.Role == types.Made && !a.Open {
@@ -344,7 +344,7 @@ func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
 					}
 					return a
 				}
-				field = types.Field{Name: g.name, Type: unnamed(a), Presence: types.Optional}
+				field = types.Field{Name: g.name, Type: a.Unnamed(), Presence: types.Optional}
 			}
 			left := f(field.Type)
 			switch {
@@ -370,7 +370,7 @@ func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
 	case *syntax.IndexExpr:
 		if name, ok := e.literal(x.Y); ok {
 			e.refine(x.X, func(t types.Type) types.Type {
-				return eachDict(t, func(a *types.Atom) *types.Atom { return refined(a, name, f) })
+				return t.Replace(types.Dict, func(a *types.Atom) *types.Atom { return refined(a, name, f) })
 			})
 			return
 		}
@@ -379,7 +379,7 @@ func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
 		}
 	case *syntax.DotExpr:
 		e.refine(x.X, func(t types.Type) types.Type {
-			return eachAtom(t, types.Struct, func(a *types.Atom) *types.Atom { return refined(a, x.Name.Name, f) })
+			return t.Replace(types.Struct, func(a *types.Atom) *types.Atom { return refined(a, x.Name.Name, f) })
 		})
 	case *syntax.CallExpr:
 		if g, ok := e.getCall(x); ok {
@@ -422,7 +422,7 @@ func (e *engine) refineName(x *syntax.Ident, f func(types.Type) types.Type) {
 // refineElement narrows an element of a tuple.
 func (e *engine) refineElement(x *syntax.IndexExpr, n int, f func(types.Type) types.Type) {
 	e.refine(x.X, func(t types.Type) types.Type {
-		return eachAtom(t, types.Tuple, func(a *types.Atom) *types.Atom {
+		return t.Replace(types.Tuple, func(a *types.Atom) *types.Atom {
 			if !a.Sized || n >= len(a.Elems) {
 				return a
 			}

@@ -31,7 +31,7 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type
 		return operation.Unknown(x.Op, left, right)
 	}
 	out, fits := types.Never, false
-	noneLeft, noneRight := left.Some(surprisingNone), right.Some(surprisingNone)
+	noneLeft, noneRight := left.Some(types.UnexpectedNone), right.Some(types.UnexpectedNone)
 	for _, a := range left.Atoms() {
 		for _, b := range right.Atoms() {
 			if t, ok := operation.Of(x.Op, a, b); ok {

@@ -97,7 +97,7 @@ func (e *engine) read(id *syntax.Ident) (types.Type, bool) {
 		return types.Any, true
 	}
 	if v != nil && v.Shared {
-		t = weaken(t)
+		t = t.Weaken()
 	}
 	return t, true
 }
@@ -107,27 +107,6 @@ func (f *frame) node() syntax.Node {
 		return nil
 	}
 	return f.fn.node
-}
-
-// weaken is what is left of what is known about values that the script made, once they may be
-// changed under another name.
-func weaken(t types.Type) types.Type {
-	if !t.Some(mutable) {
-		return t
-	}
-	out := types.Never
-	for _, a := range t.Atoms() {
-		if mutable(a) {
-			out = types.Join(out, types.Kinds(a.Kind))
-		} else {
-			out = types.Join(out, types.Of(a))
-		}
-	}
-	return out
-}
-
-func mutable(a *types.Atom) bool {
-	return a.Kind == types.Dict && a.Role == types.Made || a.Kind == types.List || a.Kind == types.Set
 }
 
 // set gives a variable a value.
@@ -163,9 +142,9 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 		key, ok := e.literal(x.Y)
 		e.change(x.X, func(t types.Type) types.Type {
 			if !ok {
-				return weaken(t)
+				return t.Weaken()
 			}
-			return eachDict(t, func(a *types.Atom) *types.Atom {
+			return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 				field, has := a.Field(key)
 				if !has {
 					return a
@@ -180,8 +159,8 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 			return
 		}
 		e.change(dot.X, func(t types.Type) types.Type {
-			return eachDict(t, func(a *types.Atom) *types.Atom {
-				if !plainMap(a) || a.Elem.IsAny() {
+			return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
+				if !a.PlainMap() || a.Elem.IsAny() {
 					return a
 				}
 				return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: f(a.Elem)}
@@ -189,7 +168,7 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 		})
 	case *syntax.DotExpr:
 		e.change(x.X, func(t types.Type) types.Type {
-			return eachAtom(t, types.Struct, func(a *types.Atom) *types.Atom {
+			return t.Replace(types.Struct, func(a *types.Atom) *types.Atom {
 				field, has := a.Field(x.Name.Name)
 				if !has {
 					return a
@@ -212,25 +191,4 @@ func (e *engine) literal(x syntax.Expr) (string, bool) {
 		return t.Text()
 	}
 	return "", false
-}
-
-func eachDict(t types.Type, f func(*types.Atom) *types.Atom) types.Type {
-	return eachAtom(t, types.Dict, f)
-}
-
-// eachAtom replaces the members of one kind; nil drops one.
-func eachAtom(t types.Type, k types.Kind, f func(*types.Atom) *types.Atom) types.Type {
-	if t.IsAny() {
-		return t
-	}
-	out := types.Never
-	for _, a := range t.Atoms() {
-		if a.Kind == k {
-			if a = f(a); a == nil {
-				continue
-			}
-		}
-		out = types.Join(out, types.Of(a))
-	}
-	return out
 }

@@ -197,7 +197,7 @@ func (e *engine) assignment(s *syntax.AssignStmt) {
 	op := s.Op - syntax.PLUS_EQ + syntax.PLUS
 	var t types.Type
 	if left.Has(types.List) && op == syntax.PLUS { // extends it with anything that can be iterated over
-		t = eachAtom(left, types.List, func(a *types.Atom) *types.Atom {
+		t = left.Replace(types.List, func(a *types.Atom) *types.Atom {
 			return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(right))}
 		})
 	} else {
@@ -283,41 +283,9 @@ func stored(old, key, t types.Type, keyAt, valueAt syntax.Expr) types.Type {
 			b = types.Atom{Kind: types.List, Elem: types.Join(a.Elem, t)}
 		case a.Kind != types.Dict:
 		default:
-			b = *storedIn(a, key, t, keyAt, valueAt)
+			b = *a.Store(key, t, keyAt, valueAt)
 		}
 		out = types.Join(out, types.Of(&b))
-	}
-	return out
-}
-
-func storedIn(a *types.Atom, key, t types.Type, keyAt, valueAt syntax.Expr) *types.Atom {
-	if name, ok := key.Text(); ok {
-		return a.With(types.Field{Name: name, Type: t, Key: keyAt, Value: valueAt})
-	}
-	b := *a
-	names := []string{}
-	if !key.Every(func(k *types.Atom) bool {
-		s, ok := k.Lit.(string)
-		names = append(names, s)
-		return ok
-	}) {
-		b.Open = true
-		b.Elem = types.Join(b.Elem, t)
-		b.Fields = nil
-		for _, f := range a.Fields {
-			f.Type = types.Join(f.Type, t)
-			b.Fields = append(b.Fields, f)
-		}
-		return &b
-	}
-	out := a
-	for _, name := range names {
-		f, has := out.Field(name)
-		if !has {
-			f = types.Field{Name: name, Presence: types.Maybe, Key: keyAt}
-		}
-		f.Type, f.Value = types.Join(f.Type, t), nil
-		out = out.With(f)
 	}
 	return out
 }

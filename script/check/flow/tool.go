@@ -155,7 +155,7 @@ func (e *engine) pagesHint(t *Tool, got given) string {
 func below(t types.Type, path string) (types.Type, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		a := t.Only()
-		if a == nil || !declared(a) {
+		if a == nil || !a.Declared() {
 			return types.Any, true
 		}
 		f, ok := a.Field(name)

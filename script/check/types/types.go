@@ -327,25 +327,24 @@ func (a *Atom) Truthy() bool {
 
 // SameLit reports whether two literals are equal, as == has it.
 func SameLit(a, b any) bool {
-	x, okX := number(a)
-	y, okY := number(b)
-	if okX && okY {
+	x, y := Number(a), Number(b)
+	if x != nil && y != nil {
 		return x.Cmp(y) == 0
 	}
 	return a == b
 }
 
-func number(v any) (*big.Float, bool) {
-	switch v := v.(type) {
+// Number is the number that a literal is; nil for what is none, and for NaN.
+func Number(lit any) *big.Float {
+	switch v := lit.(type) {
 	case *big.Int:
-		return new(big.Float).SetInt(v), true
+		return new(big.Float).SetInt(v)
 	case float64:
-		if v != v {
-			return nil, false
+		if v == v {
+			return new(big.Float).SetFloat64(v)
 		}
-		return new(big.Float).SetFloat64(v), true
 	}
-	return nil, false
+	return nil
 }
 
 // String is the type as messages and editors show it.

@@ -1,0 +1,110 @@
+package types
+
+import (
+	"slices"
+
+	"go.starlark.net/syntax"
+)
+
+// Replace makes f of the members of one kind; those that f returns nil for are dropped.
+func (t Type) Replace(k Kind, f func(*Atom) *Atom) Type {
+	if t.IsAny() {
+		return t
+	}
+	out := Never
+	for _, a := range t.Atoms() {
+		if a.Kind == k {
+			if a = f(a); a == nil {
+				continue
+			}
+		}
+		out = Join(out, Of(a))
+	}
+	return out
+}
+
+// Weaken is what is left of what is known about values that the script made, once they may be
+// changed under another name.
+func (t Type) Weaken() Type {
+	if !t.Some(mutable) {
+		return t
+	}
+	out := Never
+	for _, a := range t.Atoms() {
+		if mutable(a) {
+			out = Join(out, Kinds(a.Kind))
+		} else {
+			out = Join(out, Of(a))
+		}
+	}
+	return out
+}
+
+func mutable(a *Atom) bool {
+	return a.Kind == Dict && a.Role == Made || a.Kind == List || a.Kind == Set
+}
+
+// NotNone is a type without None, if there is anything else.
+func (t Type) NotNone() Type {
+	if left := t.Without(None); !left.IsNever() {
+		return left
+	}
+	return t
+}
+
+// UnexpectedNone reports whether an atom is a None that the script did not write down itself.
+func UnexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != Made }
+
+// IsJSON reports whether it is known what the value of an atom is in JSON.
+func IsJSON(a *Atom) bool {
+	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, Tuple}, a.Kind)
+}
+
+// Declared reports whether the fields of an atom are all that its author knows of.
+func (a *Atom) Declared() bool {
+	return a.Kind == Dict && len(a.Fields) > 0 && !a.Wide && (a.Role == Output || a.Role == Params || a.Role == Content)
+}
+
+// Unnamed is what is under a key that is no field.
+func (a *Atom) Unnamed() Type {
+	if a.Role == Made {
+		return Any
+	}
+	return a.Elem
+}
+
+// PlainMap reports whether a dict that the script makes has computed keys only.
+func (a *Atom) PlainMap() bool { return a.Role == Made && len(a.Fields) == 0 }
+
+// Store is a dict after a value was set under a key, which stand there in the text.
+func (a *Atom) Store(key, value Type, keyAt, valueAt syntax.Expr) *Atom {
+	if name, ok := key.Text(); ok {
+		return a.With(Field{Name: name, Type: value, Key: keyAt, Value: valueAt})
+	}
+	b := *a
+	names := []string{}
+	if !key.Every(func(k *Atom) bool {
+		s, ok := k.Lit.(string)
+		names = append(names, s)
+		return ok
+	}) {
+		b.Open = true
+		b.Elem = Join(b.Elem, value)
+		b.Fields = nil
+		for _, f := range a.Fields {
+			f.Type = Join(f.Type, value)
+			b.Fields = append(b.Fields, f)
+		}
+		return &b
+	}
+	out := a
+	for _, name := range names {
+		f, has := out.Field(name)
+		if !has {
+			f = Field{Name: name, Presence: Maybe, Key: keyAt}
+		}
+		f.Type, f.Value = Join(f.Type, value), nil
+		out = out.With(f)
+	}
+	return out
+}
