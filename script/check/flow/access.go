@@ -8,64 +8,9 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
-
-// article is a type as messages say it: a text, an integer or None.
-func article(t types.Type) string {
-	if t.IsAny() {
-		return "anything"
-	}
-	var names []string
-	for _, a := range t.Atoms() {
-		name := a.Kind.String()
-		if a.Kind == types.Struct && a.Name != "" {
-			name = a.Name
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return types.List2(names, "or")
-}
-
-// describe is an expression as messages name it: its last part, or all of it if it is short.
-func describe(x syntax.Expr) string {
-	switch x := x.(type) {
-	case *syntax.ParenExpr:
-		return describe(x.X)
-	case *syntax.Ident:
-		return x.Name
-	case *syntax.IndexExpr:
-		if lit, ok := x.Y.(*syntax.Literal); ok {
-			if s, ok := lit.Value.(string); ok {
-				return s
-			}
-		}
-		return describe(x.X) + "[...]"
-	case *syntax.DotExpr:
-		return describe(x.X) + "." + x.Name.Name
-	case *syntax.CallExpr:
-		if dot, ok := x.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "get" && len(x.Args) > 0 {
-			if lit, ok := x.Args[0].(*syntax.Literal); ok {
-				if s, ok := lit.Value.(string); ok {
-					return s
-				}
-			}
-		}
-		return "what " + describe(x.Fn) + " returns"
-	}
-	return "this"
-}
-
-// meant is a suggestion for a name, in the words of messages.
-func meant(name string, names []string) (hint, near string) {
-	near = spell.Nearest(name, names)
-	if near == "" || near == name {
-		return "", ""
-	}
-	return "did you mean " + near + "?", near
-}
 
 // index is x[y].
 func (e *engine) index(x *syntax.IndexExpr) types.Type {
@@ -74,7 +19,7 @@ func (e *engine) index(x *syntax.IndexExpr) types.Type {
 		return types.Any
 	}
 	if on.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Set, types.Duration, types.Time, types.Opaque) {
-		e.notIndexed(x, on)
+		e.tell("index", x, "%s has no elements", finding.Article(on))
 		return types.Any
 	}
 	e.noneFor(x.X, on, func(a *types.Atom) bool {
@@ -88,22 +33,11 @@ func (e *engine) index(x *syntax.IndexExpr) types.Type {
 	return e.element(x, on, key)
 }
 
-func (e *engine) notIndexed(x *syntax.IndexExpr, on types.Type) {
-	p := e.tell("index", x, "%s has no elements", article(on))
-	if on.Is(types.Struct) {
-		if lit, ok := x.Y.(*syntax.Literal); ok {
-			if s, ok := lit.Value.(string); ok {
-				p.Hint = "write ." + s
-			}
-		}
-	}
-}
-
 // indexKey tells of keys of the wrong kind.
 func (e *engine) indexKey(x *syntax.IndexExpr, on, key types.Type) {
 	switch {
 	case on.Is(types.List, types.Tuple, types.Text, types.Range) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List):
-		e.tell("index", x.Y, "%s is indexed by an integer, not by %s", article(on), article(key))
+		e.tell("index", x.Y, "%s is indexed by an integer, not by %s", finding.Article(on), finding.Article(key))
 	case on.Is(types.Dict):
 		e.hashable(x.Y, key)
 	}
@@ -147,17 +81,10 @@ func (e *engine) outside(x *syntax.IndexExpr, on types.Type, a *types.Atom) {
 		return
 	}
 	if a.Name == groupsName {
-		e.tell("regexp", x.Y, "the pattern has %s", plural(len(a.Elems), "group"))
+		e.tell("regexp", x.Y, "the pattern has %s", finding.Plural(len(a.Elems), "group"))
 		return
 	}
-	e.tell("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == types.List], plural(len(a.Elems), "element"))
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	e.tell("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == types.List], finding.Plural(len(a.Elems), "element"))
 }
 
 // field is x["name"] of dicts.
@@ -204,30 +131,23 @@ func (e *engine) isWild(name string) bool {
 
 // noField tells of a field that is not declared.
 func (e *engine) noField(at syntax.Expr, a *types.Atom, name string) {
-	hint, near := meant(name, a.Names())
+	hint, near := finding.Meant(name, a.Names())
 	switch a.Role {
 	case types.Params:
-		p := Problem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())}
+		p := finding.Problem{Code: "parameter-unknown", Node: at, Message: "the tool has no parameter " + name, Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, a.Names())}
 		if a.Name != "" {
 			p.Message = a.Name + " has no " + name
 		}
 		e.say(p)
 	case types.Content:
-		e.say(Problem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())})
+		e.say(finding.Problem{Code: "result-field", Node: at, Message: "the form has no " + name, Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, a.Names())})
 	default:
-		p := Problem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: quoted(near), Sure: spell.Only(name, a.Names())}
+		p := finding.Problem{Code: e.contract(a.Name, "result-field"), Node: at, Message: a.Name + " returns no " + name, Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, a.Names())}
 		if hint == "" {
 			p.Message += "; it has " + strings.Join(a.Names(), ", ")
 		}
 		e.say(p)
 	}
-}
-
-func quoted(name string) string {
-	if name == "" {
-		return ""
-	}
-	return `"` + name + `"`
 }
 
 // contract is the code of problems with a tool: another one for scripted tools.
@@ -242,7 +162,7 @@ func (e *engine) contract(tool, code string) string {
 func (e *engine) optionalField(x *syntax.IndexExpr, a *types.Atom, name string) {
 	switch a.Role {
 	case types.Params:
-		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, describe(x.X), name)
+		e.warn("parameter-optional", x.Y, "%s is optional and has no default: %s[%q] fails without it", name, finding.Describe(x.X), name)
 	case types.Content:
 		e.warn("optional-field", x.Y, "%s is optional in the form: this fails when it is missing; .get(%q)", name, name)
 	default:
@@ -324,16 +244,16 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 	case a.Kind == types.Module:
 		e.noModuleMember(x, a.Fn.(*Callable), name)
 	case a.Kind == types.Struct:
-		hint, near := meant(name, a.Names())
+		hint, near := finding.Meant(name, a.Names())
 		subject := a.Name
 		if subject == "" {
 			subject = "the struct"
 		}
-		p := Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near, Sure: spell.Only(name, a.Names())}
+		p := finding.Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("%s has %s; no %s", subject, strings.Join(a.Names(), ", "), name), Hint: hint, Fix: near, Sure: spell.Only(name, a.Names())}
 		e.say(p)
 	case a.Kind == types.Dict:
 		if f, ok := a.Field(name); ok && on.Only() != nil {
-			e.say(Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("a dict has no attribute %s", name), Hint: fmt.Sprintf("write [%q]", f.Name)})
+			e.say(finding.Problem{Code: "attribute", Node: x.Name, Message: fmt.Sprintf("a dict has no attribute %s", name), Hint: fmt.Sprintf("write [%q]", f.Name)})
 			return
 		}
 		e.noMethod(x, on, name)
@@ -344,11 +264,11 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 
 func (e *engine) noMethod(x *syntax.DotExpr, on types.Type, name string) {
 	a := on.Atoms()[0]
-	hint, near := meant(name, methodNames(a.Kind))
+	hint, near := finding.Meant(name, methodNames(a.Kind))
 	if h := habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, methodNames(a.Kind))})
+	e.say(finding.Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", finding.Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, methodNames(a.Kind))})
 }
 
 func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
@@ -360,11 +280,11 @@ func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	p := Problem{Code: "module-member", Node: x.Name, Message: fmt.Sprintf("%s has no %s", c.Name, name)}
+	p := finding.Problem{Code: "module-member", Node: x.Name, Message: fmt.Sprintf("%s has no %s", c.Name, name)}
 	if e.Builtins[name] != nil {
 		p.Hint = "the builtin is " + name
 	} else {
-		p.Hint, p.Fix = meant(name, names)
+		p.Hint, p.Fix = finding.Meant(name, names)
 		p.Sure = spell.Only(name, names)
 	}
 	if p.Hint == "" {

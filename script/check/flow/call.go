@@ -5,12 +5,12 @@ import (
 	"math/big"
 	"slices"
 	"strings"
-	"time"
 
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -23,7 +23,7 @@ func (e *engine) call(x *syntax.CallExpr) types.Type {
 	}
 	if fn.Every(func(a *types.Atom) bool { return !callable(a) }) {
 		if fn.Every(func(a *types.Atom) bool { return a.Kind != types.None }) {
-			e.tell("index", x, "%s cannot be called", article(fn))
+			e.tell("index", x, "%s cannot be called", finding.Article(fn))
 		}
 		return types.Any
 	}
@@ -110,20 +110,20 @@ func (e *engine) match(x *syntax.CallExpr, c *Callable, args []argument) (given,
 		case a.name != "" && slices.Contains(names, a.name):
 			got[a.name] = a
 		case a.name != "" && !c.Kwargs:
-			hint, near := meant(a.name, names)
+			hint, near := finding.Meant(a.name, names)
 			if h := c.otherName(a.name); h != "" && near == "" {
 				hint, near = "did you mean "+h+"?", h
 			}
 			if hint == "" {
 				hint = "it has " + strings.Join(names, ", ")
 			}
-			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
+			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", c.Name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
 			return got, false
 		case a.name == "" && n < len(names):
 			got[names[n]] = a
 			n++
 		case a.name == "" && !c.Varargs:
-			e.tell("call-arity", x, "%s wants at most %s, has %d", c.Name, wanted(names), len(args))
+			e.tell("call-arity", x, "%s wants at most %s, has %d", c.Name, finding.Arguments(names), len(args))
 			return got, false
 		}
 	}
@@ -165,7 +165,7 @@ func (e *engine) parameter(c *Callable, p Param, a argument) {
 		a.typ = a.typ.Without(types.None)
 	}
 	if a.typ.Every(func(t *types.Atom) bool { return !slices.Contains(kinds, t.Kind) }) {
-		e.tell("builtin-value", a.expr, "%s: %s wants %s, this is %s", c.Name, p.Name, parameterWords[p.Type], article(a.typ))
+		e.tell("builtin-value", a.expr, "%s: %s wants %s, this is %s", c.Name, p.Name, parameterWords[p.Type], finding.Article(a.typ))
 		return
 	}
 	e.noneFor(a.expr, a.typ, func(t *types.Atom) bool { return slices.Contains(kinds, t.Kind) })
@@ -181,11 +181,11 @@ func (e *engine) parameter(c *Callable, p Param, a argument) {
 
 func (e *engine) parameterText(c *Callable, p Param, a argument, s string) {
 	if p.Choices != nil && !slices.Contains(p.Choices, s) {
-		hint, near := meant(s, p.Choices)
+		hint, near := finding.Meant(s, p.Choices)
 		if hint == "" {
 			hint = p.Name + " is one of " + strings.Join(p.Choices, ", ")
 		}
-		e.say(Problem{Code: "builtin-value", Node: a.expr, Message: fmt.Sprintf("%s: there is no %s %q", c.Name, p.Name, s), Hint: hint, Fix: quoted(near)})
+		e.say(finding.Problem{Code: "builtin-value", Node: a.expr, Message: fmt.Sprintf("%s: there is no %s %q", c.Name, p.Name, s), Hint: hint, Fix: finding.Quoted(near)})
 	}
 	if p.Type == "duration" {
 		if d, err := limits.ParseDuration(s); err != nil || d < 0 {
@@ -223,7 +223,7 @@ func (e *engine) functionFor(c *Callable, p Param, a argument) {
 		}
 	}
 	if !e.notFunction(c, word, a.expr) && p.Type == "function" && a.typ.Is(types.None, types.Text, types.Dict, types.List, types.Int, types.Float, types.Bool) && !a.typ.Has(types.None) {
-		e.tell("builtin-value", a.expr, "%s wants a function, this is %s", c.Name, article(a.typ))
+		e.tell("builtin-value", a.expr, "%s wants a function, this is %s", c.Name, finding.Article(a.typ))
 	}
 }
 
@@ -247,7 +247,7 @@ func (e *engine) notFunction(c *Callable, word string, x syntax.Expr) bool {
 		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *types.Atom) bool { return a.Kind != types.Func && a.Kind != types.Opaque })
 	}
 	if result {
-		e.say(Problem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call has happened already", c.Name, word), Hint: "write lambda: ..."})
+		e.say(finding.Problem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call has happened already", c.Name, word), Hint: "write lambda: ..."})
 	}
 	return result
 }
@@ -260,18 +260,8 @@ func (e *engine) waits(c *Callable, got given) {
 		return
 	}
 	if d, ok := seconds(a.typ); ok && d > e.Time && (e.Hold == 0 || d <= e.Hold) {
-		e.warn("limit", a.expr, "waits %s, the tool has %s", shortly(d), shortly(e.Time))
+		e.warn("limit", a.expr, "waits %s, the tool has %s", finding.Seconds(d), finding.Seconds(e.Time))
 	}
-}
-
-func shortly(s float64) string {
-	d := time.Duration(s * float64(time.Second)).String()
-	d = strings.TrimSuffix(d, "0s")
-	d = strings.TrimSuffix(d, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(d, "h0m")]
-	if d == "" || d[len(d)-1] >= '0' && d[len(d)-1] <= '9' {
-		d += "0s"
-	}
-	return d
 }
 
 // seconds is how long a duration is that is written down.

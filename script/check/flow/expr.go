@@ -3,6 +3,7 @@ package flow
 import (
 	"math/big"
 
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -119,7 +120,7 @@ func (e *engine) dict(x *syntax.DictExpr) types.Type {
 // hashable tells of a key that cannot be one.
 func (e *engine) hashable(at syntax.Expr, key types.Type) {
 	if key.Is(types.List, types.Dict, types.Set) {
-		e.tell("index", at, "%s cannot be a key", article(key))
+		e.tell("index", at, "%s cannot be a key", finding.Article(key))
 	}
 }
 
@@ -141,7 +142,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) types.Type {
 			}
 		}
 		if t.Is(types.Text, types.List, types.Dict, types.None, types.Bool) {
-			e.tell("operand", x, "%s has no sign", article(t))
+			e.tell("operand", x, "%s has no sign", finding.Article(t))
 			return types.Any
 		}
 		return t.Widen()
@@ -215,7 +216,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
 // iterated is what a loop over a value gives.
 func (e *engine) iterated(at syntax.Expr, t types.Type) types.Type {
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Text, types.Func, types.Struct, types.Duration, types.Time) {
-		e.tell("index", at, "%s is not iterable", article(t))
+		e.tell("index", at, "%s is not iterable", finding.Article(t))
 		return types.Any
 	}
 	e.noneFor(at, t, operation.Iterable)
@@ -227,12 +228,12 @@ func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
 		if p != nil {
 			if b := e.eval(p); b.Is(types.Text, types.Float, types.Dict, types.List) {
-				e.tell("index", p, "a slice is from and to integers, not %s", article(b))
+				e.tell("index", p, "a slice is from and to integers, not %s", finding.Article(b))
 			}
 		}
 	}
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Dict, types.Set, types.Struct, types.Func) {
-		e.tell("index", x, "%s cannot be cut in slices", article(t))
+		e.tell("index", x, "%s cannot be cut in slices", finding.Article(t))
 		return types.Any
 	}
 	e.noneFor(x.X, t, func(a *types.Atom) bool {
@@ -253,7 +254,7 @@ func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) boo
 	if rest.IsNever() || !rest.Every(can) {
 		return false
 	}
-	e.warn("maybe-none", at, "%s may be None here", describe(at))
+	e.warn("maybe-none", at, "%s may be None here", finding.Describe(at))
 	e.refine(at, func(t types.Type) types.Type { return t.Without(types.None) })
 	return true
 }

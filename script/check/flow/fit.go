@@ -9,6 +9,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -78,7 +79,7 @@ func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
 		return types.IsJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
 		if f.skip == "" || x != nil {
-			e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), article(t))
+			e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), finding.Article(t))
 		}
 		return
 	}
@@ -141,7 +142,7 @@ func wantedType(s *types.Schema) string {
 	if s.Type.Is(types.Int, types.Float) && s.Type.Has(types.Float) {
 		return "a number"
 	}
-	words := article(s.Type)
+	words := finding.Article(s.Type)
 	words = strings.NewReplacer("an integer, a float", "a number", "an integer or a float", "a number", "a dict", "an object").Replace(words)
 	return words
 }
@@ -166,7 +167,7 @@ func (e *engine) noneValue(f fitting, x syntax.Expr, t types.Type, s *types.Sche
 	if rest := t.Without(types.None); rest.IsNever() || !rest.Every(func(a *types.Atom) bool { return s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) }) }) {
 		return
 	}
-	p := Problem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", describe(x), f.name(), f.subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
+	p := finding.Problem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", finding.Describe(x), f.name(), f.subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
 	e.say(p)
 }
 
@@ -182,7 +183,7 @@ func (e *engine) fitAlternatives(f fitting, at syntax.Node, t types.Type, s *typ
 	if t.Every(func(a *types.Atom) bool {
 		return types.IsJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
-		e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), article(t))
+		e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), finding.Article(t))
 	}
 }
 
@@ -202,7 +203,7 @@ func (e *engine) fitValues(f fitting, at syntax.Node, t types.Type, s *types.Sch
 		return
 	}
 	a := t.Atoms()[0]
-	p := Problem{Code: f.codeFor("argument-value"), Node: at, Message: fmt.Sprintf("%s is %s, this is %s", f.name(), why, types.Show(a.Lit))}
+	p := finding.Problem{Code: f.codeFor("argument-value"), Node: at, Message: fmt.Sprintf("%s is %s, this is %s", f.name(), why, types.Show(a.Lit))}
 	if text, ok := a.Lit.(string); ok && len(s.Enum) > 0 {
 		var names []string
 		for _, v := range s.Enum {
@@ -211,7 +212,7 @@ func (e *engine) fitValues(f fitting, at syntax.Node, t types.Type, s *types.Sch
 			}
 		}
 		if near := spell.Nearest(text, names); near != "" {
-			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), quoted(near)
+			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), finding.Quoted(near)
 		}
 	}
 	e.say(p)
@@ -241,9 +242,9 @@ func valueProblem(lit any, s *types.Schema) string {
 		n := utf8.RuneCountInString(text)
 		switch {
 		case s.MinLength != nil && n < *s.MinLength:
-			return "at least " + plural(*s.MinLength, "character")
+			return "at least " + finding.Plural(*s.MinLength, "character")
 		case s.MaxLength != nil && n > *s.MaxLength:
-			return "at most " + plural(*s.MaxLength, "character")
+			return "at most " + finding.Plural(*s.MaxLength, "character")
 		}
 	}
 	return ""
@@ -329,7 +330,7 @@ func (e *engine) unknownField(f fitting, x syntax.Expr, at syntax.Node, field ty
 	} else if x == nil {
 		at = f.whole
 	}
-	p := Problem{Code: f.codeFor("argument-unknown"), Node: at}
+	p := finding.Problem{Code: f.codeFor("argument-unknown"), Node: at}
 	switch {
 	case f.output:
 		p.Message = fmt.Sprintf("%s has no %s", f.name(), field.Name)
@@ -339,7 +340,7 @@ func (e *engine) unknownField(f fitting, x syntax.Expr, at syntax.Node, field ty
 		p.Message = fmt.Sprintf("%s has no argument %q", f.subject, field.Name)
 	}
 	if near != "" && !hasFieldNamed(s, field.Name) {
-		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", quoted(near), spell.Only(field.Name, s.Names())
+		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", finding.Quoted(near), spell.Only(field.Name, s.Names())
 		if !f.output {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
@@ -357,9 +358,9 @@ func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schem
 	if _, isList := x.(*syntax.ListExpr); isList {
 		switch {
 		case s.MinItems != nil && len(list) < *s.MinItems:
-			e.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), plural(*s.MinItems, "element"), len(list))
+			e.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), finding.Plural(*s.MinItems, "element"), len(list))
 		case s.MaxItems != nil && len(list) > *s.MaxItems:
-			e.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), plural(*s.MaxItems, "element"), len(list))
+			e.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), finding.Plural(*s.MaxItems, "element"), len(list))
 		}
 	}
 	if s.Items == nil {

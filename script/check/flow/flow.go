@@ -9,22 +9,18 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
 )
 
-// Problem is a mistake, with the node that is to blame.
+// Problem is a mistake, and the file that it is in.
 type Problem struct {
-	Code          string
-	Warning       bool
-	Unit          *Unit
-	Node          syntax.Node
-	Message, Hint string
-	Fix           string // what may stand in the node's place; "" for none
-	Sure          bool   // that it is a name, and that no other can be meant
-	Caller        syntax.Node
-	CallerUnit    *Unit // of the call for which the problem exists, if that is in another file
+	finding.Problem
+	Unit       *Unit
+	Caller     syntax.Node
+	CallerUnit *Unit // of the call for which the problem exists, if that is in another file
 }
 
 // World is what a script is checked against.
@@ -250,20 +246,19 @@ func (e *engine) unknown(fn *function) {
 }
 
 // tell reports a problem, unless the round is not the last.
-func (e *engine) tell(code string, n syntax.Node, format string, args ...any) *Problem {
-	return e.say(Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
+func (e *engine) tell(code string, n syntax.Node, format string, args ...any) {
+	e.say(finding.Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
 }
 
-func (e *engine) warn(code string, n syntax.Node, format string, args ...any) *Problem {
-	return e.say(Problem{Code: code, Node: n, Warning: true, Message: fmt.Sprintf(format, args...)})
+func (e *engine) warn(code string, n syntax.Node, format string, args ...any) {
+	e.say(finding.Problem{Code: code, Node: n, Warning: true, Message: fmt.Sprintf(format, args...)})
 }
 
-func (e *engine) say(p Problem) *Problem {
+func (e *engine) say(p finding.Problem) { e.report(Problem{Problem: p, Unit: e.frame.unit}) }
+
+func (e *engine) report(p Problem) {
 	if e.mute > 0 || e.state.dead || e.work > maxWork || p.Node == nil {
-		return &p
-	}
-	if p.Unit == nil {
-		p.Unit = e.frame.unit
+		return
 	}
 	if p.Unit != e.root {
 		for _, f := range e.chain {
@@ -273,5 +268,4 @@ func (e *engine) say(p Problem) *Problem {
 		}
 	}
 	e.Report(p)
-	return &p
 }

@@ -3,9 +3,9 @@ package flow
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/resolve"
@@ -138,7 +138,7 @@ func (e *engine) end(fn *function) {
 			if !e.frame.returns.IsNever() {
 				at = fn.body[len(fn.body)-1]
 			}
-			e.tell("return-missing", at, "returns None here, output wants %s", article(e.root.Output.Type))
+			e.tell("return-missing", at, "returns None here, output wants %s", finding.Article(e.root.Output.Type))
 		}
 	}
 	e.frame.returns = types.Join(e.frame.returns, types.Of(none))
@@ -258,13 +258,13 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []argument) bool {
 	}
 	positional := byPosition(args)
 	if most >= 0 && len(positional) > most {
-		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, wanted(names), len(positional))
+		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(positional))
 		return false
 	}
 	for _, a := range args {
 		if a.name != "" && !kwargs && !slices.Contains(names, a.name) {
-			hint, near := meant(a.name, names)
-			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
+			hint, near := finding.Meant(a.name, names)
+			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
 			return false
 		}
 		if i := slices.Index(names, a.name); a.name != "" && i >= 0 && i < len(positional) && most >= 0 {
@@ -274,18 +274,11 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []argument) bool {
 	}
 	for i, name := range required {
 		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a argument) bool { return a.name == name }) {
-			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, wanted(names), len(args))
+			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(args))
 			return false
 		}
 	}
 	return true
-}
-
-func wanted(names []string) string {
-	if len(names) == 0 {
-		return "no arguments"
-	}
-	return plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
 }
 
 // signature reads parameters: all names, by position those that have to be given ("" for one with
@@ -357,8 +350,8 @@ func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) type
 func (e *engine) wrongCallback(at syntax.Node, f *function, n int) {
 	names, _, _, _ := signature(f.params)
 	if n == 0 {
-		e.tell("call-arity", at, "%s wants %s, and is called without any", f.name, wanted(names))
+		e.tell("call-arity", at, "%s wants %s, and is called without any", f.name, finding.Arguments(names))
 		return
 	}
-	e.tell("call-arity", at, "%s wants %s, and is called with %d", f.name, wanted(names), n)
+	e.tell("call-arity", at, "%s wants %s, and is called with %d", f.name, finding.Arguments(names), n)
 }

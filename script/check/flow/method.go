@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -163,11 +164,11 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []argument) types
 	}
 	positional := byPosition(args)
 	if !spread && (len(positional) < m.min || m.max >= 0 && len(positional) > m.max) {
-		want := plural(m.min, "argument")
+		want := finding.Plural(m.min, "argument")
 		if m.max != m.min {
-			want = "at most " + plural(m.max, "argument")
+			want = "at most " + finding.Plural(m.max, "argument")
 			if len(positional) < m.min {
-				want = "at least " + plural(m.min, "argument")
+				want = "at least " + finding.Plural(m.min, "argument")
 			}
 		}
 		e.tell("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
@@ -191,7 +192,7 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bou
 	if b.method.kinds != nil {
 		for _, a := range positional {
 			if a.typ.Every(func(t *types.Atom) bool { return types.IsJSON(t) && !slices.Contains(b.method.kinds, t.Kind) }) {
-				e.tell("builtin-value", a.expr, "%s wants %s, this is %s", name, "a text", article(a.typ))
+				e.tell("builtin-value", a.expr, "%s wants %s, this is %s", name, "a text", finding.Article(a.typ))
 			} else if !slices.Contains(b.method.kinds, types.None) {
 				e.noneFor(a.expr, a.typ, func(t *types.Atom) bool { return slices.Contains(b.method.kinds, t.Kind) })
 			}
@@ -204,12 +205,12 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bou
 		e.formatCall(x, dot, b, positional, args)
 	case b.on.Kind == types.Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
 		if positional[0].typ.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
-			e.tell("builtin-value", positional[0].expr, "%s wants a text, this is %s", name, article(positional[0].typ))
+			e.tell("builtin-value", positional[0].expr, "%s wants a text, this is %s", name, finding.Article(positional[0].typ))
 		} else if name == "replace" && positional[1].typ.Is(types.Int, types.Float, types.List, types.Dict, types.Bool, types.None) {
-			e.tell("builtin-value", positional[1].expr, "%s wants a text, this is %s", name, article(positional[1].typ))
+			e.tell("builtin-value", positional[1].expr, "%s wants a text, this is %s", name, finding.Article(positional[1].typ))
 		}
 	case b.on.Kind == types.List && name == "extend" && positional[0].typ.Is(types.Int, types.Text, types.None, types.Float, types.Bool):
-		e.tell("index", positional[0].expr, "%s is not iterable", article(positional[0].typ))
+		e.tell("index", positional[0].expr, "%s is not iterable", finding.Article(positional[0].typ))
 	case b.on.Kind == types.Dict && name == "get":
 		e.gotten(positional[0], len(positional) > 1, b.on)
 	}
@@ -224,11 +225,11 @@ func (e *engine) joins(a argument) {
 	elem := operation.ElementOf(a.typ)
 	wrong := func(t *types.Atom) bool { return t.Kind != types.Text && t.Kind != types.Opaque }
 	if !elem.IsNever() && elem.Every(wrong) {
-		e.say(Problem{Code: "builtin-value", Node: a.expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
+		e.say(finding.Problem{Code: "builtin-value", Node: a.expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
 		return
 	}
 	if elem.Some(types.UnexpectedNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
-		e.warn("maybe-none", a.expr, "an element of %s may be None here", describe(a.expr))
+		e.warn("maybe-none", a.expr, "an element of %s may be None here", finding.Describe(a.expr))
 	}
 }
 
@@ -241,7 +242,7 @@ func (e *engine) gotten(key argument, fallback bool, on *types.Atom) {
 	if _, has := on.Field(name); has {
 		return
 	}
-	if _, near := meant(name, on.Names()); fallback && !spell.Slip(name, near) {
+	if _, near := finding.Meant(name, on.Names()); fallback && !spell.Slip(name, near) {
 		return // it may be there for some
 	}
 	e.noField(key.expr, on, name)
@@ -398,7 +399,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, p
 		field := s[i+1 : i+end]
 		i += end
 		if strings.ContainsAny(field, ":.[") {
-			e.say(Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is no field of a format: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
+			e.say(finding.Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is no field of a format: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
 			return
 		}
 		field, _, _ = strings.Cut(field, "!")
@@ -414,7 +415,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, p
 		}
 	}
 	if !numbered && next > len(positional) {
-		e.tell("format", x, "the format wants %s, has %d", plural(next, "value"), len(positional))
+		e.tell("format", x, "the format wants %s, has %d", finding.Plural(next, "value"), len(positional))
 	}
 }
 

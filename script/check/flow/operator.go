@@ -3,9 +3,9 @@ package flow
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -56,7 +56,7 @@ var operatorWords = map[syntax.Token]string{syntax.LT: "<", syntax.LE: "<=", syn
 
 // operandProblem tells of operands that never fit.
 func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right types.Type) {
-	p := Problem{Code: "operand", Node: x, Message: fmt.Sprintf("%s %s %s", bare(left), x.Op, bare(right))}
+	p := finding.Problem{Code: "operand", Node: x, Message: fmt.Sprintf("%s %s %s", finding.Bare(left), x.Op, finding.Bare(right))}
 	switch {
 	case x.Op == syntax.PLUS && left.Is(types.Text) && !right.Is(types.None):
 		p.Hint = "use str(...)"
@@ -67,11 +67,6 @@ func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right types.Type) {
 	}
 	p.Message += " is not possible"
 	e.say(p)
-}
-
-// bare is a type without its article.
-func bare(t types.Type) string {
-	return strings.NewReplacer("an ", "", "a ", "").Replace(article(t))
 }
 
 // comparable warns of a comparison with a literal that a closed set does not have.
@@ -109,10 +104,10 @@ func (e *engine) inSet(at syntax.Expr, t types.Type, v *types.Atom) {
 			shown, names = append(shown, s), append(names, s)
 		}
 	}
-	p := Problem{Code: "never-equal", Warning: true, Node: at, Message: fmt.Sprintf("this is %s, never %s", types.List2(shown, "or"), types.Show(v.Lit))}
+	p := finding.Problem{Code: "never-equal", Warning: true, Node: at, Message: fmt.Sprintf("this is %s, never %s", types.List2(shown, "or"), types.Show(v.Lit))}
 	if s, ok := v.Lit.(string); ok {
 		if near := spell.Nearest(s, names); near != "" {
-			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), quoted(near)
+			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), finding.Quoted(near)
 		}
 	}
 	e.say(p)
@@ -121,11 +116,11 @@ func (e *engine) inSet(at syntax.Expr, t types.Type, v *types.Atom) {
 // membership is x in y.
 func (e *engine) membership(x *syntax.BinaryExpr, left, right types.Type) {
 	if right.Is(types.None, types.Bool, types.Int, types.Float, types.Func, types.Struct) {
-		e.tell("operand", x, "%s in %s is not possible", bare(left), bare(right))
+		e.tell("operand", x, "%s in %s is not possible", finding.Bare(left), finding.Bare(right))
 		return
 	}
 	if right.Is(types.Text) && left.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
-		e.tell("operand", x, "%s in text is not possible", bare(left))
+		e.tell("operand", x, "%s in text is not possible", finding.Bare(left))
 		return
 	}
 	e.noneFor(x.Y, right, func(a *types.Atom) bool { return operation.Iterable(a) || a.Kind == types.Text })
@@ -164,7 +159,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 		if a != nil && a.Kind == types.Dict && len(verbs) == 0 {
 			return
 		}
-		e.tell("format", x, "the format wants %s, has %d", plural(len(verbs), "value"), len(values))
+		e.tell("format", x, "the format wants %s, has %d", finding.Plural(len(verbs), "value"), len(values))
 		return
 	}
 	exprs := elementsOf(x.Y)
@@ -185,13 +180,13 @@ func (e *engine) formatted(at syntax.Expr, verb byte, v types.Type) {
 			return
 		}
 		if v.Is(types.Text, types.None, types.List, types.Dict, types.Tuple, types.Bool) {
-			e.tell("format", at, "%%%c wants an integer, this is %s", verb, article(v))
+			e.tell("format", at, "%%%c wants an integer, this is %s", verb, finding.Article(v))
 			return
 		}
 		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })
 	case 'e', 'f', 'g', 'E', 'F', 'G':
 		if v.Is(types.Text, types.None, types.List, types.Dict, types.Tuple, types.Bool) {
-			e.tell("format", at, "%%%c wants a number, this is %s", verb, article(v))
+			e.tell("format", at, "%%%c wants a number, this is %s", verb, finding.Article(v))
 			return
 		}
 		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })

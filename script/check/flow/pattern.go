@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	star "go.starlark.net/syntax"
 )
@@ -64,7 +65,7 @@ func (e *engine) replacement(re *regexp.Regexp, r argument, c *Callable, got giv
 			continue
 		}
 		if i++; s[i] >= '1' && s[i] <= '9' && int(s[i]-'0') > re.NumSubexp() {
-			e.tell("regexp", r.expr, "the pattern has %s", plural(re.NumSubexp(), "group"))
+			e.tell("regexp", r.expr, "the pattern has %s", finding.Plural(re.NumSubexp(), "group"))
 			return
 		}
 	}

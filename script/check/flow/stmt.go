@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -221,7 +222,7 @@ func (e *engine) assign(x syntax.Expr, t types.Type, value syntax.Expr) {
 		e.setItem(x, t, value)
 	case *syntax.DotExpr:
 		if on := e.eval(x.X); on.Is(types.Struct) {
-			e.tell("immutable", x, "%s cannot be changed", article(on))
+			e.tell("immutable", x, "%s cannot be changed", finding.Article(on))
 		}
 	}
 }
@@ -249,7 +250,7 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t types.Type) {
 		e.tell("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
 	}
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Text) && !t.Is(types.None) {
-		e.tell("index", at, "%s cannot be taken apart", article(t))
+		e.tell("index", at, "%s cannot be taken apart", finding.Article(t))
 	}
 }
 
@@ -258,14 +259,14 @@ func (e *engine) setItem(x *syntax.IndexExpr, t types.Type, value syntax.Expr) {
 	on := e.eval(x.X)
 	key := e.eval(x.Y)
 	if on.Is(types.Tuple, types.Text, types.Bytes, types.Range) {
-		e.tell("immutable", x, "%s cannot be changed", article(on))
+		e.tell("immutable", x, "%s cannot be changed", finding.Article(on))
 		return
 	}
 	if on.Is(types.Dict) {
 		e.hashable(x.Y, key)
 	}
 	if on.Is(types.List) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List) {
-		e.tell("index", x.Y, "a list is indexed by an integer, not by %s", article(key))
+		e.tell("index", x.Y, "a list is indexed by an integer, not by %s", finding.Article(key))
 	}
 	e.change(x.X, func(old types.Type) types.Type { return stored(old, key, t, x.Y, value) })
 }

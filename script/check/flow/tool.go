@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -50,8 +51,8 @@ func (e *engine) toolNamed(c *Callable, got given) (*Tool, syntax.Expr) {
 	}
 	t, known := e.Tool(name)
 	if t == nil && known {
-		hint, near := meant(name, e.ToolNames)
-		e.say(Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: quoted(near), Sure: spell.Only(name, e.ToolNames)})
+		hint, near := finding.Meant(name, e.ToolNames)
+		e.say(finding.Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, e.ToolNames)})
 	}
 	return t, a.expr
 }
@@ -62,11 +63,11 @@ func (e *engine) retried(t *Tool, at syntax.Expr) {
 		if r.node == nil || t.Repeat == "" {
 			continue
 		}
-		p := Problem{Code: "retry-twice", Warning: true, Unit: r.unit, Node: r.node, Message: fmt.Sprintf("%s %s", t.Name, t.Repeat)}
+		p := Problem{Unit: r.unit, Problem: finding.Problem{Code: "retry-twice", Warning: true, Node: r.node, Message: fmt.Sprintf("%s %s", t.Name, t.Repeat)}}
 		if e.frame.unit != r.unit || e.frame.unit == e.root {
 			p.Caller, p.CallerUnit = at, e.frame.unit
 		}
-		e.say(p)
+		e.report(p)
 		return
 	}
 }

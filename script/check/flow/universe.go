@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -85,8 +86,8 @@ func wants(can func(*types.Atom) bool, word string) func(*engine, *syntax.CallEx
 		t := args[0].typ
 		known := func(a *types.Atom) bool { return a.Kind != types.Opaque && a.Kind != types.Iterable }
 		if t.Every(func(a *types.Atom) bool { return known(a) && !can(a) }) {
-			name := describe(x.Fn)
-			e.tell("builtin-value", args[0].expr, "%s wants %s, this is %s", name, word, article(t))
+			name := finding.Describe(x.Fn)
+			e.tell("builtin-value", args[0].expr, "%s wants %s, this is %s", name, word, finding.Article(t))
 			return
 		}
 		e.noneFor(args[0].expr, t, can)
@@ -109,13 +110,13 @@ func (e *engine) callNative(x *syntax.CallExpr, n *native, args []argument) type
 		spread = spread || a.spread
 		if a.name != "" && n.keywords != "*" && !strings.Contains(" "+n.keywords+" ", " "+a.name+" ") {
 			names := strings.Fields(n.keywords)
-			hint, near := meant(a.name, names)
-			e.say(Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", n.name, a.name), Hint: hint, Fix: near})
+			hint, near := finding.Meant(a.name, names)
+			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", n.name, a.name), Hint: hint, Fix: near})
 			return n.gives(e, nil)
 		}
 	}
 	if !spread && (positional < n.min || n.max >= 0 && positional > n.max) {
-		want := plural(n.min, "argument")
+		want := finding.Plural(n.min, "argument")
 		if n.max != n.min {
 			want = fmt.Sprintf("%d to %d arguments", n.min, n.max)
 		}
@@ -236,7 +237,7 @@ func sorted(e *engine, args []argument) types.Type {
 // sortable tells of values that cannot be compared with each other.
 func (e *engine) sortable(at syntax.Expr, t types.Type) {
 	if t.Is(types.Dict) || t.Is(types.Struct) {
-		e.say(Problem{Code: "operand", Node: at, Message: article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})
+		e.say(finding.Problem{Code: "operand", Node: at, Message: finding.Article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})
 	}
 }
 
@@ -249,7 +250,7 @@ func extreme(e *engine, args []argument) types.Type {
 	if len(positional) == 1 {
 		elem = operation.ElementOf(positional[0].typ)
 		if positional[0].typ.Is(types.Int, types.Float, types.None, types.Bool) {
-			e.tell("builtin-value", positional[0].expr, "this wants a list, or several values; it is %s", article(positional[0].typ))
+			e.tell("builtin-value", positional[0].expr, "this wants a list, or several values; it is %s", finding.Article(positional[0].typ))
 			return types.Any
 		}
 	}
@@ -305,7 +306,7 @@ func (e *engine) discardedCall(x *syntax.CallExpr) {
 		}
 	case *bound:
 		if f.method.pure {
-			e.warn("discarded", x, "the result of %s is not used; %s is unchanged", a.Name, describe(x.Fn.(*syntax.DotExpr).X))
+			e.warn("discarded", x, "the result of %s is not used; %s is unchanged", a.Name, finding.Describe(x.Fn.(*syntax.DotExpr).X))
 		}
 	case *Callable:
 		if f.Pure {

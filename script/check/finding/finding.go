@@ -1,0 +1,121 @@
+// Package finding is the mistakes that following types finds, and the words that they are told in:
+// how a type, an expression, a number of things or a name that was meant stands in a message.
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+)
+
+// Problem is a mistake, with the node that is to blame.
+type Problem struct {
+	Code          string
+	Warning       bool
+	Node          syntax.Node
+	Message, Hint string
+	Fix           string // what may stand in the node's place; "" for none
+	Sure          bool   // that it is a name, and that no other can be meant
+}
+
+// Article is a type as messages say it: a text, an integer or None.
+func Article(t types.Type) string {
+	if t.IsAny() {
+		return "anything"
+	}
+	var names []string
+	for _, a := range t.Atoms() {
+		name := a.Kind.String()
+		if a.Kind == types.Struct && a.Name != "" {
+			name = a.Name
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return types.List2(names, "or")
+}
+
+// Describe is an expression as messages name it: its last part, or all of it if it is short.
+func Describe(x syntax.Expr) string {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return Describe(x.X)
+	case *syntax.Ident:
+		return x.Name
+	case *syntax.IndexExpr:
+		if lit, ok := x.Y.(*syntax.Literal); ok {
+			if s, ok := lit.Value.(string); ok {
+				return s
+			}
+		}
+		return Describe(x.X) + "[...]"
+	case *syntax.DotExpr:
+		return Describe(x.X) + "." + x.Name.Name
+	case *syntax.CallExpr:
+		if dot, ok := x.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "get" && len(x.Args) > 0 {
+			if lit, ok := x.Args[0].(*syntax.Literal); ok {
+				if s, ok := lit.Value.(string); ok {
+					return s
+				}
+			}
+		}
+		return "what " + Describe(x.Fn) + " returns"
+	}
+	return "this"
+}
+
+// Meant is a suggestion for a name, in the words of messages.
+func Meant(name string, names []string) (hint, near string) {
+	near = spell.Nearest(name, names)
+	if near == "" || near == name {
+		return "", ""
+	}
+	return "did you mean " + near + "?", near
+}
+
+// Plural is a number of things: 1 value, 2 values.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Quoted is a name as a text of the script, "" for none.
+func Quoted(name string) string {
+	if name == "" {
+		return ""
+	}
+	return `"` + name + `"`
+}
+
+// Bare is a type without its article.
+func Bare(t types.Type) string {
+	return strings.NewReplacer("an ", "", "a ", "").Replace(Article(t))
+}
+
+// Arguments is how many arguments a function wants, with the names of its parameters.
+func Arguments(names []string) string {
+	if len(names) == 0 {
+		return "no arguments"
+	}
+	return Plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
+}
+
+// Seconds is a time as scripts write it: 90 is 1m30s.
+func Seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second)).String()
+	d = strings.TrimSuffix(d, "0s")
+	d = strings.TrimSuffix(d, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(d, "h0m")]
+	if d == "" || d[len(d)-1] >= '0' && d[len(d)-1] <= '9' {
+		d += "0s"
+	}
+	return d
+}
