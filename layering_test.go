@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"script/source":             {"script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/diag", "internal/files", "internal/limits"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
 	"script/check":              {"script", "script/source", "script/check/codes", "script/check/flow", "script/check/types", "internal/diag", "script/internal/tree", "internal/schema", "internal/spell"},
-	"script/check/flow":         {"script/check/finding", "script/check/operation", "script/check/scope", "script/check/types", "internal/limits", "internal/spell"},
+	"script/check/flow":         {"script/check/finding", "script/check/operation", "script/check/scope", "script/check/types", "script/internal/tree", "internal/limits", "internal/spell"},
 	"script/check/finding":      {"script/check/types", "internal/spell"},
 	"script/check/operation":    {"script/check/types"},
 	"script/check/scope":        {},

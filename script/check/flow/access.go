@@ -168,7 +168,7 @@ func (e *engine) optionalField(x *syntax.IndexExpr, a *types.Atom, name string) 
 	default:
 		e.warn("optional-field", x.Y, "%s is optional in %s's output: this fails when it is missing; .get(%q)", name, a.Name, name)
 	}
-	e.refine(x, func(t types.Type) types.Type { return t })
+	e.conds.Refine(x, func(t types.Type) types.Type { return t })
 }
 
 // attribute is x.name, which is no call.

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // call is a call of anything.
@@ -208,7 +209,7 @@ func (e *engine) functionFor(c *Callable, p Param, a argument) {
 	word := "a function"
 	if p.Type == "functions" {
 		word = "functions"
-		if list := elementsOf(a.expr); list != nil {
+		if list := tree.Elements(a.expr); list != nil {
 			for _, el := range list {
 				e.notFunction(c, word, el)
 			}
@@ -399,7 +400,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) types.Type {
 		return types.ListOf(e.results(fns.typ, x, e.iterated(items.expr, items.typ)))
 	}
 	if fns.typ.Is(types.Func) {
-		if elementsOf(fns.expr) == nil {
+		if tree.Elements(fns.expr) == nil {
 			e.tell("builtin-value", fns.expr, "parallel wants a list of functions, or one function and its items")
 		}
 		return types.ListOf(types.Any)
@@ -419,7 +420,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) types.Type {
 	if elem.IsNever() {
 		return types.ListOf(types.Any)
 	}
-	if list := elementsOf(fns.expr); list != nil {
+	if list := tree.Elements(fns.expr); list != nil {
 		return e.eachBranch(x, list)
 	}
 	return types.ListOf(e.results(elem.Keep(func(a *types.Atom) bool { return a.Kind == types.Func }), x))

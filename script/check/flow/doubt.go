@@ -6,6 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"go.starlark.net/syntax"
 )
 
@@ -14,27 +15,27 @@ import (
 
 // supposed takes into account what a condition says of the fields that it gets with a default: where it
 // cannot have come out so with the field missing, the field is there.
-func (e *engine) supposed(x syntax.Expr, truth bool) {
-	for _, call := range e.getsIn(x) {
-		g, _ := e.getCall(call)
-		v, known := e.suppose(x, call)
+func (r *Refiner) supposed(x syntax.Expr, truth bool) {
+	for _, call := range r.getsIn(x) {
+		g, _ := r.getCall(call)
+		v, known := r.suppose(x, call)
 		switch {
 		case !known:
-			e.refine(g.base, sure(g.name, true))
+			r.Refine(g.base, sure(g.name, true))
 		case v.truth() != truth:
-			e.refine(g.base, sure(g.name, false))
+			r.Refine(g.base, sure(g.name, false))
 		}
 	}
 }
 
 // getsIn are the calls such as d.get("k") in an expression.
-func (e *engine) getsIn(x syntax.Expr) (calls []*syntax.CallExpr) {
+func (r *Refiner) getsIn(x syntax.Expr) (calls []*syntax.CallExpr) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.LambdaExpr, *syntax.Comprehension:
 			return false
 		case *syntax.CallExpr:
-			if _, ok := e.getCall(n); ok {
+			if _, ok := r.getCall(n); ok {
 				calls = append(calls, n)
 			}
 		}
@@ -59,10 +60,10 @@ func (c constant) truth() bool {
 }
 
 // suppose is the value of an expression when a get in it finds nothing.
-func (e *engine) suppose(x syntax.Expr, missing *syntax.CallExpr) (constant, bool) {
+func (r *Refiner) suppose(x syntax.Expr, missing *syntax.CallExpr) (constant, bool) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
-		return e.suppose(x.X, missing)
+		return r.suppose(x.X, missing)
 	case *syntax.ListExpr:
 		return constant{empty{}}, len(x.List) == 0
 	case *syntax.TupleExpr:
@@ -70,41 +71,41 @@ func (e *engine) suppose(x syntax.Expr, missing *syntax.CallExpr) (constant, boo
 	case *syntax.DictExpr:
 		return constant{empty{}}, len(x.List) == 0
 	case *syntax.CallExpr:
-		return e.supposeCall(x, missing)
+		return r.supposeCall(x, missing)
 	case *syntax.UnaryExpr:
-		if v, ok := e.suppose(x.X, missing); ok && x.Op == syntax.NOT {
+		if v, ok := r.suppose(x.X, missing); ok && x.Op == syntax.NOT {
 			return constant{!v.truth()}, true
 		}
 	case *syntax.BinaryExpr:
-		a, okA := e.suppose(x.X, missing)
-		b, okB := e.suppose(x.Y, missing)
+		a, okA := r.suppose(x.X, missing)
+		b, okB := r.suppose(x.Y, missing)
 		if okA && okB {
 			return compared(x.Op, a.v, b.v)
 		}
-		if text, isText := b.v.(string); okB && (isText && text == "" || b.v == empty{}) && e.quiet(x.X).Every(func(a *types.Atom) bool { return a.Lit != "" }) {
+		if text, isText := b.v.(string); okB && (isText && text == "" || b.v == empty{}) && r.Type(x.X).Every(func(a *types.Atom) bool { return a.Lit != "" }) {
 			return constant{x.Op == syntax.NOT_IN}, x.Op == syntax.IN || x.Op == syntax.NOT_IN // nothing is in it
 		}
 	case *syntax.Literal, *syntax.Ident:
-		if a := e.quiet(x).Only(); a != nil && (a.Lit != nil || a.Kind == types.None) {
+		if a := r.Type(x).Only(); a != nil && (a.Lit != nil || a.Kind == types.None) {
 			return constant{a.Lit}, true
 		}
 	}
 	return constant{}, false
 }
 
-func (e *engine) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
+func (r *Refiner) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
 	if x == missing {
 		if len(x.Args) == 1 {
 			return constant{nil}, true
 		}
-		return e.suppose(x.Args[1], missing)
+		return r.suppose(x.Args[1], missing)
 	}
 	switch fn := x.Fn.(type) {
 	case *syntax.Ident:
 		if scope.First(fn) != nil || len(x.Args) != 1 {
 			break
 		}
-		v, ok := e.suppose(x.Args[0], missing)
+		v, ok := r.suppose(x.Args[0], missing)
 		switch {
 		case !ok:
 		case fn.Name == "bool":
@@ -113,7 +114,7 @@ func (e *engine) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
 			return constant{new(big.Int)}, true
 		}
 	case *syntax.DotExpr: // of an empty text
-		v, ok := e.suppose(fn.X, missing)
+		v, ok := r.suppose(fn.X, missing)
 		if !ok || v.v != "" {
 			break
 		}
@@ -124,7 +125,7 @@ func (e *engine) supposeCall(x, missing *syntax.CallExpr) (constant, bool) {
 			return constant{false}, true
 		case "startswith", "endswith":
 			if len(x.Args) == 1 {
-				prefix, known := e.suppose(x.Args[0], missing)
+				prefix, known := r.suppose(x.Args[0], missing)
 				return constant{prefix.v == ""}, known
 			}
 		}
@@ -193,117 +194,117 @@ func allSure(t types.Type) types.Type {
 }
 
 // doubtless takes what an expression asks for to be there.
-func (e *engine) doubtless(x syntax.Node) {
+func (r *Refiner) doubtless(x syntax.Node) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
-			e.askedByCall(n)
+			r.askedByCall(n)
 		case *syntax.BinaryExpr:
-			e.askedByOperator(n)
+			r.askedByOperator(n)
 		case *syntax.ListExpr:
-			e.someOf(n.List)
+			r.someOf(n.List)
 		case *syntax.TupleExpr:
-			e.someOf(n.List)
+			r.someOf(n.List)
 		}
 		return true
 	})
 }
 
-func (e *engine) someOf(list []syntax.Expr) {
+func (r *Refiner) someOf(list []syntax.Expr) {
 	for _, x := range list {
-		e.refine(x, types.Type.NotNone)
+		r.Refine(x, types.Type.NotNone)
 	}
 }
 
-func (e *engine) askedByCall(x *syntax.CallExpr) {
-	if g, ok := e.getCall(x); ok {
-		e.refine(g.base, sure(g.name, true))
+func (r *Refiner) askedByCall(x *syntax.CallExpr) {
+	if g, ok := r.getCall(x); ok {
+		r.Refine(g.base, sure(g.name, true))
 		return
 	}
 	if dot, ok := x.Fn.(*syntax.DotExpr); ok && len(x.Args) == 0 {
 		switch dot.Name.Name {
 		case "keys", "items", "values":
-			e.refine(dot.X, allSure)
+			r.Refine(dot.X, allSure)
 		}
 	}
 }
 
-func (e *engine) askedByOperator(x *syntax.BinaryExpr) {
+func (r *Refiner) askedByOperator(x *syntax.BinaryExpr) {
 	switch x.Op {
 	case syntax.IN, syntax.NOT_IN:
-		if name, ok := e.literal(x.X); ok {
-			e.refine(dictOf(x.Y), sure(name, false))
+		if name, ok := r.Env.Literal(x.X); ok {
+			r.Refine(dictOf(x.Y), sure(name, false))
 		} else {
-			e.refine(dictOf(x.Y), allSure)
+			r.Refine(dictOf(x.Y), allSure)
 		}
 	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		e.refine(x.X, types.Type.NotNone)
-		e.refine(x.Y, types.Type.NotNone)
+		r.Refine(x.X, types.Type.NotNone)
+		r.Refine(x.Y, types.Type.NotNone)
 	}
 }
 
 // each narrows by a condition that holds, or does not, for all elements that a comprehension goes over.
-func (e *engine) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
+func (r *Refiner) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 	over, ok := c.Clauses[0].(*syntax.ForClause)
 	id, isName := over.Vars.(*syntax.Ident)
 	if !ok || !isName || scope.First(id) == nil {
-		e.doubtless(c)
+		r.doubtless(c)
 		return
 	}
-	elem := operation.ElementOf(e.quiet(over.X))
+	elem := operation.ElementOf(r.Type(over.X))
 	if !elem.Every(func(a *types.Atom) bool { return a.Lit != nil }) {
-		e.someOf(elementsOf(over.X))
-		e.doubtless(c)
+		r.someOf(tree.Elements(over.X))
+		r.doubtless(c)
 		return
 	}
-	saved, had := e.state.vars[scope.First(id)]
+	saved, had := r.Env.Vars[scope.First(id)]
 	for _, a := range elem.Atoms() {
-		e.state.vars[scope.First(id)] = types.Of(a)
-		e.narrow(cond, truth)
+		r.Env.Vars[scope.First(id)] = types.Of(a)
+		r.Narrow(cond, truth)
 	}
-	if delete(e.state.vars, scope.First(id)); had {
-		e.state.vars[scope.First(id)] = saved
+	if delete(r.Env.Vars, scope.First(id)); had {
+		r.Env.Vars[scope.First(id)] = saved
 	}
 }
 
 // narrowComprehension is a list of what is wrong, or right, as a condition.
-func (e *engine) narrowComprehension(c *syntax.Comprehension, truth bool) {
+func (r *Refiner) narrowComprehension(c *syntax.Comprehension, truth bool) {
 	switch len(c.Clauses) {
 	case 1: // it is empty when what it goes over is
 		if over, ok := c.Clauses[0].(*syntax.ForClause); ok {
-			e.refine(over.X, truthy(truth))
+			r.Refine(over.X, truthy(truth))
 		}
 	case 2:
 		cond, ok := c.Clauses[1].(*syntax.IfClause)
 		if !ok {
-			e.doubtless(c)
+			r.doubtless(c)
 		} else if !truth {
-			e.each(c, cond.Cond, false)
+			r.each(c, cond.Cond, false)
 		}
 	default:
-		e.doubtless(c)
+		r.doubtless(c)
 	}
 }
 
 // narrowAll is all(...), or any(...), as a condition.
-func (e *engine) narrowAll(x *syntax.CallExpr, all, truth bool) {
+func (r *Refiner) narrowAll(x *syntax.CallExpr, all, truth bool) {
 	if all != truth {
 		return // who knows which of them
 	}
-	arg := unparen(x.Args[0])
-	if list := elementsOf(arg); list != nil {
+	arg := tree.Unparen(x.Args[0])
+	if list := tree.Elements(arg); list != nil {
 		for _, el := range list {
-			e.narrow(el, truth)
+			r.Narrow(el, truth)
 		}
 		return
 	}
 	if c, ok := arg.(*syntax.Comprehension); ok {
 		if len(c.Clauses) == 1 {
-			e.each(c, c.Body, truth)
+			r.each(c, c.Body, truth)
 			return
 		}
 	}
-	e.doubtless(x)
+	r.doubtless(x)
 }
 
 // lengthOf recognises a comparison of len(x) that says no more than whether x is empty.
@@ -324,29 +325,4 @@ func lengthOf(x *syntax.BinaryExpr) (of syntax.Expr, some, ok bool) {
 		return call.Args[0], false, true
 	}
 	return nil, false, false
-}
-
-// either is the state where one of two conditions held. Where each of them removes a doubt that the other
-// leaves, which of the two is there is the script's business.
-func either(a, b *state) *state {
-	if a.dead || b.dead {
-		return join(a, b)
-	}
-	x, y := a.clone(), b.clone()
-	inA, inB := false, false
-	for k, t := range a.vars {
-		u, ok := b.vars[k]
-		if !ok || types.Equal(t, u) {
-			continue
-		}
-		var some bool
-		x.vars[k], some = types.Settle(t, u)
-		inA = inA || some
-		y.vars[k], some = types.Settle(u, t)
-		inB = inB || some
-	}
-	if inA && inB {
-		return join(x, y)
-	}
-	return join(a, b)
 }

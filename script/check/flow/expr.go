@@ -22,7 +22,7 @@ func (e *engine) eval(x syntax.Expr) types.Type {
 func (e *engine) compute(x syntax.Expr) types.Type {
 	switch x := x.(type) {
 	case *syntax.Literal:
-		return literalType(x)
+		return operation.Literal(x)
 	case *syntax.Ident:
 		return e.name(x)
 	case *syntax.ParenExpr:
@@ -59,19 +59,6 @@ func (e *engine) compute(x syntax.Expr) types.Type {
 	return types.Any
 }
 
-func literalType(x *syntax.Literal) types.Type {
-	switch v := x.Value.(type) {
-	case string:
-		if x.Token == syntax.BYTES {
-			return types.Kinds(types.Bytes)
-		}
-		return types.Literal(v)
-	case int64, *big.Int, float64:
-		return types.Literal(v)
-	}
-	return types.Any
-}
-
 func (e *engine) joined(list []syntax.Expr) types.Type {
 	t := types.Never
 	for _, x := range list {
@@ -82,7 +69,7 @@ func (e *engine) joined(list []syntax.Expr) types.Type {
 
 // name is what an identifier means.
 func (e *engine) name(id *syntax.Ident) types.Type {
-	if t, bound := e.read(id); bound {
+	if t, bound := e.env.Read(id); bound {
 		return t
 	}
 	switch id.Name {
@@ -157,13 +144,13 @@ func (e *engine) operation(x *syntax.BinaryExpr) types.Type {
 		return e.binary(x, left, e.eval(x.Y))
 	}
 	left := e.eval(x.X)
-	skip := e.state.clone()
-	e.narrow(x.X, x.Op == syntax.AND)
+	skip := e.env.Clone()
+	e.conds.Narrow(x.X, x.Op == syntax.AND)
 	right := types.Never
-	if !e.state.dead {
+	if !e.env.Dead {
 		right = e.eval(x.Y)
 	}
-	e.state = join(skip, e.state)
+	e.env.State = Join(skip, e.env.State)
 	if x.Op == syntax.AND {
 		return types.Join(left.Keep((*types.Atom).Falsy), right)
 	}
@@ -172,33 +159,33 @@ func (e *engine) operation(x *syntax.BinaryExpr) types.Type {
 
 func (e *engine) conditional(x *syntax.CondExpr) types.Type {
 	e.eval(x.Cond)
-	no := e.state.clone()
+	no := e.env.Clone()
 	a, b := types.Never, types.Never
-	e.narrow(x.Cond, true)
-	if !e.state.dead {
+	e.conds.Narrow(x.Cond, true)
+	if !e.env.Dead {
 		a = e.eval(x.True)
 	}
-	yes := e.state
-	e.state = no
-	e.narrow(x.Cond, false)
-	if !e.state.dead {
+	yes := e.env.State
+	e.env.State = no
+	e.conds.Narrow(x.Cond, false)
+	if !e.env.Dead {
 		b = e.eval(x.False)
 	}
-	e.state = join(yes, e.state)
+	e.env.State = Join(yes, e.env.State)
 	e.last[x.True], e.last[x.False] = a, b
 	return types.Join(a, b)
 }
 
 func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
-	saved := e.state
-	e.state = saved.clone()
+	saved := e.env.State
+	e.env.State = saved.Clone()
 	for _, c := range x.Clauses {
 		switch c := c.(type) {
 		case *syntax.ForClause:
 			e.assign(c.Vars, e.iterated(c.X, e.eval(c.X)), nil)
 		case *syntax.IfClause:
 			e.eval(c.Cond)
-			e.narrow(c.Cond, true)
+			e.conds.Narrow(c.Cond, true)
 		}
 	}
 	var t types.Type
@@ -209,7 +196,7 @@ func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
 	} else {
 		t = types.ListOf(e.eval(x.Body))
 	}
-	e.state = saved
+	e.env.State = saved
 	return t
 }
 
@@ -255,6 +242,13 @@ func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) boo
 		return false
 	}
 	e.warn("maybe-none", at, "%s may be None here", finding.Describe(at))
-	e.refine(at, func(t types.Type) types.Type { return t.Without(types.None) })
+	e.conds.Refine(at, func(t types.Type) types.Type { return t.Without(types.None) })
 	return true
+}
+
+// quiet is the type of an expression, without telling anything again.
+func (e *engine) quiet(x syntax.Expr) types.Type {
+	e.mute++
+	defer func() { e.mute-- }()
+	return e.eval(x)
 }

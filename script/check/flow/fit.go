@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // fitting is a value that is held to a schema.
@@ -57,7 +58,7 @@ func (f fitting) below(name string) fitting {
 
 // fit tells how a value does not fit a schema. x is where it is written, if it is.
 func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
-	x = unparen(x)
+	x = tree.Unparen(x)
 	if c, ok := x.(*syntax.CondExpr); ok { // each way for itself
 		if a, b := e.recorded(c.True), e.recorded(c.False); !a.IsNever() && !b.IsNever() {
 			e.fit(f, c.True, a, s)
@@ -108,16 +109,6 @@ func (e *engine) recorded(x syntax.Expr) types.Type {
 		return types.Never
 	}
 	return t
-}
-
-func unparen(x syntax.Expr) syntax.Expr {
-	for {
-		p, ok := x.(*syntax.ParenExpr)
-		if !ok {
-			return x
-		}
-		x = p.X
-	}
 }
 
 // kindFits reports whether a value of one kind may be one of a schema's kind.
@@ -354,7 +345,7 @@ func hasFieldNamed(s *types.Schema, name string) bool { _, ok := s.Prop(name); r
 
 // fitList holds the elements of a list to their schema.
 func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schema) {
-	list := elementsOf(x)
+	list := tree.Elements(x)
 	if _, isList := x.(*syntax.ListExpr); isList {
 		switch {
 		case s.MinItems != nil && len(list) < *s.MinItems:

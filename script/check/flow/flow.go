@@ -104,9 +104,9 @@ type engine struct {
 	root     *Unit
 	modules  map[*Unit]*module
 	frame    *frame
-	state    *state
-	named    int // conditions around that are names of conditions
-	mute     int // what is found in rounds of a loop that may still change is not told
+	env      Env     // of what is followed at this moment
+	conds    Refiner // of env
+	mute     int     // what is found in rounds of a loop that may still change is not told
 	work     int
 	types    map[syntax.Expr]types.Type
 	last     map[syntax.Expr]types.Type // of the ways of conditional expressions
@@ -141,6 +141,7 @@ type Result struct {
 func Follow(u *Unit, w *World) *Result {
 	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{}, last: map[syntax.Expr]types.Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
+	e.conds = Refiner{Env: &e.env, Type: e.quiet}
 	e.module(u)
 	e.entry(u)
 	e.rest(u.Tree.Stmts)
@@ -158,13 +159,13 @@ func (e *engine) module(u *Unit) *module {
 		return m
 	}
 	e.loading++
-	outerFrame, outerState := e.frame, e.state
-	e.frame = &frame{unit: u, top: true}
+	outerFrame, outer := e.frame, e.env
 	vars := map[*syntax.Ident]types.Type{}
-	if outerState != nil {
-		vars = outerState.vars
+	if outer.State != nil {
+		vars = outer.Vars
 	}
-	e.state = &state{vars: vars}
+	e.frame = &frame{unit: u}
+	e.env = Env{State: &State{Vars: vars}, Scopes: u.scopes}
 	if u != e.root {
 		e.mute++
 	}
@@ -173,17 +174,17 @@ func (e *engine) module(u *Unit) *module {
 		e.mute--
 	}
 	for name, first := range u.scopes.Globals {
-		if t, ok := e.state.vars[first]; ok {
+		if t, ok := e.env.Vars[first]; ok {
 			m.globals[name] = t
 		}
 	}
 	m.loading = false
-	vars = e.state.vars
-	e.frame, e.state = outerFrame, outerState
-	if outerState == nil {
-		e.frame, e.state = &frame{unit: u, top: true}, &state{vars: vars}
+	vars = e.env.Vars
+	if outer.State == nil { // of the file that is checked, whose functions are followed next
+		e.env.State = &State{Vars: vars}
 	} else {
-		e.state.vars = vars
+		outer.Vars = vars
+		e.frame, e.env = outerFrame, outer
 	}
 	e.loading--
 	return m
@@ -206,7 +207,7 @@ func (e *engine) entry(u *Unit) {
 			args = append(args, argument{name: id.Name, typ: params})
 		}
 	}
-	e.state.dead = false
+	e.env.Dead = false
 	e.invoke(fn, args, nil, true)
 }
 
@@ -238,11 +239,26 @@ func (e *engine) rest(stmts []syntax.Stmt) {
 
 // unknown follows a function with unknown arguments.
 func (e *engine) unknown(fn *function) {
-	saved := e.state
-	e.state = e.state.clone()
-	e.state.dead = false
+	saved := e.env.State
+	e.env.State = e.env.Clone()
+	e.env.Dead = false
 	e.invoke(fn, nil, nil, true)
-	e.state = saved
+	e.env.State = saved
+}
+
+// set gives a variable a value.
+func (e *engine) set(id *syntax.Ident, t types.Type) {
+	if f := scope.First(id); f != nil {
+		e.env.Vars[f] = t
+		e.note(id, t)
+	}
+}
+
+// note remembers the type of an expression for editors.
+func (e *engine) note(x syntax.Expr, t types.Type) {
+	if e.frame.unit == e.root {
+		e.types[x] = t
+	}
 }
 
 // tell reports a problem, unless the round is not the last.
@@ -257,7 +273,7 @@ func (e *engine) warn(code string, n syntax.Node, format string, args ...any) {
 func (e *engine) say(p finding.Problem) { e.report(Problem{Problem: p, Unit: e.frame.unit}) }
 
 func (e *engine) report(p Problem) {
-	if e.mute > 0 || e.state.dead || e.work > maxWork || p.Node == nil {
+	if e.mute > 0 || e.env.Dead || e.work > maxWork || p.Node == nil {
 		return
 	}
 	if p.Unit != e.root {

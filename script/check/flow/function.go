@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -31,6 +32,18 @@ type argument struct {
 	expr   syntax.Expr
 	spread bool // *args or **kwargs
 }
+
+// frame is a function that is being followed.
+type frame struct {
+	unit    *Unit
+	fn      *function
+	call    syntax.Node // what called it
+	returns types.Type
+	breaks  []*loopExits
+}
+
+// loopExits are the states in which a loop is left early, or goes on.
+type loopExits struct{ out, next *State }
 
 const maxChain = 4 // calls within calls that are followed
 
@@ -66,7 +79,7 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 	if r, ok := resolved.(*resolve.Function); ok {
 		for _, free := range r.FreeVars {
 			v := fn.unit.scopes.Vars[free.First]
-			if t, known := e.state.vars[free.First]; known && v != nil && v.Assigned == 1 {
+			if t, known := e.env.Vars[free.First]; known && v != nil && v.Assigned == 1 {
 				fn.kept[free.First] = t
 			}
 		}
@@ -80,9 +93,9 @@ func (e *engine) invoke(fn *function, args []argument, call syntax.Node, force b
 	if e.work > maxWork || !force && len(e.chain) >= maxChain || e.isFollowed(fn) {
 		return types.Any
 	}
-	saved, outer := e.state, e.frame
-	e.state = saved.clone()
-	e.frame = &frame{unit: fn.unit, fn: e.copyKept(fn), call: call}
+	saved, outer := e.env, e.frame
+	e.env = Env{State: saved.Clone(), Scopes: fn.unit.scopes, Owner: fn.node, Kept: maps.Clone(fn.kept)} // what it finds out about them holds for this call
+	e.frame = &frame{unit: fn.unit, fn: fn, call: call}
 	e.chain = append(e.chain, e.frame)
 	if e.mute == 0 {
 		e.seen[fn.node] = true
@@ -97,22 +110,11 @@ func (e *engine) invoke(fn *function, args []argument, call syntax.Node, force b
 	t := e.frame.returns
 	ended := t.IsNever() && e.work <= maxWork
 	e.chain = e.chain[:len(e.chain)-1]
-	e.state, e.frame = saved, outer
+	e.env, e.frame = saved, outer
 	if ended && call != nil {
-		e.state = dead(e.state) // it never returns
+		e.env.End() // it never returns
 	}
 	return t
-}
-
-// copyKept is the function for one call: what the call finds out about captured variables holds
-// for that call alone.
-func (e *engine) copyKept(fn *function) *function {
-	c := *fn
-	c.kept = map[*syntax.Ident]types.Type{}
-	for k, t := range fn.kept {
-		c.kept[k] = t
-	}
-	return &c
 }
 
 func (e *engine) isFollowed(fn *function) bool {
@@ -121,7 +123,7 @@ func (e *engine) isFollowed(fn *function) bool {
 
 // end looks at what happens at the end of a function's text.
 func (e *engine) end(fn *function) {
-	if e.state.dead {
+	if e.env.Dead {
 		return
 	}
 	none := &types.Atom{Kind: types.None, Role: types.Output}
@@ -243,7 +245,7 @@ func (e *engine) leaked(fn *function, args []argument) {
 		for j, a := range args {
 			if a.name == id.Name || a.name == "" && i < len(positional) && j == i {
 				if a.expr != nil {
-					e.change(a.expr, types.Type.Weaken)
+					e.env.Change(a.expr, types.Type.Weaken)
 				}
 			}
 		}

@@ -9,26 +9,26 @@ const maxNamed = 4 // conditions that are names of names
 
 // narrowNamed takes into account what a name stands for that was given to a condition:
 // has = "k" in d, and later "if has". Where the condition may be of another time, nothing is known.
-func (e *engine) narrowNamed(x *syntax.Ident, truth bool) {
+func (r *Refiner) narrowNamed(x *syntax.Ident, truth bool) {
 	id := scope.First(x)
-	if id == nil || e.named >= maxNamed {
+	if id == nil || r.named >= maxNamed {
 		return
 	}
-	v := e.frame.unit.scopes.Vars[id]
-	if v == nil || v.Value == nil || v.Assigned != 1 || v.Owner != e.frame.node() || !e.lasting(v.Value) {
+	v := r.Env.Scopes.Vars[id]
+	if v == nil || v.Value == nil || v.Assigned != 1 || v.Owner != r.Env.Owner || !r.lasting(v.Value) {
 		return
 	}
-	e.named++
-	defer func() { e.named-- }()
-	e.narrow(v.Value, truth)
+	r.named++
+	defer func() { r.named-- }()
+	r.Narrow(v.Value, truth)
 }
 
 // lasting reports whether nothing in the text changes what an expression is about.
-func (e *engine) lasting(x syntax.Expr) bool {
+func (r *Refiner) lasting(x syntax.Expr) bool {
 	ok := true
 	syntax.Walk(x, func(n syntax.Node) bool {
 		if id, is := n.(*syntax.Ident); is && scope.First(id) != nil {
-			if v := e.frame.unit.scopes.Vars[scope.First(id)]; v != nil && (v.Assigned > 2 || v.Changed > 0) {
+			if v := r.Env.Scopes.Vars[scope.First(id)]; v != nil && (v.Assigned > 2 || v.Changed > 0) {
 				ok = false
 			}
 		}
@@ -37,12 +37,12 @@ func (e *engine) lasting(x syntax.Expr) bool {
 	return ok
 }
 
-// checked is a function of the script that looks at its arguments: it may be there to find, or to refuse, what
+// Checked is a function of the script that looks at its arguments: it may be there to find, or to refuse, what
 // is missing. What may be None, or not there, is taken to be there behind it.
-func (e *engine) checked(x *syntax.CallExpr) {
+func (r *Refiner) Checked(x *syntax.CallExpr) {
 	for _, arg := range x.Args {
-		e.doubtless(arg)
-		e.refine(arg, allSure)
+		r.doubtless(arg)
+		r.Refine(arg, allSure)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"go.starlark.net/syntax"
 )
 
@@ -156,7 +157,7 @@ func habit(k types.Kind, name string) string {
 // callMethod is a call of a method.
 func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []argument) types.Type {
 	m := b.method
-	dot, _ := unparen(x.Fn).(*syntax.DotExpr)
+	dot, _ := tree.Unparen(x.Fn).(*syntax.DotExpr)
 	spread := slices.ContainsFunc(args, func(a argument) bool { return a.spread })
 	name := "this"
 	if dot != nil {
@@ -179,7 +180,7 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []argument) types
 	}
 	out := m.gives(e, b.on, args)
 	if m.change != nil && dot != nil {
-		e.change(dot.X, func(t types.Type) types.Type {
+		e.env.Change(dot.X, func(t types.Type) types.Type {
 			return t.Replace(b.on.Kind, func(a *types.Atom) *types.Atom { return m.change(e, a, args) })
 		})
 	}

@@ -3,44 +3,55 @@ package flow
 import (
 	"slices"
 
+	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"go.starlark.net/syntax"
 )
 
-// narrow takes into account that a condition held, or did not.
-func (e *engine) narrow(x syntax.Expr, truth bool) {
-	if e.state.dead {
+// Refiner narrows what is known of variables by the conditions that held.
+type Refiner struct {
+	Env *Env
+	// Type is the type of an expression as it is seen here; nothing is told about it.
+	Type func(syntax.Expr) types.Type
+
+	named int // conditions around that are names of conditions
+}
+
+// Narrow takes into account that a condition held, or did not.
+func (r *Refiner) Narrow(x syntax.Expr, truth bool) {
+	if r.Env.Dead {
 		return
 	}
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
-		e.narrow(x.X, truth)
+		r.Narrow(x.X, truth)
 	case *syntax.UnaryExpr:
 		if x.Op == syntax.NOT {
-			e.narrow(x.X, !truth)
+			r.Narrow(x.X, !truth)
 		}
 	case *syntax.BinaryExpr:
-		e.narrowBinary(x, truth)
+		r.narrowBinary(x, truth)
 	case *syntax.Ident:
 		if x.Name == "True" && !truth || (x.Name == "False" || x.Name == "None") && truth {
 			if scope.First(x) == nil {
-				e.state = dead(e.state)
+				r.Env.End()
 				return
 			}
 		}
-		e.refine(x, truthy(truth))
-		e.narrowNamed(x, truth)
+		r.Refine(x, truthy(truth))
+		r.narrowNamed(x, truth)
 	case *syntax.Literal:
-		if a := literalType(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
-			e.state = dead(e.state)
+		if a := operation.Literal(x).Only(); a != nil && (truth && !a.Truthy() || !truth && !a.Falsy()) {
+			r.Env.End()
 		}
 	case *syntax.CallExpr:
-		e.narrowCall(x, truth)
+		r.narrowCall(x, truth)
 	case *syntax.Comprehension:
-		e.narrowComprehension(x, truth)
+		r.narrowComprehension(x, truth)
 	default:
-		e.refine(x, truthy(truth))
+		r.Refine(x, truthy(truth))
 	}
 }
 
@@ -64,70 +75,63 @@ func boolIs(t types.Type, value bool) types.Type {
 	})
 }
 
-func (e *engine) narrowBinary(x *syntax.BinaryExpr, truth bool) {
+func (r *Refiner) narrowBinary(x *syntax.BinaryExpr, truth bool) {
 	if of, some, ok := lengthOf(x); ok {
-		e.narrow(of, truth == some)
+		r.Narrow(of, truth == some)
 		return
 	}
 	if x.Op == syntax.AND || x.Op == syntax.OR {
-		e.narrowBoth(x, truth)
+		r.narrowBoth(x, truth)
 		return
 	}
-	defer e.supposed(x, truth)
+	defer r.supposed(x, truth)
 	switch x.Op {
 	case syntax.EQL, syntax.NEQ:
 		equal := truth == (x.Op == syntax.EQL)
 		if name, ok := typeOfCall(x.X); ok {
-			e.narrowType(name, x.Y, equal)
+			r.narrowType(name, x.Y, equal)
 			return
 		}
-		e.narrowEqual(x.X, x.Y, equal)
-		e.narrowEqual(x.Y, x.X, equal)
+		r.narrowEqual(x.X, x.Y, equal)
+		r.narrowEqual(x.Y, x.X, equal)
 	case syntax.IN, syntax.NOT_IN:
-		e.narrowIn(x, truth == (x.Op == syntax.IN))
+		r.narrowIn(x, truth == (x.Op == syntax.IN))
 	case syntax.LT, syntax.LE, syntax.GT, syntax.GE:
 		if truth { // None cannot be compared: it was not there
-			e.refine(x.X, func(t types.Type) types.Type { return t.Without(types.None) })
-			e.refine(x.Y, func(t types.Type) types.Type { return t.Without(types.None) })
+			r.Refine(x.X, func(t types.Type) types.Type { return t.Without(types.None) })
+			r.Refine(x.Y, func(t types.Type) types.Type { return t.Without(types.None) })
 		}
 	}
 }
 
 // narrowBoth is "a and b" or "a or b".
-func (e *engine) narrowBoth(x *syntax.BinaryExpr, truth bool) {
+func (r *Refiner) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	if truth == (x.Op == syntax.AND) { // both are known
-		e.narrow(x.X, truth)
-		e.narrow(x.Y, truth)
+		r.Narrow(x.X, truth)
+		r.Narrow(x.Y, truth)
 		return
 	}
-	other := e.state.clone()
-	e.narrow(x.X, truth)
-	first := e.state
-	e.state = other
-	e.narrow(x.X, !truth)
-	e.narrow(x.Y, truth)
-	e.state = either(first, e.state)
+	other := r.Env.Clone()
+	r.Narrow(x.X, truth)
+	first := r.Env.State
+	r.Env.State = other
+	r.Narrow(x.X, !truth)
+	r.Narrow(x.Y, truth)
+	r.Env.State = Either(first, r.Env.State)
 }
 
 // narrowEqual takes into account that x is, or is not, what y is.
-func (e *engine) narrowEqual(x, y syntax.Expr, equal bool) {
-	value := e.quiet(y).Only()
+func (r *Refiner) narrowEqual(x, y syntax.Expr, equal bool) {
+	value := r.Type(y).Only()
 	if value == nil || value.Lit == nil && value.Kind != types.None {
 		return
 	}
-	e.refine(x, func(t types.Type) types.Type {
+	r.Refine(x, func(t types.Type) types.Type {
 		if equal {
 			return only(t, value)
 		}
 		return t.Keep(func(a *types.Atom) bool { return !sameValue(a, value) })
 	})
-}
-
-// quiet is the type of an expression, without telling anything again.
-func (e *engine) quiet(x syntax.Expr) types.Type {
-	e.mute++
-	defer func() { e.mute-- }()
-	return e.eval(x)
 }
 
 // sameValue reports whether all that a can be is value.
@@ -175,13 +179,13 @@ var typeNames = map[string]types.Kind{"NoneType": types.None, "bool": types.Bool
 	"bytes": types.Bytes, "list": types.List, "tuple": types.Tuple, "set": types.Set, "dict": types.Dict, "struct": types.Struct,
 	"function": types.Func, "builtin_function_or_method": types.Func, "range": types.Range}
 
-func (e *engine) narrowType(x, name syntax.Expr, equal bool) {
-	text, ok := e.quiet(name).Text()
+func (r *Refiner) narrowType(x, name syntax.Expr, equal bool) {
+	text, ok := r.Type(name).Text()
 	k, known := typeNames[text]
 	if !ok || !known {
 		return
 	}
-	e.refine(x, func(t types.Type) types.Type {
+	r.Refine(x, func(t types.Type) types.Type {
 		switch {
 		case t.IsAny() && equal && k != types.Struct && k != types.Func && k != types.None:
 			return types.Kinds(k)
@@ -192,35 +196,35 @@ func (e *engine) narrowType(x, name syntax.Expr, equal bool) {
 	})
 }
 
-func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
-	if name, ok := e.literal(x.X); ok {
-		e.refine(dictOf(x.Y), func(t types.Type) types.Type {
+func (r *Refiner) narrowIn(x *syntax.BinaryExpr, in bool) {
+	if name, ok := r.Env.Literal(x.X); ok {
+		r.Refine(dictOf(x.Y), func(t types.Type) types.Type {
 			return t.Replace(types.Dict, func(a *types.Atom) *types.Atom { return present(a, name, in) })
 		})
 	}
-	list := elementsOf(x.Y)
+	list := tree.Elements(x.Y)
 	if list == nil {
 		return
 	}
 	if id, ok := x.X.(*syntax.Ident); ok && id.Name == "None" {
 		if !in { // none of them is
-			e.someOf(list)
+			r.someOf(list)
 		}
 		return
 	}
 	if subject, ok := typeOfCall(x.X); ok {
-		e.narrowTypes(subject, list, in)
+		r.narrowTypes(subject, list, in)
 		return
 	}
 	var values []*types.Atom
 	for _, el := range list {
-		v := e.quiet(el).Only()
+		v := r.Type(el).Only()
 		if v == nil || v.Lit == nil && v.Kind != types.None {
 			return
 		}
 		values = append(values, v)
 	}
-	e.refine(x.X, func(t types.Type) types.Type {
+	r.Refine(x.X, func(t types.Type) types.Type {
 		if !in {
 			return t.Keep(func(a *types.Atom) bool {
 				return !slices.ContainsFunc(values, func(v *types.Atom) bool { return sameValue(a, v) })
@@ -240,32 +244,19 @@ func (e *engine) narrowIn(x *syntax.BinaryExpr, in bool) {
 }
 
 // narrowTypes is type(x) in ("list", "tuple").
-func (e *engine) narrowTypes(x syntax.Expr, names []syntax.Expr, in bool) {
+func (r *Refiner) narrowTypes(x syntax.Expr, names []syntax.Expr, in bool) {
 	kinds := map[types.Kind]bool{}
 	for _, n := range names {
-		text, _ := e.quiet(n).Text()
+		text, _ := r.Type(n).Text()
 		k, known := typeNames[text]
 		if !known {
 			return
 		}
 		kinds[k] = true
 	}
-	e.refine(x, func(t types.Type) types.Type {
+	r.Refine(x, func(t types.Type) types.Type {
 		return t.Keep(func(a *types.Atom) bool { return kinds[a.Kind] == in })
 	})
-}
-
-// elementsOf are the elements of a list or tuple that is written out.
-func elementsOf(x syntax.Expr) []syntax.Expr {
-	switch x := x.(type) {
-	case *syntax.ParenExpr:
-		return elementsOf(x.X)
-	case *syntax.ListExpr:
-		return x.List
-	case *syntax.TupleExpr:
-		return x.List
-	}
-	return nil
 }
 
 // present is an atom whose key is there, or not; nil when that cannot be.
@@ -282,25 +273,25 @@ func present(a *types.Atom, name string, there bool) *types.Atom {
 }
 
 // narrowCall is a condition such as d.get("k"), bool(x), or a check of the script's own.
-func (e *engine) narrowCall(x *syntax.CallExpr, truth bool) {
-	if g, ok := e.getCall(x); ok {
-		e.refineGet(g, truthy(truth))
+func (r *Refiner) narrowCall(x *syntax.CallExpr, truth bool) {
+	if g, ok := r.getCall(x); ok {
+		r.refineGet(g, truthy(truth))
 		return
 	}
 	id, ok := x.Fn.(*syntax.Ident)
 	switch {
 	case ok && scope.First(id) != nil:
-		e.checked(x)
+		r.Checked(x)
 	case ok && len(x.Args) == 1 && (id.Name == "bool" || id.Name == "len"):
-		e.narrow(x.Args[0], truth)
+		r.Narrow(x.Args[0], truth)
 	case ok && len(x.Args) == 1 && (id.Name == "all" || id.Name == "any"):
-		e.narrowAll(x, id.Name == "all", truth)
+		r.narrowAll(x, id.Name == "all", truth)
 	default:
-		e.supposed(x, truth)
-		if dot, ok := x.Fn.(*syntax.DotExpr); ok && len(e.getsIn(x)) == 0 {
-			e.doubtless(dot.X)
+		r.supposed(x, truth)
+		if dot, ok := x.Fn.(*syntax.DotExpr); ok && len(r.getsIn(x)) == 0 {
+			r.doubtless(dot.X)
 			for _, arg := range x.Args {
-				e.doubtless(arg)
+				r.doubtless(arg)
 			}
 		}
 	}
@@ -314,7 +305,7 @@ type get struct {
 }
 
 // getCall recognises base.get("name").
-func (e *engine) getCall(x syntax.Expr) (g get, ok bool) {
+func (r *Refiner) getCall(x syntax.Expr) (g get, ok bool) {
 	call, isCall := x.(*syntax.CallExpr)
 	if !isCall || len(call.Args) == 0 {
 		return get{}, false
@@ -324,17 +315,17 @@ func (e *engine) getCall(x syntax.Expr) (g get, ok bool) {
 		return get{}, false
 	}
 	g = get{base: dot.X, missing: types.Kinds(types.None)}
-	g.name, ok = e.literal(call.Args[0])
+	g.name, ok = r.Env.Literal(call.Args[0])
 	if len(call.Args) > 1 {
-		g.missing = e.quiet(call.Args[1])
+		g.missing = r.Type(call.Args[1])
 	}
 	return g, ok
 }
 
 // refineGet takes into account what a get was: where what it gives for a missing field cannot be, the field is there.
-func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
+func (r *Refiner) refineGet(g get, f func(types.Type) types.Type) {
 	absent := f(g.missing)
-	e.refine(g.base, func(t types.Type) types.Type {
+	r.Refine(g.base, func(t types.Type) types.Type {
 		return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 			field, ok := a.Field(g.name)
 			if !ok {
@@ -359,69 +350,38 @@ func (e *engine) refineGet(g get, f func(types.Type) types.Type) {
 	})
 }
 
-// refine narrows the value of a path: a variable, or a part of one. What cannot be is dropped
+// Refine narrows the value of a path: a variable, or a part of one. What cannot be is dropped
 // with all that it is in; when nothing is left, nothing leads here.
-func (e *engine) refine(x syntax.Expr, f func(types.Type) types.Type) {
+func (r *Refiner) Refine(x syntax.Expr, f func(types.Type) types.Type) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
-		e.refine(x.X, f)
+		r.Refine(x.X, f)
 	case *syntax.Ident:
-		e.refineName(x, f)
+		r.Env.Refine(x, f)
 	case *syntax.IndexExpr:
-		if name, ok := e.literal(x.Y); ok {
-			e.refine(x.X, func(t types.Type) types.Type {
+		if name, ok := r.Env.Literal(x.Y); ok {
+			r.Refine(x.X, func(t types.Type) types.Type {
 				return t.Replace(types.Dict, func(a *types.Atom) *types.Atom { return refined(a, name, f) })
 			})
 			return
 		}
-		if n, ok := e.quiet(x.Y).Int(); ok && n >= 0 {
-			e.refineElement(x, n, f)
+		if n, ok := r.Type(x.Y).Int(); ok && n >= 0 {
+			r.refineElement(x, n, f)
 		}
 	case *syntax.DotExpr:
-		e.refine(x.X, func(t types.Type) types.Type {
+		r.Refine(x.X, func(t types.Type) types.Type {
 			return t.Replace(types.Struct, func(a *types.Atom) *types.Atom { return refined(a, x.Name.Name, f) })
 		})
 	case *syntax.CallExpr:
-		if g, ok := e.getCall(x); ok {
-			e.refineGet(g, f)
-		}
-	}
-}
-
-func (e *engine) refineName(x *syntax.Ident, f func(types.Type) types.Type) {
-	id := scope.First(x)
-	if id == nil {
-		return
-	}
-	if v := e.frame.unit.scopes.Vars[id]; v != nil && v.Owner != e.frame.node() && v.Assigned > 1 {
-		return
-	}
-	t, known := e.state.vars[id]
-	if e.frame.fn != nil {
-		if kept, has := e.frame.fn.kept[id]; has {
-			t, known = kept, true
-		}
-	}
-	if !known || t.IsNever() {
-		return
-	}
-	left := f(t)
-	if left.IsNever() {
-		e.state = dead(e.state)
-		return
-	}
-	e.state.vars[id] = left
-	if e.frame.fn != nil {
-		if _, has := e.frame.fn.kept[id]; has {
-			e.state.vars[id] = left
-			delete(e.frame.fn.kept, id)
+		if g, ok := r.getCall(x); ok {
+			r.refineGet(g, f)
 		}
 	}
 }
 
 // refineElement narrows an element of a tuple.
-func (e *engine) refineElement(x *syntax.IndexExpr, n int, f func(types.Type) types.Type) {
-	e.refine(x.X, func(t types.Type) types.Type {
+func (r *Refiner) refineElement(x *syntax.IndexExpr, n int, f func(types.Type) types.Type) {
+	r.Refine(x.X, func(t types.Type) types.Type {
 		return t.Replace(types.Tuple, func(a *types.Atom) *types.Atom {
 			if !a.Sized || n >= len(a.Elems) {
 				return a

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"go.starlark.net/syntax"
 )
 
@@ -124,7 +125,7 @@ func (e *engine) membership(x *syntax.BinaryExpr, left, right types.Type) {
 		return
 	}
 	e.noneFor(x.Y, right, func(a *types.Atom) bool { return operation.Iterable(a) || a.Kind == types.Text })
-	for _, el := range elementsOf(x.Y) {
+	for _, el := range tree.Elements(x.Y) {
 		if v := e.quiet(el).Only(); v != nil && v.Lit != nil && v.Set == nil {
 			e.inSet(el, left, v)
 		}
@@ -162,7 +163,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 		e.tell("format", x, "the format wants %s, has %d", finding.Plural(len(verbs), "value"), len(values))
 		return
 	}
-	exprs := elementsOf(x.Y)
+	exprs := tree.Elements(x.Y)
 	for i, v := range values {
 		var at syntax.Expr = x.Y
 		if len(exprs) == len(values) {

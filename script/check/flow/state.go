@@ -8,92 +8,95 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// state is what is known of the variables at one point of the text. Variables of all functions
+// State is what is known of the variables at one point of the text. Variables of all functions
 // that are being followed are in one map; one that is missing may be anything.
-type state struct {
-	vars map[*syntax.Ident]types.Type
-	dead bool // nothing leads here
+type State struct {
+	Vars map[*syntax.Ident]types.Type
+	Dead bool // nothing leads here
 }
 
-func (s *state) clone() *state { return &state{vars: maps.Clone(s.vars), dead: s.dead} }
+// Clone is a state that changes apart from s.
+func (s *State) Clone() *State { return &State{Vars: maps.Clone(s.Vars), Dead: s.Dead} }
 
-// join is the state where two ways meet.
-func join(a, b *state) *state {
+// Ended is the state behind a point that nothing goes on from.
+func (s *State) Ended() *State { return &State{Vars: s.Vars, Dead: true} }
+
+// Join is the state where two ways meet.
+func Join(a, b *State) *State {
 	switch {
-	case a.dead:
+	case a.Dead:
 		return b
-	case b.dead:
+	case b.Dead:
 		return a
 	}
-	out := &state{vars: make(map[*syntax.Ident]types.Type, len(a.vars))}
-	for k, t := range a.vars {
-		if u, ok := b.vars[k]; ok {
-			out.vars[k] = types.Join(t, u)
+	out := &State{Vars: make(map[*syntax.Ident]types.Type, len(a.Vars))}
+	for k, t := range a.Vars {
+		if u, ok := b.Vars[k]; ok {
+			out.Vars[k] = types.Join(t, u)
 		} else {
-			out.vars[k] = t // unset on the other way: reading it there fails anyway
+			out.Vars[k] = t // unset on the other way: reading it there fails anyway
 		}
 	}
-	for k, t := range b.vars {
-		if _, ok := a.vars[k]; !ok {
-			out.vars[k] = t
+	for k, t := range b.Vars {
+		if _, ok := a.Vars[k]; !ok {
+			out.Vars[k] = t
 		}
 	}
 	return out
 }
 
-// grown joins b into a for the next round of a loop, and reports whether anything is new. In
+// Grown joins b into a for the next round of a loop, and reports whether anything is new. In
 // the last rounds what still grows becomes anything.
-func grown(a, b *state, widen bool) (*state, bool) {
-	if b.dead {
+func Grown(a, b *State, widen bool) (*State, bool) {
+	if b.Dead {
 		return a, false
 	}
-	if a.dead {
+	if a.Dead {
 		return b, true
 	}
-	out, changed := join(a, b), false
-	for k, t := range out.vars {
-		old, ok := a.vars[k]
+	out, changed := Join(a, b), false
+	for k, t := range out.Vars {
+		old, ok := a.Vars[k]
 		if ok && types.Equal(old, t) {
 			continue
 		}
 		changed = true
 		if widen && ok {
-			out.vars[k] = types.Any
+			out.Vars[k] = types.Any
 		}
 	}
 	return out, changed
 }
 
-// frame is a function that is being followed.
-type frame struct {
-	unit    *Unit
-	fn      *function
-	top     bool
-	call    syntax.Node // what called it
-	returns types.Type
-	breaks  []*loopExits
+// Env is the variables as one function sees them at one point of its text.
+type Env struct {
+	*State
+	Scopes *scope.Scopes // of the file
+	Owner  syntax.Node   // the function; nil for the top level
+	// Kept are the captured variables that are assigned once, as they were when the function was made.
+	Kept map[*syntax.Ident]types.Type
 }
 
-// loopExits are the states in which a loop is left early, or goes on.
-type loopExits struct{ out, next *state }
+// End says that nothing goes on from here.
+func (e *Env) End() { e.State = e.Ended() }
 
-// read is the type of a variable.
-func (e *engine) read(id *syntax.Ident) (types.Type, bool) {
+// Read is the type of a variable; ok is false for what is none.
+func (e *Env) Read(id *syntax.Ident) (t types.Type, ok bool) {
 	f := scope.First(id)
 	if f == nil {
 		return types.Any, false
 	}
-	v := e.frame.unit.scopes.Vars[f]
-	t, ok := e.state.vars[f]
-	if v != nil && v.Owner != e.frame.node() && v.Assigned > 1 {
+	v := e.Scopes.Vars[f]
+	t, known := e.Vars[f]
+	if v != nil && v.Owner != e.Owner && v.Assigned > 1 {
 		return types.Any, true // who knows which of the assignments was the last
 	}
-	if e.frame.fn != nil && v != nil && v.Assigned == 1 {
-		if kept, has := e.frame.fn.kept[f]; has && v.Owner != e.frame.node() {
-			t, ok = kept, true
+	if v != nil && v.Assigned == 1 && v.Owner != e.Owner {
+		if kept, has := e.Kept[f]; has {
+			t, known = kept, true
 		}
 	}
-	if !ok {
+	if !known {
 		return types.Any, true
 	}
 	if v != nil && v.Shared {
@@ -102,45 +105,48 @@ func (e *engine) read(id *syntax.Ident) (types.Type, bool) {
 	return t, true
 }
 
-func (f *frame) node() syntax.Node {
-	if f.fn == nil {
-		return nil
+// Refine makes f of what is known of a variable. Where nothing is left, nothing leads here.
+func (e *Env) Refine(x *syntax.Ident, f func(types.Type) types.Type) {
+	id := scope.First(x)
+	if id == nil {
+		return
 	}
-	return f.fn.node
+	if v := e.Scopes.Vars[id]; v != nil && v.Owner != e.Owner && v.Assigned > 1 {
+		return
+	}
+	t, known := e.Vars[id]
+	if kept, has := e.Kept[id]; has {
+		t, known = kept, true
+	}
+	if !known || t.IsNever() {
+		return
+	}
+	left := f(t)
+	if left.IsNever() {
+		e.End()
+		return
+	}
+	e.Vars[id] = left
+	delete(e.Kept, id)
 }
 
-// set gives a variable a value.
-func (e *engine) set(id *syntax.Ident, t types.Type) {
-	if f := scope.First(id); f != nil {
-		e.state.vars[f] = t
-		e.note(id, t)
-	}
-}
-
-// note remembers the type of an expression for editors.
-func (e *engine) note(x syntax.Expr, t types.Type) {
-	if e.frame.unit == e.root {
-		e.types[x] = t
-	}
-}
-
-// change makes f of the value that a path leads to: a variable, or a part of one with names
+// Change makes f of the value that a path leads to: a variable, or a part of one with names
 // that the text shows.
-func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
+func (e *Env) Change(x syntax.Expr, f func(types.Type) types.Type) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
-		e.change(x.X, f)
+		e.Change(x.X, f)
 	case *syntax.Ident:
-		if t, ok := e.read(x); ok && !t.IsAny() {
+		if t, ok := e.Read(x); ok && !t.IsAny() {
 			if id := scope.First(x); id != nil {
-				if _, known := e.state.vars[id]; known {
-					e.state.vars[id] = f(t)
+				if _, known := e.Vars[id]; known {
+					e.Vars[id] = f(t)
 				}
 			}
 		}
 	case *syntax.IndexExpr:
-		key, ok := e.literal(x.Y)
-		e.change(x.X, func(t types.Type) types.Type {
+		key, ok := e.Literal(x.Y)
+		e.Change(x.X, func(t types.Type) types.Type {
 			if !ok {
 				return t.Weaken()
 			}
@@ -158,7 +164,7 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 		if !ok || dot.Name.Name != "setdefault" {
 			return
 		}
-		e.change(dot.X, func(t types.Type) types.Type {
+		e.Change(dot.X, func(t types.Type) types.Type {
 			return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 				if !a.PlainMap() || a.Elem.IsAny() {
 					return a
@@ -167,7 +173,7 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 			})
 		})
 	case *syntax.DotExpr:
-		e.change(x.X, func(t types.Type) types.Type {
+		e.Change(x.X, func(t types.Type) types.Type {
 			return t.Replace(types.Struct, func(a *types.Atom) *types.Atom {
 				field, has := a.Field(x.Name.Name)
 				if !has {
@@ -180,15 +186,40 @@ func (e *engine) change(x syntax.Expr, f func(types.Type) types.Type) {
 	}
 }
 
-// literal is the only text that an expression can be.
-func (e *engine) literal(x syntax.Expr) (string, bool) {
+// Literal is the only text that an expression can be.
+func (e *Env) Literal(x syntax.Expr) (string, bool) {
 	if lit, ok := x.(*syntax.Literal); ok {
 		s, ok := lit.Value.(string)
 		return s, ok
 	}
 	if id, ok := x.(*syntax.Ident); ok {
-		t, _ := e.read(id)
+		t, _ := e.Read(id)
 		return t.Text()
 	}
 	return "", false
+}
+
+// Either is the state where one of two conditions held. Where each of them removes a doubt that the other
+// leaves, which of the two is there is the script's business.
+func Either(a, b *State) *State {
+	if a.Dead || b.Dead {
+		return Join(a, b)
+	}
+	x, y := a.Clone(), b.Clone()
+	inA, inB := false, false
+	for k, t := range a.Vars {
+		u, ok := b.Vars[k]
+		if !ok || types.Equal(t, u) {
+			continue
+		}
+		var some bool
+		x.Vars[k], some = types.Settle(t, u)
+		inA = inA || some
+		y.Vars[k], some = types.Settle(u, t)
+		inB = inB || some
+	}
+	if inA && inB {
+		return Join(x, y)
+	}
+	return Join(a, b)
 }

@@ -10,7 +10,7 @@ import (
 
 func (e *engine) stmts(list []syntax.Stmt) {
 	for _, s := range list {
-		if e.state.dead || e.work > maxWork {
+		if e.env.Dead || e.work > maxWork {
 			return
 		}
 		e.stmt(s)
@@ -42,14 +42,14 @@ func (e *engine) stmt(s syntax.Stmt) {
 
 func (e *engine) branch(s *syntax.IfStmt) {
 	e.eval(s.Cond)
-	no := e.state.clone()
-	e.narrow(s.Cond, true)
+	no := e.env.Clone()
+	e.conds.Narrow(s.Cond, true)
 	e.stmts(s.True)
-	yes := e.state
-	e.state = no
-	e.narrow(s.Cond, false)
+	yes := e.env.State
+	e.env.State = no
+	e.conds.Narrow(s.Cond, false)
 	e.stmts(s.False)
-	e.state = join(yes, e.state)
+	e.env.State = Join(yes, e.env.State)
 }
 
 func (e *engine) jump(s *syntax.BranchStmt) {
@@ -58,59 +58,57 @@ func (e *engine) jump(s *syntax.BranchStmt) {
 	}
 	l := e.frame.breaks[len(e.frame.breaks)-1]
 	if s.Token == syntax.BREAK {
-		l.out = join(l.out, e.state)
+		l.out = Join(l.out, e.env.State)
 	} else {
-		l.next = join(l.next, e.state)
+		l.next = Join(l.next, e.env.State)
 	}
-	e.state = &state{vars: e.state.vars, dead: true}
+	e.env.End()
 }
-
-func dead(s *state) *state { return &state{vars: s.vars, dead: true} }
 
 const rounds = 3
 
 // loop follows a body until nothing is new, then once more to tell what is wrong. head is
 // followed before each round; while reports whether the loop may be left there.
 func (e *engine) loop(head func(), body []syntax.Stmt, leave func()) {
-	start := e.state
+	start := e.env.State
 	exits := &loopExits{}
-	round := func() *state {
-		exits.out, exits.next = dead(start), dead(start)
-		e.state = start.clone()
+	round := func() *State {
+		exits.out, exits.next = start.Ended(), start.Ended()
+		e.env.State = start.Clone()
 		e.frame.breaks = append(e.frame.breaks, exits)
 		head()
 		e.stmts(body)
 		e.frame.breaks = e.frame.breaks[:len(e.frame.breaks)-1]
-		return join(e.state, exits.next)
+		return Join(e.env.State, exits.next)
 	}
 	e.mute++
 	for i := range rounds + 2 {
-		next, changed := grown(start, round(), i >= rounds)
+		next, changed := Grown(start, round(), i >= rounds)
 		start = next
 		if !changed {
 			break
 		}
 	}
 	e.mute--
-	end, _ := grown(start, round(), false)
-	e.state = end.clone()
+	end, _ := Grown(start, round(), false)
+	e.env.State = end.Clone()
 	leave()
-	e.state = join(e.state, exits.out)
+	e.env.State = Join(e.env.State, exits.out)
 }
 
 func (e *engine) forLoop(s *syntax.ForStmt) {
 	over := e.eval(s.X)
 	elem := e.iterated(s.X, over)
 	once := nonEmpty(over)
-	before := e.state
+	before := e.env.State
 	ran := before
 	e.loop(func() { e.assign(s.Vars, elem, nil); e.watch(s) }, s.Body, func() {})
 	if once { // the body ran: what it sets is set
-		ran = e.state
+		ran = e.env.State
 	} else {
-		ran = join(before, e.state)
+		ran = Join(before, e.env.State)
 	}
-	e.state = ran
+	e.env.State = ran
 }
 
 // nonEmpty reports whether a loop over a value surely runs.
@@ -121,10 +119,10 @@ func nonEmpty(t types.Type) bool {
 func (e *engine) whileLoop(s *syntax.WhileStmt) {
 	e.loop(func() {
 		e.eval(s.Cond)
-		e.narrow(s.Cond, true)
+		e.conds.Narrow(s.Cond, true)
 	}, s.Body, func() {
 		e.eval(s.Cond)
-		e.narrow(s.Cond, false)
+		e.conds.Narrow(s.Cond, false)
 	})
 }
 
@@ -134,7 +132,7 @@ func (e *engine) watch(s *syntax.ForStmt) {
 	if !ok || e.mute > 0 {
 		return
 	}
-	t, _ := e.read(id)
+	t, _ := e.env.Read(id)
 	if !t.Is(types.Dict, types.List, types.Set) {
 		return
 	}
@@ -148,14 +146,14 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		t = e.eval(s.Result)
 	}
 	e.frame.returns = types.Join(e.frame.returns, returnedNone(t))
-	if e.isRun() && e.root.Output != nil && !e.state.dead {
+	if e.isRun() && e.root.Output != nil && !e.env.Dead {
 		var n syntax.Node = s
 		if s.Result != nil {
 			n = s.Result
 		}
 		e.fit(fitting{unit: e.frame.unit, code: "output", subject: "the output", whole: n, output: true}, s.Result, t, e.root.Output)
 	}
-	e.state = dead(e.state)
+	e.env.End()
 }
 
 // returnedNone marks a None that leaves a function: who calls it has to expect it.
@@ -268,7 +266,7 @@ func (e *engine) setItem(x *syntax.IndexExpr, t types.Type, value syntax.Expr) {
 	if on.Is(types.List) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List) {
 		e.tell("index", x.Y, "a list is indexed by an integer, not by %s", finding.Article(key))
 	}
-	e.change(x.X, func(old types.Type) types.Type { return stored(old, key, t, x.Y, value) })
+	e.env.Change(x.X, func(old types.Type) types.Type { return stored(old, key, t, x.Y, value) })
 }
 
 // stored is a value after one under a key was set.

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"go.starlark.net/syntax"
 )
 
@@ -41,7 +42,7 @@ func init() {
 		"dict":      {min: 0, max: 1, keywords: "*", gives: makeDict, pure: true},
 		"dir":       {min: 1, max: 1, gives: func(*engine, []argument) types.Type { return types.ListOf(types.Kinds(types.Text)) }, pure: true},
 		"enumerate": {min: 1, max: 2, keywords: "start", gives: enumerated, check: wants(operation.Iterable, "a list"), pure: true},
-		"fail":      {min: 0, max: -1, keywords: "sep", gives: func(e *engine, _ []argument) types.Type { e.state = dead(e.state); return types.Never }},
+		"fail":      {min: 0, max: -1, keywords: "sep", gives: func(e *engine, _ []argument) types.Type { e.env.End(); return types.Never }},
 		"float":     {min: 0, max: 1, gives: fixed(types.Float), check: wants(isConvertible, "a number or a text"), pure: true},
 		"getattr":   {min: 2, max: 3, gives: anything, pure: true},
 		"hasattr":   {min: 2, max: 2, gives: fixed(types.Bool), pure: true},
@@ -128,7 +129,7 @@ func (e *engine) callNative(x *syntax.CallExpr, n *native, args []argument) type
 	} else if n.check != nil && len(args) > 0 {
 		n.check(e, x, args)
 	}
-	if e.state.dead {
+	if e.env.Dead {
 		return types.Never
 	}
 	return n.gives(e, args)
@@ -270,12 +271,12 @@ func extreme(e *engine, args []argument) types.Type {
 // statement is an expression whose value nobody uses.
 func (e *engine) statement(s *syntax.ExprStmt) {
 	e.eval(s.X)
-	x := unparen(s.X)
+	x := tree.Unparen(s.X)
 	switch x := x.(type) {
 	case *syntax.CallExpr:
 		e.discardedCall(x)
 		if id, ok := x.Fn.(*syntax.Ident); ok && scope.First(id) != nil {
-			e.checked(x)
+			e.conds.Checked(x)
 		}
 	case *syntax.BinaryExpr:
 		if x.Op == syntax.EQL {

@@ -4,6 +4,7 @@ package operation
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -265,6 +266,20 @@ func KeysOf(a *types.Atom) types.Type {
 			t = types.Join(t, types.Literal(f.Name))
 		}
 		return t
+	}
+	return types.Any
+}
+
+// Literal is the type of a literal.
+func Literal(x *syntax.Literal) types.Type {
+	switch v := x.Value.(type) {
+	case string:
+		if x.Token == syntax.BYTES {
+			return types.Kinds(types.Bytes)
+		}
+		return types.Literal(v)
+	case int64, *big.Int, float64:
+		return types.Literal(v)
 	}
 	return types.Any
 }

@@ -63,3 +63,27 @@ func Beginning(f *syntax.File) syntax.Position {
 	}
 	return syntax.MakePosition(&f.Path, 1, 1)
 }
+
+// Unparen is an expression without the parentheses around it.
+func Unparen(x syntax.Expr) syntax.Expr {
+	for {
+		p, ok := x.(*syntax.ParenExpr)
+		if !ok {
+			return x
+		}
+		x = p.X
+	}
+}
+
+// Elements are the elements of a list or tuple that is written out.
+func Elements(x syntax.Expr) []syntax.Expr {
+	switch x := x.(type) {
+	case *syntax.ParenExpr:
+		return Elements(x.X)
+	case *syntax.ListExpr:
+		return x.List
+	case *syntax.TupleExpr:
+		return x.List
+	}
+	return nil
+}
