@@ -3,6 +3,7 @@ package flow
 import (
 	"math/big"
 
+	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -150,7 +151,7 @@ func (e *engine) operation(x *syntax.BinaryExpr) types.Type {
 	if !e.env.Dead {
 		right = e.eval(x.Y)
 	}
-	e.env.State = Join(skip, e.env.State)
+	e.env.State = env.Join(skip, e.env.State)
 	if x.Op == syntax.AND {
 		return types.Join(left.Keep((*types.Atom).Falsy), right)
 	}
@@ -171,7 +172,7 @@ func (e *engine) conditional(x *syntax.CondExpr) types.Type {
 	if !e.env.Dead {
 		b = e.eval(x.False)
 	}
-	e.env.State = Join(yes, e.env.State)
+	e.env.State = env.Join(yes, e.env.State)
 	e.last[x.True], e.last[x.False] = a, b
 	return types.Join(a, b)
 }

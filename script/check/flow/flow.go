@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
+	"github.com/vmcp-dev/vmcp/script/check/narrow"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -104,9 +106,9 @@ type engine struct {
 	root     *Unit
 	modules  map[*Unit]*module
 	frame    *frame
-	env      Env     // of what is followed at this moment
-	conds    Refiner // of env
-	mute     int     // what is found in rounds of a loop that may still change is not told
+	env      env.Env        // of what is followed at this moment
+	conds    narrow.Refiner // of env
+	mute     int            // what is found in rounds of a loop that may still change is not told
 	work     int
 	types    map[syntax.Expr]types.Type
 	last     map[syntax.Expr]types.Type // of the ways of conditional expressions
@@ -141,7 +143,7 @@ type Result struct {
 func Follow(u *Unit, w *World) *Result {
 	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{}, last: map[syntax.Expr]types.Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
-	e.conds = Refiner{Env: &e.env, Type: e.quiet}
+	e.conds = narrow.Refiner{Env: &e.env, Type: e.quiet}
 	e.module(u)
 	e.entry(u)
 	e.rest(u.Tree.Stmts)
@@ -165,7 +167,7 @@ func (e *engine) module(u *Unit) *module {
 		vars = outer.Vars
 	}
 	e.frame = &frame{unit: u}
-	e.env = Env{State: &State{Vars: vars}, Scopes: u.scopes}
+	e.env = env.Env{State: &env.State{Vars: vars}, Scopes: u.scopes}
 	if u != e.root {
 		e.mute++
 	}
@@ -181,7 +183,7 @@ func (e *engine) module(u *Unit) *module {
 	m.loading = false
 	vars = e.env.Vars
 	if outer.State == nil { // of the file that is checked, whose functions are followed next
-		e.env.State = &State{Vars: vars}
+		e.env.State = &env.State{Vars: vars}
 	} else {
 		outer.Vars = vars
 		e.frame, e.env = outerFrame, outer

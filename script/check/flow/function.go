@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -43,7 +44,7 @@ type frame struct {
 }
 
 // loopExits are the states in which a loop is left early, or goes on.
-type loopExits struct{ out, next *State }
+type loopExits struct{ out, next *env.State }
 
 const maxChain = 4 // calls within calls that are followed
 
@@ -94,7 +95,7 @@ func (e *engine) invoke(fn *function, args []argument, call syntax.Node, force b
 		return types.Any
 	}
 	saved, outer := e.env, e.frame
-	e.env = Env{State: saved.Clone(), Scopes: fn.unit.scopes, Owner: fn.node, Kept: maps.Clone(fn.kept)} // what it finds out about them holds for this call
+	e.env = env.Env{State: saved.Clone(), Scopes: fn.unit.scopes, Owner: fn.node, Kept: maps.Clone(fn.kept)} // what it finds out about them holds for this call
 	e.frame = &frame{unit: fn.unit, fn: fn, call: call}
 	e.chain = append(e.chain, e.frame)
 	if e.mute == 0 {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
@@ -49,7 +50,7 @@ func (e *engine) branch(s *syntax.IfStmt) {
 	e.env.State = no
 	e.conds.Narrow(s.Cond, false)
 	e.stmts(s.False)
-	e.env.State = Join(yes, e.env.State)
+	e.env.State = env.Join(yes, e.env.State)
 }
 
 func (e *engine) jump(s *syntax.BranchStmt) {
@@ -58,9 +59,9 @@ func (e *engine) jump(s *syntax.BranchStmt) {
 	}
 	l := e.frame.breaks[len(e.frame.breaks)-1]
 	if s.Token == syntax.BREAK {
-		l.out = Join(l.out, e.env.State)
+		l.out = env.Join(l.out, e.env.State)
 	} else {
-		l.next = Join(l.next, e.env.State)
+		l.next = env.Join(l.next, e.env.State)
 	}
 	e.env.End()
 }
@@ -72,28 +73,28 @@ const rounds = 3
 func (e *engine) loop(head func(), body []syntax.Stmt, leave func()) {
 	start := e.env.State
 	exits := &loopExits{}
-	round := func() *State {
+	round := func() *env.State {
 		exits.out, exits.next = start.Ended(), start.Ended()
 		e.env.State = start.Clone()
 		e.frame.breaks = append(e.frame.breaks, exits)
 		head()
 		e.stmts(body)
 		e.frame.breaks = e.frame.breaks[:len(e.frame.breaks)-1]
-		return Join(e.env.State, exits.next)
+		return env.Join(e.env.State, exits.next)
 	}
 	e.mute++
 	for i := range rounds + 2 {
-		next, changed := Grown(start, round(), i >= rounds)
+		next, changed := env.Grown(start, round(), i >= rounds)
 		start = next
 		if !changed {
 			break
 		}
 	}
 	e.mute--
-	end, _ := Grown(start, round(), false)
+	end, _ := env.Grown(start, round(), false)
 	e.env.State = end.Clone()
 	leave()
-	e.env.State = Join(e.env.State, exits.out)
+	e.env.State = env.Join(e.env.State, exits.out)
 }
 
 func (e *engine) forLoop(s *syntax.ForStmt) {
@@ -106,7 +107,7 @@ func (e *engine) forLoop(s *syntax.ForStmt) {
 	if once { // the body ran: what it sets is set
 		ran = e.env.State
 	} else {
-		ran = Join(before, e.env.State)
+		ran = env.Join(before, e.env.State)
 	}
 	e.env.State = ran
 }

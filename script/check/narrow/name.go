@@ -1,4 +1,4 @@
-package flow
+package narrow
 
 import (
 	"github.com/vmcp-dev/vmcp/script/check/scope"

@@ -1,8 +1,11 @@
-package flow
+// Package narrow says what a condition proves about values: which of what they can be is left where it
+// held, and where it did not, and which fields are there.
+package narrow
 
 import (
 	"slices"
 
+	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -12,7 +15,7 @@ import (
 
 // Refiner narrows what is known of variables by the conditions that held.
 type Refiner struct {
-	Env *Env
+	Env *env.Env
 	// Type is the type of an expression as it is seen here; nothing is told about it.
 	Type func(syntax.Expr) types.Type
 
@@ -117,7 +120,7 @@ func (r *Refiner) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	r.Env.State = other
 	r.Narrow(x.X, !truth)
 	r.Narrow(x.Y, truth)
-	r.Env.State = Either(first, r.Env.State)
+	r.Env.State = env.Either(first, r.Env.State)
 }
 
 // narrowEqual takes into account that x is, or is not, what y is.

@@ -1,4 +1,4 @@
-package flow
+package narrow
 
 import (
 	"math/big"

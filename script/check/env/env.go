@@ -1,4 +1,6 @@
-package flow
+// Package env is what is known of the variables of a script at one point of its text: the state that
+// every way to that point leaves, and what the function around sees of it.
+package env
 
 import (
 	"maps"
