@@ -3,17 +3,16 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/vmcp-dev/vmcp/examples/backends/internal/guard"
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
@@ -117,7 +116,7 @@ func checkURL(u *url.URL) error {
 // no proxy of the environment, which would dial for it.
 func newClient(allow []string) *http.Client {
 	d := dialer{
-		guarded: net.Dialer{Timeout: 10 * time.Second, Control: refusePrivate},
+		guarded: net.Dialer{Timeout: 10 * time.Second, Control: guard.RefusePrivate},
 		plain:   net.Dialer{Timeout: 10 * time.Second},
 		allow:   allow,
 	}
@@ -156,20 +155,4 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return d.plain.DialContext(ctx, network, addr)
 	}
 	return d.guarded.DialContext(ctx, network, addr)
-}
-
-// refusePrivate runs between the resolving of a name and the connect.
-func refusePrivate(_, addr string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	ip, err := parseAddr(host)
-	if err != nil {
-		return fmt.Errorf("address %s: %w", host, err)
-	}
-	if !public(ip) {
-		return toolserver.Errorf("private_address", "%s is not a public address", ip)
-	}
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -109,24 +108,5 @@ func TestFetchRefusesOtherURLs(t *testing.T) {
 	c := start(t, Options{})
 	for _, url := range []string{"file:///etc/passwd", "ftp://example.com", "//example.com", "http://", "http://a:b@example.com/", "%zz"} {
 		c.refused("bad_arguments", "fetch", args{"url": url})
-	}
-}
-
-func TestPublicAddresses(t *testing.T) {
-	for addr, want := range map[string]bool{
-		"8.8.8.8": true, "2606:4700:4700::1111": true, "::ffff:8.8.8.8": true,
-		"255.255.255.255": false, "224.0.0.1": false, "172.31.0.1": false, "2002:7f00:1::": false,
-		"2001:db8::1": false, "ff02::1": false, "::127.0.0.1": false, "198.19.0.1": false,
-	} {
-		ip, err := parseAddr(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := public(ip); got != want {
-			t.Errorf("public(%s) = %v, want %v", addr, got, want)
-		}
-	}
-	if public(netip.Addr{}) {
-		t.Error("public of no address: got true")
 	}
 }

@@ -1,8 +1,14 @@
-package workspace
+// Package guard keeps requests of the example backends away from addresses that are not of the public internet.
+package guard
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"syscall"
+
+	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
 // special are the IPv4 blocks that are not for hosts of the public internet and that
@@ -39,8 +45,8 @@ func prefixes(s ...string) []netip.Prefix {
 	return out
 }
 
-// public reports whether ip is of a host of the public internet.
-func public(ip netip.Addr) bool {
+// Public reports whether ip is of a host of the public internet.
+func Public(ip netip.Addr) bool {
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
 	if ip.Is6() {
 		return unicast6.Contains(ip) && !slices.ContainsFunc(special6, within)
@@ -53,4 +59,22 @@ func public(ip netip.Addr) bool {
 func parseAddr(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	return ip.Unmap().WithZone(""), err
+}
+
+// RefusePrivate is for net.Dialer.Control: it runs between the resolving of a name and the
+// connect, so that it counts what is dialled, and not what a name resolved to before. The refusal
+// has the code private_address.
+func RefusePrivate(_, addr string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	ip, err := parseAddr(host)
+	if err != nil {
+		return fmt.Errorf("address %s: %w", host, err)
+	}
+	if !Public(ip) {
+		return toolserver.Errorf("private_address", "%s is not a public address", ip)
+	}
+	return nil
 }

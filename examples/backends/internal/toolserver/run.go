@@ -1,0 +1,39 @@
+package toolserver
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// Run is main of a command: it runs serve with the arguments until that ends, or the process is
+// told to, and exits with 1 for an error. Called for help, it exits with 0.
+func Run(serve func(ctx context.Context, args []string) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := serve(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Names is a flag that may be given again.
+type Names []string
+
+// String returns the values as they are listed in a help text.
+func (n *Names) String() string { return strings.Join(*n, ", ") }
+
+// Set adds a value.
+func (n *Names) Set(value string) error {
+	if value == "" {
+		return errors.New("want a name")
+	}
+	*n = append(*n, value)
+	return nil
+}
