@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
-	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
 // allCapabilities is what the main connection declares: some backends offer only what
@@ -21,6 +19,7 @@ var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"samp
 type lease struct {
 	conn    *conn
 	private *private // nil on a shared connection
+	pool    *pool    // of private
 }
 
 // release ends it. The zero lease is of a connection that anybody may use.
@@ -28,7 +27,7 @@ func (h lease) release() {
 	switch {
 	case h.private != nil:
 		h.conn.endIdleCall()
-		h.conn.b.pool.release(h.private)
+		h.pool.release(h.private)
 	case h.conn != nil:
 		h.conn.endTurn()
 	}
@@ -60,7 +59,10 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 		}
 		return c, lease{}, err
 	case sharing.InTurns:
-		return main.takeTurn(ctx, caller)
+		if err := main.takeTurn(ctx, caller); err != nil {
+			return nil, lease{}, err
+		}
+		return main, lease{conn: main}, nil
 	case sharing.Private:
 		return b.acquirePrivate(ctx, main, caller)
 	}
@@ -70,7 +72,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 // rules are what decides which connection calls run on; c is the main connection.
 func (b *Backend) rules(c *conn) sharing.Backend {
 	return sharing.Backend{
-		Mode: b.settings.Load().Sessions, Stdio: b.transport == TransportStdio, SSE: b.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
+		Mode: b.settings.Load().Sessions, Stdio: b.dialer.configured() == TransportStdio, SSE: b.dialer.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
 		Modern: c.modern, LegacyToo: c.legacyToo, KeepsState: c.keepsState(),
 	}
 }
@@ -80,22 +82,13 @@ func (b *Backend) sharing(c *conn, caller *Caller) sharing.Kind {
 	if caller == nil {
 		return sharing.Main
 	}
-	rules, who := b.rules(c), caller.shares()
+	rules, who := b.rules(c), shares(caller)
 	return rules.Of(&who)
 }
 
 // shares is what decides which connection a call for the caller runs on.
-func (c *Caller) shares() sharing.Caller {
+func shares(c *Caller) sharing.Caller {
 	return sharing.Caller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
-}
-
-// keepsState reports whether the backend keeps a session for each connection: it gave this
-// one an id, or the connection is the session. What a child process keeps, nobody knows.
-func (c *conn) keepsState() bool {
-	if h, ok := c.transport.(*httpTransport); ok {
-		return h.id.Load() != nil
-	}
-	return c.b.via() == TransportSSE
 }
 
 // usable is the main connection, or nil while there is none.
@@ -120,40 +113,17 @@ func (b *Backend) await(ctx context.Context) (*conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, b.failure(ctx, context.Cause(ctx), false)
+			return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
 		case <-b.ctx.Done():
 			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
 		}
 	}
 }
 
-// takeTurn waits until no other call that may call back is running on c.
-func (c *conn) takeTurn(ctx context.Context, caller *Caller) (*conn, lease, error) {
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, lease{}, c.b.failure(ctx, context.Cause(ctx), false)
-	case <-c.lost():
-		return nil, lease{}, c.b.failure(ctx, c.cause(), false)
-	}
-	c.mu.Lock()
-	c.turnOf = caller
-	c.mu.Unlock()
-	c.setLevel(ctx, caller.LogLevel)
-	return c, lease{conn: c}, nil
-}
-
-func (c *conn) endTurn() {
-	c.mu.Lock()
-	c.turnOf = nil
-	c.mu.Unlock()
-	<-c.turn
-}
-
 // keyOf says whose private session a call for caller runs in, and whether that serves one call at
 // a time; c is the main connection.
 func (b *Backend) keyOf(c *conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
-	rules, who := b.rules(c), caller.shares()
+	rules, who := b.rules(c), shares(caller)
 	key, oneAtATime, err = rules.KeyOf(&who)
 	switch err {
 	case nil:
@@ -170,7 +140,7 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller
 	if err != nil {
 		return nil, lease{}, err
 	}
-	source, err := b.sourceFor(ctx, caller)
+	source, err := b.dialer.sourceFor(ctx, caller.User)
 	if err != nil {
 		return nil, lease{}, err
 	}
@@ -189,7 +159,7 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller
 		b.pool.release(p)
 		return nil, lease{}, notExecuted(err)
 	}
-	return c, lease{c, p}, nil
+	return c, lease{c, p, &b.pool}, nil
 }
 
 // ready waits for the connection of a private session and for what a call of caller needs
@@ -198,13 +168,13 @@ func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
-		return nil, b.failure(ctx, context.Cause(ctx), false)
+		return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
 	}
 	if d.err != nil {
 		return nil, d.err
 	}
 	if p.askable || caller.Listening {
-		if err := d.conn.ensureStream(ctx); err != nil {
+		if err := b.pool.ensureStream(ctx, d.conn); err != nil {
 			return nil, err
 		}
 	}
@@ -219,27 +189,6 @@ func notExecuted(err error) error {
 		return &Error{Backend: e.Backend, Kind: Unavailable, Err: e.Err}
 	}
 	return err
-}
-
-// setLevel asks a legacy backend for log messages of the caller's level, and waits until
-// it has answered. On a connection that callers share, the level is only ever made finer:
-// each of them gets those of its own level.
-func (c *conn) setLevel(ctx context.Context, level string) {
-	if c.modern || level == "" || !wire.Declares(c.peer.Capabilities, "logging") {
-		return
-	}
-	c.levelMu.Lock()
-	defer c.levelMu.Unlock()
-	if c.level == level || !c.private && c.turn == nil && c.level != "" && wire.Severity(c.level) <= wire.Severity(level) {
-		return
-	}
-	if _, err := c.request(ctx, wire.SetLevel, new(jsonscan.Object).Text("level", level).JSON()); err != nil {
-		c.b.log.Info("log level not set", "level", level, "err", err)
-		if !isAnswer(err) {
-			return
-		}
-	}
-	c.level = level
 }
 
 // sharedConn is the connection that all clients share that cannot be asked anything. It
@@ -275,7 +224,7 @@ func (p *sharedConn) set(c *conn) bool {
 // hasShared reports whether clients that cannot be asked have a connection beside c, the
 // main one.
 func (b *Backend) hasShared(c *conn) bool {
-	return !c.modern && b.transport != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
+	return !c.modern && b.dialer.configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
 // sharedOr returns the connection that clients share on which nothing can be asked: the main
@@ -291,7 +240,7 @@ func (b *Backend) sharedOr(ctx context.Context, main *conn) (*conn, error) {
 	case b.shared.opening <- struct{}{}:
 		defer func() { <-b.shared.opening }()
 	case <-ctx.Done():
-		return nil, b.failure(ctx, context.Cause(ctx), false)
+		return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
 	}
 	return b.openShared(ctx)
 }
@@ -308,12 +257,12 @@ func (b *Backend) openShared(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.open(ctx, purpose{capabilities: json.RawMessage("{}"), counted: true})
+	c, err := b.dialer.open(ctx, purpose{capabilities: json.RawMessage("{}"), counted: true})
 	if err != nil {
-		b.pool.releaseSlot(s)
+		s.Release()
 		return nil, notExecuted(err)
 	}
-	c.reserved = s
+	c.hold(s)
 	if !b.shared.set(c) {
 		c.close()
 		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}

@@ -92,7 +92,7 @@ func (b *Backend) listerSource(ctx context.Context) (credentials.Source, error) 
 	if !user.Usable(time.Now()) {
 		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errNoCaller}
 	}
-	source, err := b.sourceFor(ctx, &Caller{User: user})
+	source, err := b.dialer.sourceFor(ctx, user)
 	if kindOf(err) == Denied {
 		b.lister.CompareAndSwap(user, nil)
 	}

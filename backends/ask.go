@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func (c *call) ask(m wire.Message, by via) {
 		return
 	}
 	c.clock.Pause()
-	c.conn.b.spawn(func() { c.answer(ctx, cancel, sink, m) })
+	c.conn.d.o.Spawn(func() { c.answer(ctx, cancel, sink, m) })
 }
 
 // maxAsking bounds the requests of one connection that its client has not answered, or that
@@ -94,7 +95,7 @@ func (c *conn) refuse(m wire.Message, code int, format string, args ...any) {
 
 // reply sends a frame without holding up the reader that calls it.
 func (c *conn) reply(frame []byte) {
-	c.b.spawn(func() { c.send(frame) })
+	c.d.o.Spawn(func() { c.send(frame) })
 }
 
 // send sends a frame that nothing is expected for; a loss shows elsewhere.
@@ -102,7 +103,7 @@ func (c *conn) send(frame []byte) {
 	ctx, cancel := context.WithTimeout(c.ctx, replyTimeout)
 	defer cancel()
 	if err := c.transport.send(ctx, frame); err != nil {
-		c.b.log.Debug("message not sent", "err", err)
+		c.d.o.Log.Debug("message not sent", "err", err)
 	}
 }
 
@@ -118,4 +119,29 @@ func (c *conn) forward(method string, params json.RawMessage) {
 		h.awaitStream(c.ctx)
 	}
 	c.notify(method, params)
+}
+
+const (
+	// firstQuestions is how long a new connection's questions may hold up its first call.
+	firstQuestions = time.Second
+	// digestTime is how long a backend has for what it was answered before its first call.
+	digestTime = 50 * time.Millisecond
+)
+
+// awaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
+// its roots, say) have the answers before the first call: without a proxy there is always a
+// moment between the two. A ping tells when the backend has read that it is initialized, so
+// that one without questions holds nobody up.
+func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
+	if !askable || c.modern {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstQuestions)
+	defer cancel()
+	c.request(ctx, wire.Ping, nil)
+	asked, err := c.asking.Settled(ctx)
+	if asked && err == nil {
+		pace.Sleep(ctx, digestTime)
+		c.request(ctx, wire.Ping, nil)
+	}
 }

@@ -5,28 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
+	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
-	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-)
-
-// Transports of a backend.
-const (
-	TransportStdio = "stdio"
-	TransportHTTP  = "streamable-http"
-	TransportSSE   = "sse"
 )
 
 // A backend's log messages that belong to no client, and the lines of its stderr, go
@@ -40,41 +29,30 @@ const (
 // open, whatever happens to the server; clients that can be called back get
 // connections of their own.
 type Backend struct {
-	name      string
-	cfg       config.Backend
-	set       *Set
-	log       *slog.Logger
-	transport string
-	url       *url.URL
-	headers   atomic.Pointer[http.Header] // replaced, never changed
-	info      json.RawMessage             // clientInfo of the proxy
-	invalid   error                       // why the configuration cannot work
-	http      *httpclient.Transport       // nil for stdio, and while invalid
-	tls       *certs.Backend              // nil where http is, and where the configuration says nothing
+	name   string
+	cfg    config.Backend
+	set    *Set
+	log    *slog.Logger
+	dialer *Dialer
 
 	credentials *credentials.Provider            // nil: none
 	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
 	arrived     chan struct{}                    // cap 1: there is a new one
 
-	maxMessage int64
-	settings   atomic.Pointer[settings.Settings] // replaced, never changed
-	successor  atomic.Pointer[Backend]           // who gets the calls once this one is replaced
-	stats      counters
-	outage     pace.Outage
+	settings  atomic.Pointer[settings.Settings] // replaced, never changed
+	successor atomic.Pointer[Backend]           // who gets the calls once this one is replaced
+	stats     counters
+	outage    pace.Outage
 
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	nextID atomic.Int64
-	era    atomic.Int32
-	old    atomic.Bool // no transport is configured, and it was found to speak only HTTP+SSE
 	offer  atomic.Pointer[Offer]
 	main   atomic.Pointer[conn] // the usable main connection; nil while there is none
 	pool   pool
 	shared sharedConn
 	subs   subscriptions
 
-	streamless atomic.Bool   // over HTTP it has no stream for what belongs to no call
-	reopening  chan struct{} // bounds the lost sessions that are opened again at once
+	reopening chan struct{} // bounds the lost sessions that are opened again at once
 
 	fetched time.Time // when lists were last read; of the run loop
 
@@ -124,11 +102,15 @@ type State struct {
 }
 
 func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
-	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name), info: s.o.ClientInfo,
-		maxMessage: s.o.MaxMessage, changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
+	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name),
+		changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
 	b.settings.Store(settings.For(cfg, t, nil))
 	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
-	b.configure()
+	b.ctx, b.stop = context.WithCancelCause(context.Background())
+	b.dialer = NewDialer(b.ctx, cfg, DialOptions{
+		Log: b.log, Info: s.o.ClientInfo, MaxMessage: s.o.MaxMessage, Secrets: s.o.Secrets, Guard: s.guard, Credentials: b.credentials,
+		Timeout: b.Timeout, Spawn: b.spawn, Notified: b.notified, Suspect: b.suspect, Idle: b.idle, Started: b.logStarted, Stderr: b.logStderr,
+	})
 	b.shared.opening = make(chan struct{}, 1)
 	b.reopening = make(chan struct{}, reopenAtOnce)
 	b.pool.init(b)
@@ -136,8 +118,7 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.messages = pace.Limiter{Burst: messageBurst, Rate: messageRate, Report: b.leftOut("log messages")}
 	b.stderr = pace.Limiter{Burst: stderrBurst, Rate: stderrRate, Report: b.leftOut("lines of stderr")}
 	b.offer.Store(&Offer{})
-	b.state = State{Since: time.Now(), Transport: b.transport}
-	b.ctx, b.stop = context.WithCancelCause(context.Background())
+	b.state = State{Since: time.Now(), Transport: b.dialer.configured()}
 	switch {
 	case cfg.Disabled:
 		b.state.Status = Disabled
@@ -152,32 +133,6 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 // leftOut reports that more of something came than is logged.
 func (b *Backend) leftOut(what string) func(n int) {
 	return func(n int) { b.log.Warn("the backend writes too much: a part was left out", "what", what, "count", n) }
-}
-
-// configure works out the transport.
-func (b *Backend) configure() {
-	if b.transport = b.cfg.Transport; b.transport == "" {
-		b.transport = TransportHTTP
-		if b.cfg.Command != "" {
-			b.transport = TransportStdio
-		}
-	}
-	b.headers.Store(headersOf(b.cfg))
-	if b.transport != TransportStdio {
-		if b.url, b.invalid = endpoint.Parse(b.cfg.URL); b.invalid == nil {
-			b.tls = certs.ForBackend(b.cfg.TLS, b.url.Hostname(), b.log)
-			b.http = endpoint.Transport(b.url, b.tls.Config())
-		}
-	}
-}
-
-// headersOf are the configured headers of a backend.
-func headersOf(cfg config.Backend) *http.Header {
-	header := http.Header{}
-	for name, v := range cfg.Headers {
-		header.Set(name, v)
-	}
-	return &header
 }
 
 // Name is the backend's name in the configuration.
@@ -222,7 +177,7 @@ func (b *Backend) setState(s Status, err error) {
 		b.state.Since = time.Now()
 	}
 	b.state.Status, b.state.Err = s, bare(err)
-	b.state.Transport = b.via()
+	b.state.Transport = b.dialer.via()
 	if c := b.main.Load(); c != nil {
 		b.state.Revision = c.peer.Revision
 	}
@@ -268,14 +223,31 @@ func (b *Backend) close() {
 	b.closePrivates(all) // what came in between
 	b.closeShared()
 	b.wg.Wait()
-	if b.http != nil {
-		b.http.CloseIdleConnections()
+	b.dialer.closeIdle()
+}
+
+// notified takes a notification that came on c and belongs to no call or concerns all of them.
+func (b *Backend) notified(c *conn, method string, params json.RawMessage) {
+	switch method {
+	case wire.ToolsChanged:
+		b.listChangedOn(c, listing.Tools, method)
+	case wire.PromptsChanged:
+		b.listChangedOn(c, listing.Prompts, method)
+	case wire.ResChanged:
+		b.listChangedOn(c, listing.Resources, method)
+	case wire.ResUpdated:
+		b.updated(c.session, params)
+	case wire.Acknowledged:
+		b.setListening(true)
+		b.changed(listing.All) // changes before this stream were not announced
+	default:
+		b.unrouted(c.session, method, params)
 	}
 }
 
-// notified passes on what belongs to no call. session is the client's that it came for, and
+// unrouted passes on what belongs to no call. session is the client's that it came for, and
 // which had no place for it (Caller.OutOfCall); "" when that is not known.
-func (b *Backend) notified(session, method string, params json.RawMessage) {
+func (b *Backend) unrouted(session, method string, params json.RawMessage) {
 	if session == "" && method == wire.LogMessage && !b.messages.Allow() {
 		return
 	}
@@ -296,17 +268,23 @@ func (b *Backend) updated(session string, params json.RawMessage) {
 // speaks a revision with sessions as well.
 func (b *Backend) hasBothEras() bool {
 	c := b.usable()
-	return c != nil && c.modern && c.legacyToo && b.transport == TransportStdio
+	return c != nil && c.modern && c.legacyToo && b.dialer.configured() == TransportStdio
 }
 
-// maxMalformed is how many malformed messages are worth a warning.
-const maxMalformed = 20
+// logStarted notes that a process of the backend was started.
+func (b *Backend) logStarted(pid int) {
+	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", pid, "command", b.cfg.Command)
+}
 
-// logMalformed logs what a backend sent instead of a frame.
-func (b *Backend) logMalformed(frame []byte, err error) {
-	level := slog.LevelWarn
-	if b.stats.malformed.Add(1) > maxMalformed {
-		level = slog.LevelDebug
+// logStderr takes a line of a process's standard error.
+func (b *Backend) logStderr(line string) {
+	if level := b.outage.Level(b.isReady()); level < slog.LevelInfo || b.stderr.Allow() {
+		b.log.Log(b.ctx, level, "stderr", "line", line)
 	}
-	b.log.Log(b.ctx, level, "not an MCP message", "err", err, "line", b.brief(frame))
+}
+
+// NotUp is the error of a call to the backend while it is in the state s and has no
+// connection.
+func (b *Backend) NotUp(s State) *Error {
+	return &Error{Backend: b.name, Kind: Unavailable, Err: &NotUp{Starting: s.Status == Connecting, Disabled: s.Status == Disabled, Cause: s.Err}}
 }

@@ -40,7 +40,7 @@ type call struct {
 
 // encode writes the request as it is sent.
 func (c *call) encode() {
-	r := encode.Request{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.b.info, Principal: c.principal()}
+	r := encode.Request{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.d.o.Info, Principal: c.principal()}
 	if of := c.caller; of != nil {
 		r.Capabilities, r.LogLevel = of.Capabilities, of.LogLevel
 		if len(of.Info) > 0 {
@@ -78,7 +78,7 @@ func (c *call) deliver(m wire.Message, by via) {
 		c.handle(m, by)
 	case c.conn.private && !c.queue.Await(c.ctx): // nobody else waits
 	case !c.queue.Put(m):
-		c.conn.b.stats.dropped.Add(1)
+		c.conn.d.stats.Dropped.Add(1)
 		c.clock.Cancel(queue.ErrFull)
 	}
 }

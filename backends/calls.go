@@ -11,11 +11,9 @@ import (
 
 // counters are what Stats is taken from.
 type counters struct {
-	calls, failures, timeouts, reconnects, malformed, dropped, refused atomic.Uint64
-	running, connections                                               atomic.Int64
-	entered                                                            atomic.Int64 // calls, from their first look at the backend on
-	lastCall                                                           atomic.Int64 // when it began, in unix nanoseconds; 0 for none
-	children                                                           child.Table
+	calls, failures, timeouts, reconnects, refused atomic.Uint64
+	entered                                        atomic.Int64 // calls, from their first look at the backend on
+	lastCall                                       atomic.Int64 // when it began, in unix nanoseconds; 0 for none
 }
 
 // Stats are counters since the backend was configured, and gauges.
@@ -40,16 +38,16 @@ type Stats struct {
 type Process = child.Process
 
 // Processes are those that run.
-func (b *Backend) Processes() []Process { return b.stats.children.List() }
+func (b *Backend) Processes() []Process { return b.dialer.counts().Children.List() }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
-	s := &b.stats
+	s, c := &b.stats, b.dialer.counts()
 	connections, sessions := b.pool.size()
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
-		Reconnects: s.reconnects.Load(), Malformed: s.malformed.Load(), Dropped: s.dropped.Load(), Refused: s.refused.Load(),
-		Running: s.running.Load(), Connections: s.connections.Load() + connections, Children: int64(s.children.Len()), Sessions: sessions, LastCall: lastCall(s.lastCall.Load()),
+		Reconnects: s.reconnects.Load(), Malformed: c.Malformed.Load(), Dropped: c.Dropped.Load(), Refused: s.refused.Load(),
+		Running: c.Running.Load(), Connections: c.Connections.Load() + connections, Children: int64(c.Children.Len()), Sessions: sessions, LastCall: lastCall(s.lastCall.Load()),
 	}
 }
 

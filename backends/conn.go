@@ -32,7 +32,7 @@ type transport interface {
 
 // conn is one connection to a backend, or one session with it.
 type conn struct {
-	b           *Backend
+	d           *Dialer
 	transport   transport
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
@@ -44,12 +44,13 @@ type conn struct {
 	onDemand    bool                  // it is a private session's, opened when that needs it
 	private     bool                  // exclusive to one client: everything on it is that client's
 	session     string                // whose it is, when it is a session's
-	counted     bool                  // the pool counts it; the main connection is counted by itself
-	reserved    *slot                 // what it counts as in the pool; nil for a shared connection and over HTTP
+	legacy      bool                  // no modern revision is wanted
+	counted     bool                  // it is counted elsewhere, not in Counts
+	reserved    Slot                  // what it counts as while it is open; nil for one that is not counted
 	credential  credentials.Source    // with which its HTTP requests are made; nil: none
 	http        *httpclient.Transport // of a principal's connection; nil: the backend's
 	asking      *questions.Table      // the backend's requests that a client is answering
-	turn        chan struct{}         // held by the one call that may call back or log; of the main connection
+	turn        chan struct{}         // held by the one call that may call back or log; nil where there are no turns
 
 	mu            sync.Mutex
 	calls         map[int64]*call
@@ -63,20 +64,26 @@ type conn struct {
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
 }
 
-func (b *Backend) newConn(p purpose) *conn {
-	c := &conn{b: b, declared: p.capabilities, calls: map[int64]*call{}, asking: questions.New()}
+func (d *Dialer) newConn(p purpose) *conn {
+	c := &conn{d: d, declared: p.capabilities, calls: map[int64]*call{}, asking: questions.New()}
 	if who := p.caller; who != nil {
 		c.onDemand, c.session = true, who.Session
-		c.private = who.Session != "" || who.Principal != "" || b.transport == TransportStdio
+		c.private = who.Session != "" || who.Principal != "" || d.transport == TransportStdio
 	}
 	c.authenticate(p.credential)
-	c.ctx, c.stop = context.WithCancelCause(b.ctx)
-	c.counted = p.counted
+	c.ctx, c.stop = context.WithCancelCause(d.ctx)
+	c.legacy, c.counted = p.legacy, p.counted
+	if p.turns {
+		c.turn = make(chan struct{}, 1)
+	}
 	if !c.counted {
-		b.stats.connections.Add(1)
+		d.stats.Connections.Add(1)
 	}
 	return c
 }
+
+// hold has the connection count as s while it is open.
+func (c *conn) hold(s Slot) { c.reserved = s }
 
 // lost is closed when the connection can no longer be used.
 func (c *conn) lost() <-chan struct{} { return c.ctx.Done() }
@@ -101,9 +108,11 @@ func (c *conn) close() {
 	if c.http != nil {
 		c.http.CloseIdleConnections()
 	}
-	c.b.pool.releaseSlot(c.reserved)
+	if c.reserved != nil {
+		c.reserved.Release()
+	}
 	if !c.counted {
-		c.b.stats.connections.Add(-1)
+		c.d.stats.Connections.Add(-1)
 	}
 }
 
@@ -120,7 +129,7 @@ func (c *conn) abandon() {
 	if busy {
 		select {
 		case <-left:
-		case <-c.b.ctx.Done():
+		case <-c.d.ctx.Done():
 		}
 	}
 	c.close()
@@ -128,7 +137,7 @@ func (c *conn) abandon() {
 
 // do makes one call on this connection.
 func (c *conn) do(ctx context.Context, r *Request) (*Response, error) {
-	return c.doWithin(ctx, r, c.b.Timeout())
+	return c.doWithin(ctx, r, c.d.o.Timeout())
 }
 
 func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
@@ -146,14 +155,14 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 
 // begin prepares a call and registers it.
 func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
-	k := &call{conn: c, id: c.b.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
+	k := &call{conn: c, id: c.d.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
 	k.ctx, k.clock = deadline.Start(ctx, limit, errDeadline)
 	k.encode()
 	if c.multiplexed {
 		k.queue = queue.New()
 	}
 	if limit > 0 {
-		c.b.stats.running.Add(1)
+		c.d.stats.Running.Add(1)
 	}
 	c.mu.Lock()
 	c.calls[k.id] = k
@@ -173,8 +182,8 @@ func (c *conn) closing() bool { return c.ctx.Err() != nil && c.cause() == errClo
 
 // forget unregisters a call.
 func (c *conn) forget(k *call) {
-	if k.clock.Limit() > 0 && c.b.stats.running.Add(-1) == 0 {
-		c.b.idle()
+	if k.clock.Limit() > 0 && c.d.stats.Running.Add(-1) == 0 {
+		c.d.o.Idle()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +319,7 @@ func (c *conn) receive(of *call, m wire.Message) {
 	case m.IsRequest():
 		c.refuseUnrouted(m)
 	default:
-		c.b.notified(c.session, m.Method, m.Params)
+		c.d.o.Notified(c, m.Method, m.Params)
 	}
 }
 
@@ -332,19 +341,10 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 		if m.IsRequest() {
 			c.reply(wire.Result(m.ID, json.RawMessage("{}")))
 		}
-	case wire.ToolsChanged:
-		c.listChanged(listing.Tools, m.Method)
-	case wire.PromptsChanged:
-		c.listChanged(listing.Prompts, m.Method)
-	case wire.ResChanged:
-		c.listChanged(listing.Resources, m.Method)
-	case wire.ResUpdated:
-		c.b.updated(c.session, m.Params)
+	case wire.ToolsChanged, wire.PromptsChanged, wire.ResChanged, wire.ResUpdated, wire.Acknowledged:
+		c.d.o.Notified(c, m.Method, m.Params)
 	case wire.Cancelled:
 		c.asking.Withdraw(jsonscan.Get(m.Params, "requestId"))
-	case wire.Acknowledged:
-		c.b.setListening(true)
-		c.b.changed(listing.All) // changes before this stream were not announced
 	default:
 		if m.IsRequest() && !wire.AsksClient(m.Method) {
 			c.refuse(m, wire.MethodNotFound, "method %q not found", m.Method)
@@ -362,7 +362,7 @@ func (c *conn) request(ctx context.Context, method string, params json.RawMessag
 		return nil, err
 	}
 	defer resp.Close()
-	b, err := resp.Bytes(c.b.maxMessage)
+	b, err := resp.Bytes(c.d.o.MaxMessage)
 	if err != nil {
 		return nil, err
 	}

@@ -50,38 +50,33 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if n, ok := e.Err.(*notUp); ok {
+	if n, ok := e.Err.(*NotUp); ok {
 		return "backend " + e.Backend + " " + n.Error()
 	}
 	return "backend " + e.Backend + ": " + e.Err.Error()
 }
 
-// notUp is why a call could not be made: the backend is not connected.
-type notUp struct {
-	starting bool
-	disabled bool  // by the configuration
-	cause    error // why it is down
+// NotUp is why a call could not be made: the backend is not connected.
+type NotUp struct {
+	Starting bool
+	Disabled bool  // by the configuration
+	Cause    error // why it is down
 }
 
-func (n *notUp) Error() string {
+func (n *NotUp) Error() string {
 	switch {
-	case n.starting:
+	case n.Starting:
 		return "is starting; try again in a moment"
-	case n.disabled:
+	case n.Disabled:
 		return "is disabled in the configuration"
-	case n.cause == nil:
+	case n.Cause == nil:
 		return "is down"
 	}
-	return "is down: " + n.cause.Error()
+	return "is down: " + n.Cause.Error()
 }
 
-func (n *notUp) Unwrap() error { return n.cause }
-
-// NotUp is the error of a call to the backend while it is in the state s and has no
-// connection.
-func (b *Backend) NotUp(s State) *Error {
-	return &Error{Backend: b.name, Kind: Unavailable, Err: &notUp{starting: s.Status == Connecting, disabled: s.Status == Disabled, cause: s.Err}}
-}
+// Unwrap returns why it is down.
+func (n *NotUp) Unwrap() error { return n.Cause }
 
 // Unwrap returns what went wrong.
 func (e *Error) Unwrap() error { return e.Err }
@@ -110,26 +105,26 @@ func closedBecause(cause error) error {
 }
 
 // errorf builds an Error of this backend.
-func (b *Backend) errorf(k Kind, format string, args ...any) *Error {
-	return &Error{Backend: b.name, Kind: k, Err: fmt.Errorf(format, args...)}
+func (d *Dialer) errorf(k Kind, format string, args ...any) *Error {
+	return &Error{Backend: d.name, Kind: k, Err: fmt.Errorf(format, args...)}
 }
 
 // failure classifies err. sent says whether the request may have reached the backend.
-func (b *Backend) failure(ctx context.Context, err error, sent bool) error {
+func (d *Dialer) failure(ctx context.Context, err error, sent bool) error {
 	switch {
 	case kindOf(err) != 0, isAnswer(err):
 		return err
 	case ctx.Err() != nil:
-		return b.stopped(ctx, sent)
+		return d.stopped(ctx, sent)
 	case !sent || isDialError(err):
-		return &Error{Backend: b.name, Kind: Unavailable, Err: err}
+		return &Error{Backend: d.name, Kind: Unavailable, Err: err}
 	}
-	return &Error{Backend: b.name, Kind: Interrupted, Err: err}
+	return &Error{Backend: d.name, Kind: Interrupted, Err: err}
 }
 
 // stopped is the error of a call whose context ended: by its own clock, by the
 // caller's deadline, because the backend is being closed, or because the caller left.
-func (b *Backend) stopped(ctx context.Context, sent bool) error {
+func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 	cause := context.Cause(ctx)
 	kind := Cancelled
 	switch {
@@ -140,7 +135,7 @@ func (b *Backend) stopped(ctx context.Context, sent bool) error {
 	case errors.Is(cause, errClosed), errors.Is(cause, queue.ErrFull):
 		kind = Interrupted
 	}
-	return &Error{Backend: b.name, Kind: kind, Err: cause}
+	return &Error{Backend: d.name, Kind: kind, Err: cause}
 }
 
 // isDialError reports whether err happened before a connection existed.

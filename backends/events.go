@@ -40,13 +40,13 @@ func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, err
 			quiet = 0
 		}
 		if h.c.modern || pos.Last == "" || quiet > endpoint.MaxResumes {
-			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
+			return nil, h.c.d.failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
 		}
 		if p, ok := k.sink().(Poller); ok {
 			p.Polled(pos.Retry)
 		}
 		if resp, err = h.at.Resume(k.ctx, &pos); err != nil {
-			return nil, h.c.b.failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
+			return nil, h.c.d.failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func isFinal(err error) bool {
 // scan reads events until the answer or the end of the body.
 func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *endpoint.Position) (*Response, error) {
 	events := eventReaders.Get().(*wire.EventReader)
-	events.Reset(body, int(h.c.b.maxMessage))
+	events.Reset(body, int(h.c.d.o.MaxMessage))
 	resp, err := h.scanEvents(k, &eventBody{h, k, events, body}, pos)
 	if resp == nil || resp.Body == nil {
 		eventReaders.Put(events)
@@ -102,7 +102,7 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Posit
 func (h *httpTransport) broken(body io.Closer, err error) error {
 	body.Close()
 	if errors.Is(err, wire.ErrEventTooLarge) {
-		return &Error{Backend: h.c.b.name, Kind: TooLarge, Err: err}
+		return &Error{Backend: h.c.d.name, Kind: TooLarge, Err: err}
 	}
 	return err
 }
@@ -117,7 +117,7 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 		ok = from >= 0 && h.c.lookup(e.Data[from:to]) == k
 	}
 	if !ok {
-		all, err := readRest(e.Data, body.events, h.c.b.maxMessage)
+		all, err := readRest(e.Data, body.events, h.c.d.o.MaxMessage)
 		return nil, all, err
 	}
 	if pos.Last == "" {
@@ -181,7 +181,7 @@ func (c *conn) message(e wire.Event) (wire.Message, bool) {
 		m, err = wire.Parse(e.Data)
 	}
 	if err != nil {
-		c.b.logMalformed(e.Data, err)
+		c.d.logMalformed(e.Data, err)
 		return m, false
 	}
 	return m, true
@@ -190,7 +190,7 @@ func (c *conn) message(e wire.Event) (wire.Message, bool) {
 // drain lets an answered stream end by itself, so that its connection can be used
 // again, without making the caller wait.
 func (h *httpTransport) drain(k *call, body io.ReadCloser) {
-	k.lingering = h.c.b.spawn(func() {
+	k.lingering = h.c.d.o.Spawn(func() {
 		t := time.AfterFunc(drainTime, func() { k.clock.Cancel(errAnswered) })
 		defer t.Stop()
 		endpoint.Discard(body)
@@ -204,7 +204,7 @@ func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 // scanAll delivers a stream's messages until it ends.
 func (h *httpTransport) scanAll(body io.ReadCloser, pos *endpoint.Position) {
 	defer body.Close()
-	events := wire.NewEventReader(body, int(h.c.b.maxMessage))
+	events := wire.NewEventReader(body, int(h.c.d.o.MaxMessage))
 	for {
 		e, err := events.Next()
 		if err != nil {

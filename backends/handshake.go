@@ -31,30 +31,32 @@ const (
 type purpose struct {
 	capabilities json.RawMessage    // declared at initialize
 	caller       *Caller            // whom a private session is for; nil for a shared connection
-	counted      bool               // the pool counts it
+	legacy       bool               // the backend speaks both eras, and a revision with sessions is wanted
+	counted      bool               // it is counted elsewhere, not in Counts
+	turns        bool               // calls that may call back take turns on it
 	credential   credentials.Source // of the principal whom it is for; nil: the backend's
 }
 
 // open connects and makes the handshake. A process that cannot bear the probe is started once
 // more without it.
-func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
-	c, err := b.connect(ctx, p)
+func (d *Dialer) open(ctx context.Context, p purpose) (*conn, error) {
+	c, err := d.connect(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	probed := b.era.Load() != int32(eraLegacy)
+	probed := d.era.Load() != int32(eraLegacy)
 	err = c.handshake(ctx)
-	if err != nil && b.mayBeOld(err) && ctx.Err() == nil {
+	if err != nil && d.mayBeOld(err) && ctx.Err() == nil {
 		c.close()
-		c, err = b.openOld(ctx, p, err)
+		c, err = d.openOld(ctx, p, err)
 	}
 	if c == nil {
 		return nil, err
 	}
-	if err != nil && probed && b.transport == TransportStdio && c.ctx.Err() != nil && ctx.Err() == nil {
+	if err != nil && probed && d.transport == TransportStdio && c.ctx.Err() != nil && ctx.Err() == nil {
 		c.close()
-		b.era.Store(int32(eraLegacy))
-		if c, err = b.connect(ctx, p); err != nil {
+		d.era.Store(int32(eraLegacy))
+		if c, err = d.connect(ctx, p); err != nil {
 			return nil, err
 		}
 		err = c.handshake(ctx)
@@ -68,45 +70,45 @@ func (b *Backend) open(ctx context.Context, p purpose) (*conn, error) {
 }
 
 // connect opens the configured transport.
-func (b *Backend) connect(ctx context.Context, p purpose) (*conn, error) {
-	c := b.newConn(p)
+func (d *Dialer) connect(ctx context.Context, p purpose) (*conn, error) {
+	c := d.newConn(p)
 	if p.caller != nil {
 		c.setIdleCall(p.caller)
 	}
-	if err := b.openTransport(ctx, c); err != nil {
+	if err := d.openTransport(ctx, c); err != nil {
 		c.close()
-		return nil, b.failure(ctx, err, false)
+		return nil, d.failure(ctx, err, false)
 	}
 	return c, nil
 }
 
-func (b *Backend) openTransport(ctx context.Context, c *conn) error {
-	if b.invalid != nil {
-		return b.invalid
+func (d *Dialer) openTransport(ctx context.Context, c *conn) error {
+	if d.invalid != nil {
+		return d.invalid
 	}
-	switch b.via() {
+	switch d.via() {
 	case TransportStdio:
-		child, err := b.startChild()
+		child, err := d.startChild()
 		if err != nil {
 			return err
 		}
 		startMultiplexer(c, child)
 	case TransportSSE:
-		frames, err := openSSE(ctx, c, b.url)
+		frames, err := openSSE(ctx, c, d.url)
 		if err != nil {
-			b.old.Store(false) // it may have been upgraded since
+			d.old.Store(false) // it may have been upgraded since
 			return err
 		}
 		startMultiplexer(c, frames)
 	default:
-		c.transport = newHTTPTransport(c, b.url)
+		c.transport = newHTTPTransport(c, d.url)
 	}
 	return nil
 }
 
 // handshake finds out which revision the backend speaks and initializes it in that.
 func (c *conn) handshake(ctx context.Context) error {
-	if c.b.era.Load() == int32(eraLegacy) || c.b.via() == TransportSSE || c.session != "" && c.b.hasBothEras() {
+	if c.d.era.Load() == int32(eraLegacy) || c.d.via() == TransportSSE || c.legacy {
 		return c.initializeLegacy(ctx)
 	}
 	probing, stop := context.WithCancel(ctx)
@@ -131,7 +133,7 @@ func (c *conn) initializeLegacy(ctx context.Context) error {
 	err := c.initialize(ctx)
 	var answer *wire.Error
 	if errors.As(err, &answer) || kindOf(err) == Protocol {
-		c.b.era.Store(int32(eraUnknown))
+		c.d.era.Store(int32(eraUnknown))
 	}
 	return err
 }
@@ -140,7 +142,7 @@ func (c *conn) initializeLegacy(ctx context.Context) error {
 // and is then closed.
 func (c *conn) probe(ctx context.Context) <-chan probed {
 	answer := make(chan probed, 1)
-	c.b.spawn(func() {
+	c.d.o.Spawn(func() {
 		defer close(answer)
 		resp, err := c.do(ctx, &Request{Method: wire.Discover, modern: true})
 		if err != nil {
@@ -148,7 +150,7 @@ func (c *conn) probe(ctx context.Context) <-chan probed {
 			return
 		}
 		defer resp.Close()
-		result, err := resp.Bytes(c.b.maxMessage)
+		result, err := resp.Bytes(c.d.o.MaxMessage)
 		answer <- probed{bytes.Clone(result), err}
 	})
 	return answer
@@ -164,7 +166,7 @@ type probed struct {
 // backend that is gone is an error, or a credential that is not to be had: whatever else
 // comes back, or does not, means an older one.
 func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
-	late := time.NewTimer(min(probeTimeout, c.b.Timeout()))
+	late := time.NewTimer(min(probeTimeout, c.d.o.Timeout()))
 	defer late.Stop()
 	var p probed
 	select {
@@ -175,10 +177,10 @@ func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern boo
 	switch {
 	case p.err == nil && c.adoptDiscovered(p.result):
 		c.modern = true
-		c.b.era.Store(int32(eraModern))
+		c.d.era.Store(int32(eraModern))
 		return true, nil
 	case c.ctx.Err() != nil:
-		return false, c.b.failure(ctx, c.cause(), false)
+		return false, c.d.failure(ctx, c.cause(), false)
 	case ctx.Err() != nil, isDialError(p.err), isCredentialError(p.err):
 		return false, p.err
 	}
@@ -197,14 +199,14 @@ func (c *conn) adoptDiscovered(result []byte) bool {
 
 // initialize is the handshake of the revisions before 2026-07-28.
 func (c *conn) initialize(ctx context.Context) error {
-	params := new(jsonscan.Object).Text("protocolVersion", wire.Rev2511).Raw("capabilities", c.declared).Raw("clientInfo", c.b.info).JSON()
+	params := new(jsonscan.Object).Text("protocolVersion", wire.Rev2511).Raw("capabilities", c.declared).Raw("clientInfo", c.d.o.Info).JSON()
 	result, err := c.request(ctx, wire.Initialize, params)
 	if err != nil {
 		return err
 	}
 	c.peer = listing.Initialized(result)
 	if !slices.Contains(wire.Legacy, c.peer.Revision) {
-		return c.b.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
+		return c.d.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
 	}
 	if h, ok := c.transport.(*httpTransport); ok && c.peer.Revision >= wire.Rev2506 {
 		h.at.Set(wire.HeaderVersion, c.peer.Revision)
@@ -216,7 +218,7 @@ func (c *conn) initialize(ctx context.Context) error {
 // start starts what a connection needs after its handshake.
 func (c *conn) start() {
 	if !c.modern {
-		c.b.era.CompareAndSwap(int32(eraUnknown), int32(eraLegacy))
+		c.d.era.CompareAndSwap(int32(eraUnknown), int32(eraLegacy))
 	}
 	if h, ok := c.transport.(*httpTransport); ok && !c.modern && !c.onDemand {
 		h.startStream()

@@ -18,7 +18,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
-	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -38,7 +37,7 @@ type httpTransport struct {
 }
 
 func newHTTPTransport(c *conn, u *url.URL) *httpTransport {
-	return &httpTransport{c: c, at: endpoint.New(u, &c.b.headers, c.roundTrip, func(resp *http.Response) { c.b.failedBody(resp) })}
+	return &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
 }
 
 // headers are the request headers of k.
@@ -78,16 +77,16 @@ func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Head
 	}
 	var redirect *endpoint.RedirectError
 	if errors.As(err, &redirect) {
-		err = h.c.b.errorf(Protocol, "%w", redirect)
+		err = h.c.d.errorf(Protocol, "%w", redirect)
 	}
 	return nil, err
 }
 
 func (h *httpTransport) roundTrip(k *call) (*Response, error) {
-	b := h.c.b
+	d := h.c.d
 	resp, err := h.post(k.ctx, k.frame, h.headers(k))
 	if err != nil {
-		return nil, b.failure(k.ctx, err, true)
+		return nil, d.failure(k.ctx, err, true)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, h.refused(k, resp)
@@ -102,7 +101,7 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 		return h.readEvents(k, resp)
 	}
 	endpoint.Discard(resp.Body)
-	return nil, b.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, b.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
+	return nil, d.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
 }
 
 // begin remembers the session that initialize opened.
@@ -121,7 +120,7 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 	case err != nil:
 		resp.Body.Close()
 		held.Release()
-		return nil, h.c.b.failure(k.ctx, err, true)
+		return nil, h.c.d.failure(k.ctx, err, true)
 	case complete:
 		resp.Body.Close()
 		return h.answer(k, held.B[:n], held)
@@ -136,12 +135,12 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 	}
 	defer resp.Body.Close()
 	defer held.Release()
-	rest, err := io.ReadAll(io.LimitReader(resp.Body, h.c.b.maxMessage))
+	rest, err := io.ReadAll(io.LimitReader(resp.Body, h.c.d.o.MaxMessage))
 	if err != nil {
-		return nil, h.c.b.failure(k.ctx, err, true)
+		return nil, h.c.d.failure(k.ctx, err, true)
 	}
-	if int64(len(rest)) == h.c.b.maxMessage {
-		return nil, h.c.b.errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.b.maxMessage)
+	if int64(len(rest)) == h.c.d.o.MaxMessage {
+		return nil, h.c.d.errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.d.o.MaxMessage)
 	}
 	return h.answer(k, append(bytes.Clone(held.B[:n]), rest...), nil)
 }
@@ -153,23 +152,23 @@ func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Re
 		err = errors.New("no result and no error")
 	}
 	if err == nil && h.c.lookup(m.ID) != k && (m.ID != nil || m.Error == nil) {
-		err = fmt.Errorf("the answer is to another request: its id is %s, not %d", cmp.Or(h.c.b.brief(m.ID), "null"), k.id)
+		err = fmt.Errorf("the answer is to another request: its id is %s, not %d", cmp.Or(h.c.d.brief(m.ID), "null"), k.id)
 	}
 	if err != nil {
 		if held != nil {
 			held.Release()
 		}
-		return nil, h.c.b.errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
+		return nil, h.c.d.errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
 	}
 	return k.respond(&m, held)
 }
 
 // failedBody reads the body of a failed answer and notes it in the debug log.
-func (b *Backend) failedBody(resp *http.Response) []byte {
+func (d *Dialer) failedBody(resp *http.Response) []byte {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	resp.Body.Close()
-	if len(body) > 0 && b.log.Enabled(b.ctx, slog.LevelDebug) {
-		b.log.Debug("body of a failed answer", "status", resp.StatusCode, "body", b.brief(body))
+	if len(body) > 0 && d.o.Log.Enabled(d.ctx, slog.LevelDebug) {
+		d.o.Log.Debug("body of a failed answer", "status", resp.StatusCode, "body", d.brief(body))
 	}
 	return body
 }
@@ -177,17 +176,17 @@ func (b *Backend) failedBody(resp *http.Response) []byte {
 // refused makes an error of an answer that is not 200. It never harms the connection,
 // except for a session that the backend no longer knows.
 func (h *httpTransport) refused(k *call, resp *http.Response) error {
-	body := h.c.b.failedBody(resp)
+	body := h.c.d.failedBody(resp)
 	status := &endpoint.StatusError{Code: resp.StatusCode}
 	if h.forgotten(k, resp.StatusCode) {
 		h.c.fail(errSessionGone)
-		return &Error{Backend: h.c.b.name, Kind: Unavailable, Err: errSessionGone}
+		return &Error{Backend: h.c.d.name, Kind: Unavailable, Err: errSessionGone}
 	}
 	m, err := wire.Skim(body)
 	if err == nil && m.Error != nil && (m.ID != nil || k.modern || k.method == wire.Initialize) {
 		return wire.ParseErrorObject(m.Error)
 	}
-	return &Error{Backend: h.c.b.name, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("%s: %w", k.method, status)}
+	return &Error{Backend: h.c.d.name, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("%s: %w", k.method, status)}
 }
 
 // forgotten reports whether a status means that the backend does not know the session
@@ -215,14 +214,6 @@ func kindOfStatus(code int) Kind {
 		return Interrupted
 	}
 	return Protocol
-}
-
-// brief is the start of what a backend sent as one line for the log. Secrets are hidden
-// before it is cut: half of one would not be found any more.
-func (b *Backend) brief(body []byte) string {
-	const most, enough = 200, 8 << 10
-	s := b.set.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))
-	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
 }
 
 func (h *httpTransport) send(ctx context.Context, frame []byte) error {

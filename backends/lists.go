@@ -44,12 +44,12 @@ func (b *Backend) wakeLoop() {
 	}
 }
 
-// lister reads lists on c.
-func (c *conn) lister(ctx context.Context) *listing.Reader {
+// reader reads lists on c.
+func (b *Backend) reader(ctx context.Context, c *conn) *listing.Reader {
 	lost := func(err error) bool {
 		return c.ctx.Err() != nil || ctx.Err() != nil || kindOf(err) == Unavailable || isCredentialError(err)
 	}
-	return &listing.Reader{Ask: c.request, Lost: lost, Capabilities: c.peer.Capabilities, Log: c.b.log}
+	return &listing.Reader{Ask: c.request, Lost: lost, Capabilities: c.peer.Capabilities, Log: b.log}
 }
 
 // refresh fetches the lists in bits and publishes a new offer. Only the loss of the
@@ -59,7 +59,7 @@ func (b *Backend) refresh(ctx context.Context, c *conn, bits listing.Bits) error
 	next.Revision, next.Instructions = c.peer.Revision, c.peer.Instructions
 	next.ServerInfo, next.Capabilities = c.peer.ServerInfo, c.peer.Capabilities
 	next.ToolsChanges, next.PromptsChanges, next.ResourcesChanges = b.changeCounts[0].Load(), b.changeCounts[1].Load(), b.changeCounts[2].Load()
-	if err := c.lister(ctx).Refresh(ctx, &next, bits); err != nil {
+	if err := b.reader(ctx, c).Refresh(ctx, &next, bits); err != nil {
 		return err
 	}
 	b.offer.Store(&next)
@@ -67,21 +67,21 @@ func (b *Backend) refresh(ctx context.Context, c *conn, bits listing.Bits) error
 	return nil
 }
 
-// listChanged takes a notification that a list has changed. On a private session it is about
+// listChangedOn takes a notification that a list has changed. On a private session it is about
 // that session; whether the lists for all have changed, too, is looked at.
-func (c *conn) listChanged(bit listing.Bits, method string) {
+func (b *Backend) listChangedOn(c *conn, bit listing.Bits, method string) {
 	if !c.onDemand {
-		c.b.listChanged(bit)
+		b.listChanged(bit)
 		return
 	}
-	c.b.changed(bit)
-	f := c.b.set.o.ListChanged
+	b.changed(bit)
+	f := b.set.o.ListChanged
 	if f == nil || c.session == "" {
 		return
 	}
-	if p := c.b.pool.find(c.session); p != nil {
+	if p := b.pool.find(c.session); p != nil {
 		p.lists.MarkStale()
-		f(c.b, c.session, method)
+		f(b, c.session, method)
 	}
 }
 
@@ -134,7 +134,7 @@ func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 
 // fetchLists asks p's session for its lists. When that does not work, the lists for all hold.
 func (b *Backend) fetchLists(ctx context.Context, p *private, c *conn, base *Offer) *Offer {
-	offer, size, err := c.lister(ctx).Offer(ctx, base)
+	offer, size, err := b.reader(ctx, c).Offer(ctx, base)
 	offer, tooLarge := p.lists.Set(base, c, offer, size, err, &b.set.privateLists)
 	if tooLarge {
 		b.log.Warn("a session's own lists are too large and not shown", "bytes", size)

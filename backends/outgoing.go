@@ -35,7 +35,7 @@ func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	discard(resp.Body)
-	c.b.log.Debug("credential refused, one more is tried", "status", resp.StatusCode)
+	c.d.o.Log.Debug("credential refused, one more is tried", "status", resp.StatusCode)
 	resp, used, err = c.roundTripOnce(r)
 	if err == nil && resp.StatusCode == http.StatusForbidden {
 		if _, err = c.another(r.Context(), used, resp); err != nil {
@@ -59,7 +59,7 @@ func (c *conn) another(ctx context.Context, used credentials.Credential, resp *h
 	is, err := credentials.Insufficient(c.credential, used, resp)
 	if err != nil {
 		discard(resp.Body)
-		return false, c.b.noCredential(ctx, err)
+		return false, c.d.noCredential(ctx, err)
 	}
 	return is, nil
 }
@@ -79,7 +79,7 @@ func rewind(r *http.Request) bool {
 func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Credential, error) {
 	credential, err := c.credential.Get(r.Context())
 	if err != nil {
-		return nil, credential, c.b.noCredential(r.Context(), err)
+		return nil, credential, c.d.noCredential(r.Context(), err)
 	}
 	with := *r
 	with.Header = r.Header.Clone()
@@ -92,12 +92,12 @@ func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Crede
 // pool of HTTP connections of its own, or, for nil, the backend's.
 func (c *conn) authenticate(principal credentials.Source) {
 	if principal == nil {
-		c.credential = c.b.credentials.Shared()
+		c.credential = c.d.o.Credentials.Shared()
 		return
 	}
 	c.credential = principal
-	if c.b.http != nil {
-		c.http = c.b.http.Clone()
+	if c.d.http != nil {
+		c.http = c.d.http.Clone()
 	}
 }
 
@@ -106,37 +106,37 @@ func (c *conn) httpConnections() *httpclient.Transport {
 	if c.http != nil {
 		return c.http
 	}
-	return c.b.http
+	return c.d.http
 }
 
-// sourceFor is the source of credentials for the calls of caller where each principal has one;
+// sourceFor is the source of credentials for the calls of user where each principal has one;
 // else nil. One can be had: a principal that gets none is refused before the backend is
 // contacted.
-func (b *Backend) sourceFor(ctx context.Context, caller *Caller) (credentials.Source, error) {
-	if !b.credentials.PerPrincipal() {
+func (d *Dialer) sourceFor(ctx context.Context, user *credentials.User) (credentials.Source, error) {
+	if !d.o.Credentials.PerPrincipal() {
 		return nil, nil
 	}
-	source, err := b.credentials.For(caller.User)
+	source, err := d.o.Credentials.For(user)
 	if err == nil {
 		_, err = source.Get(ctx)
 	}
 	if err != nil {
-		return nil, b.noCredential(ctx, err)
+		return nil, d.noCredential(ctx, err)
 	}
 	return source, nil
 }
 
 // noCredential is the error of what was not sent for want of a credential.
-func (b *Backend) noCredential(ctx context.Context, err error) error {
+func (d *Dialer) noCredential(ctx context.Context, err error) error {
 	var reason *credentials.Error
 	if errors.As(err, &reason) {
 		kind := Unavailable
 		if reason.Refused {
 			kind = Denied
 		}
-		return &Error{Backend: b.name, Kind: kind, Err: reason}
+		return &Error{Backend: d.name, Kind: kind, Err: reason}
 	}
-	return b.failure(ctx, err, false)
+	return d.failure(ctx, err, false)
 }
 
 // isCredentialError reports whether err is about a credential that is not to be had, and so
@@ -145,25 +145,6 @@ func isCredentialError(err error) bool {
 	var reason *credentials.Error
 	return errors.As(err, &reason)
 }
-
-// BeginLogin asks a principal for a login that a call of it needs. base is where browsers reach
-// this endpoint, without a path.
-func (s *Set) BeginLogin(need *credentials.LoginNeeded, base string) (*credentials.PendingLogin, error) {
-	for _, b := range s.All() {
-		if b.name == need.Backend {
-			return s.credentials.Begin(b.cfg, *need, base)
-		}
-	}
-	return nil, errClosed
-}
-
-// PendingLogin is the login that a principal was asked for; nil when there is none of this id.
-func (s *Set) PendingLogin(id string, user *credentials.User) *credentials.PendingLogin {
-	return s.credentials.Pending(id, user)
-}
-
-// ServeLogin serves the pages of logins that principals are asked for.
-func (s *Set) ServeLogin(w http.ResponseWriter, r *http.Request) { s.credentials.ServeHTTP(w, r) }
 
 // passedHeader is what of the client's own headers goes on with a call. The headers of the
 // configuration and of the protocol take the place of its.
@@ -176,7 +157,7 @@ func (c *call) passedHeader() http.Header {
 
 // principal is who calls, where the configuration wants the backend to know.
 func (c *call) principal() *encode.Principal {
-	if !c.conn.b.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
+	if !c.conn.d.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
 		return nil
 	}
 	return &encode.Principal{Issuer: c.caller.User.Issuer, Subject: c.caller.User.Subject}

@@ -142,7 +142,7 @@ func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Sourc
 		}
 		// What one process keeps between calls, the next call may not meet again. A session
 		// over SSE is met again, except one that was opened beside it.
-		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.via() == TransportStdio))
+		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.via() == TransportStdio))
 		p.source = source
 		l.all[key] = p
 	}
@@ -198,15 +198,17 @@ func (l *pool) signal() {
 
 // A slot is one connection of those that there may be. Its fields are guarded by pool.mu.
 type slot struct {
+	pool    *pool
 	closing bool // it is about to be released
 	over    bool // it was
 }
 
-// releaseSlot counts a connection out; s may be nil.
-func (l *pool) releaseSlot(s *slot) {
+// Release counts the connection out; s may be nil.
+func (s *slot) Release() {
 	if s == nil {
 		return
 	}
+	l := s.pool
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.over {
@@ -235,7 +237,7 @@ func (l *pool) reserve(ctx context.Context) (*slot, error) {
 		if l.used < l.maxConnections() {
 			l.used++
 			l.mu.Unlock()
-			return new(slot), nil
+			return &slot{pool: l}, nil
 		}
 		free, soon, holders := l.victims()
 		freed := l.wait()
@@ -281,7 +283,7 @@ func (l *pool) await(ctx context.Context, freed <-chan struct{}, soon bool, hold
 // full is the error of a newcomer that finds no room.
 func (l *pool) full(n int, what, setting string) error {
 	l.b.stats.refused.Add(1)
-	return l.b.errorf(Unavailable, "all of its %d %s are in use, and none belongs to a client that has been away for %s; try again later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
+	return l.b.dialer.errorf(Unavailable, "all of its %d %s are in use, and none belongs to a client that has been away for %s; try again later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
 }
 
 // victims looks for a connection that can be taken without ending a client session, and
@@ -294,8 +296,8 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 		c := p.open()
 		switch {
 		case c == nil:
-			soon = soon || p.users > 0 && !p.dial.over() && (p.transient || l.b.via() == TransportHTTP && p.source == nil)
-		case !c.slot().takable():
+			soon = soon || p.users > 0 && !p.dial.over() && (p.transient || l.b.dialer.via() == TransportHTTP && p.source == nil)
+		case !slotOf(c).takable():
 		case p.users > 0:
 			soon = soon || p.transient || p.stateless(c) || c.streaming() && !p.wantsStream()
 		case c.streaming() && !p.wantsStream(), p.mayVanish(l.idle().Pressure.Std()):
@@ -311,11 +313,28 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 	}
 	c := oldest.open()
 	if c.streaming() {
-		l.announce(c.slot())
+		l.announce(slotOf(c))
 		return c.endStream, true, nil
 	}
 	l.remove(oldest)
 	return func() { l.b.closePrivate(oldest) }, true, nil
+}
+
+// ensureStream opens the stream of a private session where there is such a thing.
+func (l *pool) ensureStream(ctx context.Context, c *conn) error {
+	return c.ensureStream(ctx, func(ctx context.Context) (Slot, error) {
+		s, err := l.reserve(ctx)
+		if err != nil {
+			return nil, err // no Slot that holds a nil
+		}
+		return s, nil
+	})
+}
+
+// slotOf is what c counts as; nil for nothing.
+func slotOf(c *conn) *slot {
+	s, _ := c.slot().(*slot)
+	return s
 }
 
 // takable reports whether s is a connection that somebody else could get. mu is held.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
@@ -12,14 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-const (
-	// firstQuestions is how long a new connection's questions may hold up its first call.
-	firstQuestions = time.Second
-	// digestTime is how long a backend has for what it was answered before its first call.
-	digestTime = 50 * time.Millisecond
-	// reopenAtOnce is how many lost sessions are opened again side by side.
-	reopenAtOnce = 16
-)
+// reopenAtOnce is how many lost sessions are opened again side by side.
+const reopenAtOnce = 16
 
 // startDial opens p's connection in the background.
 func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
@@ -53,20 +46,22 @@ func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 // openPrivate opens a connection for p, and its stream if p needs one.
 func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*conn, error) {
 	var s *slot
-	if b.via() != TransportHTTP || p.source != nil {
+	if b.dialer.via() != TransportHTTP || p.source != nil {
 		var err error
 		if s, err = b.pool.reserve(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c, err := b.open(ctx, purpose{capabilities: declaredBy(&p.caller), caller: caller, counted: true, credential: p.source})
+	c, err := b.dialer.open(ctx, purpose{capabilities: declaredBy(&p.caller), caller: caller, legacy: caller.Session != "" && b.hasBothEras(), counted: true, credential: p.source})
 	if err != nil {
-		b.pool.releaseSlot(s)
+		s.Release()
 		return nil, err
 	}
-	c.reserved = s
+	if s != nil {
+		c.hold(s)
+	}
 	if p.askable || b.pool.wantsStream(p) {
-		if err := c.ensureStream(ctx); err != nil {
+		if err := b.pool.ensureStream(ctx, c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -97,24 +92,6 @@ func (b *Backend) renew(ctx context.Context, p *private, c *conn) {
 		if _, err := c.request(ctx, wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
-	}
-}
-
-// awaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
-// its roots, say) have the answers before the first call: without a proxy there is always a
-// moment between the two. A ping tells when the backend has read that it is initialized, so
-// that one without questions holds nobody up.
-func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
-	if !askable || c.modern {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, firstQuestions)
-	defer cancel()
-	c.request(ctx, wire.Ping, nil)
-	asked, err := c.asking.Settled(ctx)
-	if asked && err == nil {
-		pace.Sleep(ctx, digestTime)
-		c.request(ctx, wire.Ping, nil)
 	}
 }
 
@@ -243,7 +220,7 @@ func (l *pool) remove(p *private) {
 	p.closed = true
 	p.lists.Close()
 	if c := p.open(); c != nil {
-		l.announce(c.slot())
+		l.announce(slotOf(c))
 	}
 	l.signal() // there is room for another session
 }
@@ -285,7 +262,7 @@ func (b *Backend) listenFor(session string) {
 		b.spawn(func() {
 			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
 			defer cancel()
-			if err := c.ensureStream(ctx); err != nil {
+			if err := b.pool.ensureStream(ctx, c); err != nil {
 				b.log.Info("no stream for what comes between a client's calls", "err", err)
 			}
 		})

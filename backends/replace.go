@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"time"
 
@@ -30,37 +29,22 @@ import (
 // ready nor fails.
 const handOverTime = time.Minute
 
-// runs reports whether the backend can be brought to cfg by other settings.
-func (b *Backend) runs(cfg config.Backend) bool {
-	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.carries(cfg))
-}
-
-// carries reports whether requests have what cfg wants them to have. A backend that is down may
+// runs reports whether the backend can be brought to cfg by other settings. One that is down may
 // be so for a header that is wrong: then it is tried anew at once.
-func (b *Backend) carries(cfg config.Backend) bool {
-	return reflect.DeepEqual(*b.headers.Load(), *headersOf(cfg)) && b.tls.Trusts(cfg.TLS.CAText)
+func (b *Backend) runs(cfg config.Backend) bool {
+	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.dialer.carries(cfg))
 }
 
 // adjust applies settings in place.
 func (b *Backend) adjust(cfg config.Backend, t settings.General) {
 	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
-	if !b.carries(cfg) {
-		b.headers.Store(headersOf(cfg))
-		b.trust(cfg.TLS.CAText)
+	if !b.dialer.carries(cfg) {
+		if b.dialer.carry(cfg) {
+			b.suspicious.Store(true)
+		}
 		b.stale.Or(listing.All) // what is offered may depend on who asks
 	}
 	b.wakeLoop() // the time between health checks may be another
-}
-
-// trust replaces the certificates that are trusted; connections that were made with others are
-// not used for another request.
-func (b *Backend) trust(text string) {
-	if b.tls.Trusts(text) {
-		return
-	}
-	b.tls.Trust(text)
-	b.http.CloseIdleConnections()
-	b.suspicious.Store(true)
 }
 
 // serving reports whether clients lose anything when the backend is closed.
@@ -176,4 +160,6 @@ func (b *Backend) leave() {
 }
 
 // busy reports whether a call is being made or its answer is being read.
-func (b *Backend) busy() bool { return b.stats.entered.Load() > 0 || b.stats.running.Load() > 0 }
+func (b *Backend) busy() bool {
+	return b.stats.entered.Load() > 0 || b.dialer.counts().Running.Load() > 0
+}

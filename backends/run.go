@@ -79,7 +79,7 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	b.main.Store(c)
-	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.via(), "tools", len(b.Offer().Tools), b.outage.End())
+	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.dialer.via(), "tools", len(b.Offer().Tools), b.outage.End())
 	b.touch()
 	b.setState(Ready, nil)
 	b.serve(c)
@@ -93,19 +93,14 @@ func (b *Backend) runOnce() error {
 }
 
 func (b *Backend) openMain(ctx context.Context) (*conn, error) {
-	p := purpose{capabilities: allCapabilities}
+	p := purpose{capabilities: allCapabilities, turns: true}
 	var err error
 	if b.credentials.NeedsCaller() {
 		if p.credential, err = b.listerSource(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c, err := b.open(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	c.turn = make(chan struct{}, 1)
-	return c, nil
+	return b.dialer.open(ctx, p)
 }
 
 // serve refreshes lists and checks health until the connection is lost.
@@ -198,7 +193,7 @@ func (b *Backend) check(c *conn, failed int) int {
 	b.log.Info("health check", "err", bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	set := b.settings.Load()
-	busy := b.stats.running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
+	busy := b.dialer.counts().Running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
 	if failed >= set.CheckThreshold && !busy || isDialError(err) {
 		c.fail(err)
 	}

@@ -29,19 +29,19 @@ type sseStream struct {
 // remembered in old until a connection of that kind cannot be opened.
 
 // via is the transport in use.
-func (b *Backend) via() string {
-	if b.old.Load() {
+func (d *Dialer) via() string {
+	if d.old.Load() {
 		return TransportSSE
 	}
-	return b.transport
+	return d.transport
 }
 
 // mayBeOld reports whether err, of a connection over Streamable HTTP, is what a server
 // that speaks only HTTP+SSE answers. A status that asks for something else, such as
 // credentials or patience, is none.
-func (b *Backend) mayBeOld(err error) bool {
+func (d *Dialer) mayBeOld(err error) bool {
 	var status *endpoint.StatusError
-	if b.cfg.Transport != "" || b.old.Load() || !errors.As(err, &status) {
+	if d.cfg.Transport != "" || d.old.Load() || !errors.As(err, &status) {
 		return false
 	}
 	switch status.Code {
@@ -52,17 +52,17 @@ func (b *Backend) mayBeOld(err error) bool {
 }
 
 // openOld opens a connection over HTTP+SSE after Streamable HTTP was refused with err.
-func (b *Backend) openOld(ctx context.Context, p purpose, refused error) (*conn, error) {
-	b.old.Store(true)
-	c, err := b.connect(ctx, p)
+func (d *Dialer) openOld(ctx context.Context, p purpose, refused error) (*conn, error) {
+	d.old.Store(true)
+	c, err := d.connect(ctx, p)
 	if err == nil {
 		if err = c.handshake(ctx); err == nil {
 			return c, nil
 		}
 		c.close()
 	}
-	b.old.Store(false)
-	return nil, &Error{Backend: b.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", bare(refused), bare(err))}
+	d.old.Store(false)
+	return nil, &Error{Backend: d.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", bare(refused), bare(err))}
 }
 
 // openSSE opens the stream and waits for the endpoint.
@@ -74,7 +74,7 @@ func openSSE(ctx context.Context, c *conn, u *url.URL) (*sseStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &sseStream{http: h, body: resp.Body, events: wire.NewEventReader(resp.Body, int(c.b.maxMessage))}
+	f := &sseStream{http: h, body: resp.Body, events: wire.NewEventReader(resp.Body, int(c.d.o.MaxMessage))}
 	if f.to, err = f.first(u); err != nil {
 		f.body.Close()
 		return nil, err
@@ -119,7 +119,7 @@ func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err 
 	if err != nil {
 		return !isDialError(err), err
 	}
-	f.http.c.b.failedBody(resp)
+	f.http.c.d.failedBody(resp)
 	switch code := resp.StatusCode; {
 	case code < 300:
 		return true, nil
@@ -127,7 +127,7 @@ func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err 
 		f.http.c.fail(errSessionGone)
 		return false, errSessionGone
 	case code < 500:
-		return false, f.http.c.b.errorf(kindOfStatus(code), "%w", &endpoint.StatusError{Code: code})
+		return false, f.http.c.d.errorf(kindOfStatus(code), "%w", &endpoint.StatusError{Code: code})
 	default:
 		return true, errors.New((&endpoint.StatusError{Code: code}).Error())
 	}

@@ -22,21 +22,21 @@ type sessionStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	asked  chan struct{} // closed when the backend has answered whether it has such a stream
-	slot   *slot         // what it counts as in the pool; nil on a shared connection
+	slot   Slot          // what it counts as while it is open; nil for one that is not counted
 }
 
 // startStream opens the stream of a shared connection.
 func (h *httpTransport) startStream() { h.openStream(nil) }
 
 // openStream opens the stream; false when there is one.
-func (h *httpTransport) openStream(s *slot) bool {
+func (h *httpTransport) openStream(s Slot) bool {
 	o := &sessionStream{asked: make(chan struct{}), slot: s}
 	o.ctx, o.cancel = context.WithCancel(h.c.ctx)
 	if !h.stream.CompareAndSwap(nil, o) {
 		o.cancel()
 		return false
 	}
-	if !h.c.b.spawn(func() { h.readStream(o) }) {
+	if !h.c.d.o.Spawn(func() { h.readStream(o) }) {
 		h.ended(o)
 		close(o.asked)
 	}
@@ -46,25 +46,28 @@ func (h *httpTransport) openStream(s *slot) bool {
 func (h *httpTransport) ended(o *sessionStream) {
 	o.cancel()
 	h.stream.CompareAndSwap(o, nil)
-	h.c.b.pool.releaseSlot(o.slot)
+	if o.slot != nil {
+		o.slot.Release()
+	}
 }
 
 // ensureStream opens the stream of a private session where there is such a thing, and waits
-// until the backend has it.
-func (c *conn) ensureStream(ctx context.Context) error {
+// until the backend has it. The stream counts as what reserve returns, unless the connection
+// counts as something already.
+func (c *conn) ensureStream(ctx context.Context, reserve func(context.Context) (Slot, error)) error {
 	h, ok := c.transport.(*httpTransport)
-	if !ok || c.modern || h.stream.Load() != nil || c.b.streamless.Load() {
+	if !ok || c.modern || h.stream.Load() != nil || c.d.streamless.Load() {
 		return nil
 	}
-	var s *slot
+	var s Slot
 	if c.reserved == nil {
 		var err error
-		if s, err = c.b.pool.reserve(ctx); err != nil {
+		if s, err = reserve(ctx); err != nil {
 			return err
 		}
 	}
-	if !h.openStream(s) {
-		c.b.pool.releaseSlot(s)
+	if !h.openStream(s) && s != nil {
+		s.Release()
 	}
 	h.awaitStream(ctx)
 	return nil
@@ -85,9 +88,8 @@ func (c *conn) endStream() {
 	}
 }
 
-// slot is what c counts as in the pool: a connection all the time, or its stream; nil for
-// none.
-func (c *conn) slot() *slot {
+// slot is what c counts as: a connection all the time, or its stream; nil for nothing.
+func (c *conn) slot() Slot {
 	if h, ok := c.transport.(*httpTransport); ok {
 		if o := h.stream.Load(); o != nil && o.slot != nil {
 			return o.slot
@@ -104,7 +106,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 	for o.ctx.Err() == nil {
 		resp, err := h.at.Get(o.ctx, pos.Last)
 		if err == nil || !asked {
-			h.c.b.noteStream(h.c, err)
+			h.c.d.noteStream(h.c, err)
 		}
 		if !asked {
 			asked = true
@@ -119,7 +121,7 @@ func (h *httpTransport) readStream(o *sessionStream) {
 		if o.ctx.Err() != nil {
 			return
 		}
-		h.c.b.suspect()
+		h.c.d.o.Suspect()
 		pace.Sleep(o.ctx, pace.Jittered(pos.Retry))
 	}
 	if !asked {
@@ -145,10 +147,10 @@ func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 }
 
 // noteStream remembers from the main connection whether the backend has streams of its own.
-func (b *Backend) noteStream(c *conn, err error) {
+func (d *Dialer) noteStream(c *conn, err error) {
 	var status *endpoint.StatusError
 	if !c.onDemand && (err == nil || errors.As(err, &status)) {
-		b.streamless.Store(err != nil && status.Code == http.StatusMethodNotAllowed)
+		d.streamless.Store(err != nil && status.Code == http.StatusMethodNotAllowed)
 	}
 }
 

@@ -2,7 +2,6 @@ package backends
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -36,7 +35,7 @@ func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error 
 	b = b.enter()
 	defer b.leave()
 	if on && b.credentials.PerPrincipal() {
-		return b.errorf(Denied, "a subscription that clients share: each principal has a credential of its own with this backend")
+		return b.dialer.errorf(Denied, "a subscription that clients share: each principal has a credential of its own with this backend")
 	}
 	if !b.subs.set(uri, on) {
 		return nil
@@ -52,7 +51,7 @@ func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error 
 	if c, err = b.sharedOr(ctx, c); err != nil {
 		return err
 	}
-	err = c.subscribe(ctx, uri, on)
+	err = subscribe(ctx, c, uri, on)
 	var answer *wire.Error
 	if on && errors.As(err, &answer) {
 		b.subs.set(uri, false)
@@ -93,10 +92,10 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	}
 	known := b.pool.noteSubscription(held.private, uri, on)
 	if on {
-		err = c.ensureStream(ctx)
+		err = b.pool.ensureStream(ctx, c)
 	}
 	if err == nil {
-		err = c.subscribe(ctx, uri, on)
+		err = subscribe(ctx, c, uri, on)
 	}
 	if err != nil && on && !known {
 		b.pool.noteSubscription(held.private, uri, false)
@@ -104,7 +103,7 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	return true, err
 }
 
-func (c *conn) subscribe(ctx context.Context, uri string, on bool) error {
+func subscribe(ctx context.Context, c *conn, uri string, on bool) error {
 	method := wire.Subscribe
 	if !on {
 		method = wire.Unsubscribe
@@ -194,7 +193,8 @@ func (b *Backend) listen(c *conn) {
 			continue
 		}
 		start := time.Now()
-		err := b.listenOnce(c, params)
+		err := c.listen(params, b.subs.renew)
+		b.setListening(false)
 		var answer *wire.Error
 		switch {
 		case err == errRenew:
@@ -209,53 +209,4 @@ func (b *Backend) listen(c *conn) {
 		}
 		pace.Sleep(c.ctx, wait.Next())
 	}
-}
-
-// errRenew ends a listen stream that must be opened with other uris.
-var errRenew = errors.New("subscriptions changed")
-
-// renewGrace is how long a cancelled listen request may take to end before the next one.
-const renewGrace = 500 * time.Millisecond
-
-// listenOnce holds one listen stream until it ends, or until other uris are wanted.
-func (b *Backend) listenOnce(c *conn, params json.RawMessage) error {
-	defer b.setListening(false)
-	k := c.begin(c.ctx, &Request{Method: wire.Listen, Params: params}, 0)
-	defer k.Finish()
-	over := make(chan struct{})
-	var renewing sync.WaitGroup
-	defer renewing.Wait()
-	defer close(over)
-	renewing.Go(func() { b.renewListen(k, over) })
-	resp, err := c.transport.roundTrip(k)
-	if err == nil {
-		err = resp.Close()
-	}
-	if k.renewed.Load() {
-		return errRenew
-	}
-	return err
-}
-
-// renewListen ends a listen stream when other uris are wanted. On a shared stream of frames
-// it lets the backend end the old request before there is a new one: some keep one set
-// of subscriptions for both.
-func (b *Backend) renewListen(k *call, over <-chan struct{}) {
-	select {
-	case <-over:
-		return
-	case <-b.subs.renew:
-	}
-	k.renewed.Store(true)
-	if k.queue != nil {
-		k.conn.send(encode.Cancelled(k.id))
-		late := time.NewTimer(renewGrace)
-		defer late.Stop()
-		select {
-		case <-over:
-			return
-		case <-late.C:
-		}
-	}
-	k.clock.Cancel(errRenew)
 }

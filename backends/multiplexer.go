@@ -1,13 +1,10 @@
 package backends
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"sync"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
@@ -64,7 +61,7 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
-		x.c.b.logMalformed(frame, err)
+		x.c.d.logMalformed(frame, err)
 		if k := x.c.lookup(m.ID); k != nil && k.queue != nil && m.Method == "" {
 			x.c.concluded(k)
 			k.queue.Finish(wire.Message{}, nil) // which is no valid answer either
@@ -78,7 +75,7 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 	default:
 		// What goes on to a client is checked for being JSON; it keeps its buffer.
 		if m, err = wire.Parse(frame); err != nil {
-			x.c.b.logMalformed(frame, err)
+			x.c.d.logMalformed(frame, err)
 			return
 		}
 		x.c.receive(nil, m)
@@ -91,7 +88,7 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 
 func (x *multiplexer) roundTrip(k *call) (*Response, error) {
 	if started, err := x.write(k.ctx, k.frame); err != nil {
-		return nil, x.c.b.failure(k.ctx, err, started)
+		return nil, x.c.d.failure(k.ctx, err, started)
 	}
 	return x.wait(k)
 }
@@ -102,13 +99,13 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 		select {
 		case <-k.queue.Ready():
 		case <-k.ctx.Done():
-			return nil, x.c.b.stopped(k.ctx, true)
+			return nil, x.c.d.stopped(k.ctx, true)
 		case <-x.done:
 			// The reader has ended: what it queued is complete.
 			if resp, err, over := k.drain(); over {
 				return resp, err
 			}
-			return nil, &Error{Backend: x.c.b.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, x.c.cause())}
+			return nil, &Error{Backend: x.c.d.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, x.c.cause())}
 		}
 		if resp, err, over := k.drain(); over {
 			return resp, err
@@ -120,7 +117,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 func (c *call) drain() (resp *Response, err error, over bool) {
 	items, answer, held, err := c.queue.Take()
 	if err != nil {
-		return nil, c.conn.b.errorf(Interrupted, "%s: %w", c.method, err), true
+		return nil, c.conn.d.errorf(Interrupted, "%s: %w", c.method, err), true
 	}
 	for _, m := range items {
 		c.handle(m, onClientStream)
@@ -162,11 +159,11 @@ func (c *call) check(m *wire.Message) error {
 }
 
 // Broken is the error of a call whose answer could not be read to its end.
-func (c *call) Broken(err error) error { return c.conn.b.failure(c.ctx, err, true) }
+func (c *call) Broken(err error) error { return c.conn.d.failure(c.ctx, err, true) }
 
 // Malformed is the error of a call whose answer cannot be read.
 func (c *call) Malformed(err error) error {
-	return c.conn.b.errorf(Protocol, "%s: %w", c.method, err)
+	return c.conn.d.errorf(Protocol, "%s: %w", c.method, err)
 }
 
 // write sends a frame; one that was sent in part ends the connection.
@@ -194,67 +191,4 @@ func (x *multiplexer) cancel(k *call) {
 func (x *multiplexer) close() {
 	x.once.Do(x.stream.close)
 	<-x.done
-}
-
-// stdioStream is the stream of frames of a backend that is a child process.
-type stdioStream struct {
-	b      *Backend
-	child  *child.Child
-	reader *bufio.Reader
-}
-
-// startChild starts the configured program.
-func (b *Backend) startChild() (*stdioStream, error) {
-	p, err := child.Start(child.Options{Command: b.cfg.Command, Args: b.cfg.Args, Dir: b.cfg.Cwd, Env: b.cfg.Env,
-		Guard: b.set.guard, Secrets: b.set.o.Secrets, Stderr: b.logStderr})
-	if err != nil {
-		return nil, err
-	}
-	b.stats.children.Add(p)
-	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", p.PID(), "command", b.cfg.Command)
-	return &stdioStream{b: b, child: p, reader: bufio.NewReaderSize(p, 32<<10)}, nil
-}
-
-// logStderr takes a line of a process's standard error.
-func (b *Backend) logStderr(line string) {
-	if level := b.outage.Level(b.isReady()); level < slog.LevelInfo || b.stderr.Allow() {
-		b.log.Log(b.ctx, level, "stderr", "line", line)
-	}
-}
-
-// read returns the next frame. Lines that are no JSON object are logged and skipped.
-func (s *stdioStream) read() ([]byte, *payload.Buffer, error) {
-	for {
-		line, held, err := payload.ReadLine(s.reader, s.b.maxMessage)
-		if err != nil {
-			return nil, nil, s.ended(err)
-		}
-		if len(line) > 0 && line[0] == '{' {
-			return line, held, nil
-		}
-		if len(line) > 0 {
-			s.b.logMalformed(line, errors.New("no JSON object"))
-		}
-		held.Release()
-	}
-}
-
-// ended explains why stdout ended.
-func (s *stdioStream) ended(err error) error {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return s.child.Gone(errors.New("the process closed its stdout"))
-}
-
-// write sends one line. A child that does not read is given up.
-func (s *stdioStream) write(ctx context.Context, frame []byte) (started bool, err error) {
-	n, err := s.child.Write(ctx, append(wire.Line(frame), '\n'))
-	return n > 0 || err == nil, err
-}
-
-// close ends the process.
-func (s *stdioStream) close() {
-	s.child.Close()
-	s.b.stats.children.Remove(s.child)
 }

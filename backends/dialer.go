@@ -1,0 +1,169 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/backends/internal/endpoint"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+)
+
+// Transports of a backend.
+const (
+	TransportStdio = "stdio"
+	TransportHTTP  = "streamable-http"
+	TransportSSE   = "sse"
+)
+
+// DialOptions are what connections need of the backend that they are to.
+type DialOptions struct {
+	Log         *slog.Logger
+	Info        json.RawMessage // clientInfo of the proxy
+	MaxMessage  int64           // bounds an answer that must be held in memory
+	Secrets     *secret.Redactor
+	Guard       *child.Guard          // of all child processes
+	Credentials *credentials.Provider // nil: none
+
+	// Timeout is how long a call may take that makes no progress.
+	Timeout func() time.Duration
+	// Spawn runs f on a goroutine that the backend waits for; false once it is closed.
+	Spawn func(f func()) bool
+	// Notified takes a notification that belongs to no call or concerns all of them: of lists
+	// and resources that changed, and that such notifications will come.
+	Notified func(c *conn, method string, params json.RawMessage)
+	// Suspect is called when something went wrong that a health check may explain.
+	Suspect func()
+	// Idle is called when the last running call has ended.
+	Idle func()
+	// Started and Stderr take the id of a process that was started, and lines that one writes to
+	// standard error.
+	Started func(pid int)
+	Stderr  func(line string)
+}
+
+// Counts are counters of a Dialer's connections, and gauges.
+type Counts struct {
+	Malformed atomic.Uint64 // lines and events that were no message
+	Dropped   atomic.Uint64 // notifications for callers that were too slow to take them
+
+	Running     atomic.Int64 // calls
+	Connections atomic.Int64 // those that do not count as something else (purpose.counted)
+	Children    child.Table  // processes
+}
+
+// A Slot is what an open connection, or the stream of a session, counts as with whoever bounds
+// their number.
+type Slot interface{ Release() }
+
+// A Dialer opens the connections to one backend, and remembers for the next ones what it found
+// out about that: the era, the transport, whether there are streams that belong to no call.
+type Dialer struct {
+	o         DialOptions
+	ctx       context.Context // ends with the backend
+	name      string
+	cfg       config.Backend
+	transport string // as configured
+	url       *url.URL
+	invalid   error                       // why the configuration cannot work
+	http      *httpclient.Transport       // nil for stdio, and while invalid
+	tls       *certs.Backend              // nil where http is, and where the configuration says nothing
+	headers   atomic.Pointer[http.Header] // replaced, never changed
+
+	stats      Counts
+	nextID     atomic.Int64
+	era        atomic.Int32
+	old        atomic.Bool // no transport is configured, and it was found to speak only HTTP+SSE
+	streamless atomic.Bool // over HTTP it has no stream for what belongs to no call
+}
+
+// NewDialer returns a Dialer for a backend whose connections end with ctx.
+func NewDialer(ctx context.Context, cfg config.Backend, o DialOptions) *Dialer {
+	d := &Dialer{o: o, ctx: ctx, name: cfg.Name, cfg: cfg, transport: cfg.Transport}
+	if d.transport == "" {
+		d.transport = TransportHTTP
+		if cfg.Command != "" {
+			d.transport = TransportStdio
+		}
+	}
+	d.headers.Store(headersOf(cfg))
+	if d.transport != TransportStdio {
+		if d.url, d.invalid = endpoint.Parse(cfg.URL); d.invalid == nil {
+			d.tls = certs.ForBackend(cfg.TLS, d.url.Hostname(), o.Log)
+			d.http = endpoint.Transport(d.url, d.tls.Config())
+		}
+	}
+	return d
+}
+
+// headersOf are the configured headers of a backend.
+func headersOf(cfg config.Backend) *http.Header {
+	header := http.Header{}
+	for name, v := range cfg.Headers {
+		header.Set(name, v)
+	}
+	return &header
+}
+
+// carries reports whether requests have the headers, and connections the trust, that cfg wants.
+func (d *Dialer) carries(cfg config.Backend) bool {
+	return reflect.DeepEqual(*d.headers.Load(), *headersOf(cfg)) && d.tls.Trusts(cfg.TLS.CAText)
+}
+
+// carry has requests and connections have what cfg wants from now on. It reports whether other
+// certificates are trusted than before: connections that were made with those are not used for
+// another request.
+func (d *Dialer) carry(cfg config.Backend) (otherTrust bool) {
+	d.headers.Store(headersOf(cfg))
+	if d.tls.Trusts(cfg.TLS.CAText) {
+		return false
+	}
+	d.tls.Trust(cfg.TLS.CAText)
+	d.http.CloseIdleConnections()
+	return true
+}
+
+// closeIdle closes the HTTP connections that no request uses.
+func (d *Dialer) closeIdle() {
+	if d.http != nil {
+		d.http.CloseIdleConnections()
+	}
+}
+
+// configured is the transport of the configuration, or its default.
+func (d *Dialer) configured() string { return d.transport }
+
+// counts are the counters of the connections.
+func (d *Dialer) counts() *Counts { return &d.stats }
+
+// maxMalformed is how many malformed messages are worth a warning.
+const maxMalformed = 20
+
+// logMalformed logs what a backend sent instead of a frame.
+func (d *Dialer) logMalformed(frame []byte, err error) {
+	level := slog.LevelWarn
+	if d.stats.Malformed.Add(1) > maxMalformed {
+		level = slog.LevelDebug
+	}
+	d.o.Log.Log(d.ctx, level, "not an MCP message", "err", err, "line", d.brief(frame))
+}
+
+// brief is the start of what a backend sent as one line for the log. Secrets are hidden
+// before it is cut: half of one would not be found any more.
+func (d *Dialer) brief(body []byte) string {
+	const most, enough = 200, 8 << 10
+	s := d.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))
+	return clip.Bytes(strings.Join(strings.Fields(s), " "), most)
+}
