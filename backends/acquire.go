@@ -17,7 +17,7 @@ var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"samp
 
 // A lease is the use of a connection by one call.
 type lease struct {
-	conn    *conn
+	conn    *Conn
 	private *private // nil on a shared connection
 	pool    *pool    // of private
 }
@@ -26,15 +26,15 @@ type lease struct {
 func (h lease) release() {
 	switch {
 	case h.private != nil:
-		h.conn.endIdleCall()
+		h.conn.EndIdleCall()
 		h.pool.release(h.private)
 	case h.conn != nil:
-		h.conn.endTurn()
+		h.conn.EndTurn()
 	}
 }
 
 // acquire returns a connection for one call of caller; the lease ends with the call.
-func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, error) {
+func (b *Backend) acquire(ctx context.Context, caller *Caller) (*Conn, lease, error) {
 	if c := b.usable(); c != nil {
 		switch b.sharing(c, caller) {
 		case sharing.Main:
@@ -45,7 +45,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), ErrDeadline)
 	defer cancel()
 	main, err := b.await(ctx)
 	if err != nil {
@@ -55,11 +55,11 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 	case sharing.Shared:
 		c, err := b.sharedOr(ctx, main)
 		if err == nil {
-			c.setLevel(ctx, caller.LogLevel)
+			c.SetLevel(ctx, caller.LogLevel)
 		}
 		return c, lease{}, err
 	case sharing.InTurns:
-		if err := main.takeTurn(ctx, caller); err != nil {
+		if err := main.TakeTurn(ctx, caller); err != nil {
 			return nil, lease{}, err
 		}
 		return main, lease{conn: main}, nil
@@ -70,15 +70,15 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn, lease, er
 }
 
 // rules are what decides which connection calls run on; c is the main connection.
-func (b *Backend) rules(c *conn) sharing.Backend {
+func (b *Backend) rules(c *Conn) sharing.Backend {
 	return sharing.Backend{
-		Mode: b.settings.Load().Sessions, Stdio: b.dialer.configured() == TransportStdio, SSE: b.dialer.via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
-		Modern: c.modern, LegacyToo: c.legacyToo, KeepsState: c.keepsState(),
+		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == TransportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
+		Modern: c.Modern, LegacyToo: c.LegacyToo, KeepsState: c.KeepsState(),
 	}
 }
 
 // sharing says which connection a call for caller runs on; c is the main connection.
-func (b *Backend) sharing(c *conn, caller *Caller) sharing.Kind {
+func (b *Backend) sharing(c *Conn, caller *Caller) sharing.Kind {
 	if caller == nil {
 		return sharing.Main
 	}
@@ -92,8 +92,8 @@ func shares(c *Caller) sharing.Caller {
 }
 
 // usable is the main connection, or nil while there is none.
-func (b *Backend) usable() *conn {
-	if c := b.main.Load(); c != nil && c.ctx.Err() == nil {
+func (b *Backend) usable() *Conn {
+	if c := b.main.Load(); c != nil && c.Usable() {
 		return c
 	}
 	return nil
@@ -101,7 +101,7 @@ func (b *Backend) usable() *conn {
 
 // await returns the main connection. While an attempt to connect is running it waits
 // for its outcome; a backend that is down is an error at once.
-func (b *Backend) await(ctx context.Context) (*conn, error) {
+func (b *Backend) await(ctx context.Context) (*Conn, error) {
 	for {
 		state, changed := b.watch() // before looking, so that no change is missed
 		if c := b.usable(); c != nil {
@@ -113,16 +113,16 @@ func (b *Backend) await(ctx context.Context) (*conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
+			return nil, b.dialer.Failure(ctx, context.Cause(ctx), false)
 		case <-b.ctx.Done():
-			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
 		}
 	}
 }
 
 // keyOf says whose private session a call for caller runs in, and whether that serves one call at
 // a time; c is the main connection.
-func (b *Backend) keyOf(c *conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
+func (b *Backend) keyOf(c *Conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
 	rules, who := b.rules(c), shares(caller)
 	key, oneAtATime, err = rules.KeyOf(&who)
 	switch err {
@@ -135,12 +135,12 @@ func (b *Backend) keyOf(c *conn, caller *Caller) (key sharing.Key, oneAtATime bo
 }
 
 // acquirePrivate finds or opens the private session of caller.
-func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller) (*conn, lease, error) {
+func (b *Backend) acquirePrivate(ctx context.Context, main *Conn, caller *Caller) (*Conn, lease, error) {
 	key, oneAtATime, err := b.keyOf(main, caller)
 	if err != nil {
 		return nil, lease{}, err
 	}
-	source, err := b.dialer.sourceFor(ctx, caller.User)
+	source, err := b.dialer.SourceFor(ctx, caller.User)
 	if err != nil {
 		return nil, lease{}, err
 	}
@@ -164,11 +164,11 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn, caller *Caller
 
 // ready waits for the connection of a private session and for what a call of caller needs
 // beside it.
-func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*conn, error) {
+func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*Conn, error) {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
-		return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
+		return nil, b.dialer.Failure(ctx, context.Cause(ctx), false)
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -178,7 +178,7 @@ func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller
 			return nil, err
 		}
 	}
-	d.conn.setLevel(ctx, caller.LogLevel)
+	d.conn.SetLevel(ctx, caller.LogLevel)
 	return d.conn, nil
 }
 
@@ -200,19 +200,19 @@ type sharedConn struct {
 
 	mu     sync.Mutex
 	closed bool                 // guarded by mu
-	conn   atomic.Pointer[conn] // set under mu
+	conn   atomic.Pointer[Conn] // set under mu
 }
 
 // usable is the connection if it is open, else nil.
-func (p *sharedConn) usable() *conn {
-	if c := p.conn.Load(); c != nil && c.ctx.Err() == nil {
+func (p *sharedConn) usable() *Conn {
+	if c := p.conn.Load(); c != nil && c.Usable() {
 		return c
 	}
 	return nil
 }
 
 // set takes a new connection; false when the backend was closed meanwhile.
-func (p *sharedConn) set(c *conn) bool {
+func (p *sharedConn) set(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -223,13 +223,13 @@ func (p *sharedConn) set(c *conn) bool {
 
 // hasShared reports whether clients that cannot be asked have a connection beside c, the
 // main one.
-func (b *Backend) hasShared(c *conn) bool {
-	return !c.modern && b.dialer.configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
+func (b *Backend) hasShared(c *Conn) bool {
+	return !c.Modern && b.dialer.Configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
 // sharedOr returns the connection that clients share on which nothing can be asked: the main
 // one where there is no other.
-func (b *Backend) sharedOr(ctx context.Context, main *conn) (*conn, error) {
+func (b *Backend) sharedOr(ctx context.Context, main *Conn) (*Conn, error) {
 	if !b.hasShared(main) {
 		return main, nil
 	}
@@ -240,32 +240,32 @@ func (b *Backend) sharedOr(ctx context.Context, main *conn) (*conn, error) {
 	case b.shared.opening <- struct{}{}:
 		defer func() { <-b.shared.opening }()
 	case <-ctx.Done():
-		return nil, b.dialer.failure(ctx, context.Cause(ctx), false)
+		return nil, b.dialer.Failure(ctx, context.Cause(ctx), false)
 	}
 	return b.openShared(ctx)
 }
 
 // openShared replaces a shared connection that was lost, or opens the first one.
-func (b *Backend) openShared(ctx context.Context) (*conn, error) {
+func (b *Backend) openShared(ctx context.Context) (*Conn, error) {
 	if c := b.shared.usable(); c != nil {
 		return c, nil
 	}
-	if old := b.shared.conn.Swap(nil); old != nil && !b.spawn(old.abandon) {
-		old.close()
+	if old := b.shared.conn.Swap(nil); old != nil && !b.spawn(old.Abandon) {
+		old.Close()
 	}
 	s, err := b.pool.reserve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.dialer.open(ctx, purpose{capabilities: json.RawMessage("{}"), counted: true})
+	c, err := b.dialer.Open(ctx, Purpose{Capabilities: json.RawMessage("{}"), Counted: true})
 	if err != nil {
 		s.Release()
 		return nil, notExecuted(err)
 	}
-	c.hold(s)
+	c.Hold(s)
 	if !b.shared.set(c) {
-		c.close()
-		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+		c.Close()
+		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
 	}
 	b.resubscribe(c)
 	return c, nil
@@ -278,6 +278,6 @@ func (b *Backend) closeShared() {
 	c := b.shared.conn.Swap(nil)
 	b.shared.mu.Unlock()
 	if c != nil {
-		c.close()
+		c.Close()
 	}
 }

@@ -92,8 +92,8 @@ func (b *Backend) listerSource(ctx context.Context) (credentials.Source, error) 
 	if !user.Usable(time.Now()) {
 		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errNoCaller}
 	}
-	source, err := b.dialer.sourceFor(ctx, user)
-	if kindOf(err) == Denied {
+	source, err := b.dialer.SourceFor(ctx, user)
+	if KindOf(err) == Denied {
 		b.lister.CompareAndSwap(user, nil)
 	}
 	return source, err

@@ -37,7 +37,7 @@ func (c *call) ask(m wire.Message, by via) {
 
 // maxAsking bounds the requests of one connection that its client has not answered, or that
 // the clients have not that share it.
-func (c *conn) maxAsking() int {
+func (c *Conn) maxAsking() int {
 	if c.private {
 		return 100
 	}
@@ -52,7 +52,7 @@ var errAnswered = errors.New("the call has its answer")
 // backend that asks for the roots as soon as it is initialized asks while the first call
 // runs. It outlives a call that ends well, and ends with one that is given up.
 func (c *call) questionContext(by via) (context.Context, context.CancelFunc) {
-	if by == onCall || !c.conn.private || c.conn.session == "" {
+	if by == onCall || !c.conn.private || c.conn.Session == "" {
 		return context.WithCancel(c.ctx)
 	}
 	ctx, cancel := context.WithCancel(c.conn.ctx)
@@ -80,26 +80,26 @@ func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink,
 
 // refuseUnrouted answers a request that can be put to no client. A connection that clients
 // share has no roots of its own, which is an answer; nobody can be asked anything else there.
-func (c *conn) refuseUnrouted(m wire.Message) {
+func (c *Conn) refuseUnrouted(m wire.Message) {
 	switch {
-	case m.Method == wire.RootsList && !c.onDemand && wire.CanAsk(c.declared, m.Method):
+	case m.Method == wire.RootsList && !c.OnDemand && wire.CanAsk(c.declared, m.Method):
 		c.reply(wire.Result(m.ID, json.RawMessage(`{"roots":[]}`)))
 	default:
 		c.refuse(m, wire.MethodNotFound, "the client does not support %s", wire.MethodOf(m.Method).Capability)
 	}
 }
 
-func (c *conn) refuse(m wire.Message, code int, format string, args ...any) {
+func (c *Conn) refuse(m wire.Message, code int, format string, args ...any) {
 	c.reply(wire.Failure(m.ID, wire.Errorf(code, format, args...)))
 }
 
 // reply sends a frame without holding up the reader that calls it.
-func (c *conn) reply(frame []byte) {
+func (c *Conn) reply(frame []byte) {
 	c.d.o.Spawn(func() { c.send(frame) })
 }
 
 // send sends a frame that nothing is expected for; a loss shows elsewhere.
-func (c *conn) send(frame []byte) {
+func (c *Conn) send(frame []byte) {
 	ctx, cancel := context.WithTimeout(c.ctx, replyTimeout)
 	defer cancel()
 	if err := c.transport.send(ctx, frame); err != nil {
@@ -108,14 +108,14 @@ func (c *conn) send(frame []byte) {
 }
 
 // notify sends a notification of the proxy.
-func (c *conn) notify(method string, params json.RawMessage) {
+func (c *Conn) notify(method string, params json.RawMessage) {
 	c.send(wire.Notification(method, params))
 }
 
-// forward passes a client's notification on. The backend may ask something because of it,
+// Forward passes a client's notification on. The backend may ask something because of it,
 // for which it needs the stream that may still be on its way.
-func (c *conn) forward(method string, params json.RawMessage) {
-	if h, ok := c.transport.(*httpTransport); ok && !c.modern {
+func (c *Conn) Forward(method string, params json.RawMessage) {
+	if h, ok := c.transport.(*httpTransport); ok && !c.Modern {
 		h.awaitStream(c.ctx)
 	}
 	c.notify(method, params)
@@ -128,20 +128,20 @@ const (
 	digestTime = 50 * time.Millisecond
 )
 
-// awaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
+// AwaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
 // its roots, say) have the answers before the first call: without a proxy there is always a
 // moment between the two. A ping tells when the backend has read that it is initialized, so
 // that one without questions holds nobody up.
-func (c *conn) awaitFirstQuestions(ctx context.Context, askable bool) {
-	if !askable || c.modern {
+func (c *Conn) AwaitFirstQuestions(ctx context.Context, askable bool) {
+	if !askable || c.Modern {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstQuestions)
 	defer cancel()
-	c.request(ctx, wire.Ping, nil)
+	c.Request(ctx, wire.Ping, nil)
 	asked, err := c.asking.Settled(ctx)
 	if asked && err == nil {
 		pace.Sleep(ctx, digestTime)
-		c.request(ctx, wire.Ping, nil)
+		c.Request(ctx, wire.Ping, nil)
 	}
 }

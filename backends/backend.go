@@ -47,7 +47,7 @@ type Backend struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	offer  atomic.Pointer[Offer]
-	main   atomic.Pointer[conn] // the usable main connection; nil while there is none
+	main   atomic.Pointer[Conn] // the usable main connection; nil while there is none
 	pool   pool
 	shared sharedConn
 	subs   subscriptions
@@ -118,7 +118,7 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.messages = pace.Limiter{Burst: messageBurst, Rate: messageRate, Report: b.leftOut("log messages")}
 	b.stderr = pace.Limiter{Burst: stderrBurst, Rate: stderrRate, Report: b.leftOut("lines of stderr")}
 	b.offer.Store(&Offer{})
-	b.state = State{Since: time.Now(), Transport: b.dialer.configured()}
+	b.state = State{Since: time.Now(), Transport: b.dialer.Configured()}
 	switch {
 	case cfg.Disabled:
 		b.state.Status = Disabled
@@ -176,10 +176,10 @@ func (b *Backend) setState(s Status, err error) {
 	if b.state.Status != s {
 		b.state.Since = time.Now()
 	}
-	b.state.Status, b.state.Err = s, bare(err)
-	b.state.Transport = b.dialer.via()
+	b.state.Status, b.state.Err = s, Bare(err)
+	b.state.Transport = b.dialer.Via()
 	if c := b.main.Load(); c != nil {
-		b.state.Revision = c.peer.Revision
+		b.state.Revision = c.Peer.Revision
 	}
 	close(b.changes)
 	b.changes = make(chan struct{})
@@ -215,7 +215,7 @@ func (b *Backend) spawn(f func()) bool {
 // close ends everything and waits for it.
 func (b *Backend) close() {
 	all := func(*private) bool { return true }
-	b.stop(errClosed)
+	b.stop(ErrClosed)
 	b.closePrivates(all) // side by side
 	b.mu.Lock()
 	b.closed = true
@@ -223,11 +223,11 @@ func (b *Backend) close() {
 	b.closePrivates(all) // what came in between
 	b.closeShared()
 	b.wg.Wait()
-	b.dialer.closeIdle()
+	b.dialer.CloseIdle()
 }
 
 // notified takes a notification that came on c and belongs to no call or concerns all of them.
-func (b *Backend) notified(c *conn, method string, params json.RawMessage) {
+func (b *Backend) notified(c *Conn, method string, params json.RawMessage) {
 	switch method {
 	case wire.ToolsChanged:
 		b.listChangedOn(c, listing.Tools, method)
@@ -236,12 +236,12 @@ func (b *Backend) notified(c *conn, method string, params json.RawMessage) {
 	case wire.ResChanged:
 		b.listChangedOn(c, listing.Resources, method)
 	case wire.ResUpdated:
-		b.updated(c.session, params)
+		b.updated(c.Session, params)
 	case wire.Acknowledged:
 		b.setListening(true)
 		b.changed(listing.All) // changes before this stream were not announced
 	default:
-		b.unrouted(c.session, method, params)
+		b.unrouted(c.Session, method, params)
 	}
 }
 
@@ -268,7 +268,7 @@ func (b *Backend) updated(session string, params json.RawMessage) {
 // speaks a revision with sessions as well.
 func (b *Backend) hasBothEras() bool {
 	c := b.usable()
-	return c != nil && c.modern && c.legacyToo && b.dialer.configured() == TransportStdio
+	return c != nil && c.Modern && c.LegacyToo && b.dialer.Configured() == TransportStdio
 }
 
 // logStarted notes that a process of the backend was started.

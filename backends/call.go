@@ -16,7 +16,7 @@ import (
 
 // call is one request that is running on a connection.
 type call struct {
-	conn   *conn
+	conn   *Conn
 	id     int64
 	method string
 	params json.RawMessage

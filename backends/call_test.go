@@ -16,7 +16,7 @@ func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 	const most = 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k := &call{conn: &conn{private: true}, queue: queue.New(), ctx: ctx}
+		k := &call{conn: &Conn{private: true}, queue: queue.New(), ctx: ctx}
 		note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
 		sent := 0
 		go func() {

@@ -38,11 +38,11 @@ type Stats struct {
 type Process = child.Process
 
 // Processes are those that run.
-func (b *Backend) Processes() []Process { return b.dialer.counts().Children.List() }
+func (b *Backend) Processes() []Process { return b.dialer.Counts().Children.List() }
 
 // Stats returns the counters.
 func (b *Backend) Stats() Stats {
-	s, c := &b.stats, b.dialer.counts()
+	s, c := &b.stats, b.dialer.Counts()
 	connections, sessions := b.pool.size()
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
@@ -81,7 +81,7 @@ func (b *Backend) again(ctx context.Context, r *Request, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	return errors.Is(err, errSessionGone) || r.Idempotent && kindOf(err) == Interrupted
+	return errors.Is(err, ErrSessionGone) || r.Idempotent && KindOf(err) == Interrupted
 }
 
 // attempt makes the call once.
@@ -90,7 +90,7 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.do(ctx, r)
+	resp, err := c.Do(ctx, r)
 	if err == nil && resp.Body != nil {
 		resp.OnClose(held.release)
 		return resp, nil
@@ -102,16 +102,16 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 // count keeps the statistics, the breaker and the health check informed of how a call
 // ended.
 func (b *Backend) count(err error) error {
-	if err == nil || isAnswer(err) {
+	if err == nil || IsAnswer(err) {
 		b.touch()
 		b.settings.Load().Breaker.Succeeded()
 		return err
 	}
-	switch kindOf(err) {
+	switch KindOf(err) {
 	case Cancelled:
 		return err
 	case Unavailable, Denied:
-		if isCredentialError(err) { // the backend has no part in it
+		if IsCredentialError(err) { // the backend has no part in it
 			b.stats.failures.Add(1)
 			return err
 		}

@@ -30,20 +30,20 @@ type transport interface {
 	close()
 }
 
-// conn is one connection to a backend, or one session with it.
-type conn struct {
+// Conn is one connection to a backend, or one session with it.
+type Conn struct {
 	d           *Dialer
 	transport   transport
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
-	modern      bool
-	legacyToo   bool                  // it is modern, and speaks a revision with sessions as well
-	peer        listing.Peer          // what the backend says of itself
+	Modern      bool
+	LegacyToo   bool                  // it is modern, and speaks a revision with sessions as well
+	Peer        listing.Peer          // what the backend says of itself
 	declared    json.RawMessage       // the client capabilities declared at initialize
 	multiplexed bool                  // all calls share one stream of frames
-	onDemand    bool                  // it is a private session's, opened when that needs it
+	OnDemand    bool                  // it is a private session's, opened when that needs it
 	private     bool                  // exclusive to one client: everything on it is that client's
-	session     string                // whose it is, when it is a session's
+	Session     string                // whose it is, when it is a session's
 	legacy      bool                  // no modern revision is wanted
 	counted     bool                  // it is counted elsewhere, not in Counts
 	reserved    Slot                  // what it counts as while it is open; nil for one that is not counted
@@ -64,16 +64,16 @@ type conn struct {
 	level   string     // guarded by levelMu: what logging/setLevel was last sent
 }
 
-func (d *Dialer) newConn(p purpose) *conn {
-	c := &conn{d: d, declared: p.capabilities, calls: map[int64]*call{}, asking: questions.New()}
-	if who := p.caller; who != nil {
-		c.onDemand, c.session = true, who.Session
+func (d *Dialer) newConn(p Purpose) *Conn {
+	c := &Conn{d: d, declared: p.Capabilities, calls: map[int64]*call{}, asking: questions.New()}
+	if who := p.Caller; who != nil {
+		c.OnDemand, c.Session = true, who.Session
 		c.private = who.Session != "" || who.Principal != "" || d.transport == TransportStdio
 	}
-	c.authenticate(p.credential)
+	c.authenticate(p.Credential)
 	c.ctx, c.stop = context.WithCancelCause(d.ctx)
-	c.legacy, c.counted = p.legacy, p.counted
-	if p.turns {
+	c.legacy, c.counted = p.Legacy, p.Counted
+	if p.Turns {
 		c.turn = make(chan struct{}, 1)
 	}
 	if !c.counted {
@@ -82,24 +82,30 @@ func (d *Dialer) newConn(p purpose) *conn {
 	return c
 }
 
-// hold has the connection count as s while it is open.
-func (c *conn) hold(s Slot) { c.reserved = s }
+// Hold has the connection count as s while it is open.
+func (c *Conn) Hold(s Slot) { c.reserved = s }
 
-// lost is closed when the connection can no longer be used.
-func (c *conn) lost() <-chan struct{} { return c.ctx.Done() }
+// Usable reports whether the connection is not lost and not closed.
+func (c *Conn) Usable() bool { return c.ctx.Err() == nil }
 
-// fail marks the connection as unusable because of err.
-func (c *conn) fail(err error) { c.stop(bare(err)) }
+// Context ends with the connection.
+func (c *Conn) Context() context.Context { return c.ctx }
 
-// cause is why the connection was lost; nil while it is usable.
-func (c *conn) cause() error { return context.Cause(c.ctx) }
+// Lost is closed when the connection can no longer be used.
+func (c *Conn) Lost() <-chan struct{} { return c.ctx.Done() }
 
-// close ends the connection and waits for what it started.
-func (c *conn) close() {
-	c.stop(errClosed)
+// Fail marks the connection as unusable because of err.
+func (c *Conn) Fail(err error) { c.stop(Bare(err)) }
+
+// Cause is why the connection was lost; nil while it is usable.
+func (c *Conn) Cause() error { return context.Cause(c.ctx) }
+
+// Close ends the connection and waits for what it started.
+func (c *Conn) Close() {
+	c.stop(ErrClosed)
 	c.mu.Lock()
 	for _, k := range c.calls {
-		k.clock.Cancel(closedBecause(c.cause()))
+		k.clock.Cancel(closedBecause(c.Cause()))
 	}
 	c.mu.Unlock()
 	if c.transport != nil {
@@ -116,9 +122,9 @@ func (c *conn) close() {
 	}
 }
 
-// abandon closes a connection that was lost once its running calls have ended: each of
+// Abandon closes a connection that was lost once its running calls have ended: each of
 // them finds out by itself what became of it.
-func (c *conn) abandon() {
+func (c *Conn) Abandon() {
 	left := make(chan struct{})
 	c.mu.Lock()
 	busy := len(c.calls) > 0 && !c.multiplexed
@@ -132,15 +138,15 @@ func (c *conn) abandon() {
 		case <-c.d.ctx.Done():
 		}
 	}
-	c.close()
+	c.Close()
 }
 
-// do makes one call on this connection.
-func (c *conn) do(ctx context.Context, r *Request) (*Response, error) {
-	return c.doWithin(ctx, r, c.d.o.Timeout())
+// Do makes one call on this connection.
+func (c *Conn) Do(ctx context.Context, r *Request) (*Response, error) {
+	return c.DoWithin(ctx, r, c.d.o.Timeout())
 }
 
-func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
+func (c *Conn) DoWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
 	k := c.begin(ctx, r, limit)
 	resp, err := c.transport.roundTrip(k)
 	if err == nil && resp.Body != nil {
@@ -154,9 +160,9 @@ func (c *conn) doWithin(ctx context.Context, r *Request, limit time.Duration) (*
 }
 
 // begin prepares a call and registers it.
-func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
-	k := &call{conn: c, id: c.d.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.modern || r.modern}
-	k.ctx, k.clock = deadline.Start(ctx, limit, errDeadline)
+func (c *Conn) begin(ctx context.Context, r *Request, limit time.Duration) *call {
+	k := &call{conn: c, id: c.d.nextID.Add(1), method: r.Method, params: r.Params, header: r.Header, caller: r.For, modern: c.Modern || r.modern}
+	k.ctx, k.clock = deadline.Start(ctx, limit, ErrDeadline)
 	k.encode()
 	if c.multiplexed {
 		k.queue = queue.New()
@@ -171,17 +177,17 @@ func (c *conn) begin(ctx context.Context, r *Request, limit time.Duration) *call
 	}
 	c.mu.Unlock()
 	if c.closing() {
-		k.clock.Cancel(errClosed)
+		k.clock.Cancel(ErrClosed)
 	}
 	return k
 }
 
 // closing reports whether close was called: calls of a lost connection may still end
 // well, those of a closed one are over.
-func (c *conn) closing() bool { return c.ctx.Err() != nil && c.cause() == errClosed }
+func (c *Conn) closing() bool { return c.ctx.Err() != nil && c.Cause() == ErrClosed }
 
 // forget unregisters a call.
-func (c *conn) forget(k *call) {
+func (c *Conn) forget(k *call) {
 	if k.clock.Limit() > 0 && c.d.stats.Running.Add(-1) == 0 {
 		c.d.o.Idle()
 	}
@@ -196,14 +202,14 @@ func (c *conn) forget(k *call) {
 }
 
 // concluded notes that k has its answer: what comes behind it belongs to another call.
-func (c *conn) concluded(k *call) {
+func (c *Conn) concluded(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passOver(k)
 }
 
 // passOver makes another call the newest one when it is k. mu is held.
-func (c *conn) passOver(k *call) {
+func (c *Conn) passOver(k *call) {
 	k.over = true
 	if c.latest != k {
 		return
@@ -217,7 +223,7 @@ func (c *conn) passOver(k *call) {
 }
 
 // lookup finds a running call by the id in a frame.
-func (c *conn) lookup(id json.RawMessage) *call {
+func (c *Conn) lookup(id json.RawMessage) *call {
 	n, err := strconv.ParseInt(string(id), 10, 64)
 	if err != nil {
 		return nil
@@ -229,7 +235,7 @@ func (c *conn) lookup(id json.RawMessage) *call {
 
 // owner finds the call that a message belongs to when it came outside of any call's
 // stream, or nil when that is not certain.
-func (c *conn) owner(m wire.Message) *call {
+func (c *Conn) owner(m wire.Message) *call {
 	if m.Method == wire.Progress {
 		return c.lookup(jsonscan.Get(m.Params, "progressToken"))
 	}
@@ -242,7 +248,7 @@ func (c *conn) owner(m wire.Message) *call {
 		return c.latest
 	case c.turnOf != nil && c.latest != nil && c.latest.caller == c.turnOf:
 		return c.latest
-	case c.onDemand:
+	case c.OnDemand:
 		return c.only()
 	}
 	return nil
@@ -250,7 +256,7 @@ func (c *conn) owner(m wire.Message) *call {
 
 // only is the one running call with a sink, or nil when there are several: callers that
 // nothing tells apart share the connection. mu is held.
-func (c *conn) only() (k *call) {
+func (c *Conn) only() (k *call) {
 	for _, other := range c.calls {
 		if other.over || other.sink() == nil {
 			continue
@@ -266,18 +272,18 @@ func (c *conn) only() (k *call) {
 // setIdleCall lets the backend ask the client that a connection is opened for before its
 // first call is sent: some ask for the roots as soon as they are initialized. That call is
 // waiting, so its stream is where the client is sure to be reached.
-func (c *conn) setIdleCall(of *Caller) { c.idleCall = c.newIdleCall(of) }
+func (c *Conn) setIdleCall(of *Caller) { c.idleCall = c.newIdleCall(of) }
 
 // newIdleCall is a call that is none: questions to of can be asked in it.
-func (c *conn) newIdleCall(of *Caller) *call {
+func (c *Conn) newIdleCall(of *Caller) *call {
 	k := &call{conn: c, caller: of}
-	k.ctx, k.clock = deadline.Start(c.ctx, 0, errDeadline)
+	k.ctx, k.clock = deadline.Start(c.ctx, 0, ErrDeadline)
 	return k
 }
 
-// setOutOfCall has questions that come while no call runs asked in another place from now on, for
+// SetOutOfCall has questions that come while no call runs asked in another place from now on, for
 // as long as the connection lives; of a client without such a place they end with its call.
-func (c *conn) setOutOfCall(of *Caller) {
+func (c *Conn) SetOutOfCall(of *Caller) {
 	if of.OutOfCall == nil {
 		return
 	}
@@ -288,8 +294,8 @@ func (c *conn) setOutOfCall(of *Caller) {
 	c.idleCall, c.keepsIdleCall = c.newIdleCall(&out), true
 }
 
-// endIdleCall ends what setIdleCall began.
-func (c *conn) endIdleCall() {
+// EndIdleCall ends what setIdleCall began.
+func (c *Conn) EndIdleCall() {
 	c.mu.Lock()
 	k := c.idleCall
 	if c.keepsIdleCall {
@@ -305,7 +311,7 @@ func (c *conn) endIdleCall() {
 
 // receive takes a notification or request. of is the call on whose stream it came; nil
 // when it came on a stream of the whole connection.
-func (c *conn) receive(of *call, m wire.Message) {
+func (c *Conn) receive(of *call, m wire.Message) {
 	if c.receiveOwn(m) {
 		return
 	}
@@ -324,7 +330,7 @@ func (c *conn) receive(of *call, m wire.Message) {
 }
 
 // viaOf is the kind of stream that belongs to the call of, or to none.
-func (c *conn) viaOf(of *call) via {
+func (c *Conn) viaOf(of *call) via {
 	switch {
 	case of != nil:
 		return onCall
@@ -335,7 +341,7 @@ func (c *conn) viaOf(of *call) via {
 }
 
 // receiveOwn handles what concerns the connection and no client.
-func (c *conn) receiveOwn(m wire.Message) bool {
+func (c *Conn) receiveOwn(m wire.Message) bool {
 	switch m.Method {
 	case wire.Ping:
 		if m.IsRequest() {
@@ -355,9 +361,9 @@ func (c *conn) receiveOwn(m wire.Message) bool {
 	return true
 }
 
-// request makes one call of the proxy itself and returns a copy of its result.
-func (c *conn) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	resp, err := c.do(ctx, &Request{Method: method, Params: params})
+// Request makes one call of the proxy itself and returns a copy of its result.
+func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	resp, err := c.Do(ctx, &Request{Method: method, Params: params})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ type DialOptions struct {
 	Spawn func(f func()) bool
 	// Notified takes a notification that belongs to no call or concerns all of them: of lists
 	// and resources that changed, and that such notifications will come.
-	Notified func(c *conn, method string, params json.RawMessage)
+	Notified func(c *Conn, method string, params json.RawMessage)
 	// Suspect is called when something went wrong that a health check may explain.
 	Suspect func()
 	// Idle is called when the last running call has ended.
@@ -117,15 +117,15 @@ func headersOf(cfg config.Backend) *http.Header {
 	return &header
 }
 
-// carries reports whether requests have the headers, and connections the trust, that cfg wants.
-func (d *Dialer) carries(cfg config.Backend) bool {
+// Carries reports whether requests have the headers, and connections the trust, that cfg wants.
+func (d *Dialer) Carries(cfg config.Backend) bool {
 	return reflect.DeepEqual(*d.headers.Load(), *headersOf(cfg)) && d.tls.Trusts(cfg.TLS.CAText)
 }
 
-// carry has requests and connections have what cfg wants from now on. It reports whether other
+// Carry has requests and connections have what cfg wants from now on. It reports whether other
 // certificates are trusted than before: connections that were made with those are not used for
 // another request.
-func (d *Dialer) carry(cfg config.Backend) (otherTrust bool) {
+func (d *Dialer) Carry(cfg config.Backend) (otherTrust bool) {
 	d.headers.Store(headersOf(cfg))
 	if d.tls.Trusts(cfg.TLS.CAText) {
 		return false
@@ -135,18 +135,18 @@ func (d *Dialer) carry(cfg config.Backend) (otherTrust bool) {
 	return true
 }
 
-// closeIdle closes the HTTP connections that no request uses.
-func (d *Dialer) closeIdle() {
+// CloseIdle closes the HTTP connections that no request uses.
+func (d *Dialer) CloseIdle() {
 	if d.http != nil {
 		d.http.CloseIdleConnections()
 	}
 }
 
-// configured is the transport of the configuration, or its default.
-func (d *Dialer) configured() string { return d.transport }
+// Configured is the transport of the configuration, or its default.
+func (d *Dialer) Configured() string { return d.transport }
 
-// counts are the counters of the connections.
-func (d *Dialer) counts() *Counts { return &d.stats }
+// Counts are the counters of the connections.
+func (d *Dialer) Counts() *Counts { return &d.stats }
 
 // maxMalformed is how many malformed messages are worth a warning.
 const maxMalformed = 20

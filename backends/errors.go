@@ -82,9 +82,9 @@ func (n *NotUp) Unwrap() error { return n.Cause }
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	errDeadline    = errors.New("no answer within the deadline")
-	errClosed      = errors.New("closed")
-	errSessionGone = errors.New("the backend has forgotten the session")
+	ErrDeadline    = errors.New("no answer within the deadline")
+	ErrClosed      = errors.New("closed")
+	ErrSessionGone = errors.New("the backend has forgotten the session")
 )
 
 // lostError ends the calls of a connection that is closed because it was lost: they get the
@@ -95,28 +95,28 @@ type lostError struct{ text string }
 func (e *lostError) Error() string { return e.text }
 
 // Is reports whether target is errClosed.
-func (e *lostError) Is(target error) bool { return target == errClosed }
+func (e *lostError) Is(target error) bool { return target == ErrClosed }
 
 func closedBecause(cause error) error {
-	if cause == nil || cause == errClosed {
-		return errClosed
+	if cause == nil || cause == ErrClosed {
+		return ErrClosed
 	}
 	return &lostError{cause.Error()}
 }
 
-// errorf builds an Error of this backend.
-func (d *Dialer) errorf(k Kind, format string, args ...any) *Error {
+// Errorf builds an Error of this backend.
+func (d *Dialer) Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Backend: d.name, Kind: k, Err: fmt.Errorf(format, args...)}
 }
 
-// failure classifies err. sent says whether the request may have reached the backend.
-func (d *Dialer) failure(ctx context.Context, err error, sent bool) error {
+// Failure classifies err. sent says whether the request may have reached the backend.
+func (d *Dialer) Failure(ctx context.Context, err error, sent bool) error {
 	switch {
-	case kindOf(err) != 0, isAnswer(err):
+	case KindOf(err) != 0, IsAnswer(err):
 		return err
 	case ctx.Err() != nil:
 		return d.stopped(ctx, sent)
-	case !sent || isDialError(err):
+	case !sent || IsDialError(err):
 		return &Error{Backend: d.name, Kind: Unavailable, Err: err}
 	}
 	return &Error{Backend: d.name, Kind: Interrupted, Err: err}
@@ -128,41 +128,41 @@ func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 	cause := context.Cause(ctx)
 	kind := Cancelled
 	switch {
-	case errors.Is(cause, errDeadline), errors.Is(cause, context.DeadlineExceeded):
-		kind, cause = Timeout, errDeadline
-	case errors.Is(cause, errClosed) && !sent:
+	case errors.Is(cause, ErrDeadline), errors.Is(cause, context.DeadlineExceeded):
+		kind, cause = Timeout, ErrDeadline
+	case errors.Is(cause, ErrClosed) && !sent:
 		kind = Unavailable
-	case errors.Is(cause, errClosed), errors.Is(cause, queue.ErrFull):
+	case errors.Is(cause, ErrClosed), errors.Is(cause, queue.ErrFull):
 		kind = Interrupted
 	}
 	return &Error{Backend: d.name, Kind: kind, Err: cause}
 }
 
-// isDialError reports whether err happened before a connection existed.
-func isDialError(err error) bool {
+// IsDialError reports whether err happened before a connection existed.
+func IsDialError(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// bare is err without the backend's name in front, which the reader of a state or of an
+// Bare is err without the backend's name in front, which the reader of a state or of an
 // enclosing error has already.
-func bare(err error) error {
+func Bare(err error) error {
 	if e, ok := err.(*Error); ok {
 		return e.Err
 	}
 	return err
 }
 
-// isAnswer reports whether err is the backend's own answer.
-func isAnswer(err error) bool {
+// IsAnswer reports whether err is the backend's own answer.
+func IsAnswer(err error) bool {
 	var answer *wire.Error
 	return errors.As(err, &answer)
 }
 
-// kindOf is err's Kind, or 0 when it has none.
-func kindOf(err error) Kind {
+// KindOf is err's Kind, or 0 when it has none.
+func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Kind

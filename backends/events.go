@@ -39,21 +39,21 @@ func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, err
 		if pos.Last != before {
 			quiet = 0
 		}
-		if h.c.modern || pos.Last == "" || quiet > endpoint.MaxResumes {
-			return nil, h.c.d.failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
+		if h.c.Modern || pos.Last == "" || quiet > endpoint.MaxResumes {
+			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
 		}
 		if p, ok := k.sink().(Poller); ok {
 			p.Polled(pos.Retry)
 		}
 		if resp, err = h.at.Resume(k.ctx, &pos); err != nil {
-			return nil, h.c.d.failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
+			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
 		}
 	}
 }
 
 // isFinal reports whether err is the call's answer, and not the end of its stream.
 func isFinal(err error) bool {
-	return kindOf(err) != 0 || isAnswer(err)
+	return KindOf(err) != 0 || IsAnswer(err)
 }
 
 // scan reads events until the answer or the end of the body.
@@ -172,7 +172,7 @@ func (b *eventBody) Close() error {
 
 // message takes the frame out of an event. What goes on to a client as a message of its
 // own is checked for being JSON.
-func (c *conn) message(e wire.Event) (wire.Message, bool) {
+func (c *Conn) message(e wire.Event) (wire.Message, bool) {
 	if len(e.Data) == 0 || e.Name != "" && e.Name != "message" {
 		return wire.Message{}, false
 	}

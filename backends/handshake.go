@@ -14,9 +14,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// probeTimeout is how long a backend may take to answer server/discover before it is
+// ProbeTimeout is how long a backend may take to answer server/discover before it is
 // taken for one that ignores requests ahead of initialize.
-const probeTimeout = 3 * time.Second
+const ProbeTimeout = 3 * time.Second
 
 // era is what is known of a backend's revision from earlier connections.
 type era int32
@@ -27,19 +27,19 @@ const (
 	eraLegacy
 )
 
-// purpose is what a connection is opened for.
-type purpose struct {
-	capabilities json.RawMessage    // declared at initialize
-	caller       *Caller            // whom a private session is for; nil for a shared connection
-	legacy       bool               // the backend speaks both eras, and a revision with sessions is wanted
-	counted      bool               // it is counted elsewhere, not in Counts
-	turns        bool               // calls that may call back take turns on it
-	credential   credentials.Source // of the principal whom it is for; nil: the backend's
+// Purpose is what a connection is opened for.
+type Purpose struct {
+	Capabilities json.RawMessage    // declared at initialize
+	Caller       *Caller            // whom a private session is for; nil for a shared connection
+	Legacy       bool               // the backend speaks both eras, and a revision with sessions is wanted
+	Counted      bool               // it is counted elsewhere, not in Counts
+	Turns        bool               // calls that may call back take turns on it
+	Credential   credentials.Source // of the principal whom it is for; nil: the backend's
 }
 
-// open connects and makes the handshake. A process that cannot bear the probe is started once
+// Open connects and makes the handshake. A process that cannot bear the probe is started once
 // more without it.
-func (d *Dialer) open(ctx context.Context, p purpose) (*conn, error) {
+func (d *Dialer) Open(ctx context.Context, p Purpose) (*Conn, error) {
 	c, err := d.connect(ctx, p)
 	if err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func (d *Dialer) open(ctx context.Context, p purpose) (*conn, error) {
 	probed := d.era.Load() != int32(eraLegacy)
 	err = c.handshake(ctx)
 	if err != nil && d.mayBeOld(err) && ctx.Err() == nil {
-		c.close()
+		c.Close()
 		c, err = d.openOld(ctx, p, err)
 	}
 	if c == nil {
 		return nil, err
 	}
 	if err != nil && probed && d.transport == TransportStdio && c.ctx.Err() != nil && ctx.Err() == nil {
-		c.close()
+		c.Close()
 		d.era.Store(int32(eraLegacy))
 		if c, err = d.connect(ctx, p); err != nil {
 			return nil, err
@@ -62,7 +62,7 @@ func (d *Dialer) open(ctx context.Context, p purpose) (*conn, error) {
 		err = c.handshake(ctx)
 	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	c.start()
@@ -70,23 +70,23 @@ func (d *Dialer) open(ctx context.Context, p purpose) (*conn, error) {
 }
 
 // connect opens the configured transport.
-func (d *Dialer) connect(ctx context.Context, p purpose) (*conn, error) {
+func (d *Dialer) connect(ctx context.Context, p Purpose) (*Conn, error) {
 	c := d.newConn(p)
-	if p.caller != nil {
-		c.setIdleCall(p.caller)
+	if p.Caller != nil {
+		c.setIdleCall(p.Caller)
 	}
 	if err := d.openTransport(ctx, c); err != nil {
-		c.close()
-		return nil, d.failure(ctx, err, false)
+		c.Close()
+		return nil, d.Failure(ctx, err, false)
 	}
 	return c, nil
 }
 
-func (d *Dialer) openTransport(ctx context.Context, c *conn) error {
+func (d *Dialer) openTransport(ctx context.Context, c *Conn) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
-	switch d.via() {
+	switch d.Via() {
 	case TransportStdio:
 		child, err := d.startChild()
 		if err != nil {
@@ -107,8 +107,8 @@ func (d *Dialer) openTransport(ctx context.Context, c *conn) error {
 }
 
 // handshake finds out which revision the backend speaks and initializes it in that.
-func (c *conn) handshake(ctx context.Context) error {
-	if c.d.era.Load() == int32(eraLegacy) || c.d.via() == TransportSSE || c.legacy {
+func (c *Conn) handshake(ctx context.Context) error {
+	if c.d.era.Load() == int32(eraLegacy) || c.d.Via() == TransportSSE || c.legacy {
 		return c.initializeLegacy(ctx)
 	}
 	probing, stop := context.WithCancel(ctx)
@@ -129,10 +129,10 @@ func (c *conn) handshake(ctx context.Context) error {
 
 // initializeLegacy initializes a legacy backend. One that refuses has perhaps been upgraded since:
 // the next attempt probes again.
-func (c *conn) initializeLegacy(ctx context.Context) error {
+func (c *Conn) initializeLegacy(ctx context.Context) error {
 	err := c.initialize(ctx)
 	var answer *wire.Error
-	if errors.As(err, &answer) || kindOf(err) == Protocol {
+	if errors.As(err, &answer) || KindOf(err) == Protocol {
 		c.d.era.Store(int32(eraUnknown))
 	}
 	return err
@@ -140,11 +140,11 @@ func (c *conn) initializeLegacy(ctx context.Context) error {
 
 // probe asks server/discover in the background; the channel gets what came of it,
 // and is then closed.
-func (c *conn) probe(ctx context.Context) <-chan probed {
+func (c *Conn) probe(ctx context.Context) <-chan probed {
 	answer := make(chan probed, 1)
 	c.d.o.Spawn(func() {
 		defer close(answer)
-		resp, err := c.do(ctx, &Request{Method: wire.Discover, modern: true})
+		resp, err := c.Do(ctx, &Request{Method: wire.Discover, modern: true})
 		if err != nil {
 			answer <- probed{err: err}
 			return
@@ -165,8 +165,8 @@ type probed struct {
 // discovered waits a moment for the probe and takes a modern backend's answer. Only a
 // backend that is gone is an error, or a credential that is not to be had: whatever else
 // comes back, or does not, means an older one.
-func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
-	late := time.NewTimer(min(probeTimeout, c.d.o.Timeout()))
+func (c *Conn) discovered(ctx context.Context, answer <-chan probed) (modern bool, err error) {
+	late := time.NewTimer(min(ProbeTimeout, c.d.o.Timeout()))
 	defer late.Stop()
 	var p probed
 	select {
@@ -176,12 +176,12 @@ func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern boo
 	}
 	switch {
 	case p.err == nil && c.adoptDiscovered(p.result):
-		c.modern = true
+		c.Modern = true
 		c.d.era.Store(int32(eraModern))
 		return true, nil
 	case c.ctx.Err() != nil:
-		return false, c.d.failure(ctx, c.cause(), false)
-	case ctx.Err() != nil, isDialError(p.err), isCredentialError(p.err):
+		return false, c.d.Failure(ctx, c.Cause(), false)
+	case ctx.Err() != nil, IsDialError(p.err), IsCredentialError(p.err):
 		return false, p.err
 	}
 	return false, nil
@@ -189,38 +189,38 @@ func (c *conn) discovered(ctx context.Context, answer <-chan probed) (modern boo
 
 // adoptDiscovered takes a server/discover result; false when it does not offer the
 // modern revision.
-func (c *conn) adoptDiscovered(result []byte) bool {
+func (c *Conn) adoptDiscovered(result []byte) bool {
 	peer, legacyToo, ok := listing.Discovered(result)
 	if ok {
-		c.peer, c.legacyToo = peer, legacyToo
+		c.Peer, c.LegacyToo = peer, legacyToo
 	}
 	return ok
 }
 
 // initialize is the handshake of the revisions before 2026-07-28.
-func (c *conn) initialize(ctx context.Context) error {
+func (c *Conn) initialize(ctx context.Context) error {
 	params := new(jsonscan.Object).Text("protocolVersion", wire.Rev2511).Raw("capabilities", c.declared).Raw("clientInfo", c.d.o.Info).JSON()
-	result, err := c.request(ctx, wire.Initialize, params)
+	result, err := c.Request(ctx, wire.Initialize, params)
 	if err != nil {
 		return err
 	}
-	c.peer = listing.Initialized(result)
-	if !slices.Contains(wire.Legacy, c.peer.Revision) {
-		return c.d.errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.peer.Revision, wire.Legacy)
+	c.Peer = listing.Initialized(result)
+	if !slices.Contains(wire.Legacy, c.Peer.Revision) {
+		return c.d.Errorf(Protocol, "initialize: backend wants protocol version %q, which is none of %v", c.Peer.Revision, wire.Legacy)
 	}
-	if h, ok := c.transport.(*httpTransport); ok && c.peer.Revision >= wire.Rev2506 {
-		h.at.Set(wire.HeaderVersion, c.peer.Revision)
+	if h, ok := c.transport.(*httpTransport); ok && c.Peer.Revision >= wire.Rev2506 {
+		h.at.Set(wire.HeaderVersion, c.Peer.Revision)
 	}
 	c.notify(wire.Initialized, nil)
 	return nil
 }
 
 // start starts what a connection needs after its handshake.
-func (c *conn) start() {
-	if !c.modern {
+func (c *Conn) start() {
+	if !c.Modern {
 		c.d.era.CompareAndSwap(int32(eraUnknown), int32(eraLegacy))
 	}
-	if h, ok := c.transport.(*httpTransport); ok && !c.modern && !c.onDemand {
+	if h, ok := c.transport.(*httpTransport); ok && !c.Modern && !c.OnDemand {
 		h.startStream()
 	}
 }

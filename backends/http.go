@@ -30,13 +30,13 @@ const (
 
 // httpTransport is a transport over Streamable HTTP: every call is a POST with its own answer.
 type httpTransport struct {
-	c      *conn
+	c      *Conn
 	at     *endpoint.Endpoint
 	id     atomic.Pointer[string]        // the session's, once known
 	stream atomic.Pointer[sessionStream] // nil while there is none
 }
 
-func newHTTPTransport(c *conn, u *url.URL) *httpTransport {
+func newHTTPTransport(c *Conn, u *url.URL) *httpTransport {
 	return &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
 }
 
@@ -77,7 +77,7 @@ func (h *httpTransport) post(ctx context.Context, frame []byte, header http.Head
 	}
 	var redirect *endpoint.RedirectError
 	if errors.As(err, &redirect) {
-		err = h.c.d.errorf(Protocol, "%w", redirect)
+		err = h.c.d.Errorf(Protocol, "%w", redirect)
 	}
 	return nil, err
 }
@@ -86,7 +86,7 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 	d := h.c.d
 	resp, err := h.post(k.ctx, k.frame, h.headers(k))
 	if err != nil {
-		return nil, d.failure(k.ctx, err, true)
+		return nil, d.Failure(k.ctx, err, true)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, h.refused(k, resp)
@@ -101,7 +101,7 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 		return h.readEvents(k, resp)
 	}
 	endpoint.Discard(resp.Body)
-	return nil, d.errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
+	return nil, d.Errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
 }
 
 // begin remembers the session that initialize opened.
@@ -120,7 +120,7 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 	case err != nil:
 		resp.Body.Close()
 		held.Release()
-		return nil, h.c.d.failure(k.ctx, err, true)
+		return nil, h.c.d.Failure(k.ctx, err, true)
 	case complete:
 		resp.Body.Close()
 		return h.answer(k, held.B[:n], held)
@@ -137,10 +137,10 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 	defer held.Release()
 	rest, err := io.ReadAll(io.LimitReader(resp.Body, h.c.d.o.MaxMessage))
 	if err != nil {
-		return nil, h.c.d.failure(k.ctx, err, true)
+		return nil, h.c.d.Failure(k.ctx, err, true)
 	}
 	if int64(len(rest)) == h.c.d.o.MaxMessage {
-		return nil, h.c.d.errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.d.o.MaxMessage)
+		return nil, h.c.d.Errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.d.o.MaxMessage)
 	}
 	return h.answer(k, append(bytes.Clone(held.B[:n]), rest...), nil)
 }
@@ -158,7 +158,7 @@ func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Re
 		if held != nil {
 			held.Release()
 		}
-		return nil, h.c.d.errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
+		return nil, h.c.d.Errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
 	}
 	return k.respond(&m, held)
 }
@@ -179,8 +179,8 @@ func (h *httpTransport) refused(k *call, resp *http.Response) error {
 	body := h.c.d.failedBody(resp)
 	status := &endpoint.StatusError{Code: resp.StatusCode}
 	if h.forgotten(k, resp.StatusCode) {
-		h.c.fail(errSessionGone)
-		return &Error{Backend: h.c.d.name, Kind: Unavailable, Err: errSessionGone}
+		h.c.Fail(ErrSessionGone)
+		return &Error{Backend: h.c.d.name, Kind: Unavailable, Err: ErrSessionGone}
 	}
 	m, err := wire.Skim(body)
 	if err == nil && m.Error != nil && (m.ID != nil || k.modern || k.method == wire.Initialize) {
@@ -198,8 +198,8 @@ func (h *httpTransport) forgotten(k *call, status int) bool {
 	if status == http.StatusNotFound || k.method == wire.Ping {
 		return true
 	}
-	_, err := h.c.request(k.ctx, wire.Ping, nil)
-	return errors.Is(err, errSessionGone)
+	_, err := h.c.Request(k.ctx, wire.Ping, nil)
+	return errors.Is(err, ErrSessionGone)
 }
 
 // kindOfStatus says what an HTTP status without a JSON-RPC answer means for a call.
@@ -237,7 +237,7 @@ func (h *httpTransport) cancel(k *call) {
 
 // close ends the session, if there is one.
 func (h *httpTransport) close() {
-	if h.id.Load() == nil || errors.Is(h.c.cause(), errSessionGone) {
+	if h.id.Load() == nil || errors.Is(h.c.Cause(), ErrSessionGone) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.c.ctx), endTime)

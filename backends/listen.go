@@ -10,15 +10,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// errRenew ends a listen stream that must be opened with other uris.
-var errRenew = errors.New("subscriptions changed")
+// ErrRenew ends a listen stream that must be opened with other uris.
+var ErrRenew = errors.New("subscriptions changed")
 
 // renewGrace is how long a cancelled listen request may take to end before the next one.
 const renewGrace = 500 * time.Millisecond
 
-// listen holds one listen stream until it ends, or, with errRenew, until renew says that other
+// Listen holds one listen stream until it ends, or, with errRenew, until renew says that other
 // uris are wanted.
-func (c *conn) listen(params json.RawMessage, renew <-chan struct{}) error {
+func (c *Conn) Listen(params json.RawMessage, renew <-chan struct{}) error {
 	k := c.begin(c.ctx, &Request{Method: wire.Listen, Params: params}, 0)
 	defer k.Finish()
 	over := make(chan struct{})
@@ -31,7 +31,7 @@ func (c *conn) listen(params json.RawMessage, renew <-chan struct{}) error {
 		err = resp.Close()
 	}
 	if k.renewed.Load() {
-		return errRenew
+		return ErrRenew
 	}
 	return err
 }
@@ -56,5 +56,5 @@ func (c *call) renewListen(renew, over <-chan struct{}) {
 		case <-late.C:
 		}
 	}
-	c.clock.Cancel(errRenew)
+	c.clock.Cancel(ErrRenew)
 }

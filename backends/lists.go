@@ -45,19 +45,19 @@ func (b *Backend) wakeLoop() {
 }
 
 // reader reads lists on c.
-func (b *Backend) reader(ctx context.Context, c *conn) *listing.Reader {
+func (b *Backend) reader(ctx context.Context, c *Conn) *listing.Reader {
 	lost := func(err error) bool {
-		return c.ctx.Err() != nil || ctx.Err() != nil || kindOf(err) == Unavailable || isCredentialError(err)
+		return !c.Usable() || ctx.Err() != nil || KindOf(err) == Unavailable || IsCredentialError(err)
 	}
-	return &listing.Reader{Ask: c.request, Lost: lost, Capabilities: c.peer.Capabilities, Log: b.log}
+	return &listing.Reader{Ask: c.Request, Lost: lost, Capabilities: c.Peer.Capabilities, Log: b.log}
 }
 
 // refresh fetches the lists in bits and publishes a new offer. Only the loss of the
 // connection is an error: a list that the backend refuses stays as it was.
-func (b *Backend) refresh(ctx context.Context, c *conn, bits listing.Bits) error {
+func (b *Backend) refresh(ctx context.Context, c *Conn, bits listing.Bits) error {
 	next := *b.Offer()
-	next.Revision, next.Instructions = c.peer.Revision, c.peer.Instructions
-	next.ServerInfo, next.Capabilities = c.peer.ServerInfo, c.peer.Capabilities
+	next.Revision, next.Instructions = c.Peer.Revision, c.Peer.Instructions
+	next.ServerInfo, next.Capabilities = c.Peer.ServerInfo, c.Peer.Capabilities
 	next.ToolsChanges, next.PromptsChanges, next.ResourcesChanges = b.changeCounts[0].Load(), b.changeCounts[1].Load(), b.changeCounts[2].Load()
 	if err := b.reader(ctx, c).Refresh(ctx, &next, bits); err != nil {
 		return err
@@ -69,19 +69,19 @@ func (b *Backend) refresh(ctx context.Context, c *conn, bits listing.Bits) error
 
 // listChangedOn takes a notification that a list has changed. On a private session it is about
 // that session; whether the lists for all have changed, too, is looked at.
-func (b *Backend) listChangedOn(c *conn, bit listing.Bits, method string) {
-	if !c.onDemand {
+func (b *Backend) listChangedOn(c *Conn, bit listing.Bits, method string) {
+	if !c.OnDemand {
 		b.listChanged(bit)
 		return
 	}
 	b.changed(bit)
 	f := b.set.o.ListChanged
-	if f == nil || c.session == "" {
+	if f == nil || c.Session == "" {
 		return
 	}
-	if p := b.pool.find(c.session); p != nil {
+	if p := b.pool.find(c.Session); p != nil {
 		p.lists.MarkStale()
-		f(b, c.session, method)
+		f(b, c.Session, method)
 	}
 }
 
@@ -133,7 +133,7 @@ func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 }
 
 // fetchLists asks p's session for its lists. When that does not work, the lists for all hold.
-func (b *Backend) fetchLists(ctx context.Context, p *private, c *conn, base *Offer) *Offer {
+func (b *Backend) fetchLists(ctx context.Context, p *private, c *Conn, base *Offer) *Offer {
 	offer, size, err := b.reader(ctx, c).Offer(ctx, base)
 	offer, tooLarge := p.lists.Set(base, c, offer, size, err, &b.set.privateLists)
 	if tooLarge {

@@ -14,7 +14,7 @@ func (s *Set) BeginLogin(need *credentials.LoginNeeded, base string) (*credentia
 			return s.credentials.Begin(b.cfg, *need, base)
 		}
 	}
-	return nil, errClosed
+	return nil, ErrClosed
 }
 
 // PendingLogin is the login that a principal was asked for; nil when there is none of this id.

@@ -28,14 +28,14 @@ type frameStream interface {
 
 // multiplexer is a transport over one stream of frames that all calls share.
 type multiplexer struct {
-	c      *conn
+	c      *Conn
 	stream frameStream
 	done   chan struct{} // closed when the reader has ended
 	once   sync.Once
 }
 
 // startMultiplexer makes a multiplexer the transport of c and starts to read.
-func startMultiplexer(c *conn, s frameStream) {
+func startMultiplexer(c *Conn, s frameStream) {
 	x := &multiplexer{c: c, stream: s, done: make(chan struct{})}
 	c.transport, c.multiplexed = x, true
 	go x.read()
@@ -50,7 +50,7 @@ func (x *multiplexer) read() {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the backend closed the connection")
 			}
-			x.c.fail(err)
+			x.c.Fail(err)
 			return
 		}
 		x.dispatch(frame, held)
@@ -88,7 +88,7 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 
 func (x *multiplexer) roundTrip(k *call) (*Response, error) {
 	if started, err := x.write(k.ctx, k.frame); err != nil {
-		return nil, x.c.d.failure(k.ctx, err, started)
+		return nil, x.c.d.Failure(k.ctx, err, started)
 	}
 	return x.wait(k)
 }
@@ -105,7 +105,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 			if resp, err, over := k.drain(); over {
 				return resp, err
 			}
-			return nil, &Error{Backend: x.c.d.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, x.c.cause())}
+			return nil, &Error{Backend: x.c.d.name, Kind: Interrupted, Err: fmt.Errorf("%s: %w", k.method, x.c.Cause())}
 		}
 		if resp, err, over := k.drain(); over {
 			return resp, err
@@ -117,7 +117,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 func (c *call) drain() (resp *Response, err error, over bool) {
 	items, answer, held, err := c.queue.Take()
 	if err != nil {
-		return nil, c.conn.d.errorf(Interrupted, "%s: %w", c.method, err), true
+		return nil, c.conn.d.Errorf(Interrupted, "%s: %w", c.method, err), true
 	}
 	for _, m := range items {
 		c.handle(m, onClientStream)
@@ -159,18 +159,18 @@ func (c *call) check(m *wire.Message) error {
 }
 
 // Broken is the error of a call whose answer could not be read to its end.
-func (c *call) Broken(err error) error { return c.conn.d.failure(c.ctx, err, true) }
+func (c *call) Broken(err error) error { return c.conn.d.Failure(c.ctx, err, true) }
 
 // Malformed is the error of a call whose answer cannot be read.
 func (c *call) Malformed(err error) error {
-	return c.conn.d.errorf(Protocol, "%s: %w", c.method, err)
+	return c.conn.d.Errorf(Protocol, "%s: %w", c.method, err)
 }
 
 // write sends a frame; one that was sent in part ends the connection.
 func (x *multiplexer) write(ctx context.Context, frame []byte) (started bool, err error) {
 	started, err = x.stream.write(ctx, frame)
 	if errors.Is(err, child.ErrPartial) {
-		x.c.fail(err)
+		x.c.Fail(err)
 	}
 	return started, err
 }

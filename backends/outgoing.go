@@ -20,7 +20,7 @@ import (
 
 // roundTrip makes an HTTP request with the credential of the connection, and once more where
 // the backend refuses that one and there is another.
-func (c *conn) roundTrip(r *http.Request) (*http.Response, error) {
+func (c *Conn) roundTrip(r *http.Request) (*http.Response, error) {
 	if c.credential == nil {
 		return c.httpConnections().RoundTrip(r)
 	}
@@ -52,7 +52,7 @@ func refusesCredential(resp *http.Response) bool {
 
 // another reports whether there is another credential than the one that resp refuses. The error
 // says which login is needed; resp is closed then.
-func (c *conn) another(ctx context.Context, used credentials.Credential, resp *http.Response) (bool, error) {
+func (c *Conn) another(ctx context.Context, used credentials.Credential, resp *http.Response) (bool, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return c.credential.Refused(used), nil
 	}
@@ -76,7 +76,7 @@ func rewind(r *http.Request) bool {
 	return err == nil
 }
 
-func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Credential, error) {
+func (c *Conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Credential, error) {
 	credential, err := c.credential.Get(r.Context())
 	if err != nil {
 		return nil, credential, c.d.noCredential(r.Context(), err)
@@ -90,7 +90,7 @@ func (c *conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Crede
 
 // authenticate gives a new connection its source of credentials: that of a principal, with a
 // pool of HTTP connections of its own, or, for nil, the backend's.
-func (c *conn) authenticate(principal credentials.Source) {
+func (c *Conn) authenticate(principal credentials.Source) {
 	if principal == nil {
 		c.credential = c.d.o.Credentials.Shared()
 		return
@@ -102,17 +102,17 @@ func (c *conn) authenticate(principal credentials.Source) {
 }
 
 // httpConnections is the pool of HTTP connections that c uses.
-func (c *conn) httpConnections() *httpclient.Transport {
+func (c *Conn) httpConnections() *httpclient.Transport {
 	if c.http != nil {
 		return c.http
 	}
 	return c.d.http
 }
 
-// sourceFor is the source of credentials for the calls of user where each principal has one;
+// SourceFor is the source of credentials for the calls of user where each principal has one;
 // else nil. One can be had: a principal that gets none is refused before the backend is
 // contacted.
-func (d *Dialer) sourceFor(ctx context.Context, user *credentials.User) (credentials.Source, error) {
+func (d *Dialer) SourceFor(ctx context.Context, user *credentials.User) (credentials.Source, error) {
 	if !d.o.Credentials.PerPrincipal() {
 		return nil, nil
 	}
@@ -136,12 +136,12 @@ func (d *Dialer) noCredential(ctx context.Context, err error) error {
 		}
 		return &Error{Backend: d.name, Kind: kind, Err: reason}
 	}
-	return d.failure(ctx, err, false)
+	return d.Failure(ctx, err, false)
 }
 
-// isCredentialError reports whether err is about a credential that is not to be had, and so
+// IsCredentialError reports whether err is about a credential that is not to be had, and so
 // nothing that the backend did.
-func isCredentialError(err error) bool {
+func IsCredentialError(err error) bool {
 	var reason *credentials.Error
 	return errors.As(err, &reason)
 }

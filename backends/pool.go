@@ -84,15 +84,15 @@ type private struct {
 // A dial is one attempt to open a private session's connection.
 type dial struct {
 	ready chan struct{} // closed when conn or err is set
-	conn  *conn
+	conn  *Conn
 	err   error
 }
 
 // opened is the dial's connection if it has one that is not lost, else nil.
-func (d *dial) opened() *conn {
+func (d *dial) opened() *Conn {
 	select {
 	case <-d.ready:
-		if d.err == nil && d.conn.ctx.Err() == nil {
+		if d.err == nil && d.conn.Usable() {
 			return d.conn
 		}
 	default:
@@ -104,7 +104,7 @@ func (d *dial) opened() *conn {
 func (d *dial) over() bool {
 	select {
 	case <-d.ready:
-		return d.err != nil || d.conn.ctx.Err() != nil
+		return d.err != nil || !d.conn.Usable()
 	default:
 		return false
 	}
@@ -142,7 +142,7 @@ func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Sourc
 		}
 		// What one process keeps between calls, the next call may not meet again. A session
 		// over SSE is met again, except one that was opened beside it.
-		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.via() == TransportStdio))
+		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.Via() == TransportStdio))
 		p.source = source
 		l.all[key] = p
 	}
@@ -169,7 +169,7 @@ func (l *pool) find(session string) *private {
 }
 
 // conn is the open connection of p, or nil.
-func (l *pool) conn(p *private) *conn {
+func (l *pool) conn(p *private) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.dial == nil {
@@ -283,7 +283,7 @@ func (l *pool) await(ctx context.Context, freed <-chan struct{}, soon bool, hold
 // full is the error of a newcomer that finds no room.
 func (l *pool) full(n int, what, setting string) error {
 	l.b.stats.refused.Add(1)
-	return l.b.dialer.errorf(Unavailable, "all of its %d %s are in use, and none belongs to a client that has been away for %s; try again later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
+	return l.b.dialer.Errorf(Unavailable, "all of its %d %s are in use, and none belongs to a client that has been away for %s; try again later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
 }
 
 // victims looks for a connection that can be taken without ending a client session, and
@@ -296,11 +296,11 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 		c := p.open()
 		switch {
 		case c == nil:
-			soon = soon || p.users > 0 && !p.dial.over() && (p.transient || l.b.dialer.via() == TransportHTTP && p.source == nil)
+			soon = soon || p.users > 0 && !p.dial.over() && (p.transient || l.b.dialer.Via() == TransportHTTP && p.source == nil)
 		case !slotOf(c).takable():
 		case p.users > 0:
-			soon = soon || p.transient || p.stateless(c) || c.streaming() && !p.wantsStream()
-		case c.streaming() && !p.wantsStream(), p.mayVanish(l.idle().Pressure.Std()):
+			soon = soon || p.transient || p.stateless(c) || c.Streaming() && !p.wantsStream()
+		case c.Streaming() && !p.wantsStream(), p.mayVanish(l.idle().Pressure.Std()):
 			if oldest == nil || p.idle.Before(oldest.idle) {
 				oldest = p
 			}
@@ -312,17 +312,17 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 		return nil, soon, holders
 	}
 	c := oldest.open()
-	if c.streaming() {
+	if c.Streaming() {
 		l.announce(slotOf(c))
-		return c.endStream, true, nil
+		return c.EndStream, true, nil
 	}
 	l.remove(oldest)
 	return func() { l.b.closePrivate(oldest) }, true, nil
 }
 
 // ensureStream opens the stream of a private session where there is such a thing.
-func (l *pool) ensureStream(ctx context.Context, c *conn) error {
-	return c.ensureStream(ctx, func(ctx context.Context) (Slot, error) {
+func (l *pool) ensureStream(ctx context.Context, c *Conn) error {
+	return c.EnsureStream(ctx, func(ctx context.Context) (Slot, error) {
 		s, err := l.reserve(ctx)
 		if err != nil {
 			return nil, err // no Slot that holds a nil
@@ -332,8 +332,8 @@ func (l *pool) ensureStream(ctx context.Context, c *conn) error {
 }
 
 // slotOf is what c counts as; nil for nothing.
-func slotOf(c *conn) *slot {
-	s, _ := c.slot().(*slot)
+func slotOf(c *Conn) *slot {
+	s, _ := c.Slot().(*slot)
 	return s
 }
 
@@ -341,7 +341,7 @@ func slotOf(c *conn) *slot {
 func (s *slot) takable() bool { return s != nil && !s.over && !s.closing }
 
 // open is p's usable connection or nil. mu is held.
-func (p *private) open() *conn {
+func (p *private) open() *Conn {
 	if p.dial == nil {
 		return nil
 	}
@@ -359,8 +359,8 @@ func (p *private) mayVanish(pressure time.Duration) bool {
 
 // stateless reports whether p, with the connection c, is only there for its principal's
 // credential: the backend keeps nothing for it. mu is held.
-func (p *private) stateless(c *conn) bool {
-	return p.source != nil && c != nil && (c.modern || !c.keepsState()) && !p.wantsStream()
+func (p *private) stateless(c *Conn) bool {
+	return p.source != nil && c != nil && (c.Modern || !c.KeepsState()) && !p.wantsStream()
 }
 
 // press has one of the client sessions ended; false when each is in use.

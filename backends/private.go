@@ -17,7 +17,7 @@ const reopenAtOnce = 16
 // startDial opens p's connection in the background.
 func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
 	if !b.spawn(func() { b.dial(p, d, caller) }) {
-		d.err = &Error{Backend: b.name, Kind: Unavailable, Err: errClosed}
+		d.err = &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
 		close(d.ready)
 	}
 }
@@ -25,13 +25,13 @@ func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
 // dial opens p's connection, renews what p had on the one before and lets the backend ask
 // its first questions.
 func (b *Backend) dial(p *private, d *dial, caller *Caller) {
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
 	defer cancel()
 	c, err := b.openPrivate(ctx, p, caller)
 	if err == nil {
 		b.renew(ctx, p, c)
-		c.awaitFirstQuestions(ctx, p.askable)
-		c.setOutOfCall(&p.caller)
+		c.AwaitFirstQuestions(ctx, p.askable)
+		c.SetOutOfCall(&p.caller)
 	}
 	d.conn, d.err = c, err
 	close(d.ready)
@@ -40,29 +40,29 @@ func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 		return
 	}
 	b.relisted(p)
-	context.AfterFunc(c.ctx, func() { b.lostPrivate(p, d) })
+	context.AfterFunc(c.Context(), func() { b.lostPrivate(p, d) })
 }
 
 // openPrivate opens a connection for p, and its stream if p needs one.
-func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*conn, error) {
+func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*Conn, error) {
 	var s *slot
-	if b.dialer.via() != TransportHTTP || p.source != nil {
+	if b.dialer.Via() != TransportHTTP || p.source != nil {
 		var err error
 		if s, err = b.pool.reserve(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c, err := b.dialer.open(ctx, purpose{capabilities: declaredBy(&p.caller), caller: caller, legacy: caller.Session != "" && b.hasBothEras(), counted: true, credential: p.source})
+	c, err := b.dialer.Open(ctx, Purpose{Capabilities: declaredBy(&p.caller), Caller: caller, Legacy: caller.Session != "" && b.hasBothEras(), Counted: true, Credential: p.source})
 	if err != nil {
 		s.Release()
 		return nil, err
 	}
 	if s != nil {
-		c.hold(s)
+		c.Hold(s)
 	}
 	if p.askable || b.pool.wantsStream(p) {
 		if err := b.pool.ensureStream(ctx, c); err != nil {
-			c.close()
+			c.Close()
 			return nil, err
 		}
 	}
@@ -82,14 +82,14 @@ func (b *Backend) dialFailed(p *private, d *dial) {
 }
 
 // renew makes on a new connection what p had on the one before.
-func (b *Backend) renew(ctx context.Context, p *private, c *conn) {
+func (b *Backend) renew(ctx context.Context, p *private, c *Conn) {
 	l := &b.pool
 	l.mu.Lock()
 	uris, level := slices.Clone(p.uris), p.level
 	l.mu.Unlock()
-	c.setLevel(ctx, level)
+	c.SetLevel(ctx, level)
 	for _, uri := range uris {
-		if _, err := c.request(ctx, wire.Subscribe, encode.URI(uri)); err != nil {
+		if _, err := c.Request(ctx, wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}
@@ -106,7 +106,7 @@ func (b *Backend) lostPrivate(p *private, d *dial) {
 	if closed {
 		return
 	}
-	b.spawn(d.conn.abandon)
+	b.spawn(d.conn.Abandon)
 	if reopen {
 		b.spawn(func() { b.reopen(p) })
 	}
@@ -147,7 +147,7 @@ func (b *Backend) reopenOnce(p *private) bool {
 	b.dial(p, d, &p.caller)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.reopening = d.err != nil && !p.closed && kindOf(d.err) != Denied // who was denied a credential has to come again
+	p.reopening = d.err != nil && !p.closed && KindOf(d.err) != Denied // who was denied a credential has to come again
 	return !p.reopening
 }
 
@@ -161,7 +161,7 @@ func (b *Backend) awaitUp() error {
 		select {
 		case <-changed:
 		case <-b.ctx.Done():
-			return errClosed
+			return ErrClosed
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (b *Backend) closePrivate(p *private) {
 		}
 		<-p.dial.ready
 		if p.dial.conn != nil {
-			p.dial.conn.close()
+			p.dial.conn.Close()
 		}
 	}
 	if !b.spawn(closing) {
@@ -260,7 +260,7 @@ func (b *Backend) listenFor(session string) {
 	l.mu.Unlock()
 	if c != nil {
 		b.spawn(func() {
-			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
+			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
 			defer cancel()
 			if err := b.pool.ensureStream(ctx, c); err != nil {
 				b.log.Info("no stream for what comes between a client's calls", "err", err)
@@ -276,7 +276,7 @@ func (b *Backend) notifySession(session, method string, params json.RawMessage) 
 		return
 	}
 	if c := b.pool.conn(p); c != nil {
-		b.spawn(func() { c.forward(method, params) })
+		b.spawn(func() { c.Forward(method, params) })
 	}
 }
 

@@ -32,14 +32,14 @@ const handOverTime = time.Minute
 // runs reports whether the backend can be brought to cfg by other settings. One that is down may
 // be so for a header that is wrong: then it is tried anew at once.
 func (b *Backend) runs(cfg config.Backend) bool {
-	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.dialer.carries(cfg))
+	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.dialer.Carries(cfg))
 }
 
 // adjust applies settings in place.
 func (b *Backend) adjust(cfg config.Backend, t settings.General) {
 	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
-	if !b.dialer.carries(cfg) {
-		if b.dialer.carry(cfg) {
+	if !b.dialer.Carries(cfg) {
+		if b.dialer.Carry(cfg) {
 			b.suspicious.Store(true)
 		}
 		b.stale.Or(listing.All) // what is offered may depend on who asks
@@ -161,5 +161,5 @@ func (b *Backend) leave() {
 
 // busy reports whether a call is being made or its answer is being read.
 func (b *Backend) busy() bool {
-	return b.stats.entered.Load() > 0 || b.dialer.counts().Running.Load() > 0
+	return b.stats.entered.Load() > 0 || b.dialer.Counts().Running.Load() > 0
 }

@@ -36,7 +36,7 @@ func TestSettingsChangeInPlace(t *testing.T) {
 		t.Fatal("the backend was replaced")
 	}
 	_, err := b.Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"wait"}`)})
-	if kindOf(err) != Timeout {
+	if KindOf(err) != Timeout {
 		t.Errorf("a long call: %v, want a timeout after the new 50ms", err)
 	}
 	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {
@@ -213,7 +213,7 @@ func TestTrustChangesInPlace(t *testing.T) {
 	cfg.TLS.CAText += trusted
 	apply(t, s, cfg)
 	callTool(t, b, "")
-	if s.All()[0] != b || !b.dialer.carries(cfg) {
+	if s.All()[0] != b || !b.dialer.Carries(cfg) {
 		t.Error("other certificates to trust: the backend was replaced, or has those before")
 	}
 }

@@ -39,7 +39,7 @@ func (b *Backend) run() {
 		}
 		if err != nil {
 			n, level := b.outage.Failed()
-			b.log.Log(context.WithoutCancel(b.ctx), level, "backend is still down", "attempts", n, "err", bare(err))
+			b.log.Log(context.WithoutCancel(b.ctx), level, "backend is still down", "attempts", n, "err", Bare(err))
 		}
 		if b.State().Status == Connecting && err != nil {
 			b.goDown(err)
@@ -50,18 +50,18 @@ func (b *Backend) run() {
 
 // goDown says that the backend cannot be reached, once per outage.
 func (b *Backend) goDown(err error) {
-	b.log.Warn("backend is down", "err", bare(err))
+	b.log.Warn("backend is down", "err", Bare(err))
 	b.setState(Down, err)
 }
 
 // runOnce opens the main connection and serves it until it is lost. It returns the
 // error of an attempt that did not get that far.
 func (b *Backend) runOnce() error {
-	limit := b.Timeout() + probeTimeout
+	limit := b.Timeout() + ProbeTimeout
 	if b.State().Err != nil && b.State().Status == Connecting {
 		limit = reconnectTime // what it offered is kept meanwhile
 	}
-	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, ErrDeadline)
 	defer cancel()
 	c, err := b.openMain(ctx)
 	if err != nil {
@@ -71,41 +71,41 @@ func (b *Backend) runOnce() error {
 		return err
 	}
 	defer func() {
-		if !b.spawn(c.abandon) {
-			c.close()
+		if !b.spawn(c.Abandon) {
+			c.Close()
 		}
 	}()
 	if err := b.refresh(ctx, c, listing.All); err != nil {
 		return err
 	}
 	b.main.Store(c)
-	b.log.Info("backend is ready", "revision", c.peer.Revision, "transport", b.dialer.via(), "tools", len(b.Offer().Tools), b.outage.End())
+	b.log.Info("backend is ready", "revision", c.Peer.Revision, "transport", b.dialer.Via(), "tools", len(b.Offer().Tools), b.outage.End())
 	b.touch()
 	b.setState(Ready, nil)
 	b.serve(c)
 	b.main.Store(nil)
 	if b.ctx.Err() == nil {
 		b.stats.reconnects.Add(1)
-		b.log.Warn("backend is lost", "err", c.cause())
-		b.setState(Connecting, c.cause())
+		b.log.Warn("backend is lost", "err", c.Cause())
+		b.setState(Connecting, c.Cause())
 	}
 	return nil
 }
 
-func (b *Backend) openMain(ctx context.Context) (*conn, error) {
-	p := purpose{capabilities: allCapabilities, turns: true}
+func (b *Backend) openMain(ctx context.Context) (*Conn, error) {
+	p := Purpose{Capabilities: allCapabilities, Turns: true}
 	var err error
 	if b.credentials.NeedsCaller() {
-		if p.credential, err = b.listerSource(ctx); err != nil {
+		if p.Credential, err = b.listerSource(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return b.dialer.open(ctx, p)
+	return b.dialer.Open(ctx, p)
 }
 
 // serve refreshes lists and checks health until the connection is lost.
-func (b *Backend) serve(c *conn) {
-	if c.modern {
+func (b *Backend) serve(c *Conn) {
+	if c.Modern {
 		b.spawn(func() { b.listen(c) })
 	} else {
 		b.spawn(func() { b.restore(c) })
@@ -116,7 +116,7 @@ func (b *Backend) serve(c *conn) {
 	failed := 0
 	for {
 		select {
-		case <-c.lost():
+		case <-c.Lost():
 			return
 		case <-b.wake:
 			if now := b.settings.Load().CheckInterval; now != interval {
@@ -133,7 +133,7 @@ func (b *Backend) serve(c *conn) {
 		if b.suspicious.Swap(false) {
 			failed = b.check(c, failed)
 		}
-		if bits := b.stale.Swap(0); bits != 0 && c.ctx.Err() == nil {
+		if bits := b.stale.Swap(0); bits != 0 && c.Usable() {
 			b.update(c, bits)
 		}
 	}
@@ -141,20 +141,20 @@ func (b *Backend) serve(c *conn) {
 
 // renewOutdated fetches the lists of a modern backend that have outlived their time to
 // live, when it does not announce changes.
-func (b *Backend) renewOutdated(c *conn) {
-	if !c.modern || b.State().Listening {
+func (b *Backend) renewOutdated(c *Conn) {
+	if !c.Modern || b.State().Listening {
 		return
 	}
 	old := b.Offer()
 	bits := old.Outdated(time.Since(b.fetched))
-	if bits != 0 && b.refresh(c.ctx, c, bits) == nil && !reflect.DeepEqual(old, b.Offer()) {
+	if bits != 0 && b.refresh(c.Context(), c, bits) == nil && !reflect.DeepEqual(old, b.Offer()) {
 		b.set.changed()
 	}
 }
 
 // update fetches lists that changed and announces them, even when they are equal.
-func (b *Backend) update(c *conn, bits listing.Bits) {
-	if err := b.refresh(c.ctx, c, bits); err != nil {
+func (b *Backend) update(c *Conn, bits listing.Bits) {
+	if err := b.refresh(c.Context(), c, bits); err != nil {
 		b.changedLater(bits)
 		return
 	}
@@ -170,32 +170,32 @@ func (b *Backend) changedLater(bits listing.Bits) {
 
 // check asks the backend whether it lives. After enough failures in a row, or when it
 // cannot be reached at all, the connection counts as lost.
-func (b *Backend) check(c *conn, failed int) int {
+func (b *Backend) check(c *Conn, failed int) int {
 	method := wire.Ping
-	if c.modern {
+	if c.Modern {
 		method = wire.Discover
 	}
-	resp, err := c.doWithin(c.ctx, &Request{Method: method}, min(checkTimeout, b.Timeout()))
+	resp, err := c.DoWithin(c.Context(), &Request{Method: method}, min(checkTimeout, b.Timeout()))
 	if err == nil {
 		resp.Close()
 	}
-	if err == nil || kindOf(err) == 0 || kindOf(err) == Protocol {
+	if err == nil || KindOf(err) == 0 || KindOf(err) == Protocol {
 		b.touch() // any answer is a sign of life
 		return 0
 	}
-	if isCredentialError(err) {
-		if kindOf(err) == Denied {
-			c.fail(err)
+	if IsCredentialError(err) {
+		if KindOf(err) == Denied {
+			c.Fail(err)
 		}
 		return failed // the backend was not asked
 	}
 	failed++
-	b.log.Info("health check", "err", bare(err), "failed", failed)
+	b.log.Info("health check", "err", Bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	set := b.settings.Load()
-	busy := b.dialer.counts().Running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
-	if failed >= set.CheckThreshold && !busy || isDialError(err) {
-		c.fail(err)
+	busy := b.dialer.Counts().Running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
+	if failed >= set.CheckThreshold && !busy || IsDialError(err) {
+		c.Fail(err)
 	}
 	return failed
 }

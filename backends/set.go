@@ -131,7 +131,7 @@ func (s *Set) Apply(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errClosed
+		return ErrClosed
 	}
 	if err := s.credentials.Keep(cfg.TokenStore); err != nil {
 		return err

@@ -28,8 +28,8 @@ type sseStream struct {
 // compatibility"): a GET then has to bring its endpoint event. What was found out is
 // remembered in old until a connection of that kind cannot be opened.
 
-// via is the transport in use.
-func (d *Dialer) via() string {
+// Via is the transport in use.
+func (d *Dialer) Via() string {
 	if d.old.Load() {
 		return TransportSSE
 	}
@@ -52,23 +52,23 @@ func (d *Dialer) mayBeOld(err error) bool {
 }
 
 // openOld opens a connection over HTTP+SSE after Streamable HTTP was refused with err.
-func (d *Dialer) openOld(ctx context.Context, p purpose, refused error) (*conn, error) {
+func (d *Dialer) openOld(ctx context.Context, p Purpose, refused error) (*Conn, error) {
 	d.old.Store(true)
 	c, err := d.connect(ctx, p)
 	if err == nil {
 		if err = c.handshake(ctx); err == nil {
 			return c, nil
 		}
-		c.close()
+		c.Close()
 	}
 	d.old.Store(false)
-	return nil, &Error{Backend: d.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", bare(refused), bare(err))}
+	return nil, &Error{Backend: d.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", Bare(refused), Bare(err))}
 }
 
 // openSSE opens the stream and waits for the endpoint.
-func openSSE(ctx context.Context, c *conn, u *url.URL) (*sseStream, error) {
+func openSSE(ctx context.Context, c *Conn, u *url.URL) (*sseStream, error) {
 	h := newHTTPTransport(c, u)
-	stop := context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { c.Fail(context.Cause(ctx)) })
 	defer stop()
 	resp, err := h.at.Get(c.ctx, "")
 	if err != nil {
@@ -117,17 +117,17 @@ func (f *sseStream) read() ([]byte, *payload.Buffer, error) {
 func (f *sseStream) write(ctx context.Context, frame []byte) (started bool, err error) {
 	resp, err := f.http.at.PostTo(ctx, f.to, frame)
 	if err != nil {
-		return !isDialError(err), err
+		return !IsDialError(err), err
 	}
 	f.http.c.d.failedBody(resp)
 	switch code := resp.StatusCode; {
 	case code < 300:
 		return true, nil
 	case code == http.StatusNotFound:
-		f.http.c.fail(errSessionGone)
-		return false, errSessionGone
+		f.http.c.Fail(ErrSessionGone)
+		return false, ErrSessionGone
 	case code < 500:
-		return false, f.http.c.d.errorf(kindOfStatus(code), "%w", &endpoint.StatusError{Code: code})
+		return false, f.http.c.d.Errorf(kindOfStatus(code), "%w", &endpoint.StatusError{Code: code})
 	default:
 		return true, errors.New((&endpoint.StatusError{Code: code}).Error())
 	}

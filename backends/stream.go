@@ -51,12 +51,12 @@ func (h *httpTransport) ended(o *sessionStream) {
 	}
 }
 
-// ensureStream opens the stream of a private session where there is such a thing, and waits
+// EnsureStream opens the stream of a private session where there is such a thing, and waits
 // until the backend has it. The stream counts as what reserve returns, unless the connection
 // counts as something already.
-func (c *conn) ensureStream(ctx context.Context, reserve func(context.Context) (Slot, error)) error {
+func (c *Conn) EnsureStream(ctx context.Context, reserve func(context.Context) (Slot, error)) error {
 	h, ok := c.transport.(*httpTransport)
-	if !ok || c.modern || h.stream.Load() != nil || c.d.streamless.Load() {
+	if !ok || c.Modern || h.stream.Load() != nil || c.d.streamless.Load() {
 		return nil
 	}
 	var s Slot
@@ -73,14 +73,14 @@ func (c *conn) ensureStream(ctx context.Context, reserve func(context.Context) (
 	return nil
 }
 
-// streaming reports whether c is a session whose stream can be closed without ending it.
-func (c *conn) streaming() bool {
+// Streaming reports whether c is a session whose stream can be closed without ending it.
+func (c *Conn) Streaming() bool {
 	h, ok := c.transport.(*httpTransport)
 	return ok && c.reserved == nil && h.stream.Load() != nil
 }
 
-// endStream closes the stream, not the session.
-func (c *conn) endStream() {
+// EndStream closes the stream, not the session.
+func (c *Conn) EndStream() {
 	if h, ok := c.transport.(*httpTransport); ok {
 		if o := h.stream.Load(); o != nil {
 			o.cancel()
@@ -88,8 +88,8 @@ func (c *conn) endStream() {
 	}
 }
 
-// slot is what c counts as: a connection all the time, or its stream; nil for nothing.
-func (c *conn) slot() Slot {
+// Slot is what c counts as: a connection all the time, or its stream; nil for nothing.
+func (c *Conn) Slot() Slot {
 	if h, ok := c.transport.(*httpTransport); ok {
 		if o := h.stream.Load(); o != nil && o.slot != nil {
 			return o.slot
@@ -139,17 +139,17 @@ func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 	switch {
 	case h.id.Load() == nil:
 	case status.Code == http.StatusNotFound:
-		h.c.fail(errSessionGone)
+		h.c.Fail(ErrSessionGone)
 	case status.Code == http.StatusBadRequest:
-		h.c.request(ctx, wire.Ping, nil) // fails the connection if the session is gone
+		h.c.Request(ctx, wire.Ping, nil) // fails the connection if the session is gone
 	}
 	return true
 }
 
 // noteStream remembers from the main connection whether the backend has streams of its own.
-func (d *Dialer) noteStream(c *conn, err error) {
+func (d *Dialer) noteStream(c *Conn, err error) {
 	var status *endpoint.StatusError
-	if !c.onDemand && (err == nil || errors.As(err, &status)) {
+	if !c.OnDemand && (err == nil || errors.As(err, &status)) {
 		d.streamless.Store(err != nil && status.Code == http.StatusMethodNotAllowed)
 	}
 }

@@ -35,7 +35,7 @@ func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error 
 	b = b.enter()
 	defer b.leave()
 	if on && b.credentials.PerPrincipal() {
-		return b.dialer.errorf(Denied, "a subscription that clients share: each principal has a credential of its own with this backend")
+		return b.dialer.Errorf(Denied, "a subscription that clients share: each principal has a credential of its own with this backend")
 	}
 	if !b.subs.set(uri, on) {
 		return nil
@@ -44,7 +44,7 @@ func (b *Backend) setSubscribed(ctx context.Context, uri string, on bool) error 
 	if err != nil {
 		return err
 	}
-	if c.modern {
+	if c.Modern {
 		b.subs.wake()
 		return nil
 	}
@@ -87,7 +87,7 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 		return true, err
 	}
 	defer held.release()
-	if held.private == nil || c.modern {
+	if held.private == nil || c.Modern {
 		return false, nil
 	}
 	known := b.pool.noteSubscription(held.private, uri, on)
@@ -103,12 +103,12 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	return true, err
 }
 
-func subscribe(ctx context.Context, c *conn, uri string, on bool) error {
+func subscribe(ctx context.Context, c *Conn, uri string, on bool) error {
 	method := wire.Subscribe
 	if !on {
 		method = wire.Unsubscribe
 	}
-	_, err := c.request(ctx, method, encode.URI(uri))
+	_, err := c.Request(ctx, method, encode.URI(uri))
 	return err
 }
 
@@ -156,13 +156,13 @@ func (s *subscriptions) wake() {
 
 // restore asks for the subscriptions again after a reconnect. Where there is a shared
 // connection it has them, and is opened anew if it was lost as well.
-func (b *Backend) restore(main *conn) {
+func (b *Backend) restore(main *Conn) {
 	if !b.hasShared(main) {
 		b.resubscribe(main)
 		return
 	}
 	if len(b.subs.list()) > 0 {
-		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), errDeadline)
+		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
 		defer cancel()
 		if _, err := b.sharedOr(ctx, main); err != nil {
 			b.log.Info("subscriptions not renewed", "err", err)
@@ -171,9 +171,9 @@ func (b *Backend) restore(main *conn) {
 }
 
 // resubscribe asks a legacy backend for the updates that an earlier connection had.
-func (b *Backend) resubscribe(c *conn) {
+func (b *Backend) resubscribe(c *Conn) {
 	for _, uri := range b.subs.list() {
-		if _, err := c.request(c.ctx, wire.Subscribe, encode.URI(uri)); err != nil {
+		if _, err := c.Request(c.Context(), wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
 		}
 	}
@@ -181,25 +181,25 @@ func (b *Backend) resubscribe(c *conn) {
 
 // listen keeps the stream on which a modern backend announces changes. What may have
 // been missed while there was none is fetched again when it is acknowledged.
-func (b *Backend) listen(c *conn) {
+func (b *Backend) listen(c *Conn) {
 	var wait pace.Backoff
-	for c.ctx.Err() == nil {
-		params := encode.Listen(c.peer.Capabilities, b.subs.list())
+	for c.Usable() {
+		params := encode.Listen(c.Peer.Capabilities, b.subs.list())
 		if params == nil {
 			select {
 			case <-b.subs.renew:
-			case <-c.lost():
+			case <-c.Lost():
 			}
 			continue
 		}
 		start := time.Now()
-		err := c.listen(params, b.subs.renew)
+		err := c.Listen(params, b.subs.renew)
 		b.setListening(false)
 		var answer *wire.Error
 		switch {
-		case err == errRenew:
+		case err == ErrRenew:
 			continue
-		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound, kindOf(err) == Protocol:
+		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound, KindOf(err) == Protocol:
 			b.log.Info("backend announces no changes", "err", err)
 			return
 		}
@@ -207,6 +207,6 @@ func (b *Backend) listen(c *conn) {
 		if time.Since(start) > stableTime {
 			wait.Reset()
 		}
-		pace.Sleep(c.ctx, wait.Next())
+		pace.Sleep(c.Context(), wait.Next())
 	}
 }

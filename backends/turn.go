@@ -7,35 +7,35 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// takeTurn waits until no other call that may call back is running on c.
-func (c *conn) takeTurn(ctx context.Context, caller *Caller) error {
+// TakeTurn waits until no other call that may call back is running on c.
+func (c *Conn) TakeTurn(ctx context.Context, caller *Caller) error {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
-		return c.d.failure(ctx, context.Cause(ctx), false)
-	case <-c.lost():
-		return c.d.failure(ctx, c.cause(), false)
+		return c.d.Failure(ctx, context.Cause(ctx), false)
+	case <-c.Lost():
+		return c.d.Failure(ctx, c.Cause(), false)
 	}
 	c.mu.Lock()
 	c.turnOf = caller
 	c.mu.Unlock()
-	c.setLevel(ctx, caller.LogLevel)
+	c.SetLevel(ctx, caller.LogLevel)
 	return nil
 }
 
-// endTurn lets the next call have its turn.
-func (c *conn) endTurn() {
+// EndTurn lets the next call have its turn.
+func (c *Conn) EndTurn() {
 	c.mu.Lock()
 	c.turnOf = nil
 	c.mu.Unlock()
 	<-c.turn
 }
 
-// setLevel asks a legacy backend for log messages of the caller's level, and waits until
+// SetLevel asks a legacy backend for log messages of the caller's level, and waits until
 // it has answered. On a connection that callers share, the level is only ever made finer:
 // each of them gets those of its own level.
-func (c *conn) setLevel(ctx context.Context, level string) {
-	if c.modern || level == "" || !wire.Declares(c.peer.Capabilities, "logging") {
+func (c *Conn) SetLevel(ctx context.Context, level string) {
+	if c.Modern || level == "" || !wire.Declares(c.Peer.Capabilities, "logging") {
 		return
 	}
 	c.levelMu.Lock()
@@ -43,20 +43,20 @@ func (c *conn) setLevel(ctx context.Context, level string) {
 	if c.level == level || !c.private && c.turn == nil && c.level != "" && wire.Severity(c.level) <= wire.Severity(level) {
 		return
 	}
-	if _, err := c.request(ctx, wire.SetLevel, new(jsonscan.Object).Text("level", level).JSON()); err != nil {
+	if _, err := c.Request(ctx, wire.SetLevel, new(jsonscan.Object).Text("level", level).JSON()); err != nil {
 		c.d.o.Log.Info("log level not set", "level", level, "err", err)
-		if !isAnswer(err) {
+		if !IsAnswer(err) {
 			return
 		}
 	}
 	c.level = level
 }
 
-// keepsState reports whether the backend keeps a session for each connection: it gave this
+// KeepsState reports whether the backend keeps a session for each connection: it gave this
 // one an id, or the connection is the session. What a child process keeps, nobody knows.
-func (c *conn) keepsState() bool {
+func (c *Conn) KeepsState() bool {
 	if h, ok := c.transport.(*httpTransport); ok {
 		return h.id.Load() != nil
 	}
-	return c.d.via() == TransportSSE
+	return c.d.Via() == TransportSSE
 }
