@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	"backends/credentials":      {"config", "internal/certs", "internal/files", "internal/secret"},
 	"backends/bridge":           {"backends/internal/endpoint", "backends/internal/pace", "internal/jsonscan", "internal/wire"},
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
-	"backends":                  {"backends/credentials", "backends/internal/child", "backends/internal/deadline", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/listing", "backends/internal/pace", "backends/internal/payload", "backends/internal/questions", "backends/internal/queue", "backends/internal/settings", "backends/internal/sharing", "config", "internal/certs", "internal/clip", "internal/httpclient", "internal/jsonscan", "internal/secret", "internal/wire"},
+	"backends":                  {"backends/credentials", "backends/internal/child", "backends/internal/conn", "backends/internal/encode", "backends/internal/listing", "backends/internal/pace", "backends/internal/payload", "backends/internal/settings", "backends/internal/sharing", "config", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"builtins":                  {"internal/format", "script", "script/check", "internal/jsonscan", "internal/schema", "internal/wire"},
 	"builtins/suite":            {"script/check", "builtins", "script", "script/journal", "script/source", "internal/clip", "internal/diag", "internal/files", "internal/jsonscan", "internal/schema", "internal/spell"},
 	"cases":                     {"builtins", "script", "internal/clip", "internal/diag", "internal/files", "internal/jsonscan", "internal/secret", "internal/spell", "internal/visible"},
@@ -119,6 +119,7 @@ var mayImport = map[string][]string{
 	"cmd":                       {"proxy/status", "proxy/validation", "config/kube/cluster", "config/kube/resolve", "config/kube/toolhive", "script/source", "script/check/codes", "script/check/types", "builtins/suite", "proxy/catalog", "migrate/legacy", "cases", "lock", "runs", "runs/seal", "runs/open", "internal/limits", "internal/starfmt", "script/check", "internal/certs", "internal/clip", "backends/credentials", "auth", "policy", "config", "backends", "backends/bridge", "script", "script/isolate", "builtins", "migrate", "migrate/verify", "proxy", "proxy/edge", "proxy/trace", "internal/diag", "internal/files", "internal/jsonscan", "internal/memlimit", "internal/origin", "internal/secret", "internal/visible", "internal/wire", "internal/schema", "internal/spell", "examples", "config/kube/object", "config/kube/resolve"},
 
 	"backends/internal/child":     {"internal/secret"},
+	"backends/internal/conn":      {"backends/credentials", "backends/internal/child", "backends/internal/deadline", "backends/internal/encode", "backends/internal/endpoint", "backends/internal/listing", "backends/internal/pace", "backends/internal/payload", "backends/internal/questions", "backends/internal/queue", "config", "internal/certs", "internal/clip", "internal/httpclient", "internal/jsonscan", "internal/secret", "internal/wire"},
 	"backends/internal/deadline":  {},
 	"backends/internal/encode":    {"internal/jsonscan", "internal/wire"},
 	"backends/internal/endpoint":  {"backends/internal/pace", "internal/httpclient", "internal/wire"},

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
@@ -17,7 +18,7 @@ var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"samp
 
 // A lease is the use of a connection by one call.
 type lease struct {
-	conn    *Conn
+	conn    *conn.Conn
 	private *private // nil on a shared connection
 	pool    *pool    // of private
 }
@@ -34,7 +35,7 @@ func (h lease) release() {
 }
 
 // acquire returns a connection for one call of caller; the lease ends with the call.
-func (b *Backend) acquire(ctx context.Context, caller *Caller) (*Conn, lease, error) {
+func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, lease, error) {
 	if c := b.usable(); c != nil {
 		switch b.sharing(c, caller) {
 		case sharing.Main:
@@ -45,7 +46,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*Conn, lease, er
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), ErrDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), conn.ErrDeadline)
 	defer cancel()
 	main, err := b.await(ctx)
 	if err != nil {
@@ -70,7 +71,7 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*Conn, lease, er
 }
 
 // rules are what decides which connection calls run on; c is the main connection.
-func (b *Backend) rules(c *Conn) sharing.Backend {
+func (b *Backend) rules(c *conn.Conn) sharing.Backend {
 	return sharing.Backend{
 		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == TransportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
 		Modern: c.Modern, LegacyToo: c.LegacyToo, KeepsState: c.KeepsState(),
@@ -78,7 +79,7 @@ func (b *Backend) rules(c *Conn) sharing.Backend {
 }
 
 // sharing says which connection a call for caller runs on; c is the main connection.
-func (b *Backend) sharing(c *Conn, caller *Caller) sharing.Kind {
+func (b *Backend) sharing(c *conn.Conn, caller *Caller) sharing.Kind {
 	if caller == nil {
 		return sharing.Main
 	}
@@ -92,7 +93,7 @@ func shares(c *Caller) sharing.Caller {
 }
 
 // usable is the main connection, or nil while there is none.
-func (b *Backend) usable() *Conn {
+func (b *Backend) usable() *conn.Conn {
 	if c := b.main.Load(); c != nil && c.Usable() {
 		return c
 	}
@@ -101,7 +102,7 @@ func (b *Backend) usable() *Conn {
 
 // await returns the main connection. While an attempt to connect is running it waits
 // for its outcome; a backend that is down is an error at once.
-func (b *Backend) await(ctx context.Context) (*Conn, error) {
+func (b *Backend) await(ctx context.Context) (*conn.Conn, error) {
 	for {
 		state, changed := b.watch() // before looking, so that no change is missed
 		if c := b.usable(); c != nil {
@@ -115,14 +116,14 @@ func (b *Backend) await(ctx context.Context) (*Conn, error) {
 		case <-ctx.Done():
 			return nil, b.dialer.Failure(ctx, context.Cause(ctx), false)
 		case <-b.ctx.Done():
-			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
+			return nil, &Error{Backend: b.name, Kind: Unavailable, Err: conn.ErrClosed}
 		}
 	}
 }
 
 // keyOf says whose private session a call for caller runs in, and whether that serves one call at
 // a time; c is the main connection.
-func (b *Backend) keyOf(c *Conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
+func (b *Backend) keyOf(c *conn.Conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
 	rules, who := b.rules(c), shares(caller)
 	key, oneAtATime, err = rules.KeyOf(&who)
 	switch err {
@@ -135,7 +136,7 @@ func (b *Backend) keyOf(c *Conn, caller *Caller) (key sharing.Key, oneAtATime bo
 }
 
 // acquirePrivate finds or opens the private session of caller.
-func (b *Backend) acquirePrivate(ctx context.Context, main *Conn, caller *Caller) (*Conn, lease, error) {
+func (b *Backend) acquirePrivate(ctx context.Context, main *conn.Conn, caller *Caller) (*conn.Conn, lease, error) {
 	key, oneAtATime, err := b.keyOf(main, caller)
 	if err != nil {
 		return nil, lease{}, err
@@ -164,7 +165,7 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *Conn, caller *Caller
 
 // ready waits for the connection of a private session and for what a call of caller needs
 // beside it.
-func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*Conn, error) {
+func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*conn.Conn, error) {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
@@ -199,12 +200,12 @@ type sharedConn struct {
 	opening chan struct{} // cap 1: held by who opens it
 
 	mu     sync.Mutex
-	closed bool                 // guarded by mu
-	conn   atomic.Pointer[Conn] // set under mu
+	closed bool                      // guarded by mu
+	conn   atomic.Pointer[conn.Conn] // set under mu
 }
 
 // usable is the connection if it is open, else nil.
-func (p *sharedConn) usable() *Conn {
+func (p *sharedConn) usable() *conn.Conn {
 	if c := p.conn.Load(); c != nil && c.Usable() {
 		return c
 	}
@@ -212,7 +213,7 @@ func (p *sharedConn) usable() *Conn {
 }
 
 // set takes a new connection; false when the backend was closed meanwhile.
-func (p *sharedConn) set(c *Conn) bool {
+func (p *sharedConn) set(c *conn.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -223,13 +224,13 @@ func (p *sharedConn) set(c *Conn) bool {
 
 // hasShared reports whether clients that cannot be asked have a connection beside c, the
 // main one.
-func (b *Backend) hasShared(c *Conn) bool {
+func (b *Backend) hasShared(c *conn.Conn) bool {
 	return !c.Modern && b.dialer.Configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
 // sharedOr returns the connection that clients share on which nothing can be asked: the main
 // one where there is no other.
-func (b *Backend) sharedOr(ctx context.Context, main *Conn) (*Conn, error) {
+func (b *Backend) sharedOr(ctx context.Context, main *conn.Conn) (*conn.Conn, error) {
 	if !b.hasShared(main) {
 		return main, nil
 	}
@@ -246,7 +247,7 @@ func (b *Backend) sharedOr(ctx context.Context, main *Conn) (*Conn, error) {
 }
 
 // openShared replaces a shared connection that was lost, or opens the first one.
-func (b *Backend) openShared(ctx context.Context) (*Conn, error) {
+func (b *Backend) openShared(ctx context.Context) (*conn.Conn, error) {
 	if c := b.shared.usable(); c != nil {
 		return c, nil
 	}
@@ -257,7 +258,7 @@ func (b *Backend) openShared(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := b.dialer.Open(ctx, Purpose{Capabilities: json.RawMessage("{}"), Counted: true})
+	c, err := b.dialer.Open(ctx, conn.Purpose{Capabilities: json.RawMessage("{}"), Counted: true})
 	if err != nil {
 		s.Release()
 		return nil, notExecuted(err)
@@ -265,7 +266,7 @@ func (b *Backend) openShared(ctx context.Context) (*Conn, error) {
 	c.Hold(s)
 	if !b.shared.set(c) {
 		c.Close()
-		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
+		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: conn.ErrClosed}
 	}
 	b.resubscribe(c)
 	return c, nil

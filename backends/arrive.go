@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
 // A backend whose every credential is a principal's, because its token exchange has no
@@ -93,7 +94,7 @@ func (b *Backend) listerSource(ctx context.Context) (credentials.Source, error) 
 		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: errNoCaller}
 	}
 	source, err := b.dialer.SourceFor(ctx, user)
-	if KindOf(err) == Denied {
+	if conn.KindOf(err) == Denied {
 		b.lister.CompareAndSwap(user, nil)
 	}
 	return source, err

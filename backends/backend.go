@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
@@ -33,7 +34,7 @@ type Backend struct {
 	cfg    config.Backend
 	set    *Set
 	log    *slog.Logger
-	dialer *Dialer
+	dialer *conn.Dialer
 
 	credentials *credentials.Provider            // nil: none
 	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
@@ -47,7 +48,7 @@ type Backend struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	offer  atomic.Pointer[Offer]
-	main   atomic.Pointer[Conn] // the usable main connection; nil while there is none
+	main   atomic.Pointer[conn.Conn] // the usable main connection; nil while there is none
 	pool   pool
 	shared sharedConn
 	subs   subscriptions
@@ -107,7 +108,7 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.settings.Store(settings.For(cfg, t, nil))
 	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
-	b.dialer = NewDialer(b.ctx, cfg, DialOptions{
+	b.dialer = conn.NewDialer(b.ctx, cfg, conn.Options{
 		Log: b.log, Info: s.o.ClientInfo, MaxMessage: s.o.MaxMessage, Secrets: s.o.Secrets, Guard: s.guard, Credentials: b.credentials,
 		Timeout: b.Timeout, Spawn: b.spawn, Notified: b.notified, Suspect: b.suspect, Idle: b.idle, Started: b.logStarted, Stderr: b.logStderr,
 	})
@@ -176,7 +177,7 @@ func (b *Backend) setState(s Status, err error) {
 	if b.state.Status != s {
 		b.state.Since = time.Now()
 	}
-	b.state.Status, b.state.Err = s, Bare(err)
+	b.state.Status, b.state.Err = s, conn.Bare(err)
 	b.state.Transport = b.dialer.Via()
 	if c := b.main.Load(); c != nil {
 		b.state.Revision = c.Peer.Revision
@@ -215,7 +216,7 @@ func (b *Backend) spawn(f func()) bool {
 // close ends everything and waits for it.
 func (b *Backend) close() {
 	all := func(*private) bool { return true }
-	b.stop(ErrClosed)
+	b.stop(conn.ErrClosed)
 	b.closePrivates(all) // side by side
 	b.mu.Lock()
 	b.closed = true
@@ -227,7 +228,7 @@ func (b *Backend) close() {
 }
 
 // notified takes a notification that came on c and belongs to no call or concerns all of them.
-func (b *Backend) notified(c *Conn, method string, params json.RawMessage) {
+func (b *Backend) notified(c *conn.Conn, method string, params json.RawMessage) {
 	switch method {
 	case wire.ToolsChanged:
 		b.listChangedOn(c, listing.Tools, method)
@@ -286,5 +287,5 @@ func (b *Backend) logStderr(line string) {
 // NotUp is the error of a call to the backend while it is in the state s and has no
 // connection.
 func (b *Backend) NotUp(s State) *Error {
-	return &Error{Backend: b.name, Kind: Unavailable, Err: &NotUp{Starting: s.Status == Connecting, Disabled: s.Status == Disabled, Cause: s.Err}}
+	return &Error{Backend: b.name, Kind: Unavailable, Err: &conn.NotUp{Starting: s.Status == Connecting, Disabled: s.Status == Disabled, Cause: s.Err}}
 }

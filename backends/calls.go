@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
 // counters are what Stats is taken from.
@@ -81,7 +82,7 @@ func (b *Backend) again(ctx context.Context, r *Request, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	return errors.Is(err, ErrSessionGone) || r.Idempotent && KindOf(err) == Interrupted
+	return errors.Is(err, conn.ErrSessionGone) || r.Idempotent && conn.KindOf(err) == Interrupted
 }
 
 // attempt makes the call once.
@@ -102,16 +103,16 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 // count keeps the statistics, the breaker and the health check informed of how a call
 // ended.
 func (b *Backend) count(err error) error {
-	if err == nil || IsAnswer(err) {
+	if err == nil || conn.IsAnswer(err) {
 		b.touch()
 		b.settings.Load().Breaker.Succeeded()
 		return err
 	}
-	switch KindOf(err) {
+	switch conn.KindOf(err) {
 	case Cancelled:
 		return err
 	case Unavailable, Denied:
-		if IsCredentialError(err) { // the backend has no part in it
+		if conn.IsCredentialError(err) { // the backend has no part in it
 			b.stats.failures.Add(1)
 			return err
 		}

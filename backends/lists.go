@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -45,16 +46,16 @@ func (b *Backend) wakeLoop() {
 }
 
 // reader reads lists on c.
-func (b *Backend) reader(ctx context.Context, c *Conn) *listing.Reader {
+func (b *Backend) reader(ctx context.Context, c *conn.Conn) *listing.Reader {
 	lost := func(err error) bool {
-		return !c.Usable() || ctx.Err() != nil || KindOf(err) == Unavailable || IsCredentialError(err)
+		return !c.Usable() || ctx.Err() != nil || conn.KindOf(err) == Unavailable || conn.IsCredentialError(err)
 	}
 	return &listing.Reader{Ask: c.Request, Lost: lost, Capabilities: c.Peer.Capabilities, Log: b.log}
 }
 
 // refresh fetches the lists in bits and publishes a new offer. Only the loss of the
 // connection is an error: a list that the backend refuses stays as it was.
-func (b *Backend) refresh(ctx context.Context, c *Conn, bits listing.Bits) error {
+func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits listing.Bits) error {
 	next := *b.Offer()
 	next.Revision, next.Instructions = c.Peer.Revision, c.Peer.Instructions
 	next.ServerInfo, next.Capabilities = c.Peer.ServerInfo, c.Peer.Capabilities
@@ -69,7 +70,7 @@ func (b *Backend) refresh(ctx context.Context, c *Conn, bits listing.Bits) error
 
 // listChangedOn takes a notification that a list has changed. On a private session it is about
 // that session; whether the lists for all have changed, too, is looked at.
-func (b *Backend) listChangedOn(c *Conn, bit listing.Bits, method string) {
+func (b *Backend) listChangedOn(c *conn.Conn, bit listing.Bits, method string) {
 	if !c.OnDemand {
 		b.listChanged(bit)
 		return
@@ -133,7 +134,7 @@ func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 }
 
 // fetchLists asks p's session for its lists. When that does not work, the lists for all hold.
-func (b *Backend) fetchLists(ctx context.Context, p *private, c *Conn, base *Offer) *Offer {
+func (b *Backend) fetchLists(ctx context.Context, p *private, c *conn.Conn, base *Offer) *Offer {
 	offer, size, err := b.reader(ctx, c).Offer(ctx, base)
 	offer, tooLarge := p.lists.Set(base, c, offer, size, err, &b.set.privateLists)
 	if tooLarge {

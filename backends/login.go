@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
 // BeginLogin asks a principal for a login that a call of it needs. base is where browsers reach
@@ -14,7 +15,7 @@ func (s *Set) BeginLogin(need *credentials.LoginNeeded, base string) (*credentia
 			return s.credentials.Begin(b.cfg, *need, base)
 		}
 	}
-	return nil, ErrClosed
+	return nil, conn.ErrClosed
 }
 
 // PendingLogin is the login that a principal was asked for; nil when there is none of this id.

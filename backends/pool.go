@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/config"
@@ -84,12 +85,12 @@ type private struct {
 // A dial is one attempt to open a private session's connection.
 type dial struct {
 	ready chan struct{} // closed when conn or err is set
-	conn  *Conn
+	conn  *conn.Conn
 	err   error
 }
 
 // opened is the dial's connection if it has one that is not lost, else nil.
-func (d *dial) opened() *Conn {
+func (d *dial) opened() *conn.Conn {
 	select {
 	case <-d.ready:
 		if d.err == nil && d.conn.Usable() {
@@ -169,7 +170,7 @@ func (l *pool) find(session string) *private {
 }
 
 // conn is the open connection of p, or nil.
-func (l *pool) conn(p *private) *Conn {
+func (l *pool) conn(p *private) *conn.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.dial == nil {
@@ -321,8 +322,8 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 }
 
 // ensureStream opens the stream of a private session where there is such a thing.
-func (l *pool) ensureStream(ctx context.Context, c *Conn) error {
-	return c.EnsureStream(ctx, func(ctx context.Context) (Slot, error) {
+func (l *pool) ensureStream(ctx context.Context, c *conn.Conn) error {
+	return c.EnsureStream(ctx, func(ctx context.Context) (conn.Slot, error) {
 		s, err := l.reserve(ctx)
 		if err != nil {
 			return nil, err // no Slot that holds a nil
@@ -332,7 +333,7 @@ func (l *pool) ensureStream(ctx context.Context, c *Conn) error {
 }
 
 // slotOf is what c counts as; nil for nothing.
-func slotOf(c *Conn) *slot {
+func slotOf(c *conn.Conn) *slot {
 	s, _ := c.Slot().(*slot)
 	return s
 }
@@ -341,7 +342,7 @@ func slotOf(c *Conn) *slot {
 func (s *slot) takable() bool { return s != nil && !s.over && !s.closing }
 
 // open is p's usable connection or nil. mu is held.
-func (p *private) open() *Conn {
+func (p *private) open() *conn.Conn {
 	if p.dial == nil {
 		return nil
 	}
@@ -359,7 +360,7 @@ func (p *private) mayVanish(pressure time.Duration) bool {
 
 // stateless reports whether p, with the connection c, is only there for its principal's
 // credential: the backend keeps nothing for it. mu is held.
-func (p *private) stateless(c *Conn) bool {
+func (p *private) stateless(c *conn.Conn) bool {
 	return p.source != nil && c != nil && (c.Modern || !c.KeepsState()) && !p.wantsStream()
 }
 

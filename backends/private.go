@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
@@ -17,7 +18,7 @@ const reopenAtOnce = 16
 // startDial opens p's connection in the background.
 func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
 	if !b.spawn(func() { b.dial(p, d, caller) }) {
-		d.err = &Error{Backend: b.name, Kind: Unavailable, Err: ErrClosed}
+		d.err = &Error{Backend: b.name, Kind: Unavailable, Err: conn.ErrClosed}
 		close(d.ready)
 	}
 }
@@ -25,7 +26,7 @@ func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
 // dial opens p's connection, renews what p had on the one before and lets the backend ask
 // its first questions.
 func (b *Backend) dial(p *private, d *dial, caller *Caller) {
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
 	defer cancel()
 	c, err := b.openPrivate(ctx, p, caller)
 	if err == nil {
@@ -44,7 +45,7 @@ func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 }
 
 // openPrivate opens a connection for p, and its stream if p needs one.
-func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*Conn, error) {
+func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (*conn.Conn, error) {
 	var s *slot
 	if b.dialer.Via() != TransportHTTP || p.source != nil {
 		var err error
@@ -52,7 +53,7 @@ func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (
 			return nil, err
 		}
 	}
-	c, err := b.dialer.Open(ctx, Purpose{Capabilities: declaredBy(&p.caller), Caller: caller, Legacy: caller.Session != "" && b.hasBothEras(), Counted: true, Credential: p.source})
+	c, err := b.dialer.Open(ctx, conn.Purpose{Capabilities: declaredBy(&p.caller), Caller: caller, Legacy: caller.Session != "" && b.hasBothEras(), Counted: true, Credential: p.source})
 	if err != nil {
 		s.Release()
 		return nil, err
@@ -82,7 +83,7 @@ func (b *Backend) dialFailed(p *private, d *dial) {
 }
 
 // renew makes on a new connection what p had on the one before.
-func (b *Backend) renew(ctx context.Context, p *private, c *Conn) {
+func (b *Backend) renew(ctx context.Context, p *private, c *conn.Conn) {
 	l := &b.pool
 	l.mu.Lock()
 	uris, level := slices.Clone(p.uris), p.level
@@ -147,7 +148,7 @@ func (b *Backend) reopenOnce(p *private) bool {
 	b.dial(p, d, &p.caller)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.reopening = d.err != nil && !p.closed && KindOf(d.err) != Denied // who was denied a credential has to come again
+	p.reopening = d.err != nil && !p.closed && conn.KindOf(d.err) != Denied // who was denied a credential has to come again
 	return !p.reopening
 }
 
@@ -161,7 +162,7 @@ func (b *Backend) awaitUp() error {
 		select {
 		case <-changed:
 		case <-b.ctx.Done():
-			return ErrClosed
+			return conn.ErrClosed
 		}
 	}
 }
@@ -260,7 +261,7 @@ func (b *Backend) listenFor(session string) {
 	l.mu.Unlock()
 	if c != nil {
 		b.spawn(func() {
-			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
+			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
 			defer cancel()
 			if err := b.pool.ensureStream(ctx, c); err != nil {
 				b.log.Info("no stream for what comes between a client's calls", "err", err)

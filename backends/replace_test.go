@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
@@ -36,7 +37,7 @@ func TestSettingsChangeInPlace(t *testing.T) {
 		t.Fatal("the backend was replaced")
 	}
 	_, err := b.Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"wait"}`)})
-	if KindOf(err) != Timeout {
+	if conn.KindOf(err) != Timeout {
 		t.Errorf("a long call: %v, want a timeout after the new 50ms", err)
 	}
 	if _, err = b.Call(t.Context(), &Request{Method: "tools/list"}); !errors.Is(err, pace.ErrOpen) {

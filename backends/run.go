@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -39,7 +40,7 @@ func (b *Backend) run() {
 		}
 		if err != nil {
 			n, level := b.outage.Failed()
-			b.log.Log(context.WithoutCancel(b.ctx), level, "backend is still down", "attempts", n, "err", Bare(err))
+			b.log.Log(context.WithoutCancel(b.ctx), level, "backend is still down", "attempts", n, "err", conn.Bare(err))
 		}
 		if b.State().Status == Connecting && err != nil {
 			b.goDown(err)
@@ -50,18 +51,18 @@ func (b *Backend) run() {
 
 // goDown says that the backend cannot be reached, once per outage.
 func (b *Backend) goDown(err error) {
-	b.log.Warn("backend is down", "err", Bare(err))
+	b.log.Warn("backend is down", "err", conn.Bare(err))
 	b.setState(Down, err)
 }
 
 // runOnce opens the main connection and serves it until it is lost. It returns the
 // error of an attempt that did not get that far.
 func (b *Backend) runOnce() error {
-	limit := b.Timeout() + ProbeTimeout
+	limit := b.Timeout() + conn.ProbeTimeout
 	if b.State().Err != nil && b.State().Status == Connecting {
 		limit = reconnectTime // what it offered is kept meanwhile
 	}
-	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, ErrDeadline)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, conn.ErrDeadline)
 	defer cancel()
 	c, err := b.openMain(ctx)
 	if err != nil {
@@ -92,8 +93,8 @@ func (b *Backend) runOnce() error {
 	return nil
 }
 
-func (b *Backend) openMain(ctx context.Context) (*Conn, error) {
-	p := Purpose{Capabilities: allCapabilities, Turns: true}
+func (b *Backend) openMain(ctx context.Context) (*conn.Conn, error) {
+	p := conn.Purpose{Capabilities: allCapabilities, Turns: true}
 	var err error
 	if b.credentials.NeedsCaller() {
 		if p.Credential, err = b.listerSource(ctx); err != nil {
@@ -104,7 +105,7 @@ func (b *Backend) openMain(ctx context.Context) (*Conn, error) {
 }
 
 // serve refreshes lists and checks health until the connection is lost.
-func (b *Backend) serve(c *Conn) {
+func (b *Backend) serve(c *conn.Conn) {
 	if c.Modern {
 		b.spawn(func() { b.listen(c) })
 	} else {
@@ -141,7 +142,7 @@ func (b *Backend) serve(c *Conn) {
 
 // renewOutdated fetches the lists of a modern backend that have outlived their time to
 // live, when it does not announce changes.
-func (b *Backend) renewOutdated(c *Conn) {
+func (b *Backend) renewOutdated(c *conn.Conn) {
 	if !c.Modern || b.State().Listening {
 		return
 	}
@@ -153,7 +154,7 @@ func (b *Backend) renewOutdated(c *Conn) {
 }
 
 // update fetches lists that changed and announces them, even when they are equal.
-func (b *Backend) update(c *Conn, bits listing.Bits) {
+func (b *Backend) update(c *conn.Conn, bits listing.Bits) {
 	if err := b.refresh(c.Context(), c, bits); err != nil {
 		b.changedLater(bits)
 		return
@@ -170,7 +171,7 @@ func (b *Backend) changedLater(bits listing.Bits) {
 
 // check asks the backend whether it lives. After enough failures in a row, or when it
 // cannot be reached at all, the connection counts as lost.
-func (b *Backend) check(c *Conn, failed int) int {
+func (b *Backend) check(c *conn.Conn, failed int) int {
 	method := wire.Ping
 	if c.Modern {
 		method = wire.Discover
@@ -179,22 +180,22 @@ func (b *Backend) check(c *Conn, failed int) int {
 	if err == nil {
 		resp.Close()
 	}
-	if err == nil || KindOf(err) == 0 || KindOf(err) == Protocol {
+	if err == nil || conn.KindOf(err) == 0 || conn.KindOf(err) == Protocol {
 		b.touch() // any answer is a sign of life
 		return 0
 	}
-	if IsCredentialError(err) {
-		if KindOf(err) == Denied {
+	if conn.IsCredentialError(err) {
+		if conn.KindOf(err) == Denied {
 			c.Fail(err)
 		}
 		return failed // the backend was not asked
 	}
 	failed++
-	b.log.Info("health check", "err", Bare(err), "failed", failed)
+	b.log.Info("health check", "err", conn.Bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	set := b.settings.Load()
 	busy := b.dialer.Counts().Running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
-	if failed >= set.CheckThreshold && !busy || IsDialError(err) {
+	if failed >= set.CheckThreshold && !busy || conn.IsDialError(err) {
 		c.Fail(err)
 	}
 	return failed

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
@@ -103,7 +104,7 @@ func (b *Backend) setSubscribedFor(ctx context.Context, caller *Caller, uri stri
 	return true, err
 }
 
-func subscribe(ctx context.Context, c *Conn, uri string, on bool) error {
+func subscribe(ctx context.Context, c *conn.Conn, uri string, on bool) error {
 	method := wire.Subscribe
 	if !on {
 		method = wire.Unsubscribe
@@ -156,13 +157,13 @@ func (s *subscriptions) wake() {
 
 // restore asks for the subscriptions again after a reconnect. Where there is a shared
 // connection it has them, and is opened anew if it was lost as well.
-func (b *Backend) restore(main *Conn) {
+func (b *Backend) restore(main *conn.Conn) {
 	if !b.hasShared(main) {
 		b.resubscribe(main)
 		return
 	}
 	if len(b.subs.list()) > 0 {
-		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), ErrDeadline)
+		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
 		defer cancel()
 		if _, err := b.sharedOr(ctx, main); err != nil {
 			b.log.Info("subscriptions not renewed", "err", err)
@@ -171,7 +172,7 @@ func (b *Backend) restore(main *Conn) {
 }
 
 // resubscribe asks a legacy backend for the updates that an earlier connection had.
-func (b *Backend) resubscribe(c *Conn) {
+func (b *Backend) resubscribe(c *conn.Conn) {
 	for _, uri := range b.subs.list() {
 		if _, err := c.Request(c.Context(), wire.Subscribe, encode.URI(uri)); err != nil {
 			b.log.Info("subscription not renewed", "uri", uri, "err", err)
@@ -181,7 +182,7 @@ func (b *Backend) resubscribe(c *Conn) {
 
 // listen keeps the stream on which a modern backend announces changes. What may have
 // been missed while there was none is fetched again when it is acknowledged.
-func (b *Backend) listen(c *Conn) {
+func (b *Backend) listen(c *conn.Conn) {
 	var wait pace.Backoff
 	for c.Usable() {
 		params := encode.Listen(c.Peer.Capabilities, b.subs.list())
@@ -197,9 +198,9 @@ func (b *Backend) listen(c *Conn) {
 		b.setListening(false)
 		var answer *wire.Error
 		switch {
-		case err == ErrRenew:
+		case err == conn.ErrRenew:
 			continue
-		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound, KindOf(err) == Protocol:
+		case errors.As(err, &answer) && answer.Code == wire.MethodNotFound, conn.KindOf(err) == Protocol:
 			b.log.Info("backend announces no changes", "err", err)
 			return
 		}

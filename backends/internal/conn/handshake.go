@@ -1,4 +1,4 @@
-package backends
+package conn
 
 import (
 	"bytes"

@@ -1,4 +1,26 @@
-package backends
+// Package conn has the connections to one backend: it starts the process or dials the URL, finds out
+// which revision is spoken, and carries calls with all that comes beside their answers.
+//
+// A Dialer opens connections of a backend and remembers what it found out about that. A Conn is one
+// of them, or one session over HTTP. Which call runs on which connection, how many there are and
+// when there is a new one is decided by who opens them. A connection calls back by Options: it needs
+// goroutines that are waited for, and reports what the backend notified it of. What it counts as
+// while it is open is a Slot to it, which it releases.
+//
+// # Calls
+//
+//	begin ──► roundTrip ──► answered ──► Finish        given up: the call's context ends, with the reason
+//
+// A call is registered from begin to Finish, so that a frame finds it by its id. Over Streamable HTTP
+// the calling goroutine writes the request and reads the call's own stream (http.go, events.go). Over
+// stdio and HTTP+SSE one reader has the stream that calls share and queues what is for each of
+// them, and the calling goroutine takes it from there (multiplexer.go).
+//
+// # Locks
+//
+// Conn.mu guards the table of calls and who holds the turn; nothing is called or waited for while it
+// is held. call.mu orders what is delivered to one call, and is held while the sink takes a notification.
+package conn
 
 import (
 	"context"
@@ -28,8 +50,8 @@ const (
 	TransportSSE   = "sse"
 )
 
-// DialOptions are what connections need of the backend that they are to.
-type DialOptions struct {
+// Options are what connections need of the backend that they are to.
+type Options struct {
 	Log         *slog.Logger
 	Info        json.RawMessage // clientInfo of the proxy
 	MaxMessage  int64           // bounds an answer that must be held in memory
@@ -71,7 +93,7 @@ type Slot interface{ Release() }
 // A Dialer opens the connections to one backend, and remembers for the next ones what it found
 // out about that: the era, the transport, whether there are streams that belong to no call.
 type Dialer struct {
-	o         DialOptions
+	o         Options
 	ctx       context.Context // ends with the backend
 	name      string
 	cfg       config.Backend
@@ -90,7 +112,7 @@ type Dialer struct {
 }
 
 // NewDialer returns a Dialer for a backend whose connections end with ctx.
-func NewDialer(ctx context.Context, cfg config.Backend, o DialOptions) *Dialer {
+func NewDialer(ctx context.Context, cfg config.Backend, o Options) *Dialer {
 	d := &Dialer{o: o, ctx: ctx, name: cfg.Name, cfg: cfg, transport: cfg.Transport}
 	if d.transport == "" {
 		d.transport = TransportHTTP
