@@ -18,7 +18,7 @@
 //
 // # Locks
 //
-// Conn.mu guards the table of calls and who holds the turn; nothing is called or waited for while it
+// Conn.mu guards the table of calls and who holds the turn; nothing is waited for while it
 // is held. call.mu orders what is delivered to one call, and is held while the sink takes a notification.
 package conn
 
