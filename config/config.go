@@ -65,6 +65,8 @@ type Config struct {
 	Backends []Backend `json:"backends,omitempty" crd:"no"`
 	// Aggregation says how the backends' tools become one list.
 	Aggregation Aggregation `json:"aggregation,omitempty" crd:"yes"`
+	// Profiles are views of what the endpoint offers, each with a path of its own, for clients that shall see a part of it.
+	Profiles []Profile `json:"profiles,omitempty" crd:"yes" max:"64"`
 	// ScriptedTools are workflows written in Starlark, listed as ordinary tools.
 	ScriptedTools []ScriptedTool `json:"scriptedTools,omitempty" crd:"yes"`
 	// Scripts are folders, relative to the configuration file, whose .star files are scripted tools.
@@ -95,6 +97,20 @@ type Config struct {
 	partial  bool     // the file has problems
 	envFiles []string // that variables come from
 	written  []byte   // what the file says, as JSON
+}
+
+// Profile is a part of what the endpoint offers, under the same names, served at /mcp/NAME and by vmcp serve --stdio --profile NAME. It is a view and no boundary: scripts reach everything, and authorization policies decide what a caller may do.
+type Profile struct {
+	// Name is the last part of the path.
+	Name string `json:"name" crd:"yes" max:"63"`
+	// Description says what the profile is for.
+	Description string `json:"description,omitempty" crd:"yes"`
+	// Workloads are the backends whose tools, prompts and resources belong to it, by name. Without it: all, and the scripted tools.
+	Workloads []string `json:"workloads,omitempty" crd:"yes" max:"1000"`
+	// Tools are globs over the names that clients see; one with ! in front takes away. The last one that matches a name decides, and a list that begins with ! begins with all. Without it: all. Where workloads are listed, scripted tools belong to the profile if a glob other than * names them.
+	Tools []string `json:"tools,omitempty" crd:"yes" max:"1000"`
+	// MaxTools is how many tools its clients cope with. More are served, and reported.
+	MaxTools int `json:"maxTools,omitempty" crd:"yes"`
 }
 
 // ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, the newcomer is told to try again.

@@ -145,7 +145,7 @@ func TestEveryField(t *testing.T) {
 		t.Errorf("steps of the second tool = %d, want the general limit", got)
 	}
 	composite := c.CompositeTools[0]
-	if composite.Name != "legacy" || composite.Pos.Line != 65 || !json.Valid(composite.Raw.JSON) {
+	if composite.Name != "legacy" || composite.Pos.Line != 72 || !json.Valid(composite.Raw.JSON) {
 		t.Errorf("compositeTools[0] = %+v", composite)
 	}
 	if b := c.Operational.FailureHandling.CircuitBreaker; b.FailureThreshold != 5 || b.Timeout.Std() != 10*time.Second {

@@ -87,6 +87,7 @@ func CheckObject(d *document.Document, c *Config) {
 	v.rateLimiting(&c.RateLimiting)
 	v.outgoing(c)
 	v.aggregation(c)
+	v.profiles(c)
 	v.tools(c)
 	v.libraries(c.Libraries)
 	v.refs("scriptedToolRefs", c.ScriptedToolRefs)

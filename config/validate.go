@@ -70,6 +70,7 @@ func (v *validator) config(c *Config) {
 	v.backends(c)
 	v.outgoing(c)
 	v.aggregation(c)
+	v.profiles(c)
 	v.tools(c)
 	v.folders("scripts", c.Scripts)
 	v.libraries(c.Libraries)
@@ -262,6 +263,38 @@ func (v *validator) aggregation(c *Config) {
 	})
 }
 
+func (v *validator) profiles(c *Config) {
+	first := map[string]int{}
+	for i, p := range c.Profiles {
+		at := document.IndexPath("profiles", i)
+		if n, twice := first[p.Name]; twice {
+			v.report(at+".name", "%q is the name of profiles[%d] already", p.Name, n)
+		} else if first[p.Name] = i; !backendName.MatchString(p.Name) {
+			v.report(at+".name", "it is the last part of a path, /mcp/NAME: want up to 63 letters, digits, - and _, beginning with a letter or digit; have %q", p.Name)
+		}
+		if v.set(at+".workloads") && len(p.Workloads) == 0 {
+			v.report(at+".workloads", "names no backend; want one, or leave it out for all")
+		}
+		v.knownOnce(c, at+".workloads", p.Workloads)
+		if v.set(at+".tools") && len(p.Tools) == 0 {
+			v.report(at+".tools", "is empty; want a glob, or leave it out for all")
+		}
+		v.globs(at+".tools", p.Tools)
+		if p.MaxTools < 0 || p.MaxTools == 0 && v.set(at+".maxTools") {
+			v.report(at+".maxTools", "want a positive number, have %d", p.MaxTools)
+		}
+	}
+}
+
+// globs checks a list of globs, each of them perhaps with a ! in front.
+func (v *validator) globs(at string, all []string) {
+	for i, glob := range all {
+		if !isFilter(glob) {
+			v.report(document.IndexPath(at, i), "not a glob; want one such as read_*, get_[a-z]* or, for all but these, !delete_*")
+		}
+	}
+}
+
 // isFilter reports whether a text is a glob for names, or one with a ! in front.
 func isFilter(glob string) bool {
 	glob = strings.TrimPrefix(glob, "!")
@@ -281,11 +314,7 @@ func rules[W any](v *validator, c *Config, list string, all []W, of func(w *W, a
 		} else {
 			first[workload] = i
 		}
-		for i, glob := range filter {
-			if !isFilter(glob) {
-				v.report(document.IndexPath(at+".filter", i), "not a glob; want one such as read_*, get_[a-z]* or, for all but these, !delete_*")
-			}
-		}
+		v.globs(at+".filter", filter)
 	}
 }
 

@@ -71,14 +71,22 @@ func (p *Proxy) decided(before *access.Rules) {
 
 // viewOfSession is what a session sees of its present catalog.
 func (p *Proxy) viewOfSession(s *edge.Session) *catalog.View {
-	return peerOf(s).who().View(p.catalogOfSession(s))
+	return peerOf(s).who().View(p.catalogOfSession(s), s.Client.Profile)
+}
+
+// view is what there is of a catalog for who makes the request. Scripts reach what no profile shows.
+func (x *exchange) view(c *catalog.Catalog) *catalog.View {
+	if x.script != nil {
+		return x.who.View(c, "")
+	}
+	return x.who.View(c, x.client.Profile)
 }
 
 // find finds what is there for who makes the request. What is there and not for them is noted
 // for the audit, and looked for on as if it were not.
 func (x *exchange) find(c *catalog.Catalog, r catalog.Ref) *catalog.Entry {
-	e := x.who.View(c).Find(r)
-	if e == nil && x.who != nil {
+	e := x.view(c).Find(r)
+	if e == nil && x.who != nil && x.who.View(c, "").Find(r) == nil {
 		x.unseen = c.Find(r)
 	}
 	return e
@@ -118,7 +126,7 @@ func (v *visit) ask(e *catalog.Entry) policy.Decision {
 	case wire.ResourcesRead, wire.Subscribe:
 		return x.who.Decide(c, e, nil)
 	}
-	return x.who.View(c).Decision(e) // a completion, or a task whose call was decided
+	return x.who.View(c, "").Decision(e) // a completion, or a task whose call was decided
 }
 
 // judged notes a decision for the audit and the metrics.

@@ -115,7 +115,7 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 	r := catalog.AnyTool(name)
 	if e := h.catalog.Find(r); e != nil {
 		if now := h.p.catalogOf(h.x.client); now != h.catalog && now.Withholds(catalog.AnyTool(e.Origin())) { // it has changed since
-			return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(now).UnknownTool(name)}
+			return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.view(now).UnknownTool(name)}
 		}
 		return e, nil
 	}
@@ -123,14 +123,14 @@ func (h *host) find(ctx context.Context, x *exchange, name string) (*catalog.Ent
 		return e, nil
 	}
 	if be, _ := h.catalog.MayHave(r); be == nil {
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.view(h.catalog).UnknownTool(name)}
 	}
-	e, err := h.p.await(ctx, r, (*catalog.Catalog).Find)
+	e, err := h.p.await(ctx, r, (*catalog.Catalog).Find, "")
 	switch {
 	case err != nil:
 		return nil, outcome.ForScript(err)
 	case e == nil:
-		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.who.View(h.catalog).UnknownTool(name)}
+		return nil, &builtins.ToolError{Kind: builtins.NotFound, Msg: x.view(h.catalog).UnknownTool(name)}
 	}
 	return e, nil
 }

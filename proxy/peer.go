@@ -40,7 +40,7 @@ func peerOf(s *edge.Session) *peer { return s.Peer.(*peer) }
 // Initialize introduces the endpoint to the client.
 func (s *peer) Initialize() (result json.RawMessage) {
 	s.p.subscriptions.Opened(s.session)
-	result, s.tasks = s.who().View(s.p.catalog.Load()).InitializeResult(s.session.Client.Revision)
+	result, s.tasks = s.who().View(s.p.catalog.Load(), s.session.Client.Profile).InitializeResult(s.session.Client.Revision)
 	return result
 }
 

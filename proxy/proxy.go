@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,8 @@ type Options struct {
 	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory,
 	// whatever it names.
 	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
+	// Profile is the profile of the client on standard input; a configuration without it is refused. "": none.
+	Profile string
 	// Server is the name of this endpoint where the process has several: in lines of the log and the audit. "": it
 	// is the only one.
 	Server string
@@ -163,7 +166,7 @@ func New(o Options) *Proxy {
 	p.spans = spans.New(o.Tracer, p.secrets.Text)
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
-	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
+	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
 		View: p.viewOfSession, Started: p.started, Life: p.life, Spawn: p.spawn,
@@ -249,7 +252,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		p.recording.Discard(target)
 		return err
 	}
-	before, hash := p.rules.Load(), fingerprint.Of(cfg)
+	before, profiles, hash := p.rules.Load(), p.config.Profiles, fingerprint.Of(cfg)
 	if err := p.adopt(cfg, scripts, rules); err != nil {
 		p.recording.Discard(target)
 		return err
@@ -262,7 +265,10 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	}
 	p.rebuild()
 	p.runs.Ready()
-	p.decided(before)
+	if p.decided(before); !reflect.DeepEqual(profiles, cfg.Profiles) {
+		p.subscriptions.ViewsChanged()
+		p.spawn(p.subscriptions.Recheck)
+	}
 	p.record.Applied(cfg)
 	return nil
 }

@@ -117,9 +117,13 @@ func (x *exchange) await(ctx context.Context, l *parked.Call) (*backends.Respons
 	return resp, err
 }
 
-// binding is what a sealed state is good for: this principal, method and arguments.
+// binding is what a sealed state is good for: this principal, profile, method and arguments.
 func (x *exchange) binding() []byte {
-	return parked.Binding(x.client.Principal, x.method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
+	method := x.method
+	if x.client.Profile != "" {
+		method += " " + x.client.Profile
+	}
+	return parked.Binding(x.client.Principal, method, jsonscan.Compact(x.Get(members.Name)), jsonscan.Compact(x.Get(members.URI)), jsonscan.Compact(x.Get(members.Arguments)))
 }
 
 // returns reports whether a request brings the state of a call or a run that waits.

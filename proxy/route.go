@@ -110,7 +110,7 @@ func (p *Proxy) ping(context.Context, *exchange) (*backends.Response, error) {
 }
 
 func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, error) {
-	return answer(x.who.View(p.catalog.Load()).DiscoverResult())
+	return answer(x.view(p.catalog.Load()).DiscoverResult())
 }
 
 // list serves one page of one of the lists.
@@ -121,7 +121,7 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 	if cursor != nil && cursor[0] != '"' && cursor[0] != 'n' {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor: want a string")
 	}
-	page, ok := x.who.View(c).Page(x.method, jsonscan.Text(cursor), x.client.Modern())
+	page, ok := x.view(c).Page(x.method, jsonscan.Text(cursor), x.client.Modern())
 	if !ok {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid (any more): list again from the start", cursor)
 	}
@@ -250,7 +250,7 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 		p.awaitStart(ctx)
 	}
 	principal := edge.PrincipalOf(ctx)
-	view := func() *catalog.View { return p.rules.Load().Who(principal).View(p.catalog.Load()) }
+	view := func() *catalog.View { return p.rules.Load().Who(principal).View(p.catalog.Load(), x.client.Profile) }
 	if err := p.subscriptions.Listen(ctx, x.id, x.out, filter, view); err != nil {
 		return nil, err
 	}

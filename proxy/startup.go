@@ -25,16 +25,16 @@ import (
 // await finds an entry that is not in the catalog that the caller looked at. It waits
 // while a backend that may have it is starting, for operational.startup.wait, that
 // backend's time for a call and the time of ctx at most. It returns nil when nobody can
-// have it, and an *backends.Error of kind Unavailable when a backend may have it that is
+// have it whom the profile shows, and an *backends.Error of kind Unavailable when a backend may have it that is
 // not up.
-func (p *Proxy) await(ctx context.Context, r catalog.Ref, find func(*catalog.Catalog, catalog.Ref) *catalog.Entry) (*catalog.Entry, error) {
+func (p *Proxy) await(ctx context.Context, r catalog.Ref, find func(*catalog.Catalog, catalog.Ref) *catalog.Entry, profile string) (*catalog.Entry, error) {
 	var late *time.Timer
 	for {
 		c := p.catalog.Load()
 		if e := find(c, r); e != nil {
 			return e, nil
 		}
-		be, state := c.MayHave(r)
+		be, state := c.Through(profile).MayHave(r)
 		switch {
 		case be == nil:
 			return nil, nil
@@ -69,7 +69,7 @@ func (p *Proxy) entryFor(ctx context.Context, x *exchange, r catalog.Ref) (*cata
 			return e, nil
 		}
 	}
-	return p.await(ctx, r, x.find)
+	return p.await(ctx, r, x.find, x.client.Profile)
 }
 
 // clientTool finds a tool for a client.
@@ -78,7 +78,7 @@ func (p *Proxy) clientTool(ctx context.Context, x *exchange, name string) (*cata
 	if e := x.find(c, r); e != nil {
 		return e, nil
 	}
-	if err := x.who.View(c).Ambiguous(name); err != nil {
+	if err := x.view(c).Ambiguous(name); err != nil {
 		return nil, err
 	}
 	e, err := p.entryFor(ctx, x, r)

@@ -24,6 +24,7 @@ type Status struct {
 	Sessions int             `json:"sessions"`
 	Backends []BackendStatus `json:"backends"`
 	Tools    []ToolStatus    `json:"tools,omitempty"`
+	Profiles []ProfileStatus `json:"profiles,omitempty"`
 	Problems diag.Problems   `json:"problems,omitempty"`
 	Storage  *StorageStatus  `json:"storage,omitempty"`
 }
@@ -58,6 +59,14 @@ type ToolStatus struct {
 	Definition  json.RawMessage `json:"definition,omitempty"`
 }
 
+// ProfileStatus is one profile.
+type ProfileStatus struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	URL         string `json:"url"`   // its path at the endpoint
+	Tools       int    `json:"tools"` // that it shows where no policy hides any
+}
+
 // Status reports the state of the backends, the tools with their origin, hidden ones
 // too, and what was refused.
 func (p *Proxy) Status() Status {
@@ -71,6 +80,9 @@ func (p *Proxy) Status() Status {
 	}
 	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
 		s.Tools = append(s.Tools, toolStatus(e))
+	}
+	for _, of := range c.Profiles() {
+		s.Profiles = append(s.Profiles, ProfileStatus{of.Name, of.Description, "/mcp/" + of.Name, c.Through(of.Name).Tools()})
 	}
 	return s
 }

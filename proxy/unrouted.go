@@ -16,8 +16,10 @@ func (p *Proxy) resourceUpdated(be *backends.Backend, session, uri string, param
 }
 
 // sessionListChanged announces to one session that a list has changed for it.
-func (p *Proxy) sessionListChanged(_ *backends.Backend, session, method string) {
-	p.subscriptions.ListChanged(session, method)
+func (p *Proxy) sessionListChanged(be *backends.Backend, session, method string) {
+	if s := p.edge.Session(session); s != nil && p.viewOfSession(s).MayShow(be.Name()) {
+		p.subscriptions.ListChanged(session, method)
+	}
 }
 
 // unclaimed takes a notification that no client can be tied to.

@@ -20,7 +20,7 @@ type bridgeFlags struct{ url, caFile string }
 func (f *bridgeFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "url", "", "with --stdio: pass everything on to this endpoint, which runs already")
 	c.Flags().StringVar(&f.caFile, "ca-file", "", "with --url: a file of certificates to trust for an https endpoint, beside the system's")
-	for _, own := range []string{"config", "listen", "insecure-listen", "locked", "hosts", "origins", "isolate-scripts", "kubernetes", "pprof", "shutdown-delay", "discovery-file"} {
+	for _, own := range []string{"profile", "config", "listen", "insecure-listen", "locked", "hosts", "origins", "isolate-scripts", "kubernetes", "pprof", "shutdown-delay", "discovery-file"} {
 		c.MarkFlagsMutuallyExclusive("url", own)
 	}
 }

@@ -43,6 +43,7 @@ const (
 type serveFlags struct {
 	config, listen, pprof string
 	tokenFile, discovery  string
+	profile               string
 	insecure, stdio       bool
 	isolate, locked       bool
 	hosts, origins        []string
@@ -74,6 +75,7 @@ away at the end. "vmcp call" and "vmcp tools" find ~/.vmcp/server.json by themse
 With --stdio it serves one client on standard input and output instead of a port; with --url, too,
 it passes that client on to an endpoint that runs already, so that many clients share one set of
 servers. --token-file then names a file with the token for it; else VMCP_TOKEN has it.
+Profiles of the configuration are at /mcp/NAME; --profile names that of the client on --stdio.
 
 With --kubernetes it serves the VirtualMCPServers of a namespace, each at /NAME/mcp, and writes
 into the status of the objects what became of them. --config may then name a file with what is
@@ -87,6 +89,7 @@ of the process alone, such as admin and limits.totalMemory.`,
 	c.Flags().BoolVar(&f.insecure, "insecure-listen", false, "allow an address that other machines reach, without authentication")
 	c.Flags().BoolVar(&f.locked, "locked", false, "withhold what is not as vmcp.lock has it (pins: onChange and onNew are block)")
 	c.Flags().BoolVar(&f.stdio, "stdio", false, "serve one client on standard input and output")
+	c.Flags().StringVar(&f.profile, "profile", "", "with --stdio: serve this profile of the configuration")
 	c.Flags().StringSliceVar(&f.hosts, "hosts", nil, "accept these names in the Host header, beside the configured ones")
 	c.Flags().StringSliceVar(&f.origins, "origins", nil, "accept web pages of these origins, such as https://app.example.com, beside the configured ones")
 	c.Flags().BoolVar(&f.isolate, "isolate-scripts", false, "run all scripts in worker processes of their own, for authors who are not trusted (Linux)")
@@ -138,7 +141,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
 	memory := memlimit.New()
-	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
+	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate,
 		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
@@ -165,6 +168,9 @@ func (f serveFlags) check() error {
 	}
 	if err := f.bridge.check(f.stdio, f.tokenFile); err != nil {
 		return err
+	}
+	if f.profile != "" && !f.stdio {
+		return usage.WithHint(usageError("--profile: only with --stdio"), "over HTTP it is the path: /mcp/"+f.profile)
 	}
 	if f.isolate {
 		if err := isolate.Available(); err != nil {

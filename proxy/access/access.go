@@ -3,7 +3,7 @@
 //
 //	rules, problems := access.Compile(cfg, log)
 //	who := rules.Who(principal)
-//	e := who.View(c).Find(catalog.Tool("github_search"))
+//	e := who.View(c, "").Find(catalog.Tool("github_search"))
 //	d := who.Decide(c, e, arguments)
 //
 // Without policies there are no rules: a nil *Rules and a nil *Who allow everything, and cost
@@ -82,19 +82,19 @@ func (r *Rules) isAdmin(p *auth.Principal) bool {
 		slices.ContainsFunc(p.Groups, func(g string) bool { return slices.Contains(r.admins.Groups, g) }))
 }
 
-// View is what the principal sees of a catalog.
-func (w *Who) View(c *catalog.Catalog) *catalog.View {
+// View is what the principal sees of a catalog through a profile; "" is none.
+func (w *Who) View(c *catalog.Catalog, profile string) *catalog.View {
 	if w == nil {
-		return c.Everything()
+		return c.Through(profile)
 	}
-	return c.View(w.rules.set, w.principal)
+	return c.View(w.rules.set, w.principal, profile)
 }
 
 // Decide says whether the principal may use an entry with these arguments, nil for none. c is the
 // catalog that it was found in.
 func (w *Who) Decide(c *catalog.Catalog, e *catalog.Entry, arguments json.RawMessage) policy.Decision {
 	if !w.rules.set.ReadsArguments(e.Kind) {
-		return w.View(c).Decision(e)
+		return w.View(c, "").Decision(e)
 	}
 	return w.rules.set.Decide(w.principal, e.InPolicies(w.rules.set), arguments)
 }

@@ -62,6 +62,8 @@ type Catalog struct {
 
 	entries    []*Entry // of all lists, by their index
 	everything *View
+	profiles   map[string]*View // by name
+	configured []config.Profile
 	views      views
 }
 
@@ -465,6 +467,7 @@ func (b *builder) finish(page pageStyle, offers map[string]*backends.Offer) {
 		}
 	}
 	c.everything = &View{c: c}
+	b.addProfiles()
 	b.checkShadowed()
 }
 

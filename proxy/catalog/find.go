@@ -114,10 +114,15 @@ func (v *View) UnknownTool(name string) string {
 // MayHave is the absent backend that what is asked for may belong to, with its state: one
 // that is starting if there is one, else one that is down, else nil.
 func (c *Catalog) MayHave(r Ref) (*backends.Backend, backends.State) {
+	return c.mayHave(r, func(*backends.Backend) bool { return true })
+}
+
+// mayHave is MayHave of those backends that among takes.
+func (c *Catalog) mayHave(r Ref, among func(*backends.Backend) bool) (*backends.Backend, backends.State) {
 	var down *absent
 	for _, a := range c.absent {
 		switch {
-		case !a.mayHave(r):
+		case !a.mayHave(r) || !among(a.backend):
 		case a.state.Starting():
 			return a.backend, a.state
 		case down == nil:

@@ -36,7 +36,7 @@ func (v *View) DiscoverResult() []byte {
 		capabilities = jsonscan.Set(capabilities, "extensions", c.extensions)
 	}
 	out := new(jsonscan.Object).Raw("supportedVersions", versions).Raw("capabilities", capabilities)
-	return pageStyle{serverInfo: c.ServerInfo, private: !v.Whole()}.close(v.withInstructions(out)).JSON()
+	return pageStyle{serverInfo: c.ServerInfo, private: v.set != nil}.close(v.withInstructions(out)).JSON()
 }
 
 // withInstructions adds the instructions of the backends of which v shows anything.

@@ -6,9 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 // What somebody sees of a catalog.
@@ -18,20 +20,26 @@ import (
 // entries it sees, and the pages of its lists. A catalog keeps the views of the maxViews classes
 // that were used last. What is decided is decided when it is first asked for, once.
 //
+// A profile narrows a view to a part of the catalog, whoever looks. Without policies there is one
+// view for each profile.
+//
 // An entry that a view does not show is not there: Find, lists, suggestions and instructions say
 // what they would say of a name that nobody has.
 
 // maxViews bounds the views that a catalog keeps.
 const maxViews = 256
 
-// A View is a catalog as the principals of one class see it. It is safe for concurrent use.
+// A View is a catalog as the principals of one class see it, through one profile. It is safe for
+// concurrent use.
 type View struct {
-	c     *Catalog
-	set   *policy.Set       // nil: everything is seen
-	who   *policy.Principal // one of the class
-	class string            // in cursors
-	used  uint64            // when it was asked for last; guarded by c.views.mu
-	lists [kindsOfLists]viewedList
+	c       *Catalog
+	profile *profile.Profile  // nil: none
+	set     *policy.Set       // nil: no policy decides
+	who     *policy.Principal // one of the class
+	key     viewKey
+	class   string // in cursors
+	used    uint64 // when it was asked for last; guarded by c.views.mu
+	lists   [kindsOfLists]viewedList
 	// decided holds the decisions about c.entries, by their index; nil where none was asked for.
 	decided []atomic.Pointer[policy.Decision]
 
@@ -53,9 +61,15 @@ type viewedList struct {
 type views struct {
 	mu    sync.Mutex
 	set   *policy.Set // guarded by mu, like all below
-	all   map[[sha256.Size]byte]*View
+	all   map[viewKey]*View
 	clock uint64 // of View.used
 	pages keptPages
+}
+
+// viewKey is what views of one catalog differ in.
+type viewKey struct {
+	class   [sha256.Size]byte // of principals
+	profile string            // "": none
 }
 
 // forgetOne makes room for a view. mu is held.
@@ -66,28 +80,55 @@ func (t *views) forgetOne() {
 			oldest = v
 		}
 	}
-	delete(t.all, oldest.who.Class())
+	delete(t.all, oldest.key)
 }
 
-// Everything is the view of those about whom no policy decides.
-func (c *Catalog) Everything() *View { return c.everything }
+// addProfiles makes the views of the profiles, and reports those that show more tools than they should.
+func (b *builder) addProfiles() {
+	b.c.configured = b.cfg.Profiles
+	b.c.profiles = make(map[string]*View, len(b.cfg.Profiles))
+	for i := range b.cfg.Profiles {
+		p := profile.New(&b.cfg.Profiles[i])
+		v := &View{c: b.c, profile: p, class: "/" + p.Name}
+		b.c.profiles[p.Name] = v
+		if n := v.Tools(); p.MaxTools > 0 && n > p.MaxTools {
+			b.problem("", "profile "+p.Name, "has %d tools, and maxTools is %d: narrow its tools or workloads", n, p.MaxTools)
+		}
+	}
+}
 
-// View is what principals of the class of who see of c under set.
-func (c *Catalog) View(set *policy.Set, who *policy.Principal) *View {
-	class := who.Class()
+// Profiles are those of the configuration.
+func (c *Catalog) Profiles() []config.Profile { return c.configured }
+
+// Through is the view of those about whom no policy decides, through a profile; "" is none. One
+// that there is not shows nothing.
+func (c *Catalog) Through(name string) *View {
+	if name == "" {
+		return c.everything
+	}
+	if v := c.profiles[name]; v != nil {
+		return v
+	}
+	return &View{c: c, profile: profile.Unknown(name), class: "/" + name}
+}
+
+// View is what principals of the class of who see of c under set, through a profile; "" is none.
+func (c *Catalog) View(set *policy.Set, who *policy.Principal, through string) *View {
+	key := viewKey{who.Class(), through}
 	t := &c.views
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.set != set {
-		t.set, t.all = set, map[[sha256.Size]byte]*View{}
+		t.set, t.all = set, map[viewKey]*View{}
 	}
-	v := t.all[class]
+	v := t.all[key]
 	if v == nil {
 		if len(t.all) == maxViews {
 			t.forgetOne()
 		}
-		v = &View{c: c, set: set, who: who, class: classText(class), decided: make([]atomic.Pointer[policy.Decision], len(c.entries))}
-		t.all[class] = v
+		p := c.Through(through)
+		v = &View{c: c, profile: p.profile, set: set, who: who, key: key, class: classText(key.class) + p.class, decided: make([]atomic.Pointer[policy.Decision], len(c.entries))}
+		t.all[key] = v
 	}
 	t.clock++
 	v.used = t.clock
@@ -97,8 +138,14 @@ func (c *Catalog) View(set *policy.Set, who *policy.Principal) *View {
 // Catalog is what v is a view of.
 func (v *View) Catalog() *Catalog { return v.c }
 
-// Whole reports whether no policy hides anything from v.
-func (v *View) Whole() bool { return v.set == nil }
+// Whole reports whether neither a profile nor a policy hides anything from v.
+func (v *View) Whole() bool { return v.set == nil && v.profile == nil }
+
+// Tools is how many tools v lists.
+func (v *View) Tools() int {
+	l, _ := v.list(listTools)
+	return len(l.entries)
+}
 
 // Decision is what policies say about an entry while its arguments are not known: it is seen if
 // that is anything but invisible.
@@ -135,21 +182,47 @@ func (v *View) intern(d policy.Decision) *policy.Decision {
 
 // Shows reports whether an entry is there for v.
 func (v *View) Shows(e *Entry) bool {
-	return v.set == nil || v.Decision(e).Outcome != policy.Invisible
+	return v.inProfile(e) && (v.set == nil || v.Decision(e).Outcome != policy.Invisible)
+}
+
+// inProfile reports whether an entry belongs to the profile.
+func (v *View) inProfile(e *Entry) bool {
+	switch {
+	case v.profile == nil:
+		return true
+	case e.Script != nil:
+		return v.profile.HasScript(e.Name)
+	case e.Kind == policy.Tool:
+		return v.profile.HasTool(e.Backend.Name(), e.Name)
+	}
+	return v.profile.HasBackend(e.Backend.Name())
+}
+
+// MayShow reports whether anything of a backend may belong to v.
+func (v *View) MayShow(backend string) bool { return v.profile.HasBackend(backend) }
+
+// MayHave is Catalog.MayHave, for what v would show.
+func (v *View) MayHave(r Ref) (*backends.Backend, backends.State) {
+	return v.c.mayHave(r, func(be *backends.Backend) bool {
+		if r.kind == kindTool || r.kind == kindAnyTool {
+			return v.profile.HasTool(be.Name(), r.name)
+		}
+		return v.profile.HasBackend(be.Name())
+	})
 }
 
 // Denies reports whether what r names is there, and may not be used as things are.
 func (v *View) Denies(r Ref) bool {
-	if v.set == nil {
+	if v.Whole() {
 		return false
 	}
 	e := v.c.Find(r)
-	return e != nil && v.Decision(e).Outcome != policy.Allow
+	return e != nil && (!v.inProfile(e) || v.set != nil && v.Decision(e).Outcome != policy.Allow)
 }
 
 // Find finds what is asked for; nil when it is not there for v.
 func (v *View) Find(r Ref) *Entry {
-	if v.set == nil {
+	if v.Whole() {
 		return v.c.Find(r)
 	}
 	if r.kind == kindTool {
@@ -183,7 +256,7 @@ func (v *View) shown(entries []*Entry) (shown []*Entry) {
 // list is one of the lists as v shows it, and whether it shows all of it.
 func (v *View) list(k listKind) (l *list, whole bool) {
 	all := v.c.lists()[k]
-	if v.set == nil {
+	if v.Whole() {
 		return all, true
 	}
 	seen := &v.lists[k]

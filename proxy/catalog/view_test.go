@@ -53,7 +53,7 @@ func groupsOf(i int) (groups []string) {
 func TestViewsAreBounded(t *testing.T) {
 	c, set := crowded(t, 64, 8<<10)
 	page := func(i int) string {
-		v := c.View(set, set.Principal(policy.Identity{Subject: "x", Groups: groupsOf(i)}))
+		v := c.View(set, set.Principal(policy.Identity{Subject: "x", Groups: groupsOf(i)}), "")
 		p, ok := v.Page(wire.ToolsList, "", i%2 == 1)
 		if !ok {
 			t.Fatal("there is no first page")
@@ -84,7 +84,7 @@ func TestViewsAreBounded(t *testing.T) {
 func TestCursorsBelongToViews(t *testing.T) {
 	c, set := crowded(t, 3*pageSize, 1)
 	view := func(groups ...string) *View {
-		return c.View(set, set.Principal(policy.Identity{Subject: "x", Groups: groups}))
+		return c.View(set, set.Principal(policy.Identity{Subject: "x", Groups: groups}), "")
 	}
 	all := groupsOf(1<<16 - 1)
 	views := []*View{view(all...), view(all[1:]...), view(all[:15]...)}

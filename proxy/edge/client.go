@@ -13,6 +13,7 @@ import (
 type Client struct {
 	Session      *Session // nil for a stateless client
 	Principal    string
+	Profile      string // what it sees the catalog through; "" is none
 	Revision     string
 	Capabilities json.RawMessage
 	Info         json.RawMessage

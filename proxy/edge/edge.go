@@ -51,6 +51,7 @@ type Peer interface {
 type Options struct {
 	Handler Handler
 	Log     *slog.Logger
+	Profile string // of the client on stdio; a configuration without it is refused. "" is none
 	// Page serves /, /metrics and /readyz; details says whether who asks may see more than
 	// whether the endpoint is ready.
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
@@ -71,6 +72,7 @@ type Options struct {
 type Server struct {
 	handler Handler
 	log     *slog.Logger
+	profile string // on stdio
 	page    func(w http.ResponseWriter, r *http.Request, details bool)
 	login   http.HandlerFunc // nil: none
 	refused func(*auth.Refusal)
@@ -98,7 +100,7 @@ type Server struct {
 
 // New makes a Server that lets everybody in; Apply gives it a configuration.
 func New(o Options) *Server {
-	v := &Server{handler: o.Handler, log: o.Log, page: o.Page, login: o.Login, refused: o.Refused, turned: o.Turned, within: o.Within}
+	v := &Server{handler: o.Handler, log: o.Log, profile: o.Profile, page: o.Page, login: o.Login, refused: o.Refused, turned: o.Turned, within: o.Within}
 	if v.turned == nil {
 		v.turned = func(*http.Request, int, string) {}
 	}
@@ -127,7 +129,11 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 	if err != nil {
 		return err
 	}
-	if err := adopt(); err != nil {
+	err = next.checkProfile(v.profile)
+	if err == nil {
+		err = adopt()
+	}
+	if err != nil {
 		next.retire(old)
 		return err
 	}
@@ -135,6 +141,11 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 	v.access.Store(next)
 	old.retire(next)
 	v.sessions.limits.Store(newSessionLimits(cfg))
+	v.EachSession(func(s *Session) {
+		if next.checkProfile(s.Client.Profile) != nil {
+			v.endSession(s)
+		}
+	})
 	return nil
 }
 

@@ -24,6 +24,10 @@ const (
 )
 
 func (v *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if err := v.access.Load().checkProfile(profileOf(r)); err != nil || r.URL.Path == profilePath {
+		refuse(w, http.StatusNotFound, nil, wire.Invalid("nothing is served at %s: %v", r.URL.Path, err))
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		v.post(w, r)

@@ -42,6 +42,9 @@ func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
 		return nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
 	}
 	s := v.sessions.find(id)
+	if s != nil && s.Client.Profile != profileOf(r) {
+		s = nil
+	}
 	if s != nil && s.Client.Principal != v.principal(r) {
 		v.turned(r, http.StatusNotFound, "the session is another principal's")
 		s = nil
@@ -57,7 +60,7 @@ func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
 }
 
 func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.Message) {
-	s, err := v.initialize(r.Context(), m, v.principal(r), func(s *Session) error { return v.admitSession(s, r) })
+	s, err := v.initialize(r.Context(), m, Client{Principal: v.principal(r), Profile: profileOf(r)}, func(s *Session) error { return v.admitSession(s, r) })
 	switch {
 	case err == nil:
 		w.Header().Set(wire.HeaderSession, s.ID)
@@ -69,14 +72,15 @@ func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.
 	}
 }
 
-// initialize opens a session, which keep puts where it is found again.
-func (v *Server) initialize(ctx context.Context, m *wire.Message, principal string, keep func(*Session) error) (s *Session, err error) {
-	who := &Client{Principal: principal, Revision: jsonscan.GetString(m.Params, "protocolVersion"), Info: jsonscan.Get(m.Params, "clientInfo")}
+// initialize opens a session, which keep puts where it is found again. from is who asks, and through
+// which profile.
+func (v *Server) initialize(ctx context.Context, m *wire.Message, from Client, keep func(*Session) error) (s *Session, err error) {
+	who := &Client{Principal: from.Principal, Profile: from.Profile, Revision: jsonscan.GetString(m.Params, "protocolVersion"), Info: jsonscan.Get(m.Params, "clientInfo")}
 	err = v.handler.Admit(ctx, Request{Client: who, Method: m.Method, Params: m.Params}, func(ctx context.Context) error {
 		if err := checkIntroduction(jsonscan.Get(m.Params, "capabilities"), jsonscan.Get(m.Params, "clientInfo")); err != nil {
 			return err
 		}
-		s = v.newSession(ctx, m.Params, principal)
+		s = v.newSession(ctx, m.Params, from)
 		return keep(s)
 	})
 	return s, err
@@ -96,13 +100,14 @@ func checkIntroduction(capabilities, info json.RawMessage) error {
 
 // newSession opens a session as the client's initialize asks for. An unknown revision
 // gets our newest one with sessions, as the lifecycle rules want.
-func (v *Server) newSession(ctx context.Context, params json.RawMessage, principal string) *Session {
+func (v *Server) newSession(ctx context.Context, params json.RawMessage, from Client) *Session {
 	revision := jsonscan.GetString(params, "protocolVersion")
 	if !wire.IsSupported(revision) || wire.IsModern(revision) {
 		revision = wire.Legacy[0]
 	}
 	s := newSession(&Client{
-		Principal:    principal,
+		Principal:    from.Principal,
+		Profile:      from.Profile,
 		Revision:     revision,
 		Capabilities: clone(jsonscan.Get(params, "capabilities")),
 		Info:         clone(jsonscan.Get(params, "clientInfo")),

@@ -26,14 +26,14 @@ func isModern(r *http.Request, m *wire.Message) bool {
 func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Message, body *Buffer) {
 	if !m.IsRequest() {
 		if m.IsNotification() {
-			who := &Client{Principal: v.principal(r), Revision: wire.Rev2607}
+			who := &Client{Principal: v.principal(r), Profile: profileOf(r), Revision: wire.Rev2607}
 			v.handler.Admit(r.Context(), Request{Client: who, Method: m.Method}, func(context.Context) error { return nil }) // it has nobody to go to
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	reply := &httpReply{server: v, w: w, r: r, id: m.ID, budget: &v.stateless, ctx: r.Context()}
-	c, err := statelessClient(m, r.Header, v.principal(r))
+	c, err := statelessClient(m, r.Header, Client{Principal: v.principal(r), Profile: profileOf(r)})
 	if err == nil {
 		err = checkStandardHeaders(r.Header, m)
 	}
@@ -60,8 +60,8 @@ func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Mess
 }
 
 // statelessClient reads who asks from a request's _meta (2026-07-28, basic/lifecycle).
-// header is nil on stdio.
-func statelessClient(m *wire.Message, header http.Header, principal string) (*Client, error) {
+// header is nil on stdio; from is what the connection says of who asks.
+func statelessClient(m *wire.Message, header http.Header, from Client) (*Client, error) {
 	meta := jsonscan.Get(m.Params, "_meta")
 	version := jsonscan.Get(meta, wire.MetaProtocolVersion)
 	if version == nil || version[0] != '"' {
@@ -77,7 +77,8 @@ func statelessClient(m *wire.Message, header http.Header, principal string) (*Cl
 		return nil, unsupported(revision)
 	}
 	c := &Client{
-		Principal:    principal,
+		Principal:    from.Principal,
+		Profile:      from.Profile,
 		Revision:     revision,
 		Capabilities: jsonscan.Get(meta, wire.MetaClientCapabilities),
 		Info:         jsonscan.Get(meta, wire.MetaClientInfo),

@@ -2,9 +2,11 @@ package edge
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/auth"
@@ -15,7 +17,7 @@ import (
 
 // What is served at which path, and to whom.
 //
-// The clients' port has /mcp, / (what this is), /healthz and its alias /health, and /readyz,
+// The clients' port has /mcp, /mcp/NAME for each profile, / (what this is), /healthz and its alias /health, and /readyz,
 // which says to everybody only whether the endpoint is ready. Details of /readyz, /metrics and
 // the API below /api/ are for operators: they are on a port of their own where admin.listen is set
 // (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal).
@@ -30,6 +32,7 @@ type access struct {
 	policy   *origin.Policy
 	auth     *auth.Authenticator
 	incoming config.IncomingAuth // that auth was made of
+	profiles []string            // by name, in the order of the configuration
 	maxBody  int64               // of a request
 	admin    bool                // a port of its own has the details
 	token    *tokenFile          // nil: that port asks for none
@@ -43,6 +46,9 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 		return nil, err
 	}
 	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody), admin: cfg.Admin.Listen != ""}
+	for _, p := range cfg.Profiles {
+		a.profiles = append(a.profiles, p.Name)
+	}
 	if cfg.Admin.TokenFile != "" {
 		a.token = &tokenFile{path: cfg.Admin.TokenFile}
 	}
@@ -62,7 +68,7 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	switch path := r.URL.Path; {
-	case path == "/mcp":
+	case path == "/mcp" || strings.HasPrefix(path, profilePath):
 		if !v.checkOrigin(w, r) {
 			return
 		}
@@ -80,6 +86,26 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case v.checkOrigin(w, r):
 		v.servePage(w, r)
 	}
+}
+
+// profilePath is what the paths of profiles begin with.
+const profilePath = "/mcp/"
+
+// profileOf is the profile that a request of the endpoint names by its path; "" is none.
+func profileOf(r *http.Request) string {
+	_, name, _ := strings.Cut(r.URL.Path, profilePath)
+	return name
+}
+
+// checkProfile refuses the name of a profile that the configuration does not have.
+func (a *access) checkProfile(name string) error {
+	switch {
+	case name == "" || slices.Contains(a.profiles, name):
+		return nil
+	case len(a.profiles) == 0:
+		return fmt.Errorf("no profile %q: the configuration has none", name)
+	}
+	return fmt.Errorf("no profile %q; there are %s", name, strings.Join(a.profiles, ", "))
 }
 
 // checkOrigin checks Host and Origin. It answers what is refused, and preflights.

@@ -15,7 +15,7 @@ func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := started(t)
 		open := func() *Session {
-			s := v.newSession(t.Context(), json.RawMessage(`{"protocolVersion":"2025-11-25"}`), "")
+			s := v.newSession(t.Context(), json.RawMessage(`{"protocolVersion":"2025-11-25"}`), Client{})
 			v.sessions.add(s)
 			return s
 		}

@@ -218,7 +218,7 @@ func (e *stdioEdge) batch(ctx context.Context, line []byte) {
 }
 
 func (e *stdioEdge) initialize(ctx context.Context, m *wire.Message) {
-	s, err := e.server.initialize(ctx, m, "", func(s *Session) error {
+	s, err := e.server.initialize(ctx, m, Client{Profile: e.server.profile}, func(s *Session) error {
 		if e.session != nil {
 			return wire.Invalid("this connection is already initialized")
 		}
@@ -272,7 +272,7 @@ func (e *stdioEdge) serve(ctx context.Context, r Request) {
 func (e *stdioEdge) client(m *wire.Message) (*Client, error) {
 	stateless := jsonscan.GetPath(m.Params, "_meta", wire.MetaProtocolVersion) != nil
 	if m.Method == wire.Discover || stateless {
-		return statelessClient(m, nil, "")
+		return statelessClient(m, nil, Client{Profile: e.server.profile})
 	}
 	if e.session != nil {
 		return e.session.Client, nil

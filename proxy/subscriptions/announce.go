@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 )
 
@@ -28,15 +29,18 @@ type announcements struct {
 
 // announcement is one notification: for all clients, or for that of one session, whose
 // backend session has changed.
-type announcement struct{ session, method string }
+type announcement struct {
+	session, method string
+	views           bool // only the views of clients may have changed, and not what there is
+}
 
-// add announces a change to the client of a session, or with "" to all.
-func (a *announcements) add(session, method string) {
+// add announces a change.
+func (a *announcements) add(one announcement) {
 	a.mu.Lock()
 	if a.pending == nil {
 		a.pending = map[announcement]bool{}
 	}
-	a.pending[announcement{session, method}] = true
+	a.pending[one] = true
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -53,14 +57,23 @@ func (a *announcements) take() map[announcement]bool {
 }
 
 // ListChanged announces that a list has changed to the client of a session, or with "" to all.
-func (t *Set) ListChanged(session, method string) { t.announcements.add(session, method) }
+func (t *Set) ListChanged(session, method string) {
+	t.announcements.add(announcement{session: session, method: method})
+}
+
+// ViewsChanged announces that lists may read differently to those who see a part of them.
+func (t *Set) ViewsChanged() {
+	for _, l := range wire.Lists {
+		t.announcements.add(announcement{method: l.Changed, views: true})
+	}
+}
 
 // Announce sends what is pending whenever nothing has changed for a moment, until Life ends.
 func (t *Set) Announce() {
 	for t.awaitChange() {
 		for a := range t.announcements.take() {
 			if a.session == "" {
-				t.broadcast(a.method)
+				t.broadcast(a)
 			} else if s := t.o.Server.Session(a.session); s != nil {
 				s.Send(wire.Notification(a.method, nil))
 			}
@@ -102,16 +115,17 @@ func (t *Set) awaitQuiet() {
 
 // broadcast sends a list_changed to every session, and to the listeners that want it, for whom
 // the list reads differently.
-func (t *Set) broadcast(method string) {
-	frame := wire.Notification(method, nil)
+func (t *Set) broadcast(a announcement) {
+	frame := wire.Notification(a.method, nil)
+	news := func(to *told, v *catalog.View) bool { return !(a.views && v.Whole()) && to.news(v, a.method) }
 	t.o.Server.EachSession(func(s *edge.Session) {
-		if t.o.Followed(s).told.news(t.o.View(s), method) {
+		if news(&t.o.Followed(s).told, t.o.View(s)) {
 			s.Send(frame)
 		}
 	})
 	t.listeners.each(func(l *listener) {
-		if l.want[method] && l.told.news(l.view(), method) {
-			l.send(method, nil)
+		if l.want[a.method] && news(&l.told, l.view()) {
+			l.send(a.method, nil)
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 				t.Errorf("%s.%s: want the tag crd, yes or no: may an object of Kubernetes say it, whose author need not be the cluster's admin?", typ, f.Name)
 			case decision == "yes":
 				said++
-				if forbidden(name) {
+				if forbidden(name) && name != "profiles" { // they are no files
 					t.Errorf("%s.%s names a file, a variable or an address: no object may say it", typ, f.Name)
 				}
 				look(f.Type)
