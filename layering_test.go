@@ -100,7 +100,7 @@ var mayImport = map[string][]string{
 	"proxy/parked":              {"auth", "backends", "internal/jsonscan", "internal/wire", "proxy/edge", "runs", "runs/seal"},
 	"proxy/members":             {"internal/jsonscan", "internal/wire", "proxy/adapt", "proxy/runs", "proxy/trace"},
 	"proxy/validation":          {"auth", "config", "internal/diag", "policy", "proxy/catalog", "script/check"},
-	"proxy/edge":                {"auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
+	"proxy/edge":                {"proxy/profile", "auth", "backends", "config", "internal/files", "internal/jsonscan", "internal/origin", "internal/wire"},
 	"proxy/subscriptions":       {"proxy/catalog", "proxy/edge", "backends", "internal/jsonscan", "internal/wire"},
 	"proxy/runs":                {"internal/jsonscan", "internal/wire", "proxy/outcome", "runs", "script"},
 	"proxy/outcome":             {"auth", "backends", "builtins", "internal/jsonscan", "internal/wire", "script"},

@@ -142,10 +142,7 @@ func (v *View) Catalog() *Catalog { return v.c }
 func (v *View) Whole() bool { return v.set == nil && v.profile == nil }
 
 // Tools is how many tools v lists.
-func (v *View) Tools() int {
-	l, _ := v.list(listTools)
-	return len(l.entries)
-}
+func (v *View) Tools() int { return len(v.shown(v.c.tools.entries)) }
 
 // Decision is what policies say about an entry while its arguments are not known: it is seen if
 // that is anything but invisible.
@@ -198,7 +195,7 @@ func (v *View) inProfile(e *Entry) bool {
 	return v.profile.HasBackend(e.Backend.Name())
 }
 
-// MayShow reports whether anything of a backend may belong to v.
+// MayShow reports whether v may show anything of a backend.
 func (v *View) MayShow(backend string) bool { return v.profile.HasBackend(backend) }
 
 // MayHave is Catalog.MayHave, for what v would show.

@@ -129,7 +129,7 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 	if err != nil {
 		return err
 	}
-	err = next.checkProfile(v.profile)
+	err = next.profiles.Check(v.profile)
 	if err == nil {
 		err = adopt()
 	}
@@ -142,7 +142,7 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 	old.retire(next)
 	v.sessions.limits.Store(newSessionLimits(cfg))
 	v.EachSession(func(s *Session) {
-		if next.checkProfile(s.Client.Profile) != nil {
+		if next.profiles.Check(s.Client.Profile) != nil {
 			v.endSession(s)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 )
 
 func (v *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
-	if err := v.access.Load().checkProfile(profileOf(r)); err != nil || r.URL.Path == profilePath {
+	if err := v.access.Load().profiles.Check(profileOf(r)); err != nil || r.URL.Path == profile.Path {
 		refuse(w, http.StatusNotFound, nil, wire.Invalid("nothing is served at %s: %v", r.URL.Path, err))
 		return
 	}

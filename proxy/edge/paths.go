@@ -2,17 +2,16 @@ package edge
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 // What is served at which path, and to whom.
@@ -32,10 +31,10 @@ type access struct {
 	policy   *origin.Policy
 	auth     *auth.Authenticator
 	incoming config.IncomingAuth // that auth was made of
-	profiles []string            // by name, in the order of the configuration
-	maxBody  int64               // of a request
-	admin    bool                // a port of its own has the details
-	token    *tokenFile          // nil: that port asks for none
+	profiles profile.Names
+	maxBody  int64      // of a request
+	admin    bool       // a port of its own has the details
+	token    *tokenFile // nil: that port asks for none
 }
 
 // newAccess is the access of a configuration; old is the one before, nil for none, whose
@@ -45,10 +44,7 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody), admin: cfg.Admin.Listen != ""}
-	for _, p := range cfg.Profiles {
-		a.profiles = append(a.profiles, p.Name)
-	}
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody), admin: cfg.Admin.Listen != ""}
 	if cfg.Admin.TokenFile != "" {
 		a.token = &tokenFile{path: cfg.Admin.TokenFile}
 	}
@@ -68,7 +64,7 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	switch path := r.URL.Path; {
-	case path == "/mcp" || strings.HasPrefix(path, profilePath):
+	case path == "/mcp" || strings.HasPrefix(path, profile.Path):
 		if !v.checkOrigin(w, r) {
 			return
 		}
@@ -88,25 +84,8 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// profilePath is what the paths of profiles begin with.
-const profilePath = "/mcp/"
-
 // profileOf is the profile that a request of the endpoint names by its path; "" is none.
-func profileOf(r *http.Request) string {
-	_, name, _ := strings.Cut(r.URL.Path, profilePath)
-	return name
-}
-
-// checkProfile refuses the name of a profile that the configuration does not have.
-func (a *access) checkProfile(name string) error {
-	switch {
-	case name == "" || slices.Contains(a.profiles, name):
-		return nil
-	case len(a.profiles) == 0:
-		return fmt.Errorf("no profile %q: the configuration has none", name)
-	}
-	return fmt.Errorf("no profile %q; there are %s", name, strings.Join(a.profiles, ", "))
-}
+func profileOf(r *http.Request) string { return profile.In(r.URL.Path) }
 
 // checkOrigin checks Host and Origin. It answers what is refused, and preflights.
 func (v *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
