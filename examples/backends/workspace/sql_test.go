@@ -1,17 +1,11 @@
 package workspace
 
 import (
-	"context"
-	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 )
 
 func withItems(t *testing.T, o Options) client {
@@ -102,35 +96,6 @@ func TestHostileSQLIsRefused(t *testing.T) {
 	}
 }
 
-// The connections hold by themselves, should a statement get past the check of its text.
-func TestConnectionsHoldWithoutTheTextCheck(t *testing.T) {
-	for name, o := range map[string]Options{
-		"memory": {Root: t.TempDir(), QueryTimeout: time.Minute},
-		"file":   {Root: t.TempDir(), QueryTimeout: time.Minute, Database: filepath.Join(t.TempDir(), "d.db")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := openStore(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.close()
-			victim := filepath.Join(t.TempDir(), "victim")
-			for _, src := range []string{"ATTACH '" + victim + "' AS v", "VACUUM INTO '" + victim + "'", "SELECT load_extension('x')"} {
-				err := s.writing(t.Context(), func(ctx context.Context, c *sql.Conn) error {
-					_, err := c.ExecContext(ctx, src)
-					return err
-				})
-				if err == nil {
-					t.Errorf("%s: no error", src)
-				}
-			}
-			if _, err := os.Stat(victim); err == nil {
-				t.Error("a statement made a file")
-			}
-		})
-	}
-}
-
 func TestQueriesCannotWrite(t *testing.T) {
 	for name, db := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "d.db")} {
 		t.Run(name, func(t *testing.T) {
@@ -159,48 +124,6 @@ func TestGreedyQueriesEnd(t *testing.T) {
 	got := c.ok("sql_query", args{"sql": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i, printf('%.*c', 100000, 'x') FROM n"})
 	if rows := got["rows"].([]any); len(rows) > 20 || got["truncated"] != true {
 		t.Errorf("endless rows of 100 kB: got %d of them, truncated %v", len(rows), got["truncated"])
-	}
-}
-
-// Many values below the limit of one value add up; here one that is larger stands for them.
-func TestMemoryOfSQLIsLimited(t *testing.T) {
-	s, err := openStore(Options{Root: t.TempDir(), QueryTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	err = s.reading(t.Context(), func(ctx context.Context, c *sql.Conn) error {
-		if _, err := sqlite.Limit(c, lib.SQLITE_LIMIT_LENGTH, 1<<30); err != nil {
-			return err
-		}
-		var out string
-		return c.QueryRowContext(ctx, "SELECT hex(zeroblob(300000000))").Scan(&out)
-	})
-	if err == nil || !strings.Contains(err.Error(), "out of memory") {
-		t.Errorf("300 MB with a limit of 256 MiB: got %v, want out of memory", err)
-	}
-}
-
-func TestSeedFillsAnEmptyDatabaseOnce(t *testing.T) {
-	dir := t.TempDir()
-	o := Options{Root: t.TempDir(), Database: filepath.Join(dir, "d.db"), Seed: filepath.Join(dir, "seed.sql"), QueryTimeout: time.Minute}
-	if err := os.WriteFile(o.Seed, []byte("CREATE TABLE t (x); INSERT INTO t VALUES (1);"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for range 8 { // as when a proxy starts several processes of one backend
-		wg.Go(func() {
-			s, err := openStore(o)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			s.close()
-		})
-	}
-	wg.Wait()
-	if got := start(t, o).ok("sql_query", args{"sql": "SELECT count(*) FROM t"}); asJSON(got["rows"]) != "[[1]]" {
-		t.Errorf("rows of the seeded table: got %s, want one", asJSON(got["rows"]))
 	}
 }
 

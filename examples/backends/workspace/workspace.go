@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/vmcp-dev/vmcp/examples/backends/internal/sqlite"
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolserver"
 )
 
@@ -43,10 +44,10 @@ type Options struct {
 
 // Workspace serves files, SQL and fetches.
 type Workspace struct {
-	root  *os.Root
-	store *store
-	web   *http.Client
-	o     Options
+	root *os.Root
+	db   *sqlite.DB
+	web  *http.Client
+	o    Options
 }
 
 // New opens the directory and the database. Close the Workspace when done.
@@ -67,18 +68,18 @@ func New(o Options) (*Workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}
-	s, err := openStore(o)
+	db, err := sqlite.Open(sqlite.Options{File: o.Database, Outside: o.Root, Seed: o.Seed, Timeout: o.QueryTimeout})
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
-	return &Workspace{root: root, store: s, web: newClient(o.AllowHosts), o: o}, nil
+	return &Workspace{root: root, db: db, web: newClient(o.AllowHosts), o: o}, nil
 }
 
 // Close closes the directory and the database.
 func (w *Workspace) Close() error {
 	w.web.CloseIdleConnections()
-	return errors.Join(w.root.Close(), w.store.close())
+	return errors.Join(w.root.Close(), w.db.Close())
 }
 
 // Server returns a new MCP server with the tools of w.

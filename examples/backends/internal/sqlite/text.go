@@ -1,4 +1,4 @@
-package workspace
+package sqlite
 
 import (
 	"errors"

@@ -1,4 +1,6 @@
-package workspace
+// Package sqlite is a SQLite database for the example backends, made so that a hostile client stays
+// inside: a statement cannot reach another file, lift a limit, or write where only reading is meant.
+package sqlite
 
 import (
 	"context"
@@ -18,10 +20,25 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// store is one SQLite database, opened twice: to read only, and to write. No statement
+// Options of a database.
+type Options struct {
+	// File is the database, which is created when missing. "" is a database in memory.
+	File string
+	// Outside is a folder that File may not lie in; "" is none.
+	Outside string
+	// Seed is a file of SQL that fills a database that has no tables yet. It comes from
+	// whoever starts the server and may hold any statements.
+	Seed string
+	// Timeout bounds one statement.
+	Timeout time.Duration
+	// ReadOnly opens a file that has to be there, and never to write.
+	ReadOnly bool
+}
+
+// DB is one SQLite database, opened twice: to read only, and to write. No statement
 // makes the reader write, whatever its text is.
-type store struct {
-	reader, writer *sql.DB
+type DB struct {
+	reader, writer *sql.DB // writer is nil where nobody writes
 	// keep stays open and idle: a database in memory ends with its last connection,
 	// and the driver drops one that was interrupted.
 	keep    *sql.Conn
@@ -57,7 +74,8 @@ var countMemory = sync.OnceValue(func() error {
 	return nil
 })
 
-func openStore(o Options) (*store, error) {
+// Open opens a database. Close it when done.
+func Open(o Options) (*DB, error) {
 	if err := countMemory(); err != nil {
 		return nil, err
 	}
@@ -65,20 +83,24 @@ func openStore(o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{timeout: o.QueryTimeout}
-	if s.writer, err = sql.Open("sqlite", dsn(file)+"&_txlock=immediate"); err != nil {
-		return nil, fmt.Errorf("database %s: %w", o.Database, err)
+	s := &DB{timeout: o.Timeout}
+	if !o.ReadOnly {
+		if s.writer, err = sql.Open("sqlite", dsn(file)+"&_txlock=immediate"); err != nil {
+			return nil, fmt.Errorf("database %s: %w", o.File, err)
+		}
+		s.writer.SetMaxOpenConns(1)
 	}
-	s.writer.SetMaxOpenConns(1)
 	if s.reader, err = sql.Open("sqlite", dsn(file, "query_only(1)")+"&mode=ro"); err != nil {
-		return nil, errors.Join(fmt.Errorf("database %s: %w", o.Database, err), s.writer.Close())
+		return nil, errors.Join(fmt.Errorf("database %s: %w", o.File, err), s.Close())
 	}
 	s.reader.SetMaxOpenConns(1 + 4)
-	if err := s.seed(o.Seed); err != nil {
-		return nil, errors.Join(err, s.close())
+	if !o.ReadOnly {
+		if err := s.seed(o.Seed); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	if s.keep, err = s.reader.Conn(context.Background()); err != nil {
-		return nil, errors.Join(fmt.Errorf("database %s: %w", o.Database, err), s.close())
+		return nil, errors.Join(fmt.Errorf("database %s: %w", o.File, err), s.Close())
 	}
 	return s, nil
 }
@@ -92,54 +114,71 @@ func dsn(file string, more ...string) string {
 	return file + sep + q.Encode()
 }
 
-// databaseURI checks that the file tools cannot write the database.
+// databaseURI is the database as the driver names it.
 func databaseURI(o Options) (string, error) {
-	if o.Database == "" {
+	if o.File == "" {
 		return "file:/" + rand.Text() + "?vfs=memdb", nil // shared by the connections of this process
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(o.Database))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(o.File))
 	if err == nil {
 		dir, err = filepath.Abs(dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("database: %w", err)
 	}
-	root, err := filepath.EvalSymlinks(o.Root)
-	if err == nil {
-		root, err = filepath.Abs(root)
+	if err := o.checkPlace(dir); err != nil {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("root: %w", err)
-	}
-	if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
-		return "", fmt.Errorf("database %s: want a file outside of %s, whose files can be rewritten", o.Database, o.Root)
-	}
-	file := filepath.Join(dir, filepath.Base(o.Database))
+	file := filepath.Join(dir, filepath.Base(o.File))
 	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("database %s: want a regular file", o.Database)
+		return "", fmt.Errorf("database %s: want a regular file", o.File)
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(file)}).String(), nil
 }
 
-func (s *store) close() error {
-	var kept error
-	if s.keep != nil {
-		kept = s.keep.Close()
+// checkPlace checks that a folder is not within the one that the database may not lie in.
+func (o Options) checkPlace(dir string) error {
+	if o.Outside == "" {
+		return nil
 	}
-	return errors.Join(kept, s.reader.Close(), s.writer.Close())
+	outside, err := filepath.EvalSymlinks(o.Outside)
+	if err == nil {
+		outside, err = filepath.Abs(outside)
+	}
+	if err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	if rel, err := filepath.Rel(outside, dir); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("database %s: want a file outside of %s, whose files can be rewritten", o.File, o.Outside)
+	}
+	return nil
+}
+
+// Close closes the database.
+func (s *DB) Close() error {
+	var all []error
+	if s.keep != nil {
+		all = append(all, s.keep.Close())
+	}
+	for _, db := range []*sql.DB{s.reader, s.writer} {
+		if db != nil {
+			all = append(all, db.Close())
+		}
+	}
+	return errors.Join(all...)
 }
 
 // reading runs f with a connection that cannot write.
-func (s *store) reading(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+func (s *DB) reading(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
 	return s.with(ctx, s.reader, f)
 }
 
 // writing runs f with the one connection that can write.
-func (s *store) writing(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+func (s *DB) writing(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
 	return s.with(ctx, s.writer, f)
 }
 
-func (s *store) with(ctx context.Context, db *sql.DB, f func(context.Context, *sql.Conn) error) error {
+func (s *DB) with(ctx context.Context, db *sql.DB, f func(context.Context, *sql.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	c, err := db.Conn(ctx)
@@ -160,7 +199,7 @@ func (s *store) with(ctx context.Context, db *sql.DB, f func(context.Context, *s
 
 // seed fills a database that has no tables, in one transaction, which begins with the
 // look at them: of several processes that start at once, one seeds.
-func (s *store) seed(file string) error {
+func (s *DB) seed(file string) error {
 	if file == "" {
 		return s.writing(context.Background(), func(ctx context.Context, c *sql.Conn) error { return c.PingContext(ctx) })
 	}
