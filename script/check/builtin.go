@@ -57,11 +57,11 @@ type Builtin struct {
 }
 
 // callable is the row for those checks that follow types.
-func (b *Builtin) callable() *flow.Callable {
-	c := &flow.Callable{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
+func (b *Builtin) callable() *flow.Builtin {
+	c := &flow.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
 		Repeats: b.Repeats.Name, Waits: b.Waits.Name, Pattern: b.Pattern.Name, Pure: b.Pure}
 	if m, ok := b.Value.(*starlarkstruct.Module); ok {
-		c.Members, c.Values = map[string]*flow.Callable{}, map[string]types.Type{}
+		c.Members, c.Values = map[string]*flow.Builtin{}, map[string]types.Type{}
 		for name, v := range m.Members {
 			member := b.Members[name]
 			member.Name = b.Name + "." + name

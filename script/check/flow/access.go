@@ -80,7 +80,7 @@ func (e *engine) outside(x *syntax.IndexExpr, on types.Type, a *types.Atom) {
 	if on.Only() == nil {
 		return
 	}
-	if a.Name == groupsName {
+	if a.Name == GroupsName {
 		e.tell("regexp", x.Y, "the pattern has %s", finding.Plural(len(a.Elems), "group"))
 		return
 	}
@@ -215,7 +215,7 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 		}
 		return f.Type, ok
 	case types.Module:
-		c := a.Fn.(*Callable)
+		c := a.Fn.(*Builtin)
 		if v, ok := c.Values[name]; ok {
 			return v, true
 		}
@@ -223,15 +223,13 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 			return types.Of(&types.Atom{Kind: types.Func, Fn: m, Name: m.Name}), true
 		}
 		return types.Any, false
-	case types.Time:
-		return timeMember(name)
-	case types.Duration:
-		return durationMember(name)
+	case types.Time, types.Duration:
+		return Member(a.Kind, name)
 	case types.Opaque, types.Func:
 		return types.Any, true
 	}
-	if m := methodOf(a.Kind, name); m != nil {
-		return types.Of(&types.Atom{Kind: types.Func, Fn: &bound{on: a, method: m}, Name: name}), true
+	if m := MethodOf(a.Kind, name); m != nil {
+		return types.Of(&types.Atom{Kind: types.Func, Fn: &Bound{On: a, Method: m}, Name: name}), true
 	}
 	return types.Any, a.Kind == types.Iterable && a.Name != ""
 }
@@ -242,7 +240,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 	a := on.Atoms()[0]
 	switch {
 	case a.Kind == types.Module:
-		e.noModuleMember(x, a.Fn.(*Callable), name)
+		e.noModuleMember(x, a.Fn.(*Builtin), name)
 	case a.Kind == types.Struct:
 		hint, near := finding.Meant(name, a.Names())
 		subject := a.Name
@@ -264,14 +262,14 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 
 func (e *engine) noMethod(x *syntax.DotExpr, on types.Type, name string) {
 	a := on.Atoms()[0]
-	hint, near := finding.Meant(name, methodNames(a.Kind))
-	if h := habit(a.Kind, name); h != "" {
+	hint, near := finding.Meant(name, MethodNames(a.Kind))
+	if h := Habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(finding.Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", finding.Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, methodNames(a.Kind))})
+	e.say(finding.Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", finding.Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, MethodNames(a.Kind))})
 }
 
-func (e *engine) noModuleMember(x *syntax.DotExpr, c *Callable, name string) {
+func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
 	var names []string
 	for n := range c.Members {
 		names = append(names, n)

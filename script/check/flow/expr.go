@@ -87,7 +87,7 @@ func (e *engine) name(id *syntax.Ident) types.Type {
 		}
 		return types.Of(&types.Atom{Kind: types.Func, Fn: c, Name: c.Name})
 	}
-	if u := universe[id.Name]; u != nil {
+	if u := Natives[id.Name]; u != nil {
 		return types.Of(&types.Atom{Kind: types.Func, Fn: u, Name: id.Name})
 	}
 	return types.Any

@@ -27,7 +27,7 @@ type Problem struct {
 
 // World is what a script is checked against.
 type World struct {
-	Builtins map[string]*Callable
+	Builtins map[string]*Builtin
 	// Tool finds a tool; known says that one which is not found does not exist.
 	Tool func(name string) (t *Tool, known bool)
 	// ToolNames are the names for suggestions.
@@ -52,33 +52,6 @@ type Tool struct {
 	Repeat string
 	// Writes says that the tool is known not to be read-only.
 	Writes bool
-}
-
-// Callable is a builtin: a row of the table as checks see it.
-type Callable struct {
-	Name    string
-	Params  []Param
-	Varargs bool
-	Kwargs  bool
-	Returns string
-	Tool    string // the parameter that takes the name of a tool; "" for none
-	Args    string // the parameter with the arguments for it
-	Form    string // the parameter with the form of a question
-	Pages   bool   // the tool is called page by page
-	Repeats string // the parameter with a function that is called again
-	Waits   string // the parameter with a time that is waited
-	Members map[string]*Callable
-	Values  map[string]types.Type // the members of a module that are no functions
-	Pattern string                // the parameter with a regular expression
-	Pure    bool                  // called for its result alone
-}
-
-// Param is a parameter of a builtin.
-type Param struct {
-	Name     string
-	Type     string // text, integer, number, bool, dict, list, duration, function, functions; "" is anything
-	Optional bool
-	Choices  []string
 }
 
 // Unit is one file.
@@ -203,10 +176,10 @@ func (e *engine) entry(u *Unit) {
 	if u.Params != nil {
 		params = u.Params.Type
 	}
-	args := []argument{}
+	args := []Argument{}
 	for i, p := range def.Params {
 		if id, ok := p.(*syntax.Ident); ok && i == 0 {
-			args = append(args, argument{name: id.Name, typ: params})
+			args = append(args, Argument{Name: id.Name, Type: params})
 		}
 	}
 	e.env.Dead = false

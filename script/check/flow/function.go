@@ -26,14 +26,6 @@ type function struct {
 	kept     map[*syntax.Ident]types.Type // captured variables that are assigned once, as they were
 }
 
-// argument is one of a call.
-type argument struct {
-	name   string // "" for one by position
-	typ    types.Type
-	expr   syntax.Expr
-	spread bool // *args or **kwargs
-}
-
 // frame is a function that is being followed.
 type frame struct {
 	unit    *Unit
@@ -90,7 +82,7 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 
 // invoke follows a function with the arguments of one call, or with unknown ones. force follows
 // it however deep the calls are.
-func (e *engine) invoke(fn *function, args []argument, call syntax.Node, force bool) types.Type {
+func (e *engine) invoke(fn *function, args []Argument, call syntax.Node, force bool) types.Type {
 	if e.work > maxWork || !force && len(e.chain) >= maxChain || e.isFollowed(fn) {
 		return types.Any
 	}
@@ -162,9 +154,9 @@ func (e *engine) chained(body []syntax.Stmt) bool {
 }
 
 // bind gives the parameters what a call passes.
-func (e *engine) bind(fn *function, args []argument) {
-	spread := args == nil || slices.ContainsFunc(args, func(a argument) bool { return a.spread })
-	position, positional := 0, byPosition(args)
+func (e *engine) bind(fn *function, args []Argument) {
+	spread := args == nil || slices.ContainsFunc(args, func(a Argument) bool { return a.Spread })
+	position, positional := 0, Positional(args)
 	for _, p := range fn.params {
 		switch p := p.(type) {
 		case *syntax.Ident:
@@ -189,24 +181,15 @@ func (e *engine) bind(fn *function, args []argument) {
 	}
 }
 
-func byPosition(args []argument) (list []argument) {
-	for _, a := range args {
-		if a.name == "" && !a.spread {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
-func (e *engine) passed(name string, args, positional []argument, position *int, spread bool, fallback types.Type) types.Type {
+func (e *engine) passed(name string, args, positional []Argument, position *int, spread bool, fallback types.Type) types.Type {
 	i := *position
 	*position++
 	if i < len(positional) {
-		return positional[i].typ
+		return positional[i].Type
 	}
 	for _, a := range args {
-		if a.name == name {
-			return a.typ
+		if a.Name == name {
+			return a.Type
 		}
 	}
 	if spread {
@@ -216,12 +199,12 @@ func (e *engine) passed(name string, args, positional []argument, position *int,
 }
 
 // callFunction is a call of a function of the script.
-func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []argument) types.Type {
+func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []Argument) types.Type {
 	if !e.arity(x, fn, args) {
 		return types.Any
 	}
 	if args == nil {
-		args = []argument{}
+		args = []Argument{}
 	}
 	t := e.invoke(fn, args, x, false)
 	e.leaked(fn, args)
@@ -229,8 +212,8 @@ func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []argument)
 }
 
 // leaked forgets what is known of the arguments that a function may change or keep.
-func (e *engine) leaked(fn *function, args []argument) {
-	positional := byPosition(args)
+func (e *engine) leaked(fn *function, args []Argument) {
+	positional := Positional(args)
 	for i, p := range fn.params {
 		id, ok := p.(*syntax.Ident)
 		if b, isDefault := p.(*syntax.BinaryExpr); isDefault {
@@ -244,9 +227,9 @@ func (e *engine) leaked(fn *function, args []argument) {
 			continue
 		}
 		for j, a := range args {
-			if a.name == id.Name || a.name == "" && i < len(positional) && j == i {
-				if a.expr != nil {
-					e.env.Change(a.expr, types.Type.Weaken)
+			if a.Name == id.Name || a.Name == "" && i < len(positional) && j == i {
+				if a.Expr != nil {
+					e.env.Change(a.Expr, types.Type.Weaken)
 				}
 			}
 		}
@@ -254,29 +237,29 @@ func (e *engine) leaked(fn *function, args []argument) {
 }
 
 // arity tells of a call that does not fit a function's parameters.
-func (e *engine) arity(x *syntax.CallExpr, fn *function, args []argument) bool {
+func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
 	names, required, most, kwargs := signature(fn.params)
-	if slices.ContainsFunc(args, func(a argument) bool { return a.spread }) {
+	if slices.ContainsFunc(args, func(a Argument) bool { return a.Spread }) {
 		return true
 	}
-	positional := byPosition(args)
+	positional := Positional(args)
 	if most >= 0 && len(positional) > most {
 		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(positional))
 		return false
 	}
 	for _, a := range args {
-		if a.name != "" && !kwargs && !slices.Contains(names, a.name) {
-			hint, near := finding.Meant(a.name, names)
-			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.name), Hint: hint, Fix: near, Sure: spell.Only(a.name, names)})
+		if a.Name != "" && !kwargs && !slices.Contains(names, a.Name) {
+			hint, near := finding.Meant(a.Name, names)
+			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", fn.name, a.Name), Hint: hint, Fix: near, Sure: spell.Only(a.Name, names)})
 			return false
 		}
-		if i := slices.Index(names, a.name); a.name != "" && i >= 0 && i < len(positional) && most >= 0 {
-			e.tell("call-arity", keywordAt(x, a.name), "%s gets %s twice", fn.name, a.name)
+		if i := slices.Index(names, a.Name); a.Name != "" && i >= 0 && i < len(positional) && most >= 0 {
+			e.tell("call-arity", keywordAt(x, a.Name), "%s gets %s twice", fn.name, a.Name)
 			return false
 		}
 	}
 	for i, name := range required {
-		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a argument) bool { return a.name == name }) {
+		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a Argument) bool { return a.Name == name }) {
 			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(args))
 			return false
 		}
@@ -336,9 +319,9 @@ func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) type
 		if !ok {
 			return types.Any
 		}
-		list := []argument{}
+		list := []Argument{}
 		for _, t := range args {
-			list = append(list, argument{typ: t})
+			list = append(list, Argument{Type: t})
 		}
 		if _, required, most, _ := signature(f.params); most >= 0 && len(list) > most || len(required) > len(list) && required[len(list)] != "" {
 			e.wrongCallback(at, f, len(list))

@@ -2,49 +2,44 @@ package flow
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/vmcp-dev/vmcp/internal/spell"
-	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
-	"github.com/vmcp-dev/vmcp/script/internal/tree"
-	"go.starlark.net/syntax"
 )
 
-// bound is a method of a value.
-type bound struct {
-	on     *types.Atom
-	method *method
+// Bound is a method of a value.
+type Bound struct {
+	On     *types.Atom
+	Method *Method
 }
 
-// method is one of a kind.
-type method struct {
-	min, max int // arguments; max -1: any number
-	pure     bool
-	gives    func(e *engine, on *types.Atom, args []argument) types.Type
-	// change is what the call makes of the value; nil: nothing.
-	change func(e *engine, on *types.Atom, args []argument) *types.Atom
-	kinds  []types.Kind // of the arguments; nil: any
+// Method is one of a kind.
+type Method struct {
+	Min, Max int  // arguments; Max -1: any number
+	Pure     bool // it changes nothing
+	Gives    func(on *types.Atom, args []Argument) types.Type
+	// Change is what the call makes of the value; nil: nothing.
+	Change func(on *types.Atom, args []Argument) *types.Atom
+	Kinds  []types.Kind // of the arguments; nil: any
 }
 
-func methodGives(k ...types.Kind) func(*engine, *types.Atom, []argument) types.Type {
-	return func(*engine, *types.Atom, []argument) types.Type { return types.Kinds(k...) }
+func methodGives(k ...types.Kind) func(*types.Atom, []Argument) types.Type {
+	return func(*types.Atom, []Argument) types.Type { return types.Kinds(k...) }
 }
 
-func noValue(*engine, *types.Atom, []argument) types.Type {
+func noValue(*types.Atom, []Argument) types.Type {
 	return types.Of(&types.Atom{Kind: types.None, Role: types.Output})
 }
 
-func listOfText(*engine, *types.Atom, []argument) types.Type {
+func listOfText(*types.Atom, []Argument) types.Type {
 	return types.ListOf(types.Kinds(types.Text))
 }
 
-var methods map[types.Kind]map[string]*method
+var methods map[types.Kind]map[string]*Method
 
 func init() {
 	text := []types.Kind{types.Text}
-	textMethods := map[string]*method{
+	textMethods := map[string]*Method{
 		"format": {0, -1, true, methodGives(types.Text), nil, nil},
 		"join":   {1, 1, true, methodGives(types.Text), nil, nil},
 		"split":  {0, 2, true, listOfText, nil, nil}, "rsplit": {0, 2, true, listOfText, nil, nil}, "splitlines": {0, 1, true, listOfText, nil, nil},
@@ -57,18 +52,18 @@ func init() {
 		"elems": {0, 0, true, iterText, nil, nil}, "codepoints": {0, 0, true, iterText, nil, nil}, "codepoint_ords": {0, 0, true, methodGives(types.Iterable), nil, nil},
 	}
 	for _, name := range []string{"find", "rfind", "index", "rindex"} {
-		textMethods[name] = &method{1, 3, true, methodGives(types.Int), nil, nil}
+		textMethods[name] = &Method{1, 3, true, methodGives(types.Int), nil, nil}
 	}
 	for _, name := range []string{"lower", "upper", "title", "capitalize"} {
-		textMethods[name] = &method{0, 0, true, methodGives(types.Text), nil, nil}
+		textMethods[name] = &Method{0, 0, true, methodGives(types.Text), nil, nil}
 	}
 	for _, name := range []string{"strip", "lstrip", "rstrip"} {
-		textMethods[name] = &method{0, 1, true, methodGives(types.Text), nil, append(text, types.None)}
+		textMethods[name] = &Method{0, 1, true, methodGives(types.Text), nil, append(text, types.None)}
 	}
 	for _, name := range []string{"isalnum", "isalpha", "isdigit", "islower", "isspace", "istitle", "isupper"} {
-		textMethods[name] = &method{0, 0, true, methodGives(types.Bool), nil, nil}
+		textMethods[name] = &Method{0, 0, true, methodGives(types.Bool), nil, nil}
 	}
-	methods = map[types.Kind]map[string]*method{
+	methods = map[types.Kind]map[string]*Method{
 		types.Text: textMethods,
 		types.List: {
 			"append": {1, 1, false, noValue, appended, nil}, "extend": {1, 1, false, noValue, extended, nil},
@@ -94,25 +89,27 @@ func init() {
 	}
 }
 
-func threeTexts(*engine, *types.Atom, []argument) types.Type {
+func threeTexts(*types.Atom, []Argument) types.Type {
 	t := types.Kinds(types.Text)
 	return types.TupleOf(t, t, t)
 }
 
-func iterText(*engine, *types.Atom, []argument) types.Type {
+func iterText(*types.Atom, []Argument) types.Type {
 	return types.IterableOf(types.Kinds(types.Text))
 }
 
-func elementMethod(_ *engine, on *types.Atom, _ []argument) types.Type {
+func elementMethod(on *types.Atom, _ []Argument) types.Type {
 	if on.Elem.IsNever() {
 		return types.Any
 	}
 	return on.Elem
 }
 
-func methodOf(k types.Kind, name string) *method { return methods[k][name] }
+// MethodOf is a method of a kind of values; nil when there is none of the name.
+func MethodOf(k types.Kind, name string) *Method { return methods[k][name] }
 
-func methodNames(k types.Kind) (names []string) {
+// MethodNames are the methods of a kind of values, sorted.
+func MethodNames(k types.Kind) (names []string) {
 	for n := range methods[k] {
 		names = append(names, n)
 	}
@@ -120,8 +117,8 @@ func methodNames(k types.Kind) (names []string) {
 	return names
 }
 
-// habit is what Starlark has for a method of other languages.
-func habit(k types.Kind, name string) string {
+// Habit is what Starlark has for a method of other languages.
+func Habit(k types.Kind, name string) string {
 	length := "did you mean len(...)?"
 	switch {
 	case slices.Contains([]string{"size", "length", "len", "count"}, name):
@@ -154,124 +151,29 @@ func habit(k types.Kind, name string) string {
 	return ""
 }
 
-// callMethod is a call of a method.
-func (e *engine) callMethod(x *syntax.CallExpr, b *bound, args []argument) types.Type {
-	m := b.method
-	dot, _ := tree.Unparen(x.Fn).(*syntax.DotExpr)
-	spread := slices.ContainsFunc(args, func(a argument) bool { return a.spread })
-	name := "this"
-	if dot != nil {
-		name = dot.Name.Name
-	}
-	positional := byPosition(args)
-	if !spread && (len(positional) < m.min || m.max >= 0 && len(positional) > m.max) {
-		want := finding.Plural(m.min, "argument")
-		if m.max != m.min {
-			want = "at most " + finding.Plural(m.max, "argument")
-			if len(positional) < m.min {
-				want = "at least " + finding.Plural(m.min, "argument")
-			}
-		}
-		e.tell("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
-		return types.Any
-	}
-	if dot != nil && !spread {
-		e.methodArguments(x, dot, b, positional, args)
-	}
-	out := m.gives(e, b.on, args)
-	if m.change != nil && dot != nil {
-		e.env.Change(dot.X, func(t types.Type) types.Type {
-			return t.Replace(b.on.Kind, func(a *types.Atom) *types.Atom { return m.change(e, a, args) })
-		})
-	}
-	return out
-}
+func appended(a *types.Atom, args []Argument) *types.Atom { return grownList(a, args, 0) }
+func inserted(a *types.Atom, args []Argument) *types.Atom { return grownList(a, args, 1) }
 
-// methodArguments tells of arguments of the wrong kind.
-func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, positional, args []argument) {
-	name := dot.Name.Name
-	if b.method.kinds != nil {
-		for _, a := range positional {
-			if a.typ.Every(func(t *types.Atom) bool { return types.IsJSON(t) && !slices.Contains(b.method.kinds, t.Kind) }) {
-				e.tell("builtin-value", a.expr, "%s wants %s, this is %s", name, "a text", finding.Article(a.typ))
-			} else if !slices.Contains(b.method.kinds, types.None) {
-				e.noneFor(a.expr, a.typ, func(t *types.Atom) bool { return slices.Contains(b.method.kinds, t.Kind) })
-			}
-		}
-	}
-	switch {
-	case b.on.Kind == types.Text && name == "join":
-		e.joins(positional[0])
-	case b.on.Kind == types.Text && name == "format":
-		e.formatCall(x, dot, b, positional, args)
-	case b.on.Kind == types.Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
-		if positional[0].typ.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
-			e.tell("builtin-value", positional[0].expr, "%s wants a text, this is %s", name, finding.Article(positional[0].typ))
-		} else if name == "replace" && positional[1].typ.Is(types.Int, types.Float, types.List, types.Dict, types.Bool, types.None) {
-			e.tell("builtin-value", positional[1].expr, "%s wants a text, this is %s", name, finding.Article(positional[1].typ))
-		}
-	case b.on.Kind == types.List && name == "extend" && positional[0].typ.Is(types.Int, types.Text, types.None, types.Float, types.Bool):
-		e.tell("index", positional[0].expr, "%s is not iterable", finding.Article(positional[0].typ))
-	case b.on.Kind == types.Dict && name == "get":
-		e.gotten(positional[0], len(positional) > 1, b.on)
-	}
-}
-
-// joins tells of elements that are no texts.
-func (e *engine) joins(a argument) {
-	if a.typ.Is(types.Text) {
-		e.tell("builtin-value", a.expr, "join wants a list of texts, this is a text")
-		return
-	}
-	elem := operation.ElementOf(a.typ)
-	wrong := func(t *types.Atom) bool { return t.Kind != types.Text && t.Kind != types.Opaque }
-	if !elem.IsNever() && elem.Every(wrong) {
-		e.say(finding.Problem{Code: "builtin-value", Node: a.expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
-		return
-	}
-	if elem.Some(types.UnexpectedNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
-		e.warn("maybe-none", a.expr, "an element of %s may be None here", finding.Describe(a.expr))
-	}
-}
-
-// gotten tells of a key that a dict with declared fields does not have.
-func (e *engine) gotten(key argument, fallback bool, on *types.Atom) {
-	name, ok := key.typ.Text()
-	if !ok || !on.Declared() || e.isWild(name) {
-		return
-	}
-	if _, has := on.Field(name); has {
-		return
-	}
-	if _, near := finding.Meant(name, on.Names()); fallback && !spell.Slip(name, near) {
-		return // it may be there for some
-	}
-	e.noField(key.expr, on, name)
-}
-
-func appended(_ *engine, a *types.Atom, args []argument) *types.Atom { return grownList(a, args, 0) }
-func inserted(_ *engine, a *types.Atom, args []argument) *types.Atom { return grownList(a, args, 1) }
-
-func grownList(a *types.Atom, args []argument, i int) *types.Atom {
+func grownList(a *types.Atom, args []Argument, i int) *types.Atom {
 	if i >= len(args) {
 		return a
 	}
-	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, args[i].typ)}
+	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, args[i].Type)}
 }
 
-func extended(_ *engine, a *types.Atom, args []argument) *types.Atom {
+func extended(a *types.Atom, args []Argument) *types.Atom {
 	if len(args) == 0 {
 		return a
 	}
-	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(args[0].typ))}
+	return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(args[0].Type))}
 }
 
-func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
+func dictGet(on *types.Atom, args []Argument) types.Type {
 	fallback := types.Of(&types.Atom{Kind: types.None, Role: types.Output})
 	if len(args) > 1 {
-		fallback = args[1].typ
+		fallback = args[1].Type
 	}
-	name, ok := args[0].typ.Text()
+	name, ok := args[0].Type.Text()
 	if !ok {
 		if on.Role == types.Made || len(on.Fields) > 0 {
 			return types.Any
@@ -280,8 +182,6 @@ func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
 	}
 	f, has := on.Field(name)
 	switch {
-	case e.isWild(name):
-		return types.Any
 	case has && f.Presence == types.Required:
 		return f.Type
 	case has && f.Presence == types.Optional:
@@ -294,11 +194,11 @@ func dictGet(e *engine, on *types.Atom, args []argument) types.Type {
 	return types.Any
 }
 
-func dictKeys(_ *engine, on *types.Atom, _ []argument) types.Type {
+func dictKeys(on *types.Atom, _ []Argument) types.Type {
 	return types.ListOf(operation.KeysOf(on))
 }
 
-func dictValues(_ *engine, on *types.Atom, _ []argument) types.Type {
+func dictValues(on *types.Atom, _ []Argument) types.Type {
 	return types.ListOf(valuesOf(on))
 }
 
@@ -316,19 +216,19 @@ func valuesOf(on *types.Atom) types.Type {
 	return t
 }
 
-func dictItems(_ *engine, on *types.Atom, _ []argument) types.Type {
+func dictItems(on *types.Atom, _ []Argument) types.Type {
 	return types.ListOf(types.TupleOf(operation.KeysOf(on), valuesOf(on)))
 }
 
-func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
+func dictUpdated(a *types.Atom, args []Argument) *types.Atom {
 	out := a
 	for _, arg := range args {
-		if arg.name != "" {
-			out = out.With(types.Field{Name: arg.name, Type: arg.typ, Value: arg.expr})
+		if arg.Name != "" {
+			out = out.With(types.Field{Name: arg.Name, Type: arg.Type, Value: arg.Expr})
 			continue
 		}
-		other := arg.typ.Only()
-		if other == nil || other.Kind != types.Dict || arg.spread {
+		other := arg.Type.Only()
+		if other == nil || other.Kind != types.Dict || arg.Spread {
 			return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 		}
 		t := operation.Merged(out, other)
@@ -339,17 +239,17 @@ func dictUpdated(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	return out
 }
 
-func dictSetDefault(_ *engine, on *types.Atom, args []argument) types.Type {
-	if _, ok := args[0].typ.Text(); ok || len(args) < 2 || !on.PlainMap() {
+func dictSetDefault(on *types.Atom, args []Argument) types.Type {
+	if _, ok := args[0].Type.Text(); ok || len(args) < 2 || !on.PlainMap() {
 		return types.Any
 	}
-	return types.Join(on.Elem, args[1].typ)
+	return types.Join(on.Elem, args[1].Type)
 }
 
-func dictDefaulted(_ *engine, a *types.Atom, args []argument) *types.Atom {
-	name, ok := args[0].typ.Text()
+func dictDefaulted(a *types.Atom, args []Argument) *types.Atom {
+	name, ok := args[0].Type.Text()
 	if !ok && a.PlainMap() && len(args) > 1 {
-		return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: types.Join(a.Elem, args[1].typ)}
+		return &types.Atom{Kind: types.Dict, Role: types.Made, Open: true, Elem: types.Join(a.Elem, args[1].Type)}
 	}
 	if !ok {
 		return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
@@ -357,67 +257,43 @@ func dictDefaulted(_ *engine, a *types.Atom, args []argument) *types.Atom {
 	return a.With(types.Field{Name: name, Type: types.Any})
 }
 
-func dictPop(_ *engine, on *types.Atom, args []argument) types.Type { return types.Any }
+func dictPop(on *types.Atom, args []Argument) types.Type { return types.Any }
 
 // dictLoosened is a dict that may have lost some keys.
-func dictLoosened(_ *engine, a *types.Atom, _ []argument) *types.Atom {
+func dictLoosened(a *types.Atom, _ []Argument) *types.Atom {
 	return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 }
 
 // listLoosened is a list that may have lost some elements.
-func listLoosened(_ *engine, a *types.Atom, _ []argument) *types.Atom {
+func listLoosened(a *types.Atom, _ []Argument) *types.Atom {
 	return &types.Atom{Kind: types.List, Elem: a.Elem}
 }
 
-// formatCall tells of "{}".format(...) with too few values, or names that are not given.
-func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *bound, positional, args []argument) {
-	s, ok := b.on.Lit.(string)
-	if !ok {
-		return
+// Member is a member of a time or a duration; ok is false when it has none of the name.
+func Member(k types.Kind, name string) (t types.Type, ok bool) {
+	if k == types.Time {
+		return timeMember(name)
 	}
-	next, numbered := 0, false
-	for i := 0; i < len(s); i++ {
-		if s[i] == '}' {
-			if i+1 < len(s) && s[i+1] == '}' {
-				i++
-				continue
-			}
-			e.tell("format", dot.X, "the format has a } without its {; write }} for one")
-			return
-		}
-		if s[i] != '{' {
-			continue
-		}
-		if i+1 < len(s) && s[i+1] == '{' {
-			i++
-			continue
-		}
-		end := strings.IndexByte(s[i:], '}')
-		if end < 0 {
-			e.tell("format", dot.X, "the format has a { without its }; write {{ for one")
-			return
-		}
-		field := s[i+1 : i+end]
-		i += end
-		if strings.ContainsAny(field, ":.[") {
-			e.say(finding.Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is no field of a format: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
-			return
-		}
-		field, _, _ = strings.Cut(field, "!")
-		if field == "" {
-			next++
-		} else if !isDigits(field) {
-			if _, has := named(args, field); !has {
-				e.tell("format", x, "the format has {%s}, which is not given", field)
-				return
-			}
-		} else {
-			numbered = true
-		}
-	}
-	if !numbered && next > len(positional) {
-		e.tell("format", x, "the format wants %s, has %d", finding.Plural(next, "value"), len(positional))
-	}
+	return durationMember(name)
 }
 
-func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+// timeMember is a member of a time.
+func timeMember(name string) (types.Type, bool) {
+	switch name {
+	case "year", "month", "day", "hour", "minute", "second", "nanosecond", "unix", "unix_nano", "weekday":
+		return types.Any, true
+	case "format":
+		return types.Of(&types.Atom{Kind: types.Func, Name: "format", Fn: &Builtin{Name: "format", Params: []Param{{Name: "layout", Type: "text", Optional: true}}, Returns: "text"}}), true
+	}
+	return types.Any, false
+}
+
+func durationMember(name string) (types.Type, bool) {
+	switch name {
+	case "hours", "minutes", "seconds":
+		return types.Kinds(types.Float), true
+	case "milliseconds", "microseconds", "nanoseconds":
+		return types.Kinds(types.Int), true
+	}
+	return types.Any, false
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // toolCall is a call of a tool, and its output.
-func (e *engine) toolCall(x *syntax.CallExpr, c *Callable, got given) types.Type {
+func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) types.Type {
 	t, at := e.toolNamed(c, got)
 	if t == nil {
 		return types.Any
@@ -22,10 +22,10 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *Callable, got given) types.Type
 	if t.Input != nil {
 		args, has := got[c.Args]
 		if !has && !slices.ContainsFunc(x.Args, spread) {
-			args = argument{typ: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
+			args = Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
 		}
-		if !args.typ.IsNever() {
-			e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: ""}, args.expr, args.typ, t.Input)
+		if !args.Type.IsNever() {
+			e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: ""}, args.Expr, args.Type, t.Input)
 		}
 	}
 	if t.Output == nil {
@@ -40,21 +40,21 @@ func spread(x syntax.Expr) bool {
 }
 
 // toolNamed finds the tool that a call names; nil when it is not known.
-func (e *engine) toolNamed(c *Callable, got given) (*Tool, syntax.Expr) {
+func (e *engine) toolNamed(c *Builtin, got given) (*Tool, syntax.Expr) {
 	a, ok := got[c.Tool]
 	if !ok {
 		return nil, nil
 	}
-	name, ok := a.typ.Text()
+	name, ok := a.Type.Text()
 	if !ok {
 		return nil, nil
 	}
 	t, known := e.Tool(name)
 	if t == nil && known {
 		hint, near := finding.Meant(name, e.ToolNames)
-		e.say(finding.Problem{Code: "tool-unknown", Node: a.expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, e.ToolNames)})
+		e.say(finding.Problem{Code: "tool-unknown", Node: a.Expr, Message: fmt.Sprintf("no tool %q", name), Hint: hint, Fix: finding.Quoted(near), Sure: spell.Only(name, e.ToolNames)})
 	}
-	return t, a.expr
+	return t, a.Expr
 }
 
 // retried warns of a tool that should not be called again.
@@ -73,7 +73,7 @@ func (e *engine) retried(t *Tool, at syntax.Expr) {
 }
 
 // pages is what a loop over pages gives.
-func (e *engine) pages(x *syntax.CallExpr, c *Callable, got given) types.Type {
+func (e *engine) pages(x *syntax.CallExpr, c *Builtin, got given) types.Type {
 	out := func(elem types.Type) types.Type {
 		return types.Of(&types.Atom{Kind: types.Iterable, Elem: elem, Name: "pages"})
 	}
@@ -86,8 +86,8 @@ func (e *engine) pages(x *syntax.CallExpr, c *Callable, got given) types.Type {
 		if !ok {
 			return fallback, at, true
 		}
-		s, known := a.typ.Text()
-		return s, a.expr, known
+		s, known := a.Type.Text()
+		return s, a.Expr, known
 	}
 	cursor, cursorAt, known := path("cursor", "cursor")
 	if known && t.Input != nil && t.Input.Known && t.Input.Closed {
@@ -97,13 +97,13 @@ func (e *engine) pages(x *syntax.CallExpr, c *Callable, got given) types.Type {
 		}
 	}
 	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: cursor}, args.expr, args.typ, t.Input)
+		e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: cursor}, args.Expr, args.Type, t.Input)
 	}
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(types.Any)
 	}
 	items, itemsAt, ok := path("items", "items")
-	if a, has := got["items"]; has && a.typ.Is(types.None) {
+	if a, has := got["items"]; has && a.Type.Is(types.None) {
 		return out(t.Output.Type)
 	}
 	if _, each := got["each"]; each {
@@ -131,7 +131,7 @@ func (e *engine) pagesHint(t *Tool, got given) string {
 		return "see its output schema"
 	}
 	items, next := "items", "nextCursor"
-	if s, ok := got["next"].typ.Text(); ok {
+	if s, ok := got["next"].Type.Text(); ok {
 		next = s
 	}
 	for _, f := range a.Fields {

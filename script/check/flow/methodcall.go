@@ -1,0 +1,172 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+
+	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
+	"github.com/vmcp-dev/vmcp/script/check/operation"
+	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
+)
+
+// callMethod is a call of a method.
+func (e *engine) callMethod(x *syntax.CallExpr, b *Bound, args []Argument) types.Type {
+	m := b.Method
+	dot, _ := tree.Unparen(x.Fn).(*syntax.DotExpr)
+	spread := slices.ContainsFunc(args, func(a Argument) bool { return a.Spread })
+	name := "this"
+	if dot != nil {
+		name = dot.Name.Name
+	}
+	positional := Positional(args)
+	if !spread && (len(positional) < m.Min || m.Max >= 0 && len(positional) > m.Max) {
+		want := finding.Plural(m.Min, "argument")
+		if m.Max != m.Min {
+			want = "at most " + finding.Plural(m.Max, "argument")
+			if len(positional) < m.Min {
+				want = "at least " + finding.Plural(m.Min, "argument")
+			}
+		}
+		e.tell("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
+		return types.Any
+	}
+	if dot != nil && !spread {
+		e.methodArguments(x, dot, b, positional, args)
+	}
+	out := e.methodGives(b, args)
+	if m.Change != nil && dot != nil {
+		e.env.Change(dot.X, func(t types.Type) types.Type {
+			return t.Replace(b.On.Kind, func(a *types.Atom) *types.Atom { return m.Change(a, args) })
+		})
+	}
+	return out
+}
+
+// methodGives is what a method gives. Of a key that may be set elsewhere in the text nothing is known.
+func (e *engine) methodGives(b *Bound, args []Argument) types.Type {
+	if b.Method == MethodOf(types.Dict, "get") {
+		if name, ok := args[0].Type.Text(); ok && e.isWild(name) {
+			return types.Any
+		}
+	}
+	return b.Method.Gives(b.On, args)
+}
+
+// methodArguments tells of arguments of the wrong kind.
+func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, positional, args []Argument) {
+	name := dot.Name.Name
+	if b.Method.Kinds != nil {
+		for _, a := range positional {
+			if a.Type.Every(func(t *types.Atom) bool { return types.IsJSON(t) && !slices.Contains(b.Method.Kinds, t.Kind) }) {
+				e.tell("builtin-value", a.Expr, "%s wants %s, this is %s", name, "a text", finding.Article(a.Type))
+			} else if !slices.Contains(b.Method.Kinds, types.None) {
+				e.noneFor(a.Expr, a.Type, func(t *types.Atom) bool { return slices.Contains(b.Method.Kinds, t.Kind) })
+			}
+		}
+	}
+	switch {
+	case b.On.Kind == types.Text && name == "join":
+		e.joins(positional[0])
+	case b.On.Kind == types.Text && name == "format":
+		e.formatCall(x, dot, b, positional, args)
+	case b.On.Kind == types.Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
+		if positional[0].Type.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
+			e.tell("builtin-value", positional[0].Expr, "%s wants a text, this is %s", name, finding.Article(positional[0].Type))
+		} else if name == "replace" && positional[1].Type.Is(types.Int, types.Float, types.List, types.Dict, types.Bool, types.None) {
+			e.tell("builtin-value", positional[1].Expr, "%s wants a text, this is %s", name, finding.Article(positional[1].Type))
+		}
+	case b.On.Kind == types.List && name == "extend" && positional[0].Type.Is(types.Int, types.Text, types.None, types.Float, types.Bool):
+		e.tell("index", positional[0].Expr, "%s is not iterable", finding.Article(positional[0].Type))
+	case b.On.Kind == types.Dict && name == "get":
+		e.gotten(positional[0], len(positional) > 1, b.On)
+	}
+}
+
+// joins tells of elements that are no texts.
+func (e *engine) joins(a Argument) {
+	if a.Type.Is(types.Text) {
+		e.tell("builtin-value", a.Expr, "join wants a list of texts, this is a text")
+		return
+	}
+	elem := operation.ElementOf(a.Type)
+	wrong := func(t *types.Atom) bool { return t.Kind != types.Text && t.Kind != types.Opaque }
+	if !elem.IsNever() && elem.Every(wrong) {
+		e.say(finding.Problem{Code: "builtin-value", Node: a.Expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
+		return
+	}
+	if elem.Some(types.UnexpectedNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
+		e.warn("maybe-none", a.Expr, "an element of %s may be None here", finding.Describe(a.Expr))
+	}
+}
+
+// gotten tells of a key that a dict with declared fields does not have.
+func (e *engine) gotten(key Argument, fallback bool, on *types.Atom) {
+	name, ok := key.Type.Text()
+	if !ok || !on.Declared() || e.isWild(name) {
+		return
+	}
+	if _, has := on.Field(name); has {
+		return
+	}
+	if _, near := finding.Meant(name, on.Names()); fallback && !spell.Slip(name, near) {
+		return // it may be there for some
+	}
+	e.noField(key.Expr, on, name)
+}
+
+// formatCall tells of "{}".format(...) with too few values, or names that are not given.
+func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *Bound, positional, args []Argument) {
+	s, ok := b.On.Lit.(string)
+	if !ok {
+		return
+	}
+	next, numbered := 0, false
+	for i := 0; i < len(s); i++ {
+		if s[i] == '}' {
+			if i+1 < len(s) && s[i+1] == '}' {
+				i++
+				continue
+			}
+			e.tell("format", dot.X, "the format has a } without its {; write }} for one")
+			return
+		}
+		if s[i] != '{' {
+			continue
+		}
+		if i+1 < len(s) && s[i+1] == '{' {
+			i++
+			continue
+		}
+		end := strings.IndexByte(s[i:], '}')
+		if end < 0 {
+			e.tell("format", dot.X, "the format has a { without its }; write {{ for one")
+			return
+		}
+		field := s[i+1 : i+end]
+		i += end
+		if strings.ContainsAny(field, ":.[") {
+			e.say(finding.Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is no field of a format: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
+			return
+		}
+		field, _, _ = strings.Cut(field, "!")
+		if field == "" {
+			next++
+		} else if !isDigits(field) {
+			if _, has := Named(args, field); !has {
+				e.tell("format", x, "the format has {%s}, which is not given", field)
+				return
+			}
+		} else {
+			numbered = true
+		}
+	}
+	if !numbered && next > len(positional) {
+		e.tell("format", x, "the format wants %s, has %d", finding.Plural(next, "value"), len(positional))
+	}
+}
+
+func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
