@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
 
-	"github.com/vmcp-dev/vmcp/script/check/flow"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
@@ -57,18 +57,18 @@ type Builtin struct {
 }
 
 // callable is the row for those checks that follow types.
-func (b *Builtin) callable() *flow.Builtin {
-	c := &flow.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
+func (b *Builtin) callable() *callable.Builtin {
+	c := &callable.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
 		Repeats: b.Repeats.Name, Waits: b.Waits.Name, Pattern: b.Pattern.Name, Pure: b.Pure}
 	if m, ok := b.Value.(*starlarkstruct.Module); ok {
-		c.Members, c.Values = map[string]*flow.Builtin{}, map[string]types.Type{}
+		c.Members, c.Values = map[string]*callable.Builtin{}, map[string]types.Type{}
 		for name, v := range m.Members {
 			member := b.Members[name]
 			member.Name = b.Name + "." + name
 			if _, ok := v.(starlark.Callable); ok {
 				c.Members[name] = member.callable()
 			} else {
-				c.Values[name] = flow.Parse(member.Returns)
+				c.Values[name] = callable.Parse(member.Returns)
 			}
 		}
 		return c
@@ -82,20 +82,20 @@ func (b *Builtin) callable() *flow.Builtin {
 }
 
 // parameters reads a signature; of one that is none nothing is known.
-func (b *Builtin) parameters(signature string) (params []flow.Param, varargs, kwargs bool) {
+func (b *Builtin) parameters(signature string) (params []callable.Param, varargs, kwargs bool) {
 	_, inside, ok := strings.Cut(signature, "(")
 	f, err := syntax.Parse("", fmt.Sprintf("def f(%s: pass", inside), 0)
 	if !ok || err != nil {
 		return nil, true, true
 	}
-	params = []flow.Param{}
+	params = []callable.Param{}
 	for _, p := range f.Stmts[0].(*syntax.DefStmt).Params {
 		switch p := p.(type) {
 		case *syntax.Ident:
-			params = append(params, flow.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
+			params = append(params, callable.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
 		case *syntax.BinaryExpr:
 			name := p.X.(*syntax.Ident).Name
-			params = append(params, flow.Param{Name: name, Type: b.Types[name], Choices: b.Choices[name], Optional: true})
+			params = append(params, callable.Param{Name: name, Type: b.Types[name], Choices: b.Choices[name], Optional: true})
 		case *syntax.UnaryExpr:
 			varargs, kwargs = varargs || p.Op == syntax.STAR, kwargs || p.Op == syntax.STARSTAR
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/flow"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"github.com/vmcp-dev/vmcp/script/source"
@@ -68,7 +69,7 @@ type checked struct {
 // shared is what the files that are checked at the same time have in common.
 type shared struct {
 	o         Options
-	builtins  map[string]*flow.Builtin
+	builtins  map[string]*callable.Builtin
 	predefine table
 	names     []string
 	loadedBy  map[string]bool // names that some file loads from another: "file.star name"
@@ -113,7 +114,7 @@ func Check(sources []Source, o Options) *Program {
 func (p *Program) Problems() diag.Problems { return p.problems }
 
 func newShared(sources []Source, o Options) *shared {
-	s := &shared{o: o, builtins: map[string]*flow.Builtin{}, predefine: tableOf(o.Builtins), tools: map[string]*flow.Tool{},
+	s := &shared{o: o, builtins: map[string]*callable.Builtin{}, predefine: tableOf(o.Builtins), tools: map[string]*flow.Tool{},
 		loaded: map[string]*flow.Unit{}, sources: map[*flow.Unit]script.File{}, loadedBy: map[string]bool{}, texts: map[[2]string]loaded{}}
 	for i := range o.Builtins {
 		s.builtins[o.Builtins[i].Name] = o.Builtins[i].callable()
@@ -217,7 +218,7 @@ func (o Options) testBuiltins() []Builtin {
 }
 
 // builtinsOf is the table as types are followed by it.
-func (s *shared) builtinsOf(k Kind) map[string]*flow.Builtin {
+func (s *shared) builtinsOf(k Kind) map[string]*callable.Builtin {
 	if k != TestFile {
 		return s.builtins
 	}

@@ -8,6 +8,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
@@ -80,7 +81,7 @@ func (e *engine) outside(x *syntax.IndexExpr, on types.Type, a *types.Atom) {
 	if on.Only() == nil {
 		return
 	}
-	if a.Name == GroupsName {
+	if a.Name == callable.GroupsName {
 		e.tell("regexp", x.Y, "the pattern has %s", finding.Plural(len(a.Elems), "group"))
 		return
 	}
@@ -215,7 +216,7 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 		}
 		return f.Type, ok
 	case types.Module:
-		c := a.Fn.(*Builtin)
+		c := a.Fn.(*callable.Builtin)
 		if v, ok := c.Values[name]; ok {
 			return v, true
 		}
@@ -224,12 +225,12 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 		}
 		return types.Any, false
 	case types.Time, types.Duration:
-		return Member(a.Kind, name)
+		return callable.Member(a.Kind, name)
 	case types.Opaque, types.Func:
 		return types.Any, true
 	}
-	if m := MethodOf(a.Kind, name); m != nil {
-		return types.Of(&types.Atom{Kind: types.Func, Fn: &Bound{On: a, Method: m}, Name: name}), true
+	if m := callable.MethodOf(a.Kind, name); m != nil {
+		return types.Of(&types.Atom{Kind: types.Func, Fn: &callable.Bound{On: a, Method: m}, Name: name}), true
 	}
 	return types.Any, a.Kind == types.Iterable && a.Name != ""
 }
@@ -240,7 +241,7 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 	a := on.Atoms()[0]
 	switch {
 	case a.Kind == types.Module:
-		e.noModuleMember(x, a.Fn.(*Builtin), name)
+		e.noModuleMember(x, a.Fn.(*callable.Builtin), name)
 	case a.Kind == types.Struct:
 		hint, near := finding.Meant(name, a.Names())
 		subject := a.Name
@@ -262,14 +263,14 @@ func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 
 func (e *engine) noMethod(x *syntax.DotExpr, on types.Type, name string) {
 	a := on.Atoms()[0]
-	hint, near := finding.Meant(name, MethodNames(a.Kind))
-	if h := Habit(a.Kind, name); h != "" {
+	hint, near := finding.Meant(name, callable.MethodNames(a.Kind))
+	if h := callable.Habit(a.Kind, name); h != "" {
 		hint, near = h, ""
 	}
-	e.say(finding.Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", finding.Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, MethodNames(a.Kind))})
+	e.say(finding.Problem{Code: "method", Node: x.Name, Message: fmt.Sprintf("%s has no %s", finding.Article(on), name), Hint: hint, Fix: near, Sure: near != "" && spell.Only(name, callable.MethodNames(a.Kind))})
 }
 
-func (e *engine) noModuleMember(x *syntax.DotExpr, c *Builtin, name string) {
+func (e *engine) noModuleMember(x *syntax.DotExpr, c *callable.Builtin, name string) {
 	var names []string
 	for n := range c.Members {
 		names = append(names, n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
@@ -23,7 +24,7 @@ func (e *engine) call(x *syntax.CallExpr) types.Type {
 	if fn.IsAny() || fn.IsNever() {
 		return types.Any
 	}
-	if fn.Every(func(a *types.Atom) bool { return !callable(a) }) {
+	if fn.Every(func(a *types.Atom) bool { return !canBeCalled(a) }) {
 		if fn.Every(func(a *types.Atom) bool { return a.Kind != types.None }) {
 			e.tell("index", x, "%s cannot be called", finding.Article(fn))
 		}
@@ -34,11 +35,11 @@ func (e *engine) call(x *syntax.CallExpr) types.Type {
 		switch f := a.Fn.(type) {
 		case *function:
 			out = types.Join(out, e.callFunction(x, f, args))
-		case *Builtin:
+		case *callable.Builtin:
 			out = types.Join(out, e.callBuiltin(x, f, args))
-		case *Bound:
+		case *callable.Bound:
 			out = types.Join(out, e.callMethod(x, f, args))
-		case *Native:
+		case *callable.Native:
 			out = types.Join(out, e.callNative(x, f, args))
 		default:
 			return types.Any
@@ -47,36 +48,36 @@ func (e *engine) call(x *syntax.CallExpr) types.Type {
 	return out
 }
 
-func callable(a *types.Atom) bool { return a.Kind == types.Func || a.Kind == types.Opaque }
+func canBeCalled(a *types.Atom) bool { return a.Kind == types.Func || a.Kind == types.Opaque }
 
-func (e *engine) arguments(x *syntax.CallExpr) (args []Argument) {
+func (e *engine) arguments(x *syntax.CallExpr) (args []callable.Argument) {
 	for _, arg := range x.Args {
 		switch arg := arg.(type) {
 		case *syntax.BinaryExpr:
 			if arg.Op == syntax.EQ {
-				args = append(args, Argument{Name: arg.X.(*syntax.Ident).Name, Type: e.eval(arg.Y), Expr: arg.Y})
+				args = append(args, callable.Argument{Name: arg.X.(*syntax.Ident).Name, Type: e.eval(arg.Y), Expr: arg.Y})
 				continue
 			}
-			args = append(args, Argument{Type: e.eval(arg), Expr: arg})
+			args = append(args, callable.Argument{Type: e.eval(arg), Expr: arg})
 		case *syntax.UnaryExpr:
 			if arg.Op == syntax.STAR || arg.Op == syntax.STARSTAR {
 				e.eval(arg.X)
-				args = append(args, Argument{Type: types.Any, Expr: arg.X, Spread: true})
+				args = append(args, callable.Argument{Type: types.Any, Expr: arg.X, Spread: true})
 				continue
 			}
-			args = append(args, Argument{Type: e.eval(arg), Expr: arg})
+			args = append(args, callable.Argument{Type: e.eval(arg), Expr: arg})
 		default:
-			args = append(args, Argument{Type: e.eval(arg), Expr: arg})
+			args = append(args, callable.Argument{Type: e.eval(arg), Expr: arg})
 		}
 	}
 	return args
 }
 
 // bound arguments of a builtin, by parameter.
-type given map[string]Argument
+type given map[string]callable.Argument
 
 // callBuiltin is a call of something of the table.
-func (e *engine) callBuiltin(x *syntax.CallExpr, c *Builtin, args []Argument) types.Type {
+func (e *engine) callBuiltin(x *syntax.CallExpr, c *callable.Builtin, args []callable.Argument) types.Type {
 	got, ok := e.match(x, c, args)
 	if !ok {
 		return types.Any
@@ -95,7 +96,7 @@ func (e *engine) callBuiltin(x *syntax.CallExpr, c *Builtin, args []Argument) ty
 }
 
 // match finds which argument is for which parameter, and tells what does not fit.
-func (e *engine) match(x *syntax.CallExpr, c *Builtin, args []Argument) (given, bool) {
+func (e *engine) match(x *syntax.CallExpr, c *callable.Builtin, args []callable.Argument) (given, bool) {
 	got := given{}
 	if c.Params == nil {
 		return got, true
@@ -139,7 +140,7 @@ func (e *engine) match(x *syntax.CallExpr, c *Builtin, args []Argument) (given, 
 }
 
 // parameter tells of an argument that a parameter does not take.
-func (e *engine) parameter(c *Builtin, p Param, a Argument) {
+func (e *engine) parameter(c *callable.Builtin, p callable.Param, a callable.Argument) {
 	if p.Type == "function" || p.Type == "functions" {
 		e.functionFor(c, p, a)
 		return
@@ -166,7 +167,7 @@ func (e *engine) parameter(c *Builtin, p Param, a Argument) {
 	}
 }
 
-func (e *engine) parameterText(c *Builtin, p Param, a Argument, s string) {
+func (e *engine) parameterText(c *callable.Builtin, p callable.Param, a callable.Argument, s string) {
 	if p.Choices != nil && !slices.Contains(p.Choices, s) {
 		hint, near := finding.Meant(s, p.Choices)
 		if hint == "" {
@@ -182,7 +183,7 @@ func (e *engine) parameterText(c *Builtin, p Param, a Argument, s string) {
 }
 
 // functionFor tells of what is no function where one is wanted.
-func (e *engine) functionFor(c *Builtin, p Param, a Argument) {
+func (e *engine) functionFor(c *callable.Builtin, p callable.Param, a callable.Argument) {
 	word := "a function"
 	if p.Type == "functions" {
 		word = "functions"
@@ -206,15 +207,15 @@ func (e *engine) functionFor(c *Builtin, p Param, a Argument) {
 }
 
 // notFunction tells of a call where a function is wanted: it has happened already.
-func (e *engine) notFunction(c *Builtin, word string, x syntax.Expr) bool {
+func (e *engine) notFunction(c *callable.Builtin, word string, x syntax.Expr) bool {
 	call, ok := x.(*syntax.CallExpr)
 	if !ok {
 		return false
 	}
 	t := e.quiet(call.Fn)
-	f, _ := func() (*Builtin, bool) {
+	f, _ := func() (*callable.Builtin, bool) {
 		if a := t.Only(); a != nil {
-			c, ok := a.Fn.(*Builtin)
+			c, ok := a.Fn.(*callable.Builtin)
 			return c, ok
 		}
 		return nil, false
@@ -232,7 +233,7 @@ func (e *engine) notFunction(c *Builtin, word string, x syntax.Expr) bool {
 
 // waits tells of waiting for longer than the run may take. A run that waits for longer than Hold is
 // suspended, and uses none of its time.
-func (e *engine) waits(c *Builtin, got given) {
+func (e *engine) waits(c *callable.Builtin, got given) {
 	a, ok := got[c.Waits]
 	if c.Waits == "" || !ok || e.Time == 0 {
 		return
@@ -262,7 +263,7 @@ func seconds(t types.Type) (float64, bool) {
 }
 
 // pattern tells of a regular expression that RE2 does not have.
-func (e *engine) pattern(c *Builtin, got given) {
+func (e *engine) pattern(c *callable.Builtin, got given) {
 	if c.Pattern == "" {
 		return
 	}
@@ -273,7 +274,7 @@ func (e *engine) pattern(c *Builtin, got given) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		e.tell("regexp", a.Expr, "%s", PatternProblem(text, err))
+		e.tell("regexp", a.Expr, "%s", callable.PatternProblem(text, err))
 		return
 	}
 	if r, has := got["replacement"]; has {
@@ -282,11 +283,11 @@ func (e *engine) pattern(c *Builtin, got given) {
 }
 
 // replacement tells of groups in a replacement that the pattern does not have.
-func (e *engine) replacement(re *regexp.Regexp, r Argument, c *Builtin, got given) {
+func (e *engine) replacement(re *regexp.Regexp, r callable.Argument, c *callable.Builtin, got given) {
 	s, ok := r.Type.Text()
 	if !ok {
 		if r.Type.Is(types.Func) {
-			e.results(r.Type, r.Expr, Match(got[c.Pattern].Type).Without(types.None))
+			e.results(r.Type, r.Expr, callable.Match(got[c.Pattern].Type).Without(types.None))
 		}
 		return
 	}
@@ -302,12 +303,12 @@ func (e *engine) replacement(re *regexp.Regexp, r Argument, c *Builtin, got give
 }
 
 // gives is what a builtin returns.
-func (e *engine) gives(x *syntax.CallExpr, c *Builtin, got given) types.Type {
+func (e *engine) gives(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	switch c.Returns {
 	case "output":
 		return e.toolCall(x, c, got)
 	case "outcome":
-		return Outcome(e.toolCall(x, c, got))
+		return callable.Outcome(e.toolCall(x, c, got))
 	case "pages":
 		return e.pages(x, c, got)
 	case "called":
@@ -317,22 +318,22 @@ func (e *engine) gives(x *syntax.CallExpr, c *Builtin, got given) types.Type {
 	case "answer":
 		return e.answer(x, c, got)
 	case "caller":
-		return Caller
+		return callable.Caller
 	case "ran":
 		e.toolNamed(c, got)
-		return Ran
+		return callable.Ran
 	case "named":
 		e.toolNamed(c, got)
 		return types.Any
 	case "compact":
 		if len(x.Args) == 1 && len(c.Params) == 1 {
-			return Compact(got[c.Params[0].Name].Type)
+			return callable.Compact(got[c.Params[0].Name].Type)
 		}
 		return types.Kinds(types.Dict)
 	case "match":
-		return Match(got[c.Pattern].Type)
+		return callable.Match(got[c.Pattern].Type)
 	case "texts or tuples":
-		return Found(got[c.Pattern].Type)
+		return callable.Found(got[c.Pattern].Type)
 	case "struct":
 		a := &types.Atom{Kind: types.Struct}
 		for _, arg := range x.Args {
@@ -348,11 +349,11 @@ func (e *engine) gives(x *syntax.CallExpr, c *Builtin, got given) types.Type {
 		}
 		return types.Of(a)
 	}
-	return Parse(c.Returns)
+	return callable.Parse(c.Returns)
 }
 
 // called is what a builtin returns that calls a function again and again.
-func (e *engine) called(x *syntax.CallExpr, c *Builtin, got given) types.Type {
+func (e *engine) called(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	a, ok := got[c.Repeats]
 	if !ok {
 		return types.Any
@@ -411,7 +412,7 @@ func (e *engine) eachBranch(x *syntax.CallExpr, list []syntax.Expr) types.Type {
 }
 
 // answer is what the user says to a form.
-func (e *engine) answer(x *syntax.CallExpr, c *Builtin, got given) types.Type {
+func (e *engine) answer(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	content := types.Any
 	if form, ok := got[c.Form]; ok && e.JSON != nil {
 		if raw := e.JSON(e.frame.unit, form.Expr); raw != nil {
@@ -421,5 +422,5 @@ func (e *engine) answer(x *syntax.CallExpr, c *Builtin, got given) types.Type {
 	if v, ok := got["validate"]; ok && !v.Type.Every(func(a *types.Atom) bool { return a.Lit == true }) {
 		content = types.Any
 	}
-	return Answer(content)
+	return callable.Answer(content)
 }

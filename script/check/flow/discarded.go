@@ -3,6 +3,7 @@ package flow
 import (
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -30,8 +31,8 @@ func (e *engine) statement(s *syntax.ExprStmt) {
 
 // sameName reports whether two functions are the same, or the same method of two values.
 func sameName(a, b *types.Atom) bool {
-	x, isX := a.Fn.(*Bound)
-	y, isY := b.Fn.(*Bound)
+	x, isX := a.Fn.(*callable.Bound)
+	y, isY := b.Fn.(*callable.Bound)
 	return a == b || isX && isY && x.Method == y.Method
 }
 
@@ -42,15 +43,15 @@ func (e *engine) discardedCall(x *syntax.CallExpr) {
 	}
 	a := fn.Atoms()[0]
 	switch f := a.Fn.(type) {
-	case *Native:
+	case *callable.Native:
 		if f.Pure && f.Name != "int" && f.Name != "float" { // those check, too
 			e.warn("discarded", x, "the result of %s is not used", f.Name)
 		}
-	case *Bound:
+	case *callable.Bound:
 		if f.Method.Pure {
 			e.warn("discarded", x, "the result of %s is not used; %s is unchanged", a.Name, finding.Describe(x.Fn.(*syntax.DotExpr).X))
 		}
-	case *Builtin:
+	case *callable.Builtin:
 		if f.Pure {
 			e.warn("discarded", x, "the result of %s is not used", f.Name)
 		}

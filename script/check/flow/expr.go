@@ -3,6 +3,7 @@ package flow
 import (
 	"math/big"
 
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
@@ -87,7 +88,7 @@ func (e *engine) name(id *syntax.Ident) types.Type {
 		}
 		return types.Of(&types.Atom{Kind: types.Func, Fn: c, Name: c.Name})
 	}
-	if u := Natives[id.Name]; u != nil {
+	if u := callable.Natives[id.Name]; u != nil {
 		return types.Of(&types.Atom{Kind: types.Func, Fn: u, Name: id.Name})
 	}
 	return types.Any

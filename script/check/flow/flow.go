@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/narrow"
@@ -27,7 +28,7 @@ type Problem struct {
 
 // World is what a script is checked against.
 type World struct {
-	Builtins map[string]*Builtin
+	Builtins map[string]*callable.Builtin
 	// Tool finds a tool; known says that one which is not found does not exist.
 	Tool func(name string) (t *Tool, known bool)
 	// ToolNames are the names for suggestions.
@@ -176,10 +177,10 @@ func (e *engine) entry(u *Unit) {
 	if u.Params != nil {
 		params = u.Params.Type
 	}
-	args := []Argument{}
+	args := []callable.Argument{}
 	for i, p := range def.Params {
 		if id, ok := p.(*syntax.Ident); ok && i == 0 {
-			args = append(args, Argument{Name: id.Name, Type: params})
+			args = append(args, callable.Argument{Name: id.Name, Type: params})
 		}
 	}
 	e.env.Dead = false

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
@@ -82,7 +83,7 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 
 // invoke follows a function with the arguments of one call, or with unknown ones. force follows
 // it however deep the calls are.
-func (e *engine) invoke(fn *function, args []Argument, call syntax.Node, force bool) types.Type {
+func (e *engine) invoke(fn *function, args []callable.Argument, call syntax.Node, force bool) types.Type {
 	if e.work > maxWork || !force && len(e.chain) >= maxChain || e.isFollowed(fn) {
 		return types.Any
 	}
@@ -154,9 +155,9 @@ func (e *engine) chained(body []syntax.Stmt) bool {
 }
 
 // bind gives the parameters what a call passes.
-func (e *engine) bind(fn *function, args []Argument) {
-	spread := args == nil || slices.ContainsFunc(args, func(a Argument) bool { return a.Spread })
-	position, positional := 0, Positional(args)
+func (e *engine) bind(fn *function, args []callable.Argument) {
+	spread := args == nil || slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Spread })
+	position, positional := 0, callable.Positional(args)
 	for _, p := range fn.params {
 		switch p := p.(type) {
 		case *syntax.Ident:
@@ -181,7 +182,7 @@ func (e *engine) bind(fn *function, args []Argument) {
 	}
 }
 
-func (e *engine) passed(name string, args, positional []Argument, position *int, spread bool, fallback types.Type) types.Type {
+func (e *engine) passed(name string, args, positional []callable.Argument, position *int, spread bool, fallback types.Type) types.Type {
 	i := *position
 	*position++
 	if i < len(positional) {
@@ -199,12 +200,12 @@ func (e *engine) passed(name string, args, positional []Argument, position *int,
 }
 
 // callFunction is a call of a function of the script.
-func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []Argument) types.Type {
+func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []callable.Argument) types.Type {
 	if !e.arity(x, fn, args) {
 		return types.Any
 	}
 	if args == nil {
-		args = []Argument{}
+		args = []callable.Argument{}
 	}
 	t := e.invoke(fn, args, x, false)
 	e.leaked(fn, args)
@@ -212,8 +213,8 @@ func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []Argument)
 }
 
 // leaked forgets what is known of the arguments that a function may change or keep.
-func (e *engine) leaked(fn *function, args []Argument) {
-	positional := Positional(args)
+func (e *engine) leaked(fn *function, args []callable.Argument) {
+	positional := callable.Positional(args)
 	for i, p := range fn.params {
 		id, ok := p.(*syntax.Ident)
 		if b, isDefault := p.(*syntax.BinaryExpr); isDefault {
@@ -237,12 +238,12 @@ func (e *engine) leaked(fn *function, args []Argument) {
 }
 
 // arity tells of a call that does not fit a function's parameters.
-func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
+func (e *engine) arity(x *syntax.CallExpr, fn *function, args []callable.Argument) bool {
 	names, required, most, kwargs := signature(fn.params)
-	if slices.ContainsFunc(args, func(a Argument) bool { return a.Spread }) {
+	if slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Spread }) {
 		return true
 	}
-	positional := Positional(args)
+	positional := callable.Positional(args)
 	if most >= 0 && len(positional) > most {
 		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(positional))
 		return false
@@ -259,7 +260,7 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []Argument) bool {
 		}
 	}
 	for i, name := range required {
-		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a Argument) bool { return a.Name == name }) {
+		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Name == name }) {
 			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(args))
 			return false
 		}
@@ -319,9 +320,9 @@ func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) type
 		if !ok {
 			return types.Any
 		}
-		list := []Argument{}
+		list := []callable.Argument{}
 		for _, t := range args {
-			list = append(list, Argument{Type: t})
+			list = append(list, callable.Argument{Type: t})
 		}
 		if _, required, most, _ := signature(f.params); most >= 0 && len(list) > most || len(required) > len(list) && required[len(list)] != "" {
 			e.wrongCallback(at, f, len(list))

@@ -1,172 +1,112 @@
 package flow
 
 import (
-	"github.com/vmcp-dev/vmcp/script/check/operation"
+	"fmt"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/script/check/callable"
+	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
 )
 
-// Native is a function of the language.
-type Native struct {
-	Name     string
-	Min, Max int // arguments by position; Max -1: any number
-	Keywords string
-	Pure     bool // called for its result alone
-	Gives    func(args []Argument) types.Type
-	// Wants is what the first argument has to be, or Every argument, in one Word; nil: anything.
-	Wants func(*types.Atom) bool
-	Word  string
-	Every bool
-	// Compares says that it compares what Compared gives; Ends, that it does not return.
-	Compares, Ends bool
-}
-
-func fixed(k ...types.Kind) func([]Argument) types.Type {
-	return func([]Argument) types.Type { return types.Kinds(k...) }
-}
-
-func anything([]Argument) types.Type { return types.Any }
-
-// Natives are the functions of the language.
-var Natives map[string]*Native
-
-func init() {
-	Natives = map[string]*Native{
-		"abs":       {Min: 1, Max: 1, Gives: firstWiden, Wants: isNumeric, Word: "a number", Pure: true},
-		"all":       {Min: 1, Max: 1, Gives: fixed(types.Bool), Wants: operation.Iterable, Word: "a list", Pure: true},
-		"any":       {Min: 1, Max: 1, Gives: fixed(types.Bool), Wants: operation.Iterable, Word: "a list", Pure: true},
-		"bool":      {Min: 0, Max: 1, Gives: fixed(types.Bool), Pure: true},
-		"bytes":     {Min: 1, Max: 1, Gives: fixed(types.Bytes)},
-		"chr":       {Min: 1, Max: 1, Gives: fixed(types.Text), Wants: isInteger, Word: "an integer", Pure: true},
-		"dict":      {Min: 0, Max: 1, Keywords: "*", Gives: makeDict, Pure: true},
-		"dir":       {Min: 1, Max: 1, Gives: func([]Argument) types.Type { return types.ListOf(types.Kinds(types.Text)) }, Pure: true},
-		"enumerate": {Min: 1, Max: 2, Keywords: "start", Gives: enumerated, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"fail":      {Min: 0, Max: -1, Keywords: "sep", Gives: anything, Ends: true},
-		"float":     {Min: 0, Max: 1, Gives: fixed(types.Float), Wants: isConvertible, Word: "a number or a text", Pure: true},
-		"getattr":   {Min: 2, Max: 3, Gives: anything, Pure: true},
-		"hasattr":   {Min: 2, Max: 2, Gives: fixed(types.Bool), Pure: true},
-		"hash":      {Min: 1, Max: 1, Gives: fixed(types.Int), Pure: true},
-		"int":       {Min: 0, Max: 2, Keywords: "base", Gives: fixed(types.Int), Wants: isConvertible, Word: "a number or a text", Pure: true},
-		"len":       {Min: 1, Max: 1, Gives: fixed(types.Int), Wants: sized, Word: "a text, list or dict", Pure: true},
-		"list":      {Min: 0, Max: 1, Gives: makeList, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"max":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
-		"min":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
-		"ord":       {Min: 1, Max: 1, Gives: fixed(types.Int), Pure: true},
-		"print":     {Min: 0, Max: -1, Keywords: "sep", Gives: fixed(types.None)},
-		"range":     {Min: 1, Max: 3, Gives: fixed(types.Range), Wants: isInteger, Word: "integers", Every: true, Pure: true},
-		"repr":      {Min: 1, Max: 1, Gives: fixed(types.Text), Pure: true},
-		"reversed":  {Min: 1, Max: 1, Gives: makeList, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"set":       {Min: 0, Max: 1, Gives: makeSet, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"sorted":    {Min: 1, Max: 1, Keywords: "key reverse", Gives: makeList, Compares: true, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"str":       {Min: 1, Max: 1, Gives: makeText, Pure: true},
-		"tuple":     {Min: 0, Max: 1, Gives: func([]Argument) types.Type { return types.Of(&types.Atom{Kind: types.Tuple, Elem: types.Any}) }, Wants: operation.Iterable, Word: "a list", Pure: true},
-		"type":      {Min: 1, Max: 1, Gives: fixed(types.Text), Pure: true},
-		"zip":       {Min: 0, Max: -1, Gives: zipped, Pure: true},
+// wants tells of an argument of the wrong kind.
+func (e *engine) wants(x *syntax.CallExpr, n *callable.Native, a callable.Argument) {
+	if a.Name != "" || a.Spread {
+		return
 	}
-	for name, n := range Natives {
-		n.Name = name
+	known := func(a *types.Atom) bool { return a.Kind != types.Opaque && a.Kind != types.Iterable }
+	if a.Type.Every(func(a *types.Atom) bool { return known(a) && !n.Wants(a) }) {
+		e.tell("builtin-value", a.Expr, "%s wants %s, this is %s", finding.Describe(x.Fn), n.Word, finding.Article(a.Type))
+		return
+	}
+	e.noneFor(a.Expr, a.Type, n.Wants)
+}
+
+// wanted tells of arguments of the wrong kind, and of a loop that is too long.
+func (e *engine) wanted(x *syntax.CallExpr, n *callable.Native, args []callable.Argument) {
+	if n.Wants == nil || len(args) == 0 {
+		return
+	}
+	if !n.Every {
+		args = args[:1]
+	}
+	for _, a := range args {
+		e.wants(x, n, a)
+	}
+	if rounds, ok := args[0].Type.Int(); ok && n == callable.Natives["range"] && len(args) == 1 && e.Steps > 0 && int64(rounds) >= e.Steps {
+		e.warn("limit", args[0].Expr, "a loop of %d rounds does not end within the %d steps that a run has", rounds, e.Steps)
 	}
 }
 
-func isNumeric(a *types.Atom) bool { return operation.IsNumber(a.Kind) }
-func isInteger(a *types.Atom) bool { return a.Kind == types.Int }
-func isConvertible(a *types.Atom) bool {
-	return operation.IsNumber(a.Kind) || a.Kind == types.Text || a.Kind == types.Bool
-}
-func sized(a *types.Atom) bool {
-	return operation.Iterable(a) && a.Kind != types.Iterable || a.Kind == types.Text
+// callNative is a call of a function of the language.
+func (e *engine) callNative(x *syntax.CallExpr, n *callable.Native, args []callable.Argument) types.Type {
+	positional, spread := len(callable.Positional(args)), false
+	for _, a := range args {
+		spread = spread || a.Spread
+		if a.Name != "" && n.Keywords != "*" && !strings.Contains(" "+n.Keywords+" ", " "+a.Name+" ") {
+			names := strings.Fields(n.Keywords)
+			hint, near := finding.Meant(a.Name, names)
+			e.say(finding.Problem{Code: "call-keyword", Node: keywordAt(x, a.Name), Message: fmt.Sprintf("%s has no parameter %s", n.Name, a.Name), Hint: hint, Fix: near})
+			return e.nativeGives(n, nil)
+		}
+	}
+	if !spread && (positional < n.Min || n.Max >= 0 && positional > n.Max) {
+		want := finding.Plural(n.Min, "argument")
+		if n.Max != n.Min {
+			want = fmt.Sprintf("%d to %d arguments", n.Min, n.Max)
+		}
+		e.tell("call-arity", x, "%s wants %s, has %d", n.Name, want, positional)
+		return types.Any
+	}
+	if spread {
+		args = nil
+	} else {
+		e.wanted(x, n, args)
+	}
+	if e.env.Dead {
+		return types.Never
+	}
+	return e.nativeGives(n, args)
 }
 
-func firstWiden(args []Argument) types.Type {
+// nativeGives is what a function of the language gives; args is nil where they are not known.
+func (e *engine) nativeGives(n *callable.Native, args []callable.Argument) types.Type {
+	switch {
+	case n.Ends:
+		e.env.End()
+		return types.Never
+	case n.Compares && args != nil && !e.compares(n, args):
+		return types.Any
+	}
+	return n.Gives(args)
+}
+
+// compares follows the function that sorted, min and max call with each element, and tells of elements that
+// cannot be compared. It reports whether there are any elements.
+func (e *engine) compares(n *callable.Native, args []callable.Argument) bool {
 	if len(args) == 0 {
-		return types.Any
+		return true
 	}
-	return args[0].Type.Without(types.None).Widen()
+	positional := callable.Positional(args)
+	if one := n.Max != 1 && len(positional) == 1; one && positional[0].Type.Is(types.Int, types.Float, types.None, types.Bool) {
+		e.tell("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", finding.Article(positional[0].Type))
+		return false
+	}
+	elem := callable.Compared(args)
+	key, ok := callable.Named(args, "key")
+	switch {
+	case !ok && n.Max == 1:
+		e.sortable(args[0].Expr, elem)
+	case ok && !key.Type.Is(types.None) && !elem.IsNever():
+		e.sortable(key.Expr, e.results(key.Type, key.Expr, elem))
+	}
+	return true
 }
 
-func firstElement(args []Argument) types.Type {
-	if len(args) == 0 || args[0].Name != "" {
-		return types.Any
+// sortable tells of values that cannot be compared with each other.
+func (e *engine) sortable(at syntax.Expr, t types.Type) {
+	if t.Is(types.Dict) || t.Is(types.Struct) {
+		e.say(finding.Problem{Code: "operand", Node: at, Message: finding.Article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})
 	}
-	return operation.ElementOf(args[0].Type)
-}
-
-func makeList(args []Argument) types.Type {
-	if args != nil && len(args) == 0 {
-		return types.ListOf(types.Never)
-	}
-	return types.ListOf(firstElement(args))
-}
-
-func makeSet(args []Argument) types.Type {
-	return types.Of(&types.Atom{Kind: types.Set, Elem: types.Any})
-}
-
-func makeText(args []Argument) types.Type {
-	if len(args) == 1 {
-		if s, ok := args[0].Type.Text(); ok {
-			return types.Literal(s)
-		}
-	}
-	return types.Kinds(types.Text)
-}
-
-func makeDict(args []Argument) types.Type {
-	if args == nil {
-		return types.Kinds(types.Dict)
-	}
-	out := &types.Atom{Kind: types.Dict, Role: types.Made}
-	for _, a := range args {
-		switch {
-		case a.Name != "":
-			out = out.With(types.Field{Name: a.Name, Type: a.Type, Value: a.Expr})
-		case a.Type.Is(types.Dict) && a.Type.Only() != nil:
-			t, _ := operation.Of(syntax.PIPE, out, a.Type.Only())
-			if out = t.Only(); out == nil {
-				return types.Kinds(types.Dict)
-			}
-		default:
-			return types.Kinds(types.Dict)
-		}
-	}
-	return types.Of(out)
-}
-
-func enumerated(args []Argument) types.Type {
-	return types.ListOf(types.TupleOf(types.Kinds(types.Int), firstElement(args)))
-}
-
-func zipped(args []Argument) types.Type {
-	if args == nil {
-		return types.Kinds(types.List)
-	}
-	var elems []types.Type
-	for _, a := range args {
-		elems = append(elems, operation.ElementOf(a.Type))
-	}
-	return types.ListOf(types.TupleOf(elems...))
-}
-
-// Compared is what sorted, max and min compare: the elements of one argument, or several arguments.
-func Compared(args []Argument) types.Type {
-	positional := Positional(args)
-	if len(positional) == 1 {
-		return operation.ElementOf(positional[0].Type)
-	}
-	t := types.Never
-	for _, a := range positional[min(1, len(positional)):] {
-		t = types.Join(t, a.Type)
-	}
-	if len(positional) > 1 {
-		t = types.Join(t, positional[0].Type)
-	}
-	return t
-}
-
-func extreme(args []Argument) types.Type {
-	elem := Compared(args)
-	if elem.IsNever() {
-		return types.Any
-	}
-	return elem.Widen()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -13,7 +14,7 @@ import (
 )
 
 // toolCall is a call of a tool, and its output.
-func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) types.Type {
+func (e *engine) toolCall(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	t, at := e.toolNamed(c, got)
 	if t == nil {
 		return types.Any
@@ -22,7 +23,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *Builtin, got given) types.Type 
 	if t.Input != nil {
 		args, has := got[c.Args]
 		if !has && !slices.ContainsFunc(x.Args, spread) {
-			args = Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
+			args = callable.Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
 		}
 		if !args.Type.IsNever() {
 			e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: ""}, args.Expr, args.Type, t.Input)
@@ -40,7 +41,7 @@ func spread(x syntax.Expr) bool {
 }
 
 // toolNamed finds the tool that a call names; nil when it is not known.
-func (e *engine) toolNamed(c *Builtin, got given) (*Tool, syntax.Expr) {
+func (e *engine) toolNamed(c *callable.Builtin, got given) (*Tool, syntax.Expr) {
 	a, ok := got[c.Tool]
 	if !ok {
 		return nil, nil
@@ -73,7 +74,7 @@ func (e *engine) retried(t *Tool, at syntax.Expr) {
 }
 
 // pages is what a loop over pages gives.
-func (e *engine) pages(x *syntax.CallExpr, c *Builtin, got given) types.Type {
+func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	out := func(elem types.Type) types.Type {
 		return types.Of(&types.Atom{Kind: types.Iterable, Elem: elem, Name: "pages"})
 	}

@@ -1,4 +1,6 @@
-package flow
+// Package callable describes what scripts can call beside their own functions: rows of the table of builtins,
+// functions of the language, methods of values. What each wants, gives and changes is said by types alone.
+package callable
 
 import (
 	"slices"
