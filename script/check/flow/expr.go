@@ -254,3 +254,12 @@ func (e *engine) quiet(x syntax.Expr) types.Type {
 	defer func() { e.mute-- }()
 	return e.eval(x)
 }
+
+// recorded is the type that an expression had when it was looked at just now.
+func (e *engine) recorded(x syntax.Expr) types.Type {
+	t, ok := e.last[x]
+	if !ok {
+		return types.Never
+	}
+	return t
+}

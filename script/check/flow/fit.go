@@ -14,41 +14,53 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// fitting is a value that is held to a schema.
-type fitting struct {
-	unit    *Unit
-	code    string      // of all problems; "" for those of arguments
-	subject string      // whose schema it is
-	whole   syntax.Node // what lacks something when the value does
-	tool    *Tool
-	skip    string // an argument that is given elsewhere
-	output  bool
+// Checker holds values to schemas.
+type Checker struct {
+	// Type is the type of an expression, Seen the one that it had when it was looked at just now, Never if it was not.
+	Type, Seen func(syntax.Expr) types.Type
+	// Set reports whether a key may be set where the text does not show of which dict.
+	Set    func(key string) bool
+	Report func(finding.Problem)
+}
+
+// Value is a value that is held to a schema.
+type Value struct {
+	Code    string      // of all problems; "" for those of arguments
+	Subject string      // whose schema it is
+	Whole   syntax.Node // what lacks something when the value does
+	Script  bool        // it is the schema of a scripted tool
+	Skip    string      // an argument that is given elsewhere
+	Output  bool        // of the tool that is checked
 	path    string
 }
 
-func (f fitting) codeFor(code string) string {
+func (c *Checker) tell(code string, n syntax.Node, format string, args ...any) {
+	c.Report(finding.Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f Value) codeFor(code string) string {
 	switch {
-	case f.code != "":
-		return f.code
-	case f.tool != nil && f.tool.Script:
+	case f.Code != "":
+		return f.Code
+	case f.Script:
 		return "tool-contract"
 	}
 	return code
 }
 
 // name is what messages call the value.
-func (f fitting) name() string {
+func (f Value) name() string {
 	switch {
 	case f.path != "":
 		return f.path
-	case f.output:
+	case f.Output:
 		return "output"
 	}
 	return "args"
 }
 
-// below is the fitting of a member.
-func (f fitting) below(name string) fitting {
+// below is a member of the value.
+func (f Value) below(name string) Value {
 	if f.path != "" {
 		name = f.path + "." + name
 	}
@@ -56,20 +68,20 @@ func (f fitting) below(name string) fitting {
 	return f
 }
 
-// fit tells how a value does not fit a schema. x is where it is written, if it is.
-func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
+// Hold tells how a value does not fit a schema. x is where it is written, if it is.
+func (c *Checker) Hold(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
 	x = tree.Unparen(x)
-	if c, ok := x.(*syntax.CondExpr); ok { // each way for itself
-		if a, b := e.recorded(c.True), e.recorded(c.False); !a.IsNever() && !b.IsNever() {
-			e.fit(f, c.True, a, s)
-			e.fit(f, c.False, b, s)
+	if cond, ok := x.(*syntax.CondExpr); ok { // each way for itself
+		if a, b := c.Seen(cond.True), c.Seen(cond.False); !a.IsNever() && !b.IsNever() {
+			c.Hold(f, cond.True, a, s)
+			c.Hold(f, cond.False, b, s)
 			return
 		}
 	}
 	if t.IsAny() || t.IsNever() || s == nil {
 		return
 	}
-	var at syntax.Node = f.whole
+	var at syntax.Node = f.Whole
 	if x != nil {
 		at = x
 	}
@@ -79,36 +91,27 @@ func (e *engine) fit(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
 	if len(s.Alternatives) == 0 && !s.Type.IsAny() && t.Every(func(a *types.Atom) bool {
 		return types.IsJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
-		if f.skip == "" || x != nil {
-			e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), finding.Article(t))
+		if f.Skip == "" || x != nil {
+			c.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), finding.Article(t))
 		}
 		return
 	}
 	if len(s.Alternatives) > 0 {
-		e.fitAlternatives(f, at, t, s)
+		c.fitAlternatives(f, at, t, s)
 		return
 	}
-	e.noneValue(f, x, t, s)
-	e.fitValues(f, at, t, s)
+	c.noneValue(f, x, t, s)
+	c.fitValues(f, at, t, s)
 	only := t.Without(types.None).Only()
 	if only == nil {
 		return
 	}
 	switch only.Kind {
 	case types.Dict:
-		e.fitDict(f, x, at, only, s)
+		c.fitDict(f, x, at, only, s)
 	case types.List:
-		e.fitList(f, x, only, s)
+		c.fitList(f, x, only, s)
 	}
-}
-
-// recorded is the type that an expression had when it was looked at just now.
-func (e *engine) recorded(x syntax.Expr) types.Type {
-	t, ok := e.last[x]
-	if !ok {
-		return types.Never
-	}
-	return t
 }
 
 // kindFits reports whether a value of one kind may be one of a schema's kind.
@@ -151,19 +154,19 @@ func enumText(values []any) string {
 }
 
 // noneValue warns of a value that may be None where the schema has no null.
-func (e *engine) noneValue(f fitting, x syntax.Expr, t types.Type, s *types.Schema) {
-	if x == nil || f.output || !t.Some(types.UnexpectedNone) || s.Type.IsAny() || s.Type.Has(types.None) {
+func (c *Checker) noneValue(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
+	if x == nil || f.Output || !t.Some(types.UnexpectedNone) || s.Type.IsAny() || s.Type.Has(types.None) {
 		return
 	}
 	if rest := t.Without(types.None); rest.IsNever() || !rest.Every(func(a *types.Atom) bool { return s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) }) }) {
 		return
 	}
-	p := finding.Problem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", finding.Describe(x), f.name(), f.subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
-	e.say(p)
+	p := finding.Problem{Code: "maybe-none", Warning: true, Node: x, Message: fmt.Sprintf("%s may be None here, %s of %s wants %s", finding.Describe(x), f.name(), f.Subject, wantedType(s)), Hint: "without_none({...}) leaves it out"}
+	c.Report(p)
 }
 
 // fitAlternatives tells of a value that fits none of the alternatives, for the kinds alone.
-func (e *engine) fitAlternatives(f fitting, at syntax.Node, t types.Type, s *types.Schema) {
+func (c *Checker) fitAlternatives(f Value, at syntax.Node, t types.Type, s *types.Schema) {
 	all := types.Never
 	for _, alt := range s.Alternatives {
 		all = types.Join(all, alt.Type)
@@ -174,12 +177,12 @@ func (e *engine) fitAlternatives(f fitting, at syntax.Node, t types.Type, s *typ
 	if t.Every(func(a *types.Atom) bool {
 		return types.IsJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
-		e.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), finding.Article(t))
+		c.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), finding.Article(t))
 	}
 }
 
 // fitValues tells of literals that the schema does not allow.
-func (e *engine) fitValues(f fitting, at syntax.Node, t types.Type, s *types.Schema) {
+func (c *Checker) fitValues(f Value, at syntax.Node, t types.Type, s *types.Schema) {
 	why := ""
 	if !t.Every(func(a *types.Atom) bool {
 		if a.Kind == types.None && s.Type.Has(types.None) {
@@ -206,7 +209,7 @@ func (e *engine) fitValues(f fitting, at syntax.Node, t types.Type, s *types.Sch
 			p.Hint, p.Fix = fmt.Sprintf("did you mean %q?", near), finding.Quoted(near)
 		}
 	}
-	e.say(p)
+	c.Report(p)
 }
 
 // valueProblem says what a literal had to be; "" when it is.
@@ -242,7 +245,7 @@ func valueProblem(lit any, s *types.Schema) string {
 }
 
 // fitDict holds the fields of a dict to the properties.
-func (e *engine) fitDict(f fitting, x syntax.Expr, at syntax.Node, a *types.Atom, s *types.Schema) {
+func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *types.Atom, s *types.Schema) {
 	var missing []string
 	misspelt := map[string]bool{}
 	for _, field := range a.Fields {
@@ -254,13 +257,13 @@ func (e *engine) fitDict(f fitting, x syntax.Expr, at syntax.Node, a *types.Atom
 		field, has := a.Field(p.Name)
 		switch {
 		case has && (field.Presence == types.Required || field.Value != nil):
-			e.fit(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
-		case !has && p.Required && !p.Default && !a.Open && (a.Role == types.Made || f.output) && p.Name != f.skip && !e.isWild(p.Name) && !misspelt[p.Name]:
+			c.Hold(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
+		case !has && p.Required && !p.Default && !a.Open && (a.Role == types.Made || f.Output) && p.Name != f.Skip && !c.Set(p.Name) && !misspelt[p.Name]:
 			missing = append(missing, p.Name)
 		}
 	}
 	if len(missing) > 0 {
-		e.lacks(f, x, at, missing)
+		c.lacks(f, x, at, missing)
 	}
 	if a.Role != types.Made {
 		return
@@ -271,7 +274,7 @@ func (e *engine) fitDict(f fitting, x syntax.Expr, at syntax.Node, a *types.Atom
 		}
 		near := closeTo(field.Name, s.Names())
 		if s.Closed || s.Known && near != "" && !hasField(a, near) {
-			e.unknownField(f, x, at, field, s, near)
+			c.unknownField(f, x, at, field, s, near)
 		}
 	}
 }
@@ -299,59 +302,59 @@ func valueAt(x syntax.Expr, field types.Field) syntax.Expr {
 }
 
 // lacks tells of what is missing, once for a place.
-func (e *engine) lacks(f fitting, x syntax.Expr, at syntax.Node, missing []string) {
+func (c *Checker) lacks(f Value, x syntax.Expr, at syntax.Node, missing []string) {
 	list := types.List2(missing, "and")
-	if f.path == "" && !f.output {
+	if f.path == "" && !f.Output {
 		word := "the argument"
 		if len(missing) > 1 {
 			word = "the arguments"
 		}
-		e.tell(f.codeFor("argument-missing"), f.whole, "%s needs %s %s", f.subject, word, list)
+		c.tell(f.codeFor("argument-missing"), f.Whole, "%s needs %s %s", f.Subject, word, list)
 		return
 	}
-	if f.output && x == nil {
-		at = f.whole
+	if f.Output && x == nil {
+		at = f.Whole
 	}
-	e.tell(f.codeFor("argument-missing"), at, "%s needs also %s", f.name(), list)
+	c.tell(f.codeFor("argument-missing"), at, "%s needs also %s", f.name(), list)
 }
 
-func (e *engine) unknownField(f fitting, x syntax.Expr, at syntax.Node, field types.Field, s *types.Schema, near string) {
+func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field types.Field, s *types.Schema, near string) {
 	if field.Key != nil {
 		at = field.Key
 	} else if x == nil {
-		at = f.whole
+		at = f.Whole
 	}
 	p := finding.Problem{Code: f.codeFor("argument-unknown"), Node: at}
 	switch {
-	case f.output:
+	case f.Output:
 		p.Message = fmt.Sprintf("%s has no %s", f.name(), field.Name)
 	case f.path != "":
-		p.Message = fmt.Sprintf("%s of %s has no %s", f.path, f.subject, field.Name)
+		p.Message = fmt.Sprintf("%s of %s has no %s", f.path, f.Subject, field.Name)
 	default:
-		p.Message = fmt.Sprintf("%s has no argument %q", f.subject, field.Name)
+		p.Message = fmt.Sprintf("%s has no argument %q", f.Subject, field.Name)
 	}
 	if near != "" && !hasFieldNamed(s, field.Name) {
 		p.Hint, p.Fix, p.Sure = "did you mean "+near+"?", finding.Quoted(near), spell.Only(field.Name, s.Names())
-		if !f.output {
+		if !f.Output {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	} else {
 		p.Message += "; it has " + strings.Join(s.Names(), ", ")
 	}
-	e.say(p)
+	c.Report(p)
 }
 
 func hasFieldNamed(s *types.Schema, name string) bool { _, ok := s.Prop(name); return ok }
 
 // fitList holds the elements of a list to their schema.
-func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schema) {
+func (c *Checker) fitList(f Value, x syntax.Expr, a *types.Atom, s *types.Schema) {
 	list := tree.Elements(x)
 	if _, isList := x.(*syntax.ListExpr); isList {
 		switch {
 		case s.MinItems != nil && len(list) < *s.MinItems:
-			e.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), finding.Plural(*s.MinItems, "element"), len(list))
+			c.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), finding.Plural(*s.MinItems, "element"), len(list))
 		case s.MaxItems != nil && len(list) > *s.MaxItems:
-			e.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), finding.Plural(*s.MaxItems, "element"), len(list))
+			c.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), finding.Plural(*s.MaxItems, "element"), len(list))
 		}
 	}
 	if s.Items == nil {
@@ -361,15 +364,15 @@ func (e *engine) fitList(f fitting, x syntax.Expr, a *types.Atom, s *types.Schem
 		for i, el := range list {
 			g := f
 			g.path = fmt.Sprintf("%s[%d]", f.path, i)
-			e.fit(g, el, e.quiet(el), s.Items)
+			c.Hold(g, el, c.Type(el), s.Items)
 		}
 		return
 	}
 	g := f
 	g.path = f.path + "[]"
 	if comp, ok := x.(*syntax.Comprehension); ok {
-		e.fit(g, comp.Body, a.Elem, s.Items)
+		c.Hold(g, comp.Body, a.Elem, s.Items)
 		return
 	}
-	e.fit(g, x, a.Elem, s.Items)
+	c.Hold(g, x, a.Elem, s.Items)
 }

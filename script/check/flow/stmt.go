@@ -152,7 +152,7 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		if s.Result != nil {
 			n = s.Result
 		}
-		e.fit(fitting{unit: e.frame.unit, code: "output", subject: "the output", whole: n, output: true}, s.Result, t, e.root.Output)
+		e.fits.Hold(Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, e.root.Output)
 	}
 	e.env.End()
 }

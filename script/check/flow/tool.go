@@ -26,7 +26,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *callable.Builtin, got given) ty
 			args = callable.Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
 		}
 		if !args.Type.IsNever() {
-			e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: ""}, args.Expr, args.Type, t.Input)
+			e.fits.Hold(Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
 		}
 	}
 	if t.Output == nil {
@@ -98,7 +98,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types
 		}
 	}
 	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fit(fitting{unit: e.frame.unit, subject: t.Name, whole: x, tool: t, skip: cursor}, args.Expr, args.Type, t.Input)
+		e.fits.Hold(Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
 	}
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(types.Any)
