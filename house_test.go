@@ -25,7 +25,6 @@ var larger = map[string]struct {
 	why          string
 }{
 	"config":                {24, 3950, "one struct, whose fields are described and checked at one place"},
-	"script/check/flow":     {24, 5050, "one engine over one state: statements, calls and guards follow each other"},
 	"script/internal/meter": {24, 3800, "every operator and method that costs something"},
 	"proxy":                 {24, 3800, "the door, the routes, and the requests and hosts of scripts, which come back through it"},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
+	"github.com/vmcp-dev/vmcp/script/check/fit"
 	"github.com/vmcp-dev/vmcp/script/check/narrow"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -82,7 +83,7 @@ type engine struct {
 	frame    *frame
 	env      env.Env        // of what is followed at this moment
 	conds    narrow.Refiner // of env
-	fits     Checker
+	fits     fit.Checker
 	mute     int // what is found in rounds of a loop that may still change is not told
 	work     int
 	types    map[syntax.Expr]types.Type
@@ -119,7 +120,7 @@ func Follow(u *Unit, w *World) *Result {
 	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{}, last: map[syntax.Expr]types.Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
 	e.conds = narrow.Refiner{Env: &e.env, Type: e.quiet}
-	e.fits = Checker{Type: e.quiet, Seen: e.recorded, Set: e.isWild, Report: e.say}
+	e.fits = fit.Checker{Type: e.quiet, Seen: e.recorded, Set: e.isWild, Report: e.say}
 	e.module(u)
 	e.entry(u)
 	e.rest(u.Tree.Stmts)

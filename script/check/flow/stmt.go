@@ -3,6 +3,7 @@ package flow
 import (
 	"github.com/vmcp-dev/vmcp/script/check/env"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
+	"github.com/vmcp-dev/vmcp/script/check/fit"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/check/types"
@@ -152,7 +153,7 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		if s.Result != nil {
 			n = s.Result
 		}
-		e.fits.Hold(Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, e.root.Output)
+		e.fits.Hold(fit.Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, e.root.Output)
 	}
 	e.env.End()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/finding"
+	"github.com/vmcp-dev/vmcp/script/check/fit"
 	"github.com/vmcp-dev/vmcp/script/check/operation"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"go.starlark.net/syntax"
@@ -26,7 +27,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *callable.Builtin, got given) ty
 			args = callable.Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
 		}
 		if !args.Type.IsNever() {
-			e.fits.Hold(Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
+			e.fits.Hold(fit.Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
 		}
 	}
 	if t.Output == nil {
@@ -98,7 +99,7 @@ func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types
 		}
 	}
 	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fits.Hold(Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
+		e.fits.Hold(fit.Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
 	}
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(types.Any)

@@ -1,4 +1,6 @@
-package flow
+// Package fit holds values of a script to JSON Schemas, as far as its text shows them: arguments of tools to
+// what these take, results to what the tool declares.
+package fit
 
 import (
 	"fmt"
