@@ -37,7 +37,7 @@ func (r *Refiner) lasting(x syntax.Expr) bool {
 	return ok
 }
 
-// Checked is a function of the script that looks at its arguments: it may be there to find, or to refuse, what
+// Checked takes a call of a function of the script into account, which may be there to find, or to refuse, what
 // is missing. What may be None, or not there, is taken to be there behind it.
 func (r *Refiner) Checked(x *syntax.CallExpr) {
 	for _, arg := range x.Args {
