@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -32,8 +34,9 @@ var epoch = time.Unix(0, 0).UTC()
 
 // builder makes images of the sources in a folder.
 type builder struct {
-	source string
-	stderr io.Writer // of the compiler
+	source   string
+	binaries map[string]string // files that are compiled already, by platform; none: all platforms are compiled
+	stderr   io.Writer         // of the compiler
 }
 
 // index is the image for all platforms.
@@ -43,8 +46,12 @@ func (b builder) index(tag string) (v1.ImageIndex, error) {
 		return nil, fmt.Errorf("--tag: %v", err)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, p := range platforms {
-		binary, err := b.compile(p, ref.TagStr())
+	wanted, err := b.platforms()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range wanted {
+		binary, err := b.binary(p, ref.TagStr())
 		if err != nil {
 			return nil, err
 		}
@@ -55,6 +62,30 @@ func (b builder) index(tag string) (v1.ImageIndex, error) {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
 	}
 	return index, nil
+}
+
+// platforms are those of the binaries that there are, or all.
+func (b builder) platforms() ([]v1.Platform, error) {
+	if len(b.binaries) == 0 {
+		return platforms, nil
+	}
+	var wanted []v1.Platform
+	for _, name := range slices.Sorted(maps.Keys(b.binaries)) {
+		i := slices.IndexFunc(platforms, func(p v1.Platform) bool { return p.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--binary: no image for %q, want linux/amd64 or linux/arm64", name)
+		}
+		wanted = append(wanted, platforms[i])
+	}
+	return wanted, nil
+}
+
+// binary returns the program for a platform.
+func (b builder) binary(p v1.Platform, version string) ([]byte, error) {
+	if file := b.binaries[p.String()]; file != "" {
+		return os.ReadFile(file)
+	}
+	return b.compile(p, version)
 }
 
 // compile returns the static binary for a platform.

@@ -218,6 +218,23 @@ func servesKubernetes(t *testing.T, root string) {
 	}
 }
 
+// TestBinary: a program that is compiled already goes into the image of its platform, and no other platform is in it.
+func TestBinary(t *testing.T) {
+	work := t.TempDir()
+	program, output := filepath.Join(work, "vmcp"), filepath.Join(work, "image")
+	if err := os.WriteFile(program, []byte("a program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build(t, "--output", output, "--tag", "localhost/vmcp:1.2.0", "--binary", "linux/arm64="+program)
+	_, found := images(t, output)
+	if len(found) != 1 || found["linux/arm64"] == nil {
+		t.Fatalf("images for %v, want linux/arm64", found)
+	}
+	if header, content := file(t, found["linux/arm64"]); string(content) != "a program" || header.Mode != 0o755 {
+		t.Errorf("the image has %q with mode %o", content, header.Mode)
+	}
+}
+
 // TestOutputIsNotEmptied: a folder with anything but a layout in it is left alone.
 func TestOutputIsNotEmptied(t *testing.T) {
 	dir := t.TempDir()
@@ -239,6 +256,8 @@ func TestUsage(t *testing.T) {
 	}{
 		{"no output", "usage: ", nil},
 		{"a word more", "usage: ", []string{"--output", "x", "y"}},
+		{"a binary without its platform", "--binary: no image for \"plan9/arm\"", []string{"--output", "x", "--binary", "plan9/arm=vmcp"}},
+		{"a binary without a file", "want OS/ARCH=FILE", []string{"--output", "x", "--binary", "vmcp"}},
 		{"a tag that is none", "--tag: ", []string{"--output", "x", "--tag", "Not A Tag"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

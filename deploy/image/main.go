@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
@@ -35,13 +36,22 @@ func run(args []string, stdout, stderr io.Writer) error {
 	tarball := flags.String("tarball", "", "write the layout to this tar `file`, too, for docker load and ctr images import")
 	tag := flags.String("tag", "localhost/vmcp:dev", "the image's `name`; its tag is what vmcp version says")
 	source := flags.String("source", "../..", "the `folder` of vmcp's sources")
+	binaries := map[string]string{}
+	flags.Func("binary", "put this static program into the image of its platform, `OS/ARCH=FILE`, instead of compiling one; the index then has the platforms named so", func(v string) error {
+		platform, file, ok := strings.Cut(v, "=")
+		if !ok {
+			return errors.New("want OS/ARCH=FILE")
+		}
+		binaries[platform] = fromRoot(file)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *output == "" || flags.NArg() > 0 {
 		return errors.New("usage: go -C deploy/image run . --output DIR [--tarball FILE] [--tag NAME]; paths are relative to the project's root")
 	}
-	b := builder{source: *source, stderr: stderr}
+	b := builder{source: *source, binaries: binaries, stderr: stderr}
 	index, err := b.index(*tag)
 	if err != nil {
 		return err
