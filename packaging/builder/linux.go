@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/deb" // formats register themselves
+	"github.com/goreleaser/nfpm/v2/files"
+	_ "github.com/goreleaser/nfpm/v2/rpm"
+	"go.yaml.in/yaml/v3"
+)
+
+// stageFolder is where .goreleaser.yaml says that staged files are.
+const stageFolder = "packaging/stage/"
+
+// linuxPackage returns what makes packages of a format: what .goreleaser.yaml says is in them, and the program.
+func (r *release) linuxPackage(format string) func(artefact) error {
+	return func(a artefact) error {
+		if a.os != "linux" {
+			return nil
+		}
+		info, err := r.packageInfo(format, a)
+		if err != nil {
+			return err
+		}
+		packager, err := nfpm.Get(format)
+		if err != nil {
+			return err
+		}
+		return create(r.name(a, "."+format), func(w io.Writer) error { return packager.Package(info, w) })
+	}
+}
+
+// packageInfo reads the description of the package for Linux. Its words are nfpm's, but for the name, and the paths in it
+// are below the project's folder.
+func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
+	text, err := os.ReadFile(filepath.Join(r.source, ".goreleaser.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var described struct {
+		NFPMs []yaml.Node `yaml:"nfpms"`
+	}
+	if err := yaml.Unmarshal(text, &described); err != nil {
+		return nil, err
+	}
+	if n := len(described.NFPMs); n != 1 {
+		return nil, fmt.Errorf(".goreleaser.yaml describes %d packages for Linux, want 1", n)
+	}
+	var config nfpm.Config
+	if err := described.NFPMs[0].Decode(&config); err != nil {
+		return nil, err
+	}
+	config.Name, config.Arch, config.Version, config.MTime = "vmcp", a.arch, r.version, r.date
+	info, err := config.Get(format)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range info.Contents {
+		c.Source = r.path(c.Source, a)
+	}
+	s := &info.Scripts
+	for _, script := range []*string{&s.PreInstall, &s.PostInstall, &s.PreRemove, &s.PostRemove} {
+		*script = r.path(*script, a)
+	}
+	info.Contents = append(info.Contents, &files.Content{Source: a.binary, Destination: "/usr/bin/vmcp", FileInfo: &files.ContentFileInfo{Mode: 0o755}})
+	info = nfpm.WithDefaults(info)
+	return info, nfpm.PrepareForPackager(info, format)
+}
+
+// path is where a file of the description is.
+func (r *release) path(name string, a artefact) string {
+	if name == "" {
+		return ""
+	}
+	if staged, ok := strings.CutPrefix(name, stageFolder); ok {
+		return filepath.Join(a.stage, staged)
+	}
+	return filepath.Join(r.source, name)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// shells have completions, in files with the names that the shells look for.
+var shells = []struct{ name, file string }{{"bash", "vmcp.bash"}, {"zsh", "_vmcp"}, {"fish", "vmcp.fish"}, {"powershell", "vmcp.ps1"}}
+
+// stageBeside stages in a folder of work.
+func (r *release) stageBeside(work string) (string, error) {
+	dir := filepath.Join(work, "stage")
+	return dir, r.stage(dir)
+}
+
+// stage writes what packages of all platforms have beside the program: completions/, man/, man.gz/, changelog.gz and
+// THIRD_PARTY_LICENSES.txt with a .gz of its own.
+func (r *release) stage(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "vmcp-stage")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	program := filepath.Join(work, host().program())
+	if err := r.compile(host(), program); err != nil {
+		return err
+	}
+	for _, sub := range []string{"completions", "man", "man.gz"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, s := range shells {
+		text, err := r.output(program, "completion", s.name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "completions", s.file), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := r.manual(program, dir); err != nil {
+		return err
+	}
+	if err := compress(filepath.Join(r.source, "CHANGELOG.md"), filepath.Join(dir, "changelog.gz")); err != nil {
+		return err
+	}
+	licenses := filepath.Join(dir, "THIRD_PARTY_LICENSES.txt")
+	if err := r.writeLicenses(licenses); err != nil {
+		return err
+	}
+	return compress(licenses, licenses+".gz")
+}
+
+// manual writes the pages of the manual, plain and compressed as distributions want them.
+func (r *release) manual(program, dir string) error {
+	cmd := exec.Command(program, "man", filepath.Join(dir, "man"))
+	cmd.Stderr = r.stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("vmcp man: %v", err)
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "man", "*.1"))
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		if err := compress(page, filepath.Join(dir, "man.gz", filepath.Base(page)+".gz")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compress writes a file's gzip form, which has neither name nor time in it.
+func compress(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := gzipped(&b, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}); err != nil {
+		return err
+	}
+	return os.WriteFile(to, b.Bytes(), 0o644)
+}
+
+// gzipped writes through gzip at its best level.
+func gzipped(w io.Writer, write func(io.Writer) error) error {
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if err := write(z); err != nil {
+		return err
+	}
+	return z.Close()
+}
