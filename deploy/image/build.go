@@ -130,8 +130,10 @@ func imageOf(p v1.Platform, binary []byte, version string) (v1.Image, error) {
 			Entrypoint: []string{"/vmcp"},
 			WorkingDir: "/",
 			Labels: map[string]string{
-				"org.opencontainers.image.title":   "vmcp",
-				"org.opencontainers.image.version": version,
+				"org.opencontainers.image.title":    "vmcp",
+				"org.opencontainers.image.version":  version,
+				"org.opencontainers.image.source":   "https://github.com/vmcp-dev/vmcp",
+				"org.opencontainers.image.licenses": "Apache-2.0",
 			},
 		},
 	})

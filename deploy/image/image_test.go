@@ -125,6 +125,9 @@ func TestImage(t *testing.T) {
 		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/vmcp" || c.Cmd != nil || c.Env != nil {
 			t.Errorf("%s: user %q, entrypoint %q, command %q, environment %q", platform, c.User, c.Entrypoint, c.Cmd, c.Env)
 		}
+		if l := config.Config.Labels; l["org.opencontainers.image.version"] != "1.2.0" || l["org.opencontainers.image.licenses"] != "Apache-2.0" || l["org.opencontainers.image.source"] == "" {
+			t.Errorf("%s: labels %v", platform, l)
+		}
 		header, content := file(t, image)
 		if header.Name != "vmcp" || header.Mode != 0o755 || header.Uid != 0 || !header.ModTime.Equal(epoch) {
 			t.Errorf("%s: the file is %+v", platform, header)

@@ -132,7 +132,7 @@ func identifiers(texts []license) []string {
 	var ids []string
 	for _, t := range texts {
 		for _, m := range licensecheck.Scan(t.text).Match {
-			if !slices.Contains(ids, m.ID) && !m.IsURL {
+			if !slices.Contains(ids, m.ID) && !m.IsURL && m.ID != "GooglePatentsFile" { // a grant, no licence, and unknown to SPDX
 				ids = append(ids, m.ID)
 			}
 		}

@@ -35,8 +35,8 @@ func (r *release) linuxPackage(format string) func(artefact) error {
 	}
 }
 
-// packageInfo reads the description of the package for Linux. Its words are nfpm's, but for the name, and the paths in it
-// are below the project's folder.
+// packageInfo reads the description of the package for Linux. Its words are nfpm's, but for the name and the
+// dependencies, and the paths in it are below the project's folder.
 func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
 	text, err := os.ReadFile(filepath.Join(r.source, ".goreleaser.yaml"))
 	if err != nil {
@@ -54,6 +54,18 @@ func (r *release) packageInfo(format string, a artefact) (*nfpm.Info, error) {
 	var config nfpm.Config
 	if err := described.NFPMs[0].Decode(&config); err != nil {
 		return nil, err
+	}
+	// What GoReleaser calls by another name.
+	var more struct {
+		Overrides map[string]struct {
+			Dependencies []string `yaml:"dependencies"`
+		} `yaml:"overrides"`
+	}
+	if err := described.NFPMs[0].Decode(&more); err != nil {
+		return nil, err
+	}
+	for format, o := range config.Overrides {
+		o.Depends = more.Overrides[format].Dependencies
 	}
 	config.Name, config.Arch, config.Version, config.MTime = "vmcp", a.arch, r.version, r.date
 	info, err := config.Get(format)

@@ -7,7 +7,7 @@
 // and Go release give the same bytes, on every machine and in every folder.
 //
 // GoReleaser (.goreleaser.yaml) uses three parts of it: --stage VERSION DIR writes what packages have beside the
-// program, --sbom BINARY FILE the bill of materials of one program, and --formula VERSION OUTDIR the formula for archives
+// program, --sbom VERSION BINARY FILE the bill of materials of one program, and --formula VERSION OUTDIR the formula for archives
 // that are there.
 package main
 
@@ -43,7 +43,7 @@ func run(args []string, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	source := flags.String("source", "../..", "the `folder` of vmcp's sources")
 	stage := flags.Bool("stage", false, "write what packages have beside the program: build --stage VERSION DIR")
-	bill := flags.Bool("sbom", false, "write the bill of materials of a program: build --sbom BINARY FILE")
+	bill := flags.Bool("sbom", false, "write the bill of materials of a program: build --sbom VERSION BINARY FILE")
 	tap := flags.Bool("formula", false, "write the Homebrew formula for the archives in a folder: build --formula VERSION OUTDIR")
 	var only []platform
 	flags.Func("only", "make what is for this platform, `OS/ARCH`; may be given several times", func(v string) error {
@@ -63,15 +63,15 @@ func run(args []string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(rest) != 2 {
+	if want := map[bool]int{false: 2, true: 3}[*bill]; len(rest) != want {
 		return errors.New(usage)
-	}
-	if *bill {
-		return writeSBOM(rest[0], rest[1])
 	}
 	r, err := newRelease(*source, rest[0], stderr)
 	if err != nil {
 		return err
+	}
+	if *bill {
+		return r.writeSBOM(rest[1], rest[2])
 	}
 	out, err := filepath.Abs(rest[1])
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -73,14 +74,17 @@ func (r *release) npmWrapper(out string) error {
 
 // npmPackage writes a package under the name that npm pack would give it.
 func (r *release) npmPackage(out, name string, m manifest, entries []entry) error {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(m); err != nil {
 		return err
 	}
 	folder := filepath.Join(out, "npm")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	entries = append(entries, entry{name: "package/package.json", text: append(text, '\n'), mode: 0o644})
+	entries = append(entries, entry{name: "package/package.json", text: text.Bytes(), mode: 0o644})
 	return writeTar(filepath.Join(folder, name+"-"+r.version+".tgz"), entries, r.date)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// project is the path of the program's module, versionVariable what vmcp version prints where the linker sets it.
+// project is the path of the program's module, releasePackage that of the package with the variables for the linker.
 const (
-	project         = "github.com/vmcp-dev/vmcp"
-	versionVariable = project + "/cmd/vmcp/internal/release.tag"
+	project        = "github.com/vmcp-dev/vmcp"
+	releasePackage = project + "/cmd/vmcp/internal/release"
 )
 
 // platform is one that there are releases for, in Go's words.
@@ -55,7 +55,8 @@ type release struct {
 	source  string // the project's folder, absolute
 	version string // without a v
 	date    time.Time
-	git     bool // the sources are a repository: the toolchain records the commit
+	commit  string // empty where the sources are no repository
+	dirty   bool
 	stderr  io.Writer
 }
 
@@ -70,8 +71,9 @@ func newRelease(source, version string, stderr io.Writer) (*release, error) {
 		return nil, fmt.Errorf("version %q: want one such as 1.2.0 or 1.2.0-rc.1: %v", version, err)
 	}
 	r := &release{source: source, version: v.String(), stderr: stderr}
-	at, err := r.output("git", "log", "-1", "--format=%ct")
-	r.git = err == nil
+	head, err := r.output("git", "log", "-1", "--format=%H %ct")
+	commit, at, _ := strings.Cut(head, " ")
+	r.commit = commit
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		at = epoch
 	} else if err != nil {
@@ -83,6 +85,7 @@ func newRelease(source, version string, stderr io.Writer) (*release, error) {
 	}
 	r.date = time.Unix(seconds, 0).UTC()
 	if changed, err := r.output("git", "status", "--porcelain"); err == nil && changed != "" {
+		r.dirty = true
 		fmt.Fprintf(stderr, "build: the sources differ from their commit: vmcp version will say so\n")
 	}
 	// nfpm takes times that nobody sets from there.
@@ -161,7 +164,7 @@ func (r *release) name(a artefact, ending string) string {
 // compile writes the program for a platform.
 func (r *release) compile(p platform, to string) error {
 	fmt.Fprintf(r.stderr, "build: %s\n", p)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(r.git), "-ldflags=-s -w -X "+versionVariable+"="+r.version, "-o", to, "./cmd/vmcp")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs="+strconv.FormatBool(r.commit != ""), "-ldflags="+r.linkerFlags(), "-o", to, "./cmd/vmcp")
 	cmd.Dir = r.source
 	cmd.Stderr = r.stderr
 	// Whatever the caller's environment says of tags, processors and flags is not for a release.
@@ -171,6 +174,21 @@ func (r *release) compile(p platform, to string) error {
 		return fmt.Errorf("go build for %s: %v", p, err)
 	}
 	return nil
+}
+
+// linkerFlags leave symbols for debuggers out, and say what the toolchain records in a clone but not in a worktree of git.
+func (r *release) linkerFlags() string {
+	flags := "-s -w"
+	set := func(name, value string) { flags += " -X " + releasePackage + "." + name + "=" + value }
+	set("tag", r.version)
+	if r.commit != "" {
+		set("commit", r.commit)
+		set("date", r.date.Format(time.RFC3339))
+	}
+	if r.dirty {
+		set("dirty", "true")
+	}
+	return flags
 }
 
 // host is the platform that runs here.

@@ -10,15 +10,16 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
 // sbom writes the bill of materials of the program for a platform.
-func (r *release) sbom(a artefact) error { return writeSBOM(a.binary, r.name(a, ".cdx.json")) }
+func (r *release) sbom(a artefact) error { return r.writeSBOM(a.binary, r.name(a, ".cdx.json")) }
 
 // writeSBOM writes which modules a program has in it, as the toolchain has recorded them in the program itself.
-func writeSBOM(binary, to string) error {
+func (r *release) writeSBOM(binary, to string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
@@ -33,16 +34,14 @@ func writeSBOM(binary, to string) error {
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	version := info.Main.Version
-	if _, tagged, ok := strings.Cut(settings["-ldflags"], versionVariable+"="); ok {
-		version, _, _ = strings.Cut(tagged, " ")
-	}
-	program := component(cyclonedx.ComponentTypeApplication, info.Main.Path, version)
+	program := component(cyclonedx.ComponentTypeApplication, info.Main.Path, "v"+r.version)
 	program.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: sum}}
 	program.Properties = properties(settings)
 	program.Licenses = licenseChoice([]string{"Apache-2.0"})
-	bom.Metadata = &cyclonedx.Metadata{Timestamp: settings["vcs.time"], Component: &program}
-	components := []cyclonedx.Component{component(cyclonedx.ComponentTypeLibrary, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
+	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &program}
+	standard := component(cyclonedx.ComponentTypeLibrary, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))
+	standard.Licenses = licenseChoice([]string{"BSD-3-Clause"})
+	components := []cyclonedx.Component{standard}
 	for _, m := range info.Deps {
 		c, err := moduleComponent(m)
 		if err != nil {
@@ -100,7 +99,7 @@ func licenseChoice(ids []string) *cyclonedx.Licenses {
 // properties are what the program was made with.
 func properties(settings map[string]string) *[]cyclonedx.Property {
 	var list []cyclonedx.Property
-	for _, key := range []string{"GOOS", "GOARCH", "CGO_ENABLED", "-ldflags", "-trimpath", "vcs.revision", "vcs.modified"} {
+	for _, key := range []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath", "vcs.revision", "vcs.modified"} {
 		if v := settings[key]; v != "" {
 			list = append(list, cyclonedx.Property{Name: "vmcp:build:" + key, Value: v})
 		}

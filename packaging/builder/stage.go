@@ -19,7 +19,7 @@ func (r *release) stageBeside(work string) (string, error) {
 	return dir, r.stage(dir)
 }
 
-// stage writes what packages of all platforms have beside the program: completions/, man/, man.gz/, changelog.gz and
+// stage writes what packages of all platforms have beside the program: completions/, man/, man.gz/, CHANGELOG.md.gz and
 // THIRD_PARTY_LICENSES.txt with a .gz of its own.
 func (r *release) stage(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
@@ -51,7 +51,7 @@ func (r *release) stage(dir string) error {
 	if err := r.manual(program, dir); err != nil {
 		return err
 	}
-	if err := compress(filepath.Join(r.source, "CHANGELOG.md"), filepath.Join(dir, "changelog.gz")); err != nil {
+	if err := compress(filepath.Join(r.source, "CHANGELOG.md"), filepath.Join(dir, "CHANGELOG.md.gz")); err != nil {
 		return err
 	}
 	licenses := filepath.Join(dir, "THIRD_PARTY_LICENSES.txt")

@@ -6,9 +6,9 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker where the Go toolchain cannot know them, as in sources without a repository:
-// -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z".
-var tag, commit, date string
+// Set by the linker, for the Go toolchain does not know the version of a release, and the rest not in every checkout:
+// -ldflags "-X …/release.tag=1.2.0 -X …/release.commit=HASH -X …/release.date=2026-01-02T15:04:05Z -X …/release.dirty=true".
+var tag, commit, date, dirty string
 
 // Build says what this binary was made of. Its JSON is that of "vmcp version".
 type Build struct {
@@ -23,7 +23,7 @@ type Build struct {
 
 // Read says what this binary was made of: what the linker was told, else what the toolchain recorded.
 func Read() Build {
-	b := Build{Version: Version(), Commit: commit, Date: date, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b := Build{Version: Version(), Commit: commit, Date: date, Dirty: dirty == "true", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || commit != "" {
 		return b
