@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-const usage = "usage: packaging/build VERSION OUTDIR [--only OS/ARCH]... [--kind KIND]..."
+const usage = "usage: packaging/build VERSION OUTDIR, with --only OS/ARCH and --kind KIND any number of times"
 
 // kinds are the artefacts that --kind names, in the order in which they are made.
 var kinds = []string{"archive", "deb", "rpm", "image", "npm", "sbom", "formula"}

@@ -33,6 +33,12 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2']) {
   })
 }
 
+// npx runs this in a shell, which a signal to npx ends without a word to us: the program must not outlive it.
+if (process.env.npm_lifecycle_event) {
+  const parent = process.ppid
+  setInterval(() => process.ppid === parent || child.kill('SIGTERM'), 500).unref()
+}
+
 child.on('error', (err) => {
   console.error(`vmcp: ${err.message}`)
   process.exit(1)
