@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/listing"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -103,14 +104,15 @@ type State struct {
 }
 
 func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
-	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: s.o.Log.With("backend", cfg.Name),
+	b := &Backend{name: cfg.Name, cfg: cfg, set: s, log: slog.New(s.o.Lines.Handler(s.o.Log.Handler(), cfg.Name)).With("backend", cfg.Name),
 		changes: make(chan struct{}), wake: make(chan struct{}, 1), quiet: make(chan struct{}, 1)}
 	b.settings.Store(settings.For(cfg, t, nil))
 	b.credentials, b.arrived = s.credentials.Provider(cfg), make(chan struct{}, 1)
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	b.dialer = conn.NewDialer(b.ctx, cfg, conn.Options{
-		Log: b.log, Info: s.o.ClientInfo, MaxMessage: s.o.MaxMessage, Secrets: s.o.Secrets, Guard: s.guard, Credentials: b.credentials,
+		Log: b.log, Info: s.o.ClientInfo, MaxMessage: s.o.MaxMessage, Secrets: s.o.Named, Guard: s.guard, Credentials: b.credentials,
 		Timeout: b.Timeout, Spawn: b.spawn, Notified: b.notified, Suspect: b.suspect, Idle: b.idle, Started: b.logStarted, Stderr: b.logStderr,
+		Logged: func(params json.RawMessage) { s.o.Lines.Message(cfg.Name, params) },
 	})
 	b.shared.opening = make(chan struct{}, 1)
 	b.reopening = make(chan struct{}, reopenAtOnce)
@@ -277,10 +279,12 @@ func (b *Backend) logStarted(pid int) {
 	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", pid, "command", b.cfg.Command)
 }
 
-// logStderr takes a line of a process's standard error.
+// logStderr takes a line of a process's standard error. The last ones of a process that ends are in the error that
+// says so.
 func (b *Backend) logStderr(line string) {
-	if level := b.outage.Level(b.isReady()); level < slog.LevelInfo || b.stderr.Allow() {
-		b.log.Log(b.ctx, level, "stderr", "line", line)
+	b.set.o.Lines.Add(b.name, lines.Stderr, "info", line)
+	if b.set.o.Log.Enabled(b.ctx, slog.LevelDebug) && b.stderr.Allow() {
+		b.log.Debug("stderr", "line", line)
 	}
 }
 

@@ -26,7 +26,10 @@ const (
 // run keeps the main connection until the backend is closed.
 func (b *Backend) run() {
 	var wait pace.Backoff
-	for b.ctx.Err() == nil {
+	for first := true; b.ctx.Err() == nil; first = false {
+		if !first {
+			b.stats.reconnects.Add(1)
+		}
 		start := time.Now()
 		err := b.runOnce()
 		if b.ctx.Err() != nil {
@@ -86,7 +89,6 @@ func (b *Backend) runOnce() error {
 	b.serve(c)
 	b.main.Store(nil)
 	if b.ctx.Err() == nil {
-		b.stats.reconnects.Add(1)
 		b.log.Warn("backend is lost", "err", c.Cause())
 		b.setState(Connecting, c.Cause())
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/child"
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/settings"
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
@@ -55,6 +56,10 @@ type Options struct {
 	// Secrets are hidden in what is cut to fit a line; Log and the texts of errors are the
 	// caller's to hide. It may be nil.
 	Secrets *secret.Redactor
+	// Lines keeps the last lines about each backend. It may be nil.
+	Lines *lines.Log
+	// Named is Secrets for what processes write to standard error: it says which variable a value came from. Default Secrets.
+	Named *secret.Redactor
 }
 
 // Set is the backends of one configuration.
@@ -84,6 +89,9 @@ func NewSet(o Options) *Set {
 	}
 	if o.ClientInfo == nil {
 		o.ClientInfo = json.RawMessage(`{"name":"vmcp","version":"0"}`)
+	}
+	if o.Named == nil {
+		o.Named = o.Secrets
 	}
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 64 << 20

@@ -40,11 +40,11 @@ func readClients(filename string, data []byte, env func(string) (string, bool)) 
 	d.Decode([]byte("{}"), MaxFile, c)
 	v := &validator{Document: d, env: env, dir: folder(filename)}
 	v.config(c)
-	b := &clientBackends{file: f, env: env, dir: o.Workspace, names: map[string]bool{}, c: c}
+	b := &clientBackends{file: f, env: env, dir: o.Workspace, names: map[string]bool{}, named: map[string]string{}, c: c}
 	for i := range f.Servers {
 		b.add(&f.Servers[i])
 	}
-	c.expanded, c.envFiles = b.expanded, b.envFiles
+	c.expanded, c.named, c.envFiles = b.expanded, b.named, b.envFiles
 	c.written, _ = json.Marshal(b.written())
 	c.places, c.origins, c.warnings = b.places(), map[string]diag.Origin{}, b.warnings.Sorted()
 	c.Complete()
@@ -60,6 +60,7 @@ type clientBackends struct {
 	c        *Config
 	from     []*clients.Server // of the backends, one by one
 	expanded []string
+	named    map[string]string // the names of variables by their values
 	envFiles []string
 	warnings diag.Problems
 }
@@ -144,6 +145,7 @@ func (b *clientBackends) backend(name string, s *clients.Server) (backend Backen
 	v := &validator{Document: d, env: b.env, dir: b.dir, lenient: s.Disabled}
 	v.backends(c)
 	b.expanded = append(b.expanded, v.secrets...)
+	maps.Copy(b.named, v.named)
 	if len(d.Problems) > 0 {
 		return Backend{Name: name}, explain(d.Problems[0], from)
 	}

@@ -94,9 +94,10 @@ type Config struct {
 	warnings diag.Problems
 	places   map[string]diag.Pos // of the values in the file, by path
 	origins  map[string]diag.Origin
-	partial  bool     // the file has problems
-	envFiles []string // that variables come from
-	written  []byte   // what the file says, as JSON
+	partial  bool              // the file has problems
+	envFiles []string          // that variables come from
+	written  []byte            // what the file says, as JSON
+	named    map[string]string // the names of variables by their values
 }
 
 // Profile is a part of what the endpoint offers, under the same names, served at /mcp/NAME and by vmcp serve --stdio --profile NAME. It is a view and no boundary: scripts reach everything, and authorization policies decide what a caller may do.

@@ -85,7 +85,7 @@ func readWith(filename string, data []byte, env func(string) (string, bool)) (*C
 	c.written, _ = json.Marshal(c) // nil where the file holds what JSON cannot: it has problems then
 	v := &validator{Document: d, env: env, dir: folder(filename)}
 	v.config(c)
-	c.expanded, c.warnings = v.secrets, v.warnings.Sorted()
+	c.expanded, c.named, c.warnings = v.secrets, v.named, v.warnings.Sorted()
 	c.places, c.origins, c.partial = d.Places, d.Origins, len(d.Problems) > 0
 	c.Complete()
 	return c, append(d.Problems, v.warnings...).Sorted()

@@ -28,6 +28,9 @@ func (c *Config) Secrets() []string {
 	return append(found, c.OutgoingAuth.secrets()...)
 }
 
+// Variables are the names of variables by the values that the configuration has through them.
+func (c *Config) Variables() map[string]string { return c.named }
+
 // Warnings are what is not wrong and may not be meant.
 func (c *Config) Warnings() diag.Problems { return c.warnings }
 
@@ -79,6 +82,10 @@ func (v *validator) expandedSecret(path, name, value string) {
 func (v *validator) expandedVariable(name, value string) {
 	if !slices.Contains(everyChild, name) && value != "" {
 		v.secrets = append(v.secrets, value)
+		if v.named == nil {
+			v.named = map[string]string{}
+		}
+		v.named[value] = name
 	}
 }
 

@@ -34,8 +34,9 @@ type validator struct {
 	// below is set where a part of an object is checked, and not a file: what its paths begin with.
 	below string
 
-	lenient  bool     // variables that are missing are no problem
-	secrets  []string // values of variables that were expanded
+	lenient  bool              // variables that are missing are no problem
+	secrets  []string          // values of variables that were expanded
+	named    map[string]string // their names by them
 	warnings diag.Problems
 }
 

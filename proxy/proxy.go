@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/fingerprint"
@@ -128,6 +129,8 @@ type Proxy struct {
 	admin   http.Handler // the API for operators
 	server  atomic.Pointer[status.Server]
 	applied status.Applied
+	lines   *lines.Log       // about the backends
+	named   *secret.Redactor // hides as secrets does, with the names of variables
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -160,7 +163,8 @@ func New(o Options) *Proxy {
 	if o.Server != "" {
 		o.Log = o.Log.With("server", o.Server)
 	}
-	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, settled: make(chan struct{}), started: make(chan struct{})}
+	p := &Proxy{options: o, log: o.Log, secrets: o.Secrets, config: &config.Config{}, named: &secret.Redactor{}, settled: make(chan struct{}), started: make(chan struct{})}
+	p.lines = lines.New(func(s string) string { return p.secrets.Text(p.named.Text(s)) })
 	p.life, p.end = context.WithCancel(context.Background())
 	p.parked = parked.New(p.spawn)
 	p.spans = spans.New(o.Tracer, p.secrets.Text)
@@ -174,6 +178,8 @@ func New(o Options) *Proxy {
 	p.backends = backends.NewSet(backends.Options{
 		Log:        o.Log,
 		Secrets:    o.Secrets,
+		Lines:      p.lines,
+		Named:      p.named,
 		ClientInfo: p.introduction(),
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
@@ -284,6 +290,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 			return err
 		}
 		p.secrets.Use(cfg.Secrets())
+		p.named.UseNamed(cfg.Secrets(), cfg.Variables())
 		if err := p.backends.Apply(cfg); err != nil {
 			p.secrets.Use(p.config.Secrets())
 			p.record.Discard(lines)
@@ -300,6 +307,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	}
 	p.rules.Store(rules) // not before: without policies, those decide who comes in
 	p.config, p.scripts = cfg, scripts
+	p.lines.Keep(names(p.backends.All()))
 	p.outward.Store(outward.RulesOf(cfg))
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)

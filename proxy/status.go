@@ -167,9 +167,18 @@ func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) 
 func (p *Proxy) operators() http.Handler {
 	return admin.New(admin.Options{
 		Status: p.Overview, Hide: p.secrets.JSON,
+		Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
 		Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
 		Tool:  func(name string) (status.Tool, bool) { return overview.Tool(p.catalog.Load(), name) },
 	})
+}
+
+// names are those of backends.
+func names(all []*backends.Backend) (names []string) {
+	for _, b := range all {
+		names = append(names, b.Name())
+	}
+	return names
 }
 
 // Overview is what the API for operators says of the endpoint; secrets of the configuration may be in it.

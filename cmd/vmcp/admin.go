@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/origin"
@@ -30,6 +31,15 @@ func listenAdmin(cfg *config.Admin) (net.Listener, error) {
 		return nil, fmt.Errorf("admin.%w", err)
 	}
 	return l, nil
+}
+
+// adminURL is where this machine reaches the port for operators; "" for none.
+func adminURL(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
+	return "http://" + discovery.Reachable(host, port)
 }
 
 // serveAdmin serves the port for operators until the returned function is called.

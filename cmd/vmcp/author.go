@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -106,7 +107,7 @@ func (a *app) runRepl(ctx context.Context, f replFlags, named bool) error {
 	}
 	o.Asker = &client.Asker{Context: ctx, Screen: a.err, Tell: o.Tell}
 	done := func() {}
-	if named || exists(f.config) || f.lock != "" || f.tool != "" {
+	if named || locate.Exists(f.config) || f.lock != "" || f.tool != "" {
 		var err error
 		if done, err = a.replTools(ctx, f, &o); err != nil {
 			return err
@@ -189,7 +190,7 @@ backend is started. docs/editors.md says how editors are told of it.`,
 	_ = c.MarkFlagFilename("lock", "lock")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o := lsp.Options{Config: configFile, Lock: lockFile, Version: buildVersion(), Log: func(m string) { a.say("%s", m) }}
-		if configFile != "" && !exists(configFile) {
+		if configFile != "" && !locate.Exists(configFile) {
 			return usageError("there is no " + configFile)
 		}
 		if isTerminal(a.in) {

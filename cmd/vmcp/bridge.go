@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/backends/bridge"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
@@ -48,17 +48,12 @@ func (a *app) serveBridge(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	at := found{url: u.String(), tokenFile: f.tokenFile, named: "--token-file", caFile: f.bridge.caFile}
-	if at.tokenFile == "" { // whose endpoint this is says which token it takes
-		if d := foundBy(discovery.UserFile(), ""); d.url == at.url {
-			at.tokenFile, at.named = d.tokenFile, d.named
-		}
-	}
-	token, err := at.token()
+	at := locate.At(locate.Flags{URL: u.String(), TokenFile: f.tokenFile, CAFile: f.bridge.caFile})
+	token, err := at.Token()
 	if err != nil {
 		return err
 	}
-	transport, err := at.transport()
+	transport, err := at.Transport()
 	if err != nil {
 		return err
 	}
@@ -81,7 +76,7 @@ func (a *app) serveBridge(ctx context.Context, f serveFlags) error {
 func endpointURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usage.Error("--url: want a URL such as " + defaultURL)
+		return nil, usage.Error("--url: want a URL such as " + locate.DefaultURL)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/mcp"

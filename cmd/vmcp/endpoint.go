@@ -7,38 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/offers"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/certs"
-	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script/isolate"
 )
 
-const (
-	defaultHost, defaultPort = "127.0.0.1", "4483"
-	defaultURL               = "http://" + defaultHost + ":" + defaultPort + "/mcp"
-	// settleTime is how long a command waits for the backends of a configuration
-	// before it works with those that are there.
-	settleTime = 15 * time.Second
-)
+// settleTime is how long a command waits for the backends of a configuration
+// before it works with those that are there.
+const settleTime = 15 * time.Second
 
 // target is where a client command finds its tools.
 type target struct {
@@ -47,7 +35,7 @@ type target struct {
 }
 
 func (t *target) register(c *cobra.Command) {
-	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default where ./vmcp.yaml listens, else the one that ~/.vmcp/server.json names, else "+defaultURL+")")
+	c.Flags().StringVar(&t.url, "url", "", "the endpoint to use (default where ./vmcp.yaml listens, else the one that ~/.vmcp/server.json names, else "+locate.DefaultURL+")")
 	c.Flags().StringVar(&t.config, "config", "", "a configuration file to use instead of a running endpoint")
 	c.Flags().StringVar(&t.tokenFile, "token-file", "", "a file with the bearer token for the endpoint (default: the token in VMCP_TOKEN, else the file that a discovery file names)")
 	c.Flags().StringVar(&t.caFile, "ca-file", "", "a file of certificates to trust for an https endpoint, beside the system's (default tls.cert of ./vmcp.yaml)")
@@ -78,14 +66,14 @@ func (a *app) open(ctx context.Context, t target, o client.Options) (*endpoint, 
 		return a.openConfig(ctx, t, o)
 	}
 	here := t.find()
-	u, err := endpointURL(here.url)
+	u, err := endpointURL(here.URL)
 	if err != nil {
 		return nil, err
 	}
-	if o.Token, err = here.token(); err != nil {
+	if o.Token, err = here.Token(); err != nil {
 		return nil, err
 	}
-	if o.Transport, err = here.transport(); err != nil {
+	if o.Transport, err = here.Transport(); err != nil {
 		return nil, err
 	}
 	o.URL = u.String()
@@ -175,116 +163,9 @@ func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Dura
 	_ = p.Settled(ctx) // the status shows who is missing
 }
 
-// Which endpoint a client command speaks to when no flag says which, and with what.
-
-// found is an endpoint, with what it takes to be let in.
-type found struct {
-	url       string
-	tokenFile string // "": what VMCP_TOKEN holds, or nothing
-	named     string // who named tokenFile
-	caFile    string // to trust beside the system's certificates
-	certFile  string // the endpoint's own certificate, where its configuration is here
-}
-
-// find is the endpoint that the flags name, or else the one of the configuration here, or else
-// the user's.
-func (t target) find() found {
-	f := found{url: t.url}
-	switch {
-	case t.url != "":
-	case exists(defaultFile):
-		f = foundIn(defaultFile)
-	default:
-		f = foundBy(discovery.UserFile(), defaultURL)
-	}
-	f.caFile = t.caFile
-	if t.tokenFile != "" {
-		f.tokenFile, f.named = t.tokenFile, "--token-file"
-	}
-	return f
-}
-
-func exists(name string) bool {
-	_, err := files.Read(name, config.MaxFile)
-	return err == nil
-}
-
-// foundBy is what a discovery file says, unless it is stale.
-func foundBy(file, otherwise string) found {
-	if file != "" {
-		if d, ok := discovery.Find(file); ok {
-			return found{url: d.URL, tokenFile: d.TokenFile, named: file}
-		}
-	}
-	return found{url: otherwise}
-}
-
-// foundIn is where a configuration is served. The rest of the file is not looked at: it may
-// need an environment that only the server has.
-func foundIn(file string) found {
-	var declared struct {
-		Listen string `json:"listen"`
-		TLS    struct {
-			Cert string `json:"cert"`
-		} `json:"tls"`
-		Discovery struct {
-			File string `json:"file"`
-		} `json:"discovery"`
-	}
-	data, err := files.Read(file, config.MaxFile)
-	if err != nil || yaml.Unmarshal(data, &declared) != nil {
-		return found{url: defaultURL}
-	}
-	beside := func(name string) string {
-		if name == "" || filepath.IsAbs(name) {
-			return name
-		}
-		return filepath.Join(filepath.Dir(file), name)
-	}
-	host, port, err := net.SplitHostPort(declared.Listen)
-	if err != nil || port == "0" {
-		host, port = defaultHost, defaultPort
-	}
-	scheme := "http://"
-	if declared.TLS.Cert != "" {
-		scheme = "https://"
-	}
-	f := foundBy(beside(declared.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
-	f.certFile = beside(declared.TLS.Cert)
-	return f
-}
-
-// token is the credential for the endpoint; "" for nothing. The environment goes before what
-// a file says that nobody named.
-func (f found) token() (string, error) {
-	token := environmentToken()
-	if f.tokenFile == "" || token != "" && f.named != "--token-file" {
-		return token, nil
-	}
-	token, err := config.ReadToken(f.tokenFile)
-	if err != nil {
-		return "", fmt.Errorf("%s: %s: %w", f.named, f.tokenFile, err)
-	}
-	return token, nil
-}
-
-// transport trusts what the endpoint shows as its certificate, if there is more to trust than
-// the system does.
-func (f found) transport() (http.RoundTripper, error) {
-	if f.caFile == "" && f.certFile == "" {
-		return http.DefaultTransport, nil
-	}
-	trust, setting, file := certs.Trusting, "--ca-file", f.caFile
-	if file == "" {
-		trust, setting, file = certs.Pinned, "tls.cert of "+defaultFile, f.certFile
-	}
-	secure, err := trust(setting, file)
-	if err != nil {
-		return nil, err
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.TLSClientConfig = secure
-	return t, nil
+// find is the endpoint that the flags name, or else the one that is here.
+func (t target) find() locate.Endpoint {
+	return locate.Find(locate.Flags{URL: t.url, TokenFile: t.tokenFile, CAFile: t.caFile, Config: defaultFile})
 }
 
 // isolated are the workers for isolated scripts, where there can be some: elsewhere no
@@ -303,6 +184,3 @@ func (a *app) gather(ctx context.Context, cfg *config.Config) (*lock.File, error
 	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
 	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime})
 }
-
-// environmentToken is the token of a client that starts this program for itself.
-func environmentToken() string { return strings.TrimSpace(os.Getenv("VMCP_TOKEN")) }

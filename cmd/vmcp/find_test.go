@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,46 +77,4 @@ func selfSigned(t *testing.T, dir, name string) (cert, key string) {
 	writePEM(t, cert, "CERTIFICATE", der)
 	writePEM(t, key, "EC PRIVATE KEY", private)
 	return cert, key
-}
-
-// What a configuration says of where it is served.
-func TestFoundIn(t *testing.T) {
-	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	here := fmt.Sprintf("http://%s/mcp", l.Addr())
-	for name, text := range map[string]string{
-		"live.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, os.Getpid()),
-		"dead.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, 1<<30),
-		"gone.json":  fmt.Sprintf(`{"url":"http://127.0.0.1:1/mcp","pid":%d,"tokenFile":"t"}`, os.Getpid()),
-		"other.json": `{"mine":true}`,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, tt := range []struct{ config, url, token string }{
-		{"", defaultURL, ""},
-		{"listen: 0.0.0.0:80", "http://127.0.0.1:80/mcp", ""},
-		{"listen: '[::]:80'\ntls: {cert: c.pem}", "https://127.0.0.1:80/mcp", ""},
-		{"tls: {cert: c.pem}", "https://127.0.0.1:4483/mcp", ""},
-		{"listen: 127.0.0.1:0", defaultURL, ""},
-		{"listen: [", defaultURL, ""},
-		{"discovery: {file: live.json}", here, "t"},
-		{"discovery: {file: dead.json}", defaultURL, ""},
-		{"discovery: {file: gone.json}", defaultURL, ""},
-		{"discovery: {file: other.json}", defaultURL, ""},
-		{"listen: 127.0.0.1:80\ndiscovery: {file: none.json}", "http://127.0.0.1:80/mcp", ""},
-	} {
-		file := filepath.Join(dir, defaultFile)
-		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if f := foundIn(file); f.url != tt.url || f.tokenFile != tt.token {
-			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.url, f.tokenFile, tt.url, tt.token)
-		}
-	}
 }

@@ -65,6 +65,7 @@ type served struct {
 	err      error         // why; set before ended closes
 
 	listen, adminListen string // the addresses as configured when the service began
+	adminToken          string // the file with the token for operators; "" is none
 	discovery           string // the discovery file; "" is none
 	tokenFile           string // with the token that everybody is asked for, absolute; "" is none
 
@@ -192,7 +193,7 @@ func (s *served) apply(cfg *config.Config) error {
 	s.noteShutdown(cfg)
 	s.warnMemory(int64(cfg.Limits.TotalMemory))
 	if s.listen == "" {
-		s.listen, s.adminListen = cfg.Listen, cfg.Admin.Listen
+		s.listen, s.adminListen, s.adminToken = cfg.Listen, cfg.Admin.Listen, cfg.Admin.TokenFile
 		s.discovery = cmp.Or(s.flags.discovery, cfg.Discovery.File)
 		close(s.applied)
 		return nil

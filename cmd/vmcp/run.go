@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/convert"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/info"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/operate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/pinning"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/policies"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
@@ -23,6 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
 // Exit codes.
@@ -146,7 +149,7 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
-	for _, c := range append(a.setup(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})...) {
+	for _, c := range slices.Concat(a.setup(), a.operate(), info.Commands(info.Env{Out: a.out, JSON: a.printJSON, Output: outputFlag})) {
 		a.noteRunning(c)
 		root.AddCommand(c)
 	}
@@ -178,6 +181,14 @@ func (a *app) lock() *cobra.Command {
 		Out: a.out, DefaultFile: defaultFile, Load: a.load, JSON: a.printJSON, Output: outputFlag, Say: a.say, Reported: errReported,
 		Problems: func(found diag.Problems) error { return a.printProblems(found, false) },
 		Gather:   a.gather,
+	})
+}
+
+// operate are the commands that say how a running endpoint is.
+func (a *app) operate() []*cobra.Command {
+	return operate.Commands(operate.Env{
+		Out: a.out, DefaultFile: defaultFile, Version: buildVersion(), Tell: a.say, JSON: a.printJSON, Output: outputFlag,
+		Cell: a.cell, Text: a.shown, Line: visible.Line, Load: a.load, Found: errReported,
 	})
 }
 

@@ -240,7 +240,7 @@ func (a *app) serveHTTP(s *served) error {
 	url := scheme + discovery.Reachable(host, port) + "/mcp"
 	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
 	forget, err := discovery.Announce(s.discovery, discovery.File{
-		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, Version: buildVersion(), StartedAt: time.Now().UTC(),
+		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)
 	if err != nil {
 		_ = server.Close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
@@ -69,7 +70,7 @@ func (s *served) keepVerifying(ctx context.Context, end context.CancelCauseFunc)
 
 // verify says whether the token of the client who started this program lets it in.
 func (s *served) verify(ctx context.Context) error {
-	err := s.proxy.Verify(ctx, environmentToken())
+	err := s.proxy.Verify(ctx, locate.Environment())
 	if err == nil {
 		return nil
 	}

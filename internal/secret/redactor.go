@@ -40,17 +40,28 @@ type Redactor struct {
 	patterns atomic.Pointer[patterns]
 	added    added
 
-	mu   sync.Mutex
-	now  []string             // guarded by mu
-	last map[string]time.Time // former ones and until when they are hidden; guarded by mu
+	mu    sync.Mutex
+	now   []string             // guarded by mu
+	last  map[string]time.Time // former ones and until when they are hidden; guarded by mu
+	names map[string]string    // of values, for UseNamed; guarded by mu
 }
 
 // Use makes these the secrets. Those before them stay hidden for an hour.
-func (r *Redactor) Use(values []string) { r.use(values, time.Now()) }
+func (r *Redactor) Use(values []string) { r.use(values, nil, time.Now()) }
 
-func (r *Redactor) use(values []string, at time.Time) {
+// UseNamed is Use, with the names of variables by their values: ***NAME*** stands where the value of one stood.
+func (r *Redactor) UseNamed(values []string, names map[string]string) {
+	r.use(values, names, time.Now())
+}
+
+func (r *Redactor) use(values []string, names map[string]string, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(value, _ string) bool { return r.last[value].Before(at) && !slices.Contains(r.now, value) })
+	if r.names == nil && names != nil {
+		r.names = map[string]string{}
+	}
+	maps.Copy(r.names, names)
 	last := map[string]time.Time{}
 	for v, until := range r.last {
 		if until.After(at) {
@@ -61,7 +72,24 @@ func (r *Redactor) use(values []string, at time.Time) {
 		last[v] = at.Add(former)
 	}
 	r.now, r.last = slices.Clone(values), last
-	r.patterns.Store(compile(slices.AppendSeq(slices.Clone(r.now), maps.Keys(last))))
+	p := compile(slices.AppendSeq(slices.Clone(r.now), maps.Keys(last)))
+	p.name(r.names)
+	r.patterns.Store(p)
+}
+
+// name gives the patterns of values that have a name a mask with it.
+func (p *patterns) name(names map[string]string) {
+	if p == nil || len(names) == 0 {
+		return
+	}
+	p.masks = map[string]string{}
+	for _, value := range slices.Sorted(maps.Keys(names)) {
+		for _, form := range forms(value) {
+			if _, taken := p.masks[form]; !taken || form == value {
+				p.masks[form] = Mask + names[value] + Mask
+			}
+		}
+	}
 }
 
 // Text is s with its secrets hidden.

@@ -125,6 +125,15 @@ func TestASecretInTwoPiecesIsHidden(t *testing.T) {
 	}
 }
 
+func TestNamedSecrets(t *testing.T) {
+	r := &secret.Redactor{}
+	r.UseNamed([]string{"first-value", "a literal one"}, map[string]string{"first-value": "TOKEN", "short": "S"})
+	r.UseNamed([]string{"second-value", "a literal one"}, map[string]string{"second-value": "TOKEN_2"})
+	if got, want := r.Text("first-value, second-value, a literal one, c2Vjb25kLXZhbHVl, short"), "***TOKEN***, ***TOKEN_2***, ***, ***TOKEN_2***, short"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestFormerSecretsStayHiddenForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := using("the first one")

@@ -4,6 +4,8 @@
 //	GET /api/v1/status       status.Status
 //	GET /api/v1/tools        {"tools": [status.ToolRow, …]}
 //	GET /api/v1/tools/NAME   status.Tool
+//	GET /api/v1/backends/NAME/logs?tail=100&follow=true   status.LogLine, one JSON text per line
+//	GET /api/v1/logs?tail=100&follow=true                 the same for all backends
 package admin
 
 import (
@@ -11,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -21,6 +24,11 @@ type Options struct {
 	Tools  func() []status.ToolRow
 	// Tool describes a tool by its name; false: there is none.
 	Tool func(name string) (status.Tool, bool)
+	// Lines are the last ones about the backends, whose names are Backends.
+	Lines    *lines.Log
+	Backends func() []string
+	// Draining is closed when answers that go on have to end.
+	Draining <-chan struct{}
 	// Hide takes secrets out of a JSON text.
 	Hide func(text []byte) []byte
 }
@@ -39,6 +47,8 @@ func New(o Options) http.Handler {
 		a.reply(w, map[string]any{"tools": a.Tools()})
 	})
 	a.mux.HandleFunc("GET /api/v1/tools/{name}", a.serveTool)
+	a.mux.HandleFunc("GET /api/v1/logs", a.serveLogs)
+	a.mux.HandleFunc("GET /api/v1/backends/{name}/logs", a.serveLogs)
 	a.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), "")
 	})

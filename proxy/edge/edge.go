@@ -171,6 +171,9 @@ func (v *Server) Session(id string) *Session {
 // load balancer comes over a new one and goes elsewhere. Everything is served as before.
 func (v *Server) Stopping() { v.stopping.Store(true) }
 
+// Draining is closed when Drain or Close is called: what only listens ends then.
+func (v *Server) Draining() <-chan struct{} { return v.listening.Done() }
+
 // IsStopping reports whether Stopping or Drain was called.
 func (v *Server) IsStopping() bool { return v.stopping.Load() }
 

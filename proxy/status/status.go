@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
@@ -134,14 +135,8 @@ type LastResult struct {
 	Shape json.RawMessage `json:"shape"`
 }
 
-// LogLine is a line of GET /api/v1/backends/NAME/logs, which answers with one JSON text per line.
-type LogLine struct {
-	Time    time.Time `json:"time"`
-	Backend string    `json:"backend"`
-	Stream  string    `json:"stream"` // stderr, mcp or vmcp
-	Level   string    `json:"level"`  // debug, info, warning or error, as MCP names them
-	Text    string    `json:"text"`
-}
+// LogLine is a line of GET /api/v1/backends/NAME/logs and GET /api/v1/logs, which answer with one JSON text per line.
+type LogLine = lines.Line
 
 // Failure is the document of every answer that is not 2xx.
 type Failure struct {

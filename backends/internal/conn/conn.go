@@ -315,6 +315,9 @@ func (c *Conn) receive(of *call, m wire.Message) {
 	if c.receiveOwn(m) {
 		return
 	}
+	if m.Method == wire.LogMessage {
+		c.d.o.Logged(m.Params)
+	}
 	by := c.viaOf(of)
 	if of == nil || m.Method == wire.Progress {
 		of = c.owner(m)

@@ -74,6 +74,8 @@ type Options struct {
 	// standard error.
 	Started func(pid int)
 	Stderr  func(line string)
+	// Logged takes every log message of the protocol, of calls, too.
+	Logged func(params json.RawMessage)
 }
 
 // Counts are counters of a Dialer's connections, and gauges.

@@ -26,11 +26,14 @@ import (
 
 // File is what the file says.
 type File struct {
-	URL       string    `json:"url"` // of the MCP endpoint
-	PID       int       `json:"pid"`
-	TokenFile string    `json:"tokenFile,omitempty"` // with the token that callers bring
-	Version   string    `json:"version"`
-	StartedAt time.Time `json:"startedAt"`
+	URL       string `json:"url"` // of the MCP endpoint
+	PID       int    `json:"pid"`
+	TokenFile string `json:"tokenFile,omitempty"` // with the token that callers bring
+	// AdminURL is the port for operators, and AdminTokenFile has the token for it; "" where there is none.
+	AdminURL       string    `json:"adminUrl,omitempty"`
+	AdminTokenFile string    `json:"adminTokenFile,omitempty"`
+	Version        string    `json:"version"`
+	StartedAt      time.Time `json:"startedAt"`
 }
 
 // maxDiscovery bounds a discovery file, in bytes.

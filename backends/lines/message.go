@@ -1,0 +1,36 @@
+package lines
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+// levels are those of log messages of MCP, as RFC 5424 has them.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Message adds a log message of the protocol, by its params: {level, logger, data}.
+func (l *Log) Message(backend string, params json.RawMessage) {
+	if l == nil {
+		return
+	}
+	level := jsonscan.GetString(params, "level")
+	if !slices.Contains(levels, level) {
+		level = "info"
+	}
+	data := jsonscan.Get(params, "data")
+	text := fmt.Sprintf("a message of %d bytes", len(data))
+	if len(data) <= maxBytes {
+		text = string(data)
+		if !json.Valid(data) || json.Unmarshal(data, &text) != nil { // no text: as it was written, on one line
+			text = strings.Join(strings.Fields(text), " ")
+		}
+	}
+	if logger := jsonscan.GetString(params, "logger"); logger != "" {
+		text = strings.TrimSpace(logger) + ": " + text
+	}
+	l.Add(backend, MCP, level, text)
+}

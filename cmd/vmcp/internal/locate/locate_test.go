@@ -1,0 +1,55 @@
+package locate
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What a configuration says of where it is served.
+func TestFoundIn(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here := fmt.Sprintf("http://%s/mcp", l.Addr())
+	for name, text := range map[string]string{
+		"live.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, os.Getpid()),
+		"dead.json":  fmt.Sprintf(`{"url":%q,"pid":%d,"tokenFile":"t"}`, here, 1<<30),
+		"gone.json":  fmt.Sprintf(`{"url":"http://127.0.0.1:1/mcp","pid":%d,"tokenFile":"t"}`, os.Getpid()),
+		"other.json": `{"mine":true}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ config, url, token string }{
+		{"", DefaultURL, ""},
+		{"listen: 0.0.0.0:80", "http://127.0.0.1:80/mcp", ""},
+		{"listen: '[::]:80'\ntls: {cert: c.pem}", "https://127.0.0.1:80/mcp", ""},
+		{"tls: {cert: c.pem}", "https://127.0.0.1:4483/mcp", ""},
+		{"listen: 127.0.0.1:0", DefaultURL, ""},
+		{"listen: [", DefaultURL, ""},
+		{"discovery: {file: live.json}", here, "t"},
+		{"discovery: {file: dead.json}", DefaultURL, ""},
+		{"discovery: {file: gone.json}", DefaultURL, ""},
+		{"discovery: {file: other.json}", DefaultURL, ""},
+		{"listen: 127.0.0.1:80\nadmin: {listen: '127.0.0.1:81', tokenFile: a}\ndiscovery: {file: none.json}", "http://127.0.0.1:80/mcp", ""},
+	} {
+		file := filepath.Join(dir, "vmcp.yaml")
+		if err := os.WriteFile(file, []byte(tt.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f := foundIn(file); f.URL != tt.url || f.tokenFile != tt.token {
+			t.Errorf("%q: %s with token file %q, want %s with %q", tt.config, f.URL, f.tokenFile, tt.url, tt.token)
+		}
+		if f := foundIn(file); strings.Contains(tt.config, "admin") && (f.AdminURL != "http://127.0.0.1:81" || f.adminToken != filepath.Join(dir, "a")) {
+			t.Errorf("%q: operators are at %q with %s", tt.config, f.AdminURL, f.adminToken)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/backends/lines"
+)
+
+const (
+	// maxFollowers bounds the requests that follow lines at one time.
+	maxFollowers = 32
+	// pause is how long a follower waits for more lines to come along, so that a flood costs few writes.
+	pause = 50 * time.Millisecond
+	// defaultTail is how many lines are shown that were there before.
+	defaultTail = 100
+)
+
+// follower writes lines to one who follows them.
+type follower struct {
+	lines   *lines.Log
+	backend string // "": of all
+	out     *json.Encoder
+	flush   func() error
+}
+
+// followers counts them, in all.
+var followers atomic.Int32
+
+// serveLogs answers with lines about a backend, or about all of them: ?tail=N of those that are there, and with ?follow
+// those that come, until the client goes or the endpoint drains.
+func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if known := a.Backends(); name != "" && !slices.Contains(known, name) {
+		a.notFound(w, "backend", name, known)
+		return
+	}
+	tail, follow, err := parameters(r)
+	if err != "" {
+		a.fail(w, http.StatusBadRequest, err, "")
+		return
+	}
+	if follow {
+		if followers.Add(1) > maxFollowers {
+			followers.Add(-1)
+			a.fail(w, http.StatusServiceUnavailable, "too many requests follow lines already", "end some of them")
+			return
+		}
+		defer followers.Add(-1)
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	f := &follower{lines: a.Lines, backend: name, out: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
+	f.out.SetEscapeHTML(false)
+	last, at := a.Lines.Tail(name, tail)
+	if f.write(last) && follow {
+		f.follow(r.Context().Done(), a.Draining, at)
+	}
+}
+
+// parameters reads the query; why is what is wrong with it.
+func parameters(r *http.Request) (tail int, follow bool, why string) {
+	q := r.URL.Query()
+	tail = defaultTail
+	if text := q.Get("tail"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return 0, false, "tail: want a number of lines, such as 100"
+		}
+		tail = n
+	}
+	if q.Has("follow") && q.Get("follow") != "" {
+		on, err := strconv.ParseBool(q.Get("follow"))
+		if err != nil {
+			return 0, false, "follow: want true or false"
+		}
+		return tail, on, ""
+	}
+	return tail, q.Has("follow"), ""
+}
+
+// follow writes lines as they come, until one of the channels is closed.
+func (f *follower) follow(gone, draining <-chan struct{}, at uint64) {
+	for {
+		news, lost, next, more := f.lines.Since(f.backend, at)
+		if lost {
+			news = slices.Insert(news, 0, lines.Line{Time: time.Now().UTC(), Backend: f.backend, Stream: lines.Own, Level: "warning", Text: "lines came faster than they were read: some are left out"})
+		}
+		if !f.write(news) {
+			return
+		}
+		at = next
+		select {
+		case <-more:
+		case <-gone:
+			return
+		case <-draining:
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-gone:
+			return
+		}
+	}
+}
+
+// write writes lines; false when nobody reads them.
+func (f *follower) write(all []lines.Line) bool {
+	for _, line := range all {
+		if f.out.Encode(line) != nil {
+			return false
+		}
+	}
+	return f.flush() == nil
+}
