@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,5 +93,42 @@ func TestAPIPaths(t *testing.T) {
 	}
 	if w := get(p.AdminHandler(), "/api/v1/status"); w.Code != http.StatusOK {
 		t.Errorf("on the port for operators: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestFollowersAreBounded: so many requests follow lines, and all of them end when the endpoint drains.
+func TestFollowersAreBounded(t *testing.T) {
+	p := proxy.New(proxy.Options{})
+	defer p.Close()
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "off", Command: "x", Disabled: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(p)
+	defer server.Close()
+	var open []*http.Response
+	for n := 0; ; n++ {
+		resp, err := http.Get(server.URL + "/api/v1/backends/off/logs?follow=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable && n == 32 {
+			break
+		}
+		if resp.StatusCode != http.StatusOK || n > 32 {
+			t.Fatalf("request %d: %s", n, resp.Status)
+		}
+		open = append(open, resp)
+	}
+	p.Drain()
+	for _, resp := range open {
+		if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) > 0 {
+			t.Errorf("after Drain: %q, %v", rest, err)
+		}
+	}
+	for query, want := range map[string]string{"tail=-1": "tail: want a number of lines, such as 100", "follow=x": "follow: want true or false"} {
+		if w := get(p, "/api/v1/logs?"+query); w.Code != http.StatusBadRequest || decode[status.Failure](t, w).Error != want {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -36,12 +37,13 @@ type Options struct {
 // api is the handler.
 type api struct {
 	Options
-	mux *http.ServeMux
+	mux       *http.ServeMux
+	followers atomic.Int32 // requests that follow lines
 }
 
 // New makes the API.
 func New(o Options) http.Handler {
-	a := &api{o, http.NewServeMux()}
+	a := &api{Options: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })
 	a.mux.HandleFunc("GET /api/v1/tools", func(w http.ResponseWriter, _ *http.Request) {
 		a.reply(w, map[string]any{"tools": a.Tools()})

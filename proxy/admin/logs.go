@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/lines"
@@ -28,9 +27,6 @@ type follower struct {
 	flush   func() error
 }
 
-// followers counts them, in all.
-var followers atomic.Int32
-
 // serveLogs answers with lines about a backend, or about all of them: ?tail=N of those that are there, and with ?follow
 // those that come, until the client goes or the endpoint drains.
 func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
@@ -45,12 +41,12 @@ func (a *api) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if follow {
-		if followers.Add(1) > maxFollowers {
-			followers.Add(-1)
+		if a.followers.Add(1) > maxFollowers {
+			a.followers.Add(-1)
 			a.fail(w, http.StatusServiceUnavailable, "too many requests follow lines already", "end some of them")
 			return
 		}
-		defer followers.Add(-1)
+		defer a.followers.Add(-1)
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
