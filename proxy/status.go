@@ -6,106 +6,28 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
-	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/overview"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
-// Status is what the proxy is made of at one moment.
-type Status struct {
-	Ready    bool            `json:"ready"` // every backend is that is not disabled
-	Sessions int             `json:"sessions"`
-	Backends []BackendStatus `json:"backends"`
-	Tools    []ToolStatus    `json:"tools,omitempty"`
-	Profiles []ProfileStatus `json:"profiles,omitempty"`
-	Problems diag.Problems   `json:"problems,omitempty"`
-	Storage  *StorageStatus  `json:"storage,omitempty"`
-}
-
-// StorageStatus is the state of the store of runs.
-type StorageStatus struct {
-	Provider string `json:"provider"` // memory, sqlite or postgres
-	OK       bool   `json:"ok"`       // it answers
-	Error    string `json:"error,omitempty"`
-}
-
-// BackendStatus is the state of one backend.
-type BackendStatus struct {
-	Name      string `json:"name"`
-	State     string `json:"state"` // connecting, ready, down or disabled
-	Since     string `json:"since,omitempty"`
-	Error     string `json:"error,omitempty"`
-	Transport string `json:"transport,omitempty"`
-	Revision  string `json:"revision,omitempty"`
-	Tools     int    `json:"tools"`
-	Prompts   int    `json:"prompts"`
-	Resources int    `json:"resources"`
-}
-
-// ToolStatus is one tool and where it comes from.
-type ToolStatus struct {
-	Name        string          `json:"name"`
-	Backend     string          `json:"backend,omitempty"` // empty for a scripted tool
-	Original    string          `json:"original,omitempty"`
-	Hidden      bool            `json:"hidden,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Definition  json.RawMessage `json:"definition,omitempty"`
-}
-
-// ProfileStatus is one profile.
-type ProfileStatus struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitempty"`
-	URL         string `json:"url"`   // its path at the endpoint
-	Tools       int    `json:"tools"` // that it shows where no policy hides any
-}
+// Status is what the proxy is made of at one moment, and the rest what it consists of.
+type (
+	Status        = overview.Details
+	StorageStatus = overview.Storage
+	BackendStatus = overview.Backend
+	ToolStatus    = overview.Tool
+	ProfileStatus = overview.Profile
+)
 
 // Status reports the state of the backends, the tools with their origin, hidden ones
 // too, and what was refused.
 func (p *Proxy) Status() Status {
-	c := p.catalog.Load()
-	s := Status{Ready: true, Sessions: p.edge.Stats().Sessions, Backends: []BackendStatus{}, Problems: c.Problems}
-	for _, b := range p.backends.All() {
-		bs := backendStatus(c, b)
-		bs.Error = p.secrets.Text(bs.Error)
-		s.Ready = s.Ready && (bs.State == "ready" || bs.State == "disabled")
-		s.Backends = append(s.Backends, bs)
-	}
-	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
-		s.Tools = append(s.Tools, toolStatus(e))
-	}
-	for _, of := range c.Profiles() {
-		s.Profiles = append(s.Profiles, ProfileStatus{of.Name, of.Description, "/mcp/" + of.Name, c.Through(of.Name).Tools()})
-	}
-	return s
-}
-
-func toolStatus(e *catalog.Entry) ToolStatus {
-	s := ToolStatus{Name: e.Name, Hidden: e.Hidden, Description: jsonscan.GetString(e.Definition, "description"), Definition: e.Definition}
-	if e.Backend != nil {
-		s.Backend, s.Original = e.Backend.Name(), e.Original
-	}
-	return s
-}
-
-func backendStatus(c *catalog.Catalog, b *backends.Backend) BackendStatus {
-	st, offer := overview.State(c, b), b.Offer()
-	bs := BackendStatus{
-		Name: b.Name(), State: st.Status.String(), Transport: st.Transport, Revision: st.Revision,
-		Since: st.Since.UTC().Format("2006-01-02T15:04:05Z"),
-		Tools: len(offer.Tools), Prompts: len(offer.Prompts), Resources: len(offer.Resources) + len(offer.Templates),
-	}
-	if st.Err != nil {
-		bs.Error = st.Err.Error()
-	}
-	return bs
+	return overview.DetailsOf(p.catalog.Load(), p.backends.All(), p.edge.Stats().Sessions, p.secrets.Text)
 }
 
 // serveReady answers 200 once the configuration is applied and every backend was tried
@@ -169,7 +91,7 @@ func (p *Proxy) operators() http.Handler {
 		Status: p.Overview, Hide: p.secrets.JSON,
 		Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
 		Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
-		Tool:  func(name string) (status.Tool, bool) { return overview.Tool(p.catalog.Load(), name) },
+		Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), name) },
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// AdminHandler is the port for operators: /metrics, /readyz with details, the API below /api/, /healthz. All but
-// the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
+// AdminHandler is the port for operators: what isOperators says, and /healthz, which alone asks for no token of
+// admin.tokenFile. It never serves MCP.
 func (v *Server) AdminHandler() http.Handler { return http.HandlerFunc(v.serveAdmin) }
 
 func (v *Server) serveAdmin(w http.ResponseWriter, r *http.Request) {

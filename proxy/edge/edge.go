@@ -52,8 +52,7 @@ type Options struct {
 	Handler Handler
 	Log     *slog.Logger
 	Profile string // of the client on stdio; a configuration without it is refused. "" is none
-	// Page serves /, /metrics and /readyz; details says whether who asks may see more than
-	// whether the endpoint is ready.
+	// Page serves the other paths; details says whether who asks may see more than whether it is ready.
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
 	// Login serves the pages on which people log in at backends. nil: there are none.
 	Login http.HandlerFunc

@@ -40,10 +40,21 @@ func Status(s *Source) status.Status {
 		Backends: []status.Backend{}, Profiles: []status.Profile{}, Problems: append(diag.Problems{}, s.Catalog.Problems...),
 		Tools: status.Tools{Visible: len(s.Catalog.VisibleTools()), Hidden: len(s.Catalog.HiddenTools())},
 	}
+	for _, of := range s.Catalog.Profiles() {
+		d.Profiles = append(d.Profiles, status.Profile{Name: of.Name, URL: at(s.Server.URL, of.Name), Tools: s.Catalog.Through(of.Name).Tools()})
+	}
 	for _, b := range s.Backends {
 		d.Backends = append(d.Backends, backend(s, b))
 	}
 	return d
+}
+
+// at is where a profile is served; "" over stdio.
+func at(endpoint, profile string) string {
+	if endpoint == "" {
+		return ""
+	}
+	return endpoint + "/" + profile
 }
 
 func backend(s *Source, b *backends.Backend) status.Backend {
@@ -93,8 +104,8 @@ func row(e *catalog.Entry) status.ToolRow {
 	return r
 }
 
-// Tool describes a tool; false: none has this name.
-func Tool(c *catalog.Catalog, name string) (status.Tool, bool) {
+// ToolNamed describes a tool; false: none has this name.
+func ToolNamed(c *catalog.Catalog, name string) (status.Tool, bool) {
 	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
 		if e.Name == name {
 			return tool(e), true
