@@ -26,7 +26,6 @@ var larger = map[string]struct {
 }{
 	"config":                {24, 3950, "one struct, whose fields are described and checked at one place"},
 	"script/internal/meter": {24, 3800, "every operator and method that costs something"},
-	"proxy":                 {24, 3800, "the door, the routes, and the requests and hosts of scripts, which come back through it"},
 }
 
 // TestRoomsHaveASize: what a stranger has to read before a change is bounded.

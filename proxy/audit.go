@@ -40,7 +40,7 @@ func (v *visit) note(ctx context.Context) {
 	x := v.x
 	x.audit = passage{id: audit.NewID(), bytesIn: int64(len(x.params)), data: v.p.record.Request(ctx, l, x.params, x.Get(members.Arguments))}
 	if x.script != nil {
-		x.audit.run = x.script.x.audit.run
+		x.audit.run = x.parent.audit.run
 	} else {
 		x.audit.run = x.audit.id
 	}
@@ -84,7 +84,7 @@ func (v *visit) event(ctx context.Context, outcome string, took time.Duration, e
 		if err != nil || outcome == audit.ApplicationError {
 			e.Type = audit.StepFailed
 		}
-		e.Extra.Parent, e.Extra.Step = x.script.x.audit.id, clip.Text(x.options.Key, maxLine)
+		e.Extra.Parent, e.Extra.Step = x.parent.audit.id, clip.Text(x.script.Options.Key, maxLine)
 	}
 	if e.Extra.Parent != "" || x.audit.run != x.audit.id || v.entry != nil && v.entry.Script != nil {
 		e.Extra.Run = x.audit.run

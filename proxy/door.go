@@ -191,7 +191,7 @@ func (v visit) log(ctx context.Context, o outcome.Outcome, took time.Duration, e
 	about := []slog.Attr{slog.String("method", v.x.method), slog.String("by", v.x.by())}
 	switch {
 	case v.x.script != nil:
-		about = append(about, slog.String("script", v.x.script.tool.Name))
+		about = append(about, slog.String("script", v.x.script.Host.Tool()))
 	case v.x.client.Principal != "":
 		about = append(about, slog.String("principal", v.x.client.Principal))
 	}
@@ -239,5 +239,5 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spa
 		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
 	}
 	name := clip.Text(jsonscan.Text(x.Get(members.Name)), maxLine)
-	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.options.Key))
+	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.script.Options.Key))
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
@@ -37,16 +37,14 @@ type exchange struct {
 	members.Members       // of the params as they came
 	invalid         error // why the request is refused, found while they were read
 
-	script   *host                // who makes this call; nil: the client
-	repeated repeats              // what the backend has asked in it
-	options  builtins.CallOptions // of that call
-	called   *catalog.Entry       // what it calls
-	outcome  outcome.Outcome      // set where the bytes of the result do not tell it
-	who      *access.Who          // who asks, to the policies; nil: none decide
-	unseen   *catalog.Entry       // what was asked for and is not there for them
-	task     *catalog.Entry       // the tool that the task belongs to which is asked about
-	decision decision             // of whether it may be done
-	audit    passage              // what the audit knows of it
+	script   *host.Call      // the call of a script that this is; nil: the client's own request
+	parent   *exchange       // of that script; nil: it is the client's own
+	outcome  outcome.Outcome // set where the bytes of the result do not tell it
+	who      *access.Who     // who asks, to the policies; nil: none decide
+	unseen   *catalog.Entry  // what was asked for and is not there for them
+	task     *catalog.Entry  // the tool that the task belongs to which is asked about
+	decision decision        // of whether it may be done
+	audit    passage         // what the audit knows of it
 
 	traceAll bool // it may show hidden tools
 }
@@ -111,7 +109,7 @@ func (x *exchange) Polled(retry time.Duration) { edge.SendAway(x.out, retry) }
 func (x *exchange) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if x.script != nil {
 		defer script.Resting(ctx)()
-		return x.script.ask(ctx, x, method, params)
+		return x.script.Ask(ctx, method, params)
 	}
 	return x.asker()(ctx, method, params)
 }
@@ -124,7 +122,7 @@ func (x *exchange) asker() func(ctx context.Context, method string, params json.
 		defer script.Resting(ctx)()
 		switch {
 		case !x.client.Can(method):
-			return nil, cannotBeAsked(method)
+			return nil, adapt.CannotBeAsked(method)
 		case live != nil:
 			return live.Ask(ctx, method, params)
 		case x.client.Session == nil:
@@ -132,8 +130,4 @@ func (x *exchange) asker() func(ctx context.Context, method string, params json.
 		}
 		return x.client.Session.Ask(ctx, out, method, params)
 	}
-}
-
-func cannotBeAsked(method string) error {
-	return wire.Errorf(wire.MethodNotFound, "the client did not declare the capability for %s", method)
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
@@ -12,9 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/overview"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
-	"github.com/vmcp-dev/vmcp/proxy/trace"
 	store "github.com/vmcp-dev/vmcp/runs"
-	"github.com/vmcp-dev/vmcp/script"
 )
 
 // What is counted is in package metrics; this file says of whom and when.
@@ -73,77 +70,6 @@ func (p *Proxy) reportPins(c *catalog.Catalog) {
 		if c != p.catalog.Load() {
 			p.log.Warn(v.Reason+", in the session of a client", "backend", v.Name.Backend, "entry", v.Entry())
 		}
-	}
-}
-
-// effect counts one effect of a run. What the journal answered is not done again.
-func (h *host) effect(e script.Event) {
-	if e.Replayed {
-		return
-	}
-	h.p.metrics.Runs.Effect(h.tool.Name, e.Kind, h.label(e), outcome.Of(e.Err), e.Duration)
-}
-
-// observer is told of every effect of a run.
-func (h *host) observer(ctx context.Context) func(script.Event) {
-	shown, whole := trace.Recorder(ctx, h.p.secrets), trace.Whole(ctx)
-	if shown == nil && whole == nil {
-		return h.effect
-	}
-	return func(e script.Event) {
-		h.effect(e)
-		if whole != nil {
-			whole.Add(e)
-		}
-		if shown != nil {
-			shown(h.forClient(e))
-		}
-	}
-}
-
-// forClient is an effect as the client may see it. A failed call may tell in its error
-// what is behind a tool, so of it nothing is told either.
-func (h *host) forClient(e script.Event) script.Event {
-	if h.x.traceAll || e.Kind != "call" {
-		return e
-	}
-	if t := h.catalog.Find(catalog.AnyTool(e.Name)); t == nil || t.Hidden {
-		e.Name = "(hidden)"
-	}
-	if e.Err != nil {
-		e.Err = errHiddenFailure
-	}
-	return e
-}
-
-var errHiddenFailure = errors.New("failed")
-
-// label keeps the names of metrics to those of tools that exist.
-func (h *host) label(e script.Event) string {
-	if e.Kind != "call" {
-		return ""
-	}
-	if h.catalog.Find(catalog.AnyTool(e.Name)) == nil {
-		return "unknown"
-	}
-	return e.Name
-}
-
-// done counts a run that a script has called, and what every part of a run has used.
-func (h *host) done(stats script.Stats, o outcome.Outcome, err error) {
-	m, name := h.p.metrics.Runs, h.tool.Name
-	m.Steps(name, stats.Steps)
-	switch {
-	case o == outcome.Suspended:
-		m.Suspended(name)
-	case h.top() && h.part.Kept():
-		m.Took(name, stats.Duration, stats.Memory, err) // it is counted when it is over
-	default:
-		if h.top() {
-			h.part.Counted()
-		}
-		m.Over(name, o)
-		m.Took(name, stats.Duration, stats.Memory, err)
 	}
 }
 

@@ -36,6 +36,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/notifier"
 	"github.com/vmcp-dev/vmcp/proxy/outward"
@@ -119,6 +120,7 @@ type Proxy struct {
 	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
 	tasks     tasks.Table
 	admission *admission.Admission
+	hosts     *host.Shared
 	quota     quota.Quota
 
 	subscriptions *subscriptions.Set
@@ -196,6 +198,7 @@ func New(o Options) *Proxy {
 	p.newRuns()
 	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = metrics.New(p.state, o.Metrics)
+	p.hosts = p.newHosts()
 	p.admin = p.operators()
 	p.spawn(p.subscriptions.Announce)
 	return p

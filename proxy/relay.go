@@ -19,10 +19,6 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
-// maxRounds is how often a backend may ask before it has to answer, when the proxy
-// carries the questions to a client that cannot.
-const maxRounds = 10
-
 // relay passes a request on to the backend of e and its result back, which is made to fit the
 // revision of a client; a script gets it as it came. Errors are those of backends.
 func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
@@ -41,7 +37,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 		Idempotent: x.method != wire.ToolsCall,
 		Header:     e.ForwardedHeaders(x.Get(members.Arguments), x.header),
 	}
-	if key := x.options.IdempotencyKey; key != "" && e.IdempotencyHeader != "" {
+	if key := x.script.IdempotencyKey(); key != "" && e.IdempotencyHeader != "" {
 		if req.For.Header = req.For.Header.Clone(); req.For.Header == nil { // it may be that of a request
 			req.For.Header = http.Header{}
 		}
@@ -67,7 +63,7 @@ func (p *Proxy) bridge(ctx context.Context, x *exchange, e *catalog.Entry, req *
 	modernBackend := wire.IsModern(e.Backend.Offer().Revision)
 	switch {
 	case x.script != nil:
-		return x.script.rounds(ctx, x, e.Backend, req)
+		return x.script.Rounds(ctx, e.Backend, req)
 	case !x.client.Modern() && modernBackend:
 		return p.rounds(ctx, x, e.Backend, req)
 	case x.client.Modern() && !modernBackend && x.client.CallsBack():
@@ -135,12 +131,12 @@ func (x *exchange) returns() bool {
 // rounds calls a stateless backend for a client with a session: what the backend asks
 // for in its results, the client is asked in requests.
 func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
-	for range maxRounds {
+	for range adapt.MaxRounds {
 		resp, err := be.Call(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		asked, err := askedFor(resp)
+		asked, err := adapt.AskedFor(resp, edge.MaxFrame)
 		if err == nil && asked == nil {
 			return resp, nil
 		}
@@ -150,30 +146,14 @@ func (p *Proxy) rounds(ctx context.Context, x *exchange, be *backends.Backend, r
 		}
 		if err == nil {
 			state := append(json.RawMessage(nil), jsonscan.Get(asked, "requestState")...)
-			req = nextRound(req, next, state)
+			req = adapt.Answering(req, next, state)
 		}
 		resp.Close()
 		if err != nil {
 			return nil, err
 		}
 	}
-	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), maxRounds)
-}
-
-// askedFor returns a result that asks for input, or nil. One that streams is held when
-// its beginning looks like it: questions may be as large as the pictures in them.
-func askedFor(resp *backends.Response) (result json.RawMessage, err error) {
-	result = resp.Result
-	if head := resp.Head(); jsonscan.Contains(head, "input_required", "q") || jsonscan.Contains(head, `"inputRequests"`, "R") {
-		if err := resp.Hold(edge.MaxFrame); err != nil {
-			return nil, err
-		}
-		result = resp.Result
-	}
-	if jsonscan.Contains(result, "input_required", "q") && jsonscan.GetString(result, "resultType") == "input_required" {
-		return result, nil
-	}
-	return nil, nil
+	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), adapt.MaxRounds)
 }
 
 // answerAll asks the client everything one round of a backend wants to know.
@@ -201,15 +181,6 @@ func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.
 		answers.Raw(a.key, a.answer)
 	}
 	return answers.JSON(), nil
-}
-
-func nextRound(req *backends.Request, answers, state json.RawMessage) *backends.Request {
-	next := *req
-	next.Params = jsonscan.Set(next.Params, "inputResponses", answers)
-	if len(state) > 0 {
-		next.Params = jsonscan.Set(next.Params, "requestState", state)
-	}
-	return &next
 }
 
 // finish makes a backend's result fit the client's revision. Where nothing has to

@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/parked"
@@ -176,24 +177,24 @@ func (c *scriptedCall) wait(ctx context.Context, part *runs.Part) (resp *backend
 
 // lead executes a part for this request.
 func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backends.Response, again bool, err error) {
-	h, err := c.p.hostOf(part, c.x, c.entry.Script)
+	h, err := c.p.hosts.New(part, c.x, c.entry.Script)
 	if err != nil {
 		o := runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(c.p.secrets.Text(err.Error()))}
 		part.End(o)
 		return c.settle(ctx, part.Outcome(), nil)
 	}
 	if part.Kept() {
-		c.x.audit.run = h.settings.Audit
+		c.x.audit.run = h.Audit()
 	}
 	c.mu.Lock()
-	h.refused = c.refused
+	h.Refuse(c.refused)
 	c.refused = nil
 	c.mu.Unlock()
 	l := c.x.lives(ctx)
 	c.p.parked.Lead(c.id, l)
 	l.Start(ctx, func(ctx context.Context) (*backends.Response, error) {
 		defer c.p.parked.Ended(c.id)
-		c.p.executePart(ctx, h)
+		h.Execute(ctx)
 		return nil, nil
 	})
 	return c.attend(ctx, part, h)
@@ -201,7 +202,7 @@ func (c *scriptedCall) lead(ctx context.Context, part *runs.Part) (resp *backend
 
 // attend waits until a part has ended, and lets the client answer meanwhile what backends ask that wait for it. h is the
 // host of a part that this request leads.
-func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host) (resp *backends.Response, again bool, err error) {
+func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host.Host) (resp *backends.Response, again bool, err error) {
 	for {
 		asked, more := part.Asking()
 		if resp, err := c.askLive(ctx, part, asked); resp != nil || err != nil {
@@ -211,7 +212,7 @@ func (c *scriptedCall) attend(ctx context.Context, part *runs.Part, h *host) (re
 		case <-part.Ended():
 			var traced json.RawMessage
 			if h != nil {
-				traced = h.traced
+				traced = h.Traced()
 			}
 			return c.settle(ctx, part.Outcome(), traced)
 		case <-more:
@@ -280,22 +281,6 @@ func (c *scriptedCall) refuse(part *runs.Part) {
 	}
 }
 
-// executePart executes a part, and ends it.
-func (p *Proxy) executePart(ctx context.Context, h *host) {
-	ctx, done := h.part.Context(ctx)
-	if end := h.part.Run().Expires; !end.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, end, &script.LimitError{Limit: "lifetime", Value: h.settings.Limits.Lifetime.String()})
-		defer cancel()
-	}
-	o := h.runPart(ctx)
-	done() // before End, which would set it off
-	if o.State == store.Doubt {
-		p.metrics.Runs.Doubts(h.tool.Name, len(o.Doubts))
-	}
-	h.part.End(o)
-}
-
 // resumePart executes a part that nobody asked for.
 func (p *Proxy) resumePart(part *runs.Part) {
 	r := part.Run()
@@ -310,37 +295,12 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607, Capabilities: s.Can}
 	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: parked.Nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
-	h, err := p.hostOf(part, x, nil)
+	h, err := p.hosts.New(part, x, nil)
 	if err != nil {
 		part.End(runs.Outcome{State: store.Failed, Error: err.Error(), Result: builtins.ErrorResult(p.secrets.Text(err.Error()))})
 		return
 	}
-	p.executePart(ctx, h)
-}
-
-// hostOf is the world of a part. A run goes on with the program and the limits that it began with.
-func (p *Proxy) hostOf(part *runs.Part, x *exchange, tool *catalog.ScriptedTool) (*host, error) {
-	r, c := part.Run(), p.catalogOf(x.client)
-	s, err := part.Settings()
-	if err != nil {
-		return nil, err
-	}
-	if part.Kept() {
-		if tool == nil {
-			if e := c.Find(catalog.AnyTool(r.Tool)); e != nil {
-				tool = e.Script
-			}
-		}
-		if r.Program.Engine != script.Engine {
-			return nil, wire.Errorf(wire.InternalError, "the run began with version %d of the script engine, and this program has version %d: it cannot go on here", r.Program.Engine, script.Engine)
-		}
-		if tool, err = (catalog.Pinned{
-			Name: r.Tool, Main: r.Program.Main, Hash: r.Program.Hash, Files: r.Program.Files, Limits: s.Limits, Isolated: s.Isolated, Output: s.Output,
-		}).Tool(tool); err != nil {
-			return nil, err
-		}
-	}
-	return &host{p: p, x: x, catalog: c, tool: tool, chain: []string{r.Tool}, part: part, settings: s}, nil
+	h.Execute(ctx)
 }
 
 // settle makes a response of how a run stands, or says that the call has to look again.

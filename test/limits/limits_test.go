@@ -56,8 +56,8 @@ var table = []row{
 	{"an event stream, sent already", "{size edge.replaySession} of a session, {size edge.replayTotal} in all; {size edge.streamBytes} beside the event that is under way", "ended ones that nobody came back for go, after {time edge.deliveredFor}; who resumes behind what is gone gets an error for that request", "–", "TestAbandonedStreamsMakeRoom"},
 	{"ended streams of a session", "{number edge.keptStreams}; {time edge.deliveredFor} once delivered, else {time edge.undeliveredFor}", "the oldest go", "–", "TestWhatWasDeliveredGoes"},
 	{"notifications that belong to no call", "as an event stream", "the oldest are dropped and counted", "–", "TestOfferKeepsWhatIsNewest"},
-	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number proxy.maxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
-	{"questions of backends in one run", "{number runs.maxQuestions}, {size runs.maxQuestionBytes} with their answers; rounds of one call: {number proxy.maxRounds}", "the call fails, or the backend gets an error", "–", "TestQuestionsOfARunAreBounded"},
+	{"questions to a client", "{number edge.maxAsked} open, {size edge.maxAskedBytes}; rounds of one call: {number adapt.MaxRounds}", "the backend gets an error", "–", "TestQuestionsAreBounded"},
+	{"questions of backends in one run", "{number runs.maxQuestions}, {size runs.maxQuestionBytes} with their answers; rounds of one call: {number adapt.MaxRounds}", "the call fails, or the backend gets an error", "–", "TestQuestionsOfARunAreBounded"},
 	{"suspended calls", "{number parked.maxCalls}, {size parked.MaxBytes} of bodies and questions; of a principal {number parked.maxOfOne}, {size parked.maxBytesOfOne}; {setting limits.elicitTimeout}", "-32603", "`limits.elicitTimeout`", "TestSuspendedCallsAreBounded"},
 	{"notifications for a suspended call", "{number parked.heldMax}, {size parked.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
 	{"recordings of calls", "{number cases.MaxEffects} effects and {size cases.MaxRecorded} each, {size cases.MaxHeld} in all; {number cases.maxQueue} wait to be written", "not recorded, and logged", "`recording`", "TestARecorderIsBounded"},
@@ -90,7 +90,7 @@ var table = []row{
 
 // others are constants that look like bounds of what a peer makes us hold, and are none.
 var others = map[string]string{
-	"edge.maxPadding": "of an answer that streams", "auth.maxTokenName": "of the configuration", "credentials.maxScopeName": "of what a server asks for", "proxy.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
+	"edge.maxPadding": "of an answer that streams", "auth.maxTokenName": "of the configuration", "credentials.maxScopeName": "of what a server asks for", "host.maxCallDepth": "of scripts", "catalog.maxInstructions": "of the configuration",
 	"catalog.maxName": "of names", "catalog.maxPrivateReports": "of a log that repeats itself", "catalog.maxDistinct": "of comparisons", "proxy.maxLine": "of a line of the log", "trace.maxEffects": "of an answer", "trace.maxText": "of an answer", "auth.maxToken": "of a header", "auth.maxBundle": "of the configuration", "auth.maxTokenFile": "of the configuration", "auth.maxDocument": "of the issuer that is configured", "catalog.maxPage": "of a page while it is edited", "sharing.maxCapabilities": "what edge.maxIntroduction is", "catalog.maxSource": "of the configuration", "catalog.maxLibraries": "of the configuration", "conn.maxMalformed": "of warnings", "backends.maxRetry": "a time that backends ask for",
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "conn.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",

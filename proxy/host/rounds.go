@@ -1,4 +1,4 @@
-package proxy
+package host
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/adapt"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -27,9 +29,9 @@ type round struct {
 	kept  bool              // the journal has it, and the store its questions
 }
 
-// rounds calls a backend for a script. What a stateless one asks for suspends the run: the call goes on in a later part,
+// Rounds calls a backend for a script. What a stateless one asks for suspends the run: the call goes on in a later part,
 // with the answers and the state of the backend.
-func (h *host) rounds(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
+func (c *Call) Rounds(ctx context.Context, be *backends.Backend, req *backends.Request) (*backends.Response, error) {
 	var at *round
 	if held := script.Held(ctx); held != nil {
 		at = &round{kept: true}
@@ -37,8 +39,8 @@ func (h *host) rounds(ctx context.Context, x *exchange, be *backends.Backend, re
 			return nil, err
 		}
 	}
-	for at == nil || at.Leg < maxRounds {
-		next, err := h.goOn(ctx, x, be, req, at)
+	for at == nil || at.Leg < adapt.MaxRounds {
+		next, err := c.goOn(ctx, be, req, at)
 		if err != nil {
 			return nil, err
 		}
@@ -46,23 +48,23 @@ func (h *host) rounds(ctx context.Context, x *exchange, be *backends.Backend, re
 		if err != nil {
 			return nil, err
 		}
-		asked, err := askedFor(resp)
+		asked, err := adapt.AskedFor(resp, edge.MaxFrame)
 		if err == nil && asked == nil {
 			return resp, nil
 		}
 		if err == nil {
-			at, err = h.asked(x, asked, at)
+			at, err = c.nextRound(asked, at)
 		}
 		resp.Close()
 		if err != nil {
 			return nil, err
 		}
 	}
-	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), maxRounds)
+	return nil, wire.Errorf(wire.InternalError, "backend %s asked for input %d times without an end", be.Name(), adapt.MaxRounds)
 }
 
-// asked is the next round: what the result of a backend asks for.
-func (h *host) asked(x *exchange, result json.RawMessage, last *round) (*round, error) {
+// nextRound is the next round: what the result of a backend asks for.
+func (c *Call) nextRound(result json.RawMessage, last *round) (*round, error) {
 	next := &round{State: slices.Clone(jsonscan.Get(result, "requestState")), Keys: map[string]string{}}
 	if last != nil {
 		next.Leg = last.Leg + 1
@@ -70,7 +72,7 @@ func (h *host) asked(x *exchange, result json.RawMessage, last *round) (*round, 
 	var err error
 	jsonscan.Each(jsonscan.Get(result, "inputRequests"), func(key, request []byte) bool {
 		var q script.Question
-		q, err = h.question(x, next.Leg, string(key), jsonscan.GetString(request, "method"), jsonscan.Get(request, "params"))
+		q, err = c.question(next.Leg, string(key), jsonscan.GetString(request, "method"), jsonscan.Get(request, "params"))
 		next.Keys[string(key)] = q.Key
 		return err == nil
 	})
@@ -79,15 +81,15 @@ func (h *host) asked(x *exchange, result json.RawMessage, last *round) (*round, 
 
 // question is a question of a backend as the run asks it. A client that is there and cannot be asked is the answer; where
 // nobody is there, somebody may answer later.
-func (h *host) question(x *exchange, leg int, name, method string, params json.RawMessage) (script.Question, error) {
-	if !x.client.Can(method) {
-		return script.Question{}, cannotBeAsked(method)
+func (c *Call) question(leg int, name, method string, params json.RawMessage) (script.Question, error) {
+	if !c.Host.x.Client().Can(method) {
+		return script.Question{}, adapt.CannotBeAsked(method)
 	}
-	return h.part.Question(x.options.Key, leg, name, method, jsonscan.Compact(params), h.tool.Limits.ElicitTimeout.Std())
+	return c.Host.part.Question(c.Options.Key, leg, name, method, jsonscan.Compact(params), c.Host.tool.Limits.ElicitTimeout.Std())
 }
 
 // goOn is the request of the next leg of a call. While answers are missing, it suspends the run.
-func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req *backends.Request, at *round) (*backends.Request, error) {
+func (c *Call) goOn(ctx context.Context, be *backends.Backend, req *backends.Request, at *round) (*backends.Request, error) {
 	if at == nil {
 		return req, nil
 	}
@@ -95,15 +97,15 @@ func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req 
 	missing := &script.Suspended{}
 	for _, name := range slices.Sorted(maps.Keys(at.Keys)) {
 		key := at.Keys[name]
-		if err := h.refused[key]; err != nil {
+		if err := c.Host.refused[key]; err != nil {
 			return nil, err
 		}
-		a := h.part.Answer(key)
+		a := c.Host.part.Answer(key)
 		if a != nil {
 			answers.Raw(name, a)
 			continue
 		}
-		q, ok := h.part.Known(key)
+		q, ok := c.Host.part.Known(key)
 		if !ok || !q.Deadline.IsZero() && !time.Now().Before(q.Deadline) {
 			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: fmt.Sprintf("backend %s asked something, and nobody has answered in time", be.Name())}
 		}
@@ -113,14 +115,14 @@ func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req 
 		}
 	}
 	if len(missing.Questions) == 0 {
-		return nextRound(req, answers.JSON(), at.State), script.GoOn(ctx)
+		return adapt.Answering(req, answers.JSON(), at.State), script.GoOn(ctx)
 	}
 	held, err := json.Marshal(at)
 	if err != nil {
 		return nil, err
 	}
 	if !at.kept { // the journal must not name what is not there
-		if err := h.part.Keep(ctx, missing.Questions...); err != nil {
+		if err := c.Host.part.Keep(ctx, missing.Questions...); err != nil {
 			return nil, err
 		}
 	}
@@ -128,15 +130,15 @@ func (h *host) goOn(ctx context.Context, x *exchange, be *backends.Backend, req 
 	return nil, missing
 }
 
-// ask asks what a backend waits for.
-func (h *host) ask(ctx context.Context, x *exchange, method string, params json.RawMessage) (json.RawMessage, error) {
+// Ask asks what a backend waits for.
+func (c *Call) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	params = jsonscan.Compact(params)
 	name := runs.Digest([]byte(method), params)
-	q, err := h.question(x, 0, fmt.Sprintf("%s.%d", name, x.repeated.next(name)), method, params)
+	q, err := c.question(0, fmt.Sprintf("%s.%d", name, c.asked.next(name)), method, params)
 	if err != nil {
 		return nil, err
 	}
-	return h.part.Ask(ctx, q)
+	return c.Host.part.Ask(ctx, q)
 }
 
 // repeats counts how often the same is asked within one attempt of a call.

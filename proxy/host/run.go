@@ -1,4 +1,4 @@
-package proxy
+package host
 
 import (
 	"context"
@@ -24,11 +24,27 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
+// Execute executes the part, and ends it.
+func (h *Host) Execute(ctx context.Context) {
+	ctx, done := h.part.Context(ctx)
+	if end := h.part.Run().Expires; !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, end, &script.LimitError{Limit: "lifetime", Value: h.settings.Limits.Lifetime.String()})
+		defer cancel()
+	}
+	o := h.runPart(ctx)
+	done() // before End, which would set it off
+	if o.State == store.Doubt {
+		h.Metrics.Doubts(h.tool.Name, len(o.Doubts))
+	}
+	h.part.End(o)
+}
+
 // runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
-func (h *host) runPart(ctx context.Context) runs.Outcome {
-	ctx = h.p.recording.Begin(ctx, h.part.ID)
+func (h *Host) runPart(ctx context.Context) runs.Outcome {
+	ctx = h.Recording.Begin(ctx, h.part.ID)
 	res, err := h.execute(ctx, h.part.Run().Args)
-	h.p.recording.End(ctx, recording.Run{
+	h.Recording.End(ctx, recording.Run{
 		ID: h.part.ID, Tool: h.tool.Name, Program: h.tool.Program, Args: h.part.Run().Args, Result: res, Err: err, Schemas: h.schemas,
 		Skip: ctx.Err() != nil || outcome.IsBusy(err) || errors.Is(err, journal.ErrOtherRun),
 	})
@@ -41,7 +57,7 @@ func (h *host) runPart(ctx context.Context) runs.Outcome {
 }
 
 // schemas are those of a tool that the run can call, or of its own.
-func (h *host) schemas(tool string) (input, output json.RawMessage) {
+func (h *Host) schemas(tool string) (input, output json.RawMessage) {
 	e := h.catalog.Find(catalog.AnyTool(tool))
 	if e == nil {
 		return nil, nil
@@ -50,7 +66,7 @@ func (h *host) schemas(tool string) (input, output json.RawMessage) {
 }
 
 // outcomeOf is what the end of a part means for the run.
-func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) runs.Outcome {
+func (h *Host) outcomeOf(ctx context.Context, res *script.Result, err error) runs.Outcome {
 	var suspended *script.Suspended
 	var noRoom *script.Busy
 	switch {
@@ -61,10 +77,10 @@ func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 	case errors.As(err, &suspended):
 		return h.suspended(suspended)
 	case errors.As(err, &noRoom):
-		h.p.metrics.Runs.Refused(h.tool.Name)
+		h.Metrics.Refused(h.tool.Name)
 		return runs.Outcome{State: store.Running, Err: admission.Busy("%s was not gone on with: %s", h.tool.Name, noRoom.Why)}
 	case outcome.IsBusy(err):
-		h.p.metrics.Runs.Refused(h.tool.Name)
+		h.Metrics.Refused(h.tool.Name)
 		return runs.Outcome{State: store.Running, Err: err}
 	}
 	if o, ofStore := h.part.Failed(err); ofStore {
@@ -73,12 +89,12 @@ func (h *host) outcomeOf(ctx context.Context, res *script.Result, err error) run
 	if h.part.CutOff() {
 		return runs.Outcome{State: h.halted(), Err: context.Canceled}
 	}
-	text := h.p.secrets.Text(explain(err))
+	text := h.Secrets.Text(explain(err))
 	return runs.Outcome{State: store.Failed, Error: text, Result: builtins.ErrorResult(text)}
 }
 
 // suspended is a run that has stopped by itself.
-func (h *host) suspended(s *script.Suspended) runs.Outcome {
+func (h *Host) suspended(s *script.Suspended) runs.Outcome {
 	o := runs.Outcome{Questions: s.Questions, Doubts: s.Doubts, Wake: s.Wake}
 	switch {
 	case len(s.Doubts) > 0:
@@ -95,8 +111,8 @@ func (h *host) suspended(s *script.Suspended) runs.Outcome {
 
 // halted is the state of a run that was stopped: by the end of this process, after which it goes on by
 // itself, or because its client went away.
-func (h *host) halted() store.State {
-	if h.p.runs.Stopping() {
+func (h *Host) halted() store.State {
+	if h.Stopping() {
 		return store.Running
 	}
 	return store.Paused
@@ -104,9 +120,9 @@ func (h *host) halted() store.State {
 
 // execute runs the tool's program under its contract: arguments and output fit their
 // schemas. The contract's own errors are *builtins.ToolError.
-func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
+func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
 	if h.top() { // one that another one calls is part of that one
-		leave, err := h.p.admission.Enter(ctx, h.x.client.Principal, h.tool.Name, len(raw))
+		leave, err := h.Admission.Enter(ctx, h.x.Client().Principal, h.tool.Name, len(raw))
 		if err != nil {
 			return nil, err
 		}
@@ -119,18 +135,18 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	ctx, end := h.runSpan(ctx)
 	began := time.Now()
 	var stats script.Stats
-	h.p.metrics.Runs.Begin()
-	defer h.p.metrics.Runs.End()
+	h.Metrics.Begin()
+	defer h.Metrics.End()
 	options := script.RunOptions{
 		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail", Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
-		Pool: h.p.admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
+		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
 	}
 	options.Whole = h.tool.Whole()
 	if h.top() {
 		options.Whole = h.settings.Whole
 		options.Journal, options.ID, options.Pause = h.part.Journal(), h.part.ID, h.part.Paused()
-		options.Hold = h.p.hold()
-		if h.p.outlived() {
+		options.Hold = h.Hold()
+		if h.Outlived() {
 			options.Drain = h.part.Drained()
 		}
 	}
@@ -149,10 +165,10 @@ func (h *host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 }
 
 // top reports whether a client has called the tool, and no script.
-func (h *host) top() bool { return len(h.chain) == 1 }
+func (h *Host) top() bool { return len(h.chain) == 1 }
 
 // arguments are what the program gets. A run that goes on has those that it began with.
-func (h *host) arguments(raw json.RawMessage) (json.RawMessage, error) {
+func (h *Host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if h.top() && h.part.Kept() {
 		return raw, nil
 	}
@@ -164,18 +180,18 @@ func (h *host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // runSpan begins the span of a part of a run. That of a part which goes on is linked to the first.
-func (h *host) runSpan(ctx context.Context) (context.Context, spans.End) {
+func (h *Host) runSpan(ctx context.Context) (context.Context, spans.End) {
 	about := attribute.String("vmcp.tool", h.tool.Name)
-	if !h.top() || h.p.spans == nil {
-		return h.p.spans.Begin(ctx, "run "+h.tool.Name, about)
+	if !h.top() || h.Spans == nil {
+		return h.Spans.Begin(ctx, "run "+h.tool.Name, about)
 	}
-	return h.p.spans.Linked(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
+	return h.Spans.Linked(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))
 }
 
 // isolation is where the run is computed apart from this process; nil: nowhere.
-func (h *host) isolation() script.Isolation {
-	if h.tool.Isolated || h.p.options.IsolateScripts {
-		return h.p.options.Workers
+func (h *Host) isolation() script.Isolation {
+	if h.tool.Isolated || h.IsolateAll {
+		return h.Isolation
 	}
 	return nil
 }
@@ -195,7 +211,7 @@ func explain(err error) string {
 }
 
 // logRun writes the one line of a run.
-func (h *host) logRun(stats script.Stats, o outcome.Outcome, err error) {
+func (h *Host) logRun(stats script.Stats, o outcome.Outcome, err error) {
 	about := make([]slog.Attr, 0, 9)
 	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
 		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
@@ -206,10 +222,10 @@ func (h *host) logRun(stats script.Stats, o outcome.Outcome, err error) {
 	if err != nil && o != outcome.Suspended {
 		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
 	}
-	h.p.log.LogAttrs(context.Background(), level, "run", about...)
+	h.Log.LogAttrs(context.Background(), level, "run", about...)
 }
 
 // printed is where print() of a script goes.
-func (h *host) printed(pos, text string) {
-	h.p.log.Info(text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
+func (h *Host) printed(pos, text string) {
+	h.Log.Info(text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
 }

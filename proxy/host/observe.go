@@ -1,0 +1,82 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/outcome"
+	"github.com/vmcp-dev/vmcp/proxy/trace"
+	"github.com/vmcp-dev/vmcp/script"
+)
+
+// effect counts one effect of a run. What the journal answered is not done again.
+func (h *Host) effect(e script.Event) {
+	if e.Replayed {
+		return
+	}
+	h.Metrics.Effect(h.tool.Name, e.Kind, h.label(e), outcome.Of(e.Err), e.Duration)
+}
+
+// observer is told of every effect of a run.
+func (h *Host) observer(ctx context.Context) func(script.Event) {
+	shown, whole := trace.Recorder(ctx, h.Secrets), trace.Whole(ctx)
+	if shown == nil && whole == nil {
+		return h.effect
+	}
+	return func(e script.Event) {
+		h.effect(e)
+		if whole != nil {
+			whole.Add(e)
+		}
+		if shown != nil {
+			shown(h.forClient(e))
+		}
+	}
+}
+
+// forClient is an effect as the client may see it. A failed call may tell in its error
+// what is behind a tool, so of it nothing is told either.
+func (h *Host) forClient(e script.Event) script.Event {
+	if h.x.SeesHidden() || e.Kind != "call" {
+		return e
+	}
+	if t := h.catalog.Find(catalog.AnyTool(e.Name)); t == nil || t.Hidden {
+		e.Name = "(hidden)"
+	}
+	if e.Err != nil {
+		e.Err = errHiddenFailure
+	}
+	return e
+}
+
+var errHiddenFailure = errors.New("failed")
+
+// label keeps the names of metrics to those of tools that exist.
+func (h *Host) label(e script.Event) string {
+	if e.Kind != "call" {
+		return ""
+	}
+	if h.catalog.Find(catalog.AnyTool(e.Name)) == nil {
+		return "unknown"
+	}
+	return e.Name
+}
+
+// done counts a run that a script has called, and what every part of a run has used.
+func (h *Host) done(stats script.Stats, o outcome.Outcome, err error) {
+	m, name := h.Metrics, h.tool.Name
+	m.Steps(name, stats.Steps)
+	switch {
+	case o == outcome.Suspended:
+		m.Suspended(name)
+	case h.top() && h.part.Kept():
+		m.Took(name, stats.Duration, stats.Memory, err) // it is counted when it is over
+	default:
+		if h.top() {
+			h.part.Counted()
+		}
+		m.Over(name, o)
+		m.Took(name, stats.Duration, stats.Memory, err)
+	}
+}
