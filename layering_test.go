@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 	"internal/visible":          {},
 	"internal/definition":       {"internal/jsonscan", "internal/wire"},
 	"internal/starfmt":          {"internal/diag", "script", "script/source"},
+	"internal/testkit":          {}, // for tests
 	"internal/testmode":         {}, // for tests
 	"audit":                     {},
 	"auth":                      {"config", "internal/files"},

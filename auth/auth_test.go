@@ -25,6 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 const metadata = `resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
@@ -314,12 +315,12 @@ func TestStaticTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a new token", in(bob))
+	testkit.Eventually(t, "a new token", in(bob))
 	if _, err := auth.NewToken(file, auth.Token{Name: "bob"}); err == nil {
 		t.Error("two tokens have a name")
 	}
 	clock.move(2 * time.Hour)
-	eventually(t, "an expired token is out", func() bool { return !in(bob)() })
+	testkit.Eventually(t, "an expired token is out", func() bool { return !in(bob)() })
 	if err := os.WriteFile(file+".new", []byte("tokens: [{name: x}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestStaticTokens(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a file that is gone denies everybody", func() bool { return !in(token)() })
+	testkit.Eventually(t, "a file that is gone denies everybody", func() bool { return !in(token)() })
 	select {
 	case <-watched.Done():
 		if !errors.Is(context.Cause(watched), auth.ErrCredentialEnded) {
@@ -346,11 +347,11 @@ func TestStaticTokens(t *testing.T) {
 	if err := os.WriteFile(file, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the file is back", in(token))
+	testkit.Eventually(t, "the file is back", in(token))
 	if err := auth.RevokeToken(file, "alice"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a revoked token is out", func() bool { return !in(token)() })
+	testkit.Eventually(t, "a revoked token is out", func() bool { return !in(token)() })
 	if err := auth.RevokeToken(file, "alice"); err == nil {
 		t.Error("revoked twice")
 	}
@@ -459,7 +460,7 @@ func TestWhatIsOpenEndsWithTheIssuersWord(t *testing.T) {
 	issuer.SetDown(true)
 	before := issuer.Questions()
 	clock.move(61 * time.Second)
-	eventually(t, "the issuer is asked though it is down", func() bool { return issuer.Questions() > before+1 })
+	testkit.Eventually(t, "the issuer is asked though it is down", func() bool { return issuer.Questions() > before+1 })
 	for _, watched := range []context.Context{revoked, less, kept, signed} {
 		if watched.Err() != nil {
 			t.Error("what was opened ends while the issuer is down")
@@ -519,19 +520,7 @@ func TestAnEmptyTokensFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("tokens: []"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a file that says so has no tokens", func() bool { _, err := a.Authenticate(request("Bearer " + token)); return err != nil })
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: not within 10 s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	testkit.Eventually(t, "a file that says so has no tokens", func() bool { _, err := a.Authenticate(request("Bearer " + token)); return err != nil })
 }
 
 func TestTokensFilesAreReadStrictly(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -86,7 +87,7 @@ func TestBackendAsksTheClientOfTheCall(t *testing.T) {
 func TestBackendMayAskAsSoonAsItIsGreeted(t *testing.T) {
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "curious"))
 	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), `[]`: nil} {
-		eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
+		testkit.Eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
 	}
 }
 
@@ -269,7 +270,7 @@ func TestNotificationBetweenCallsReachesTheSessionItIsFor(t *testing.T) {
 	of := caller(ann)
 	of.OutOfCall = between
 	text(t, b, tool("pids", `{}`, of))
-	eventually(t, "the notification", func() bool { return len(between.notes()) > 0 })
+	testkit.Eventually(t, "the notification", func() bool { return len(between.notes()) > 0 })
 	if got, want := between.notes()[0], `elicitation/complete {"elicitationId":"1"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -49,7 +50,7 @@ func cancelled(t *testing.T, b *backends.Backend, session string) {
 	if err := <-done; kind(err) != backends.Cancelled {
 		t.Errorf("cancelled call: %v", err)
 	}
-	eventually(t, "the backend to notice", func() bool { return text(t, b, tool("cancelled", `{}`, nil)) != before })
+	testkit.Eventually(t, "the backend to notice", func() bool { return text(t, b, tool("cancelled", `{}`, nil)) != before })
 }
 
 func TestCancellationReachesTheBackendAndNobodyElse(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -33,7 +34,7 @@ func TestChangedListIsFetchedAgain(t *testing.T) {
 // listening waits until a modern backend has acknowledged its listen stream: changes
 // before that are announced to nobody.
 func listening(t testing.TB, b *backends.Backend) {
-	eventually(t, "the listen stream", func() bool { return b.State().Revision != wire.Rev2607 || b.State().Listening })
+	testkit.Eventually(t, "the listen stream", func() bool { return b.State().Revision != wire.Rev2607 || b.State().Listening })
 }
 
 func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
@@ -50,7 +51,7 @@ func TestUpdatesOfSubscribedResourcesArrive(t *testing.T) {
 			if err := b.Subscribe(t.Context(), "test://static"); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "an update", func() bool {
+			testkit.Eventually(t, "an update", func() bool {
 				text(t, b, tool("touch", `{}`, nil))
 				return len(updates) > 0
 			})
@@ -93,7 +94,7 @@ func TestApplyKeepsWhatDidNotChange(t *testing.T) {
 	if got := strings.Join(names, " "); got != "added edited kept" {
 		t.Errorf("order is %s", got)
 	}
-	eventually(t, "the removed one to be closed", func() bool { return before[2].Stats().Connections == 0 })
+	testkit.Eventually(t, "the removed one to be closed", func() bool { return before[2].Stats().Connections == 0 })
 	if _, err := before[2].Call(t.Context(), tool("t", `{}`, nil)); kind(err) != backends.Unavailable {
 		t.Errorf("call of a removed backend: %v", err)
 	}
@@ -171,7 +172,7 @@ func TestReleaseClosesWhatIsExclusiveToASession(t *testing.T) {
 		t.Errorf("%d processes, want one for all and one for each", n)
 	}
 	s.Release("session of ann")
-	eventually(t, "ann's process to end", func() bool { return b.Stats().Children == 2 })
+	testkit.Eventually(t, "ann's process to end", func() bool { return b.Stats().Children == 2 })
 	text(t, b, tool("ask", `{}`, caller(&client{name: "ann"})))
 }
 

@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -30,21 +30,6 @@ func kind(err error) backends.Kind {
 		return e.Kind
 	}
 	return 0
-}
-
-// eventually polls for something that only the operating system knows.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
 }
 
 func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
@@ -147,7 +132,7 @@ func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
 	fmt.Sscan(text(t, b, tool("pids", `{}`, nil)), &pids[0], &pids[1])
 	s.Close()
 	for _, pid := range pids {
-		eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
+		testkit.Eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -170,7 +155,7 @@ func TestKilledProxyTakesItsProcessesAlong(t *testing.T) {
 	proxy.Process.Kill()
 	proxy.Wait()
 	for _, pid := range pids {
-		eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
+		testkit.Eventually(t, fmt.Sprint("the end of process ", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -207,7 +192,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			cancelled(t, b, "")
 		})
 	}
-	eventually(t, "goroutines and descriptors to go", func() bool {
+	testkit.Eventually(t, "goroutines and descriptors to go", func() bool {
 		return runtime.NumGoroutine() <= before && openFiles() <= files
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/audit"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
 	wiretest "github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -60,7 +61,7 @@ type audited struct {
 	t     *testing.T
 	url   string
 	token map[string]string
-	out   *lockedBuffer
+	out   *testkit.Buffer
 	calls atomic.Int32 // that reached the backend
 	proxy *proxy.Proxy
 	cfg   config.Config // of the next apply, which takes a copy
@@ -70,7 +71,7 @@ const auditSecret = "s3cr3t-of-the-backend"
 
 func startAudited(t *testing.T, a config.Audit, scripts ...config.ScriptedTool) *audited {
 	t.Helper()
-	d := &audited{t: t, out: &lockedBuffer{}}
+	d := &audited{t: t, out: &testkit.Buffer{}}
 	backend := httptest.NewServer(&wiretest.Server{Capabilities: `{"tools":{},"prompts":{},"resources":{}}`, Handle: func(c *wiretest.Call) (string, error) {
 		if c.Method == "tools/call" {
 			d.calls.Add(1)
@@ -195,7 +196,7 @@ func TestLinesOfRefusals(t *testing.T) {
 }
 
 // eventually is the text when it has n lines of refusals, which are not waited for.
-func eventually(t *testing.T, out *lockedBuffer, n int) string {
+func eventually(t *testing.T, out *testkit.Buffer, n int) string {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); strings.Count(out.String(), audit.HTTPRequest) < n && time.Now().Before(late); {
 		<-time.After(5 * time.Millisecond)
@@ -285,7 +286,7 @@ func TestLinesOfAScript(t *testing.T) {
 
 // A run that waits has a line for each request, all with the same run.
 func TestLinesOfARunThatWaits(t *testing.T) {
-	bank, out := &chargeServer{charged: map[string]int{}}, &lockedBuffer{}
+	bank, out := &chargeServer{charged: map[string]int{}}, &testkit.Buffer{}
 	url := sdkBackend(t, bank.server(), false)
 	p := proxy.New(proxy.Options{AuditOut: out})
 	srv := httptest.NewServer(p.Handler())
@@ -332,7 +333,7 @@ func TestLinesOfARunThatWaits(t *testing.T) {
 
 // full is a disk that is full from some moment on.
 type full struct {
-	lockedBuffer
+	testkit.Buffer
 	is atomic.Bool
 }
 
@@ -340,7 +341,7 @@ func (f *full) Write(b []byte) (int, error) {
 	if f.is.Load() {
 		return 0, errors.New("no space left on device")
 	}
-	return f.lockedBuffer.Write(b)
+	return f.Buffer.Write(b)
 }
 
 // With mode strict nothing is done that is not written down: the line before it is on disk

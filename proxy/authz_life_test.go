@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
@@ -72,7 +73,7 @@ scriptedTools:
 
 // Who may not call a tool any more has no tasks of it.
 func TestTasksNeedTheRightToTheirTool(t *testing.T) {
-	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	offer := maps.Clone(officeOffer)
 	offer[wire.ToolsCall] = `{"task":{"taskId":"t-1","status":"working"}}`
 	offer[wire.TasksGet] = `{"taskId":"t-1","status":"working"}`

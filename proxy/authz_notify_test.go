@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
@@ -137,7 +138,7 @@ func addPrompt(s *mcp.Server, name string) {
 func TestNotificationsTellNothingHidden(t *testing.T) {
 	testmode.Parallel(t)
 	s, url := changing(t)
-	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	backends := fmt.Sprintf("backends:\n  - {name: c, url: %q, sessions: shared}\n", url)
 	const rules = `
 allow:

@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -33,7 +34,7 @@ type office struct {
 	file  string // the configuration
 	url   string
 	token map[string]string
-	out   *lockedBuffer // the audit
+	out   *testkit.Buffer // the audit
 
 	mu    sync.Mutex
 	asked []string // "backend method name"; guarded by mu
@@ -89,7 +90,7 @@ func (o *office) took() []string {
 // fields of the file.
 func openOffice(t *testing.T, authz, more string) *office {
 	t.Helper()
-	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	backends := fmt.Sprintf("backends:\n  - {name: files, url: %q}\n  - {name: git, url: %q}\n",
 		o.backend("files", officeOffer).URL, o.backend("git", officeOffer).URL)
 	o.serve(backends, authz, more)
@@ -310,7 +311,7 @@ func TestTasksAreDecidedByTheirTool(t *testing.T) {
 	offer := maps.Clone(officeOffer)
 	offer[wire.ToolsCall] = `{"resultType":"task","taskId":"t-1","status":"working"}`
 	offer[wire.TasksGet] = `{"taskId":"t-1","status":"working","by":"BACKEND"}`
-	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	backends := fmt.Sprintf("backends:\n  - {name: files, url: %q}\n  - {name: git, url: %q}\n", o.backend("files", offer).URL, o.backend("git", offer).URL)
 	const rules = `
 allow:
@@ -444,7 +445,7 @@ policies:
 
 // A backend whose names look like another's gains nothing from a rule for that one.
 func TestForgedPrefix(t *testing.T) {
-	o := &office{t: t, out: &lockedBuffer{}, token: map[string]string{}}
+	o := &office{t: t, out: &testkit.Buffer{}, token: map[string]string{}}
 	offer := func(tool string) map[string]string {
 		all := maps.Clone(officeOffer)
 		all[wire.ToolsList] = `{"tools":[{"name":"` + tool + `","inputSchema":{"type":"object"}}]}`

@@ -22,6 +22,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/script"
@@ -65,29 +66,11 @@ type door struct {
 	t     *testing.T
 	proxy *proxy.Proxy
 	url   string
-	audit lockedBuffer
+	audit testkit.Buffer
 	spans *tracetest.InMemoryExporter
 
 	mu  sync.Mutex
 	log bytes.Buffer // guarded by mu
-}
-
-// lockedBuffer is a buffer that others write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func (d *door) Write(b []byte) (int, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -313,7 +314,7 @@ func TestPinsOfSessions(t *testing.T) {
 	cfg := pinning(t, &config.Config{Backends: []config.Backend{{Name: "moody", URL: server.URL}}}, map[string]string{
 		"moody": "", "moody.login": `{"name":"login","inputSchema":{"type":"object"}}`, "moody.get": `{"name":"get","description":"Gets.","inputSchema":{"type":"object"}}`,
 	})
-	lines := &lockedBuffer{}
+	lines := &testkit.Buffer{}
 	cfg.Audit.Enabled = true
 	p := proxy.New(proxy.Options{AuditOut: lines})
 	endpoint := httptest.NewServer(p.Handler())

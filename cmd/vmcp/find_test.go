@@ -1,27 +1,25 @@
 package main
 
 import (
-	"crypto/rand"
-	"crypto/x509"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 // Clients of an endpoint with a certificate speak TLS, and trust what its configuration or
 // --ca-file names, also when the certificate is for a name that leads elsewhere.
 func TestToolsOverTLS(t *testing.T) {
-	dir, ca := t.TempDir(), newAuthority(t)
+	dir, ca := t.TempDir(), testkit.NewAuthority(t)
 	t.Setenv("HOME", t.TempDir())
-	byAddress, addressKey := ca.issue(t, dir, "server", "")
-	byName, nameKey := selfSigned(t, dir, "mcp.example.com")
+	byAddress, addressKey := issue(t, ca, dir, "server", "")
+	byName, nameKey := testkit.SelfSigned(t, dir, "mcp.example.com")
 	root := filepath.Join(dir, "ca.pem")
-	writePEM(t, root, "CERTIFICATE", ca.cert.Raw)
+	ca.WriteCert(t, root)
 	for _, tt := range []struct{ name, cert, key string }{{"address", byAddress, addressKey}, {"name", byName, nameKey}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newReader(t)
@@ -58,23 +56,4 @@ func (r *reader) startServe(t *testing.T) {
 	r.server.Dir, r.server.Stderr = r.dir, out
 	r.must(r.server.Start())
 	r.wait("the server is up", func() bool { return strings.Contains(r.logged(), "backend files:") })
-}
-
-// selfSigned writes a certificate for a name that nobody vouches for.
-func selfSigned(t *testing.T, dir, name string) (cert, key string) {
-	t.Helper()
-	k := newKey(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	writePEM(t, cert, "CERTIFICATE", der)
-	writePEM(t, key, "EC PRIVATE KEY", private)
-	return cert, key
 }

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,50 +16,15 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
-// authority signs certificates for a test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
+// issue writes a certificate for this machine, and its key; spiffe is a name in it, or "".
+func issue(t *testing.T, ca *testkit.Authority, dir, name, spiffe string) (cert, key string) {
 	t.Helper()
-	a := &authority{key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// issue writes a certificate and its key as PEM files.
-func (a *authority) issue(t *testing.T, dir, name string, spiffe string) (cert, key string) {
-	t.Helper()
-	k := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	template := x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	if spiffe != "" {
 		u, err := url.Parse(spiffe)
 		if err != nil {
@@ -72,35 +32,17 @@ func (a *authority) issue(t *testing.T, dir, name string, spiffe string) (cert, 
 		}
 		template.URIs = []*url.URL{u}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	writePEM(t, cert, "CERTIFICATE", der)
-	writePEM(t, key, "EC PRIVATE KEY", private)
-	return cert, key
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return testkit.WritePair(t, dir, name, ca.Issue(t, template))
 }
 
 // Client certificates say who asks; one that nobody vouches for, or none, does not come in.
 // A new certificate of the server is served without a restart.
 func TestClientCertificates(t *testing.T) {
 	testmode.Parallel(t)
-	dir, ca, stranger := t.TempDir(), newAuthority(t), newAuthority(t)
-	cert, key := ca.issue(t, dir, "server", "")
+	dir, ca, stranger := t.TempDir(), testkit.NewAuthority(t), testkit.NewAuthority(t)
+	cert, key := issue(t, ca, dir, "server", "")
 	clients := filepath.Join(dir, "clients.pem")
-	writePEM(t, clients, "CERTIFICATE", ca.cert.Raw)
+	ca.WriteCert(t, clients)
 	cfg := &config.Config{TLS: config.TLS{Cert: cert, Key: key, ClientCA: clients}, IncomingAuth: config.IncomingAuth{Type: "mtls"}}
 
 	p := proxy.New(proxy.Options{})
@@ -121,7 +63,7 @@ func TestClientCertificates(t *testing.T) {
 	defer func() { server.Close(); <-ended }()
 
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AddCert(ca.Cert)
 	ping := func(own ...tls.Certificate) (status int, serial *big.Int, err error) {
 		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own}, DisableKeepAlives: true}}
 		const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
@@ -132,8 +74,8 @@ func TestClientCertificates(t *testing.T) {
 		defer resp.Body.Close()
 		return resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber, nil
 	}
-	load := func(a *authority, name, spiffe string) tls.Certificate {
-		pair, err := tls.LoadX509KeyPair(a.issue(t, dir, name, spiffe))
+	load := func(a *testkit.Authority, name, spiffe string) tls.Certificate {
+		pair, err := tls.LoadX509KeyPair(issue(t, a, dir, name, spiffe))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +94,7 @@ func TestClientCertificates(t *testing.T) {
 	if _, _, err := ping(load(stranger, "stranger", "spiffe://example.com/agent")); err == nil {
 		t.Error("a certificate that nobody vouches for comes in")
 	}
-	ca.issue(t, dir, "server", "")
+	issue(t, ca, dir, "server", "")
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		if _, now, err := ping(); err == nil && now.Cmp(first) != 0 {
 			return

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 // TestAFileIsReadAgainAndABrokenOneIsNot: a new version of a CA is used within a second; while it
@@ -60,7 +61,7 @@ func TestTextIsTrustedInstead(t *testing.T) {
 	defer server.Close()
 	good := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	dir := t.TempDir()
-	file, _ := issue(t, dir, "other")
+	file, _ := testkit.SelfSigned(t, dir, "other")
 	other, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 // What cannot be read where a certificate should be keeps no client waiting, and the
 // certificate before serves on.
 func TestOddCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := issue(t, dir, "server")
+	cert, key := testkit.SelfSigned(t, dir, "server")
 	for name, put := range map[string]func() error{
 		"pipe":   func() error { return syscall.Mkfifo(key, 0o600) },
 		"device": func() error { return os.Symlink("/dev/zero", key) },
@@ -28,7 +29,7 @@ func TestOddCertificateFiles(t *testing.T) {
 		"folder": func() error { return os.Mkdir(key, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			issue(t, dir, "server")
+			testkit.SelfSigned(t, dir, "server")
 			var log bytes.Buffer
 			f, err := NewServer(config.TLS{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 )
@@ -118,16 +119,6 @@ func leftoversNow(t *testing.T) leftovers {
 	return l
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after 30 s: %s", what)
-		}
-	}
-}
-
 const forever = `
 def run(params):
     while True:
@@ -175,7 +166,7 @@ func TestABadWorkerIsAnErrorOfItsRun(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before })
+	testkit.Eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before })
 }
 
 // TestAWorkerThatIsKilled is ended while it computes and while a tool is called for it.
@@ -389,7 +380,7 @@ def run(params):
 		t.Errorf("%d workers are left, want the spare one", n)
 	}
 	w.Close()
-	eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before && w.Running() == 0 })
+	testkit.Eventually(t, "children or files are left", func() bool { return leftoversNow(t) == before && w.Running() == 0 })
 }
 
 // TestTimeAndCancellation ends runs that compute and runs that wait, from outside.
@@ -457,13 +448,13 @@ func TestCloseWaitsForWorkersThatAreBeingStarted(t *testing.T) {
 		}
 		opened <- err
 	}()
-	eventually(t, "no worker is being started", func() bool { return w.Running() == 1 })
+	testkit.Eventually(t, "no worker is being started", func() bool { return w.Running() == 1 })
 	closed := make(chan struct{})
 	go func() {
 		w.Close()
 		close(closed)
 	}()
-	eventually(t, "Close has not begun", func() bool {
+	testkit.Eventually(t, "Close has not begun", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.closed
@@ -527,7 +518,7 @@ func TestTheKernelEndsWorkersOfADeadParent(t *testing.T) {
 	if pid == 0 {
 		t.Fatalf("no worker: %s", out)
 	}
-	eventually(t, "the worker lives", func() bool { return unix.Kill(pid, 0) == syscall.ESRCH || isZombie(pid) })
+	testkit.Eventually(t, "the worker lives", func() bool { return unix.Kill(pid, 0) == syscall.ESRCH || isZombie(pid) })
 }
 
 // isZombie: in a container without an init, nobody waits for it.

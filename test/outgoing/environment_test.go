@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 // viaProxy names the authorities' file of a child of the tests, whose environment has a proxy.
@@ -75,9 +76,9 @@ func (f *forward) tunnel(w http.ResponseWriter) {
 // https through a tunnel, which shows the proxy the host and nothing else; hosts of NO_PROXY and
 // loopback addresses directly.
 func TestTheProxyOfTheEnvironment(t *testing.T) {
-	dir, trusted := t.TempDir(), newAuthority(t)
+	dir, trusted := t.TempDir(), testkit.NewAuthority(t)
 	ca := filepath.Join(dir, "ca.pem")
-	writePEM(t, ca, "CERTIFICATE", trusted.cert.Raw)
+	trusted.WriteCert(t, ca)
 	e := newEndpoint(t)
 	mux := http.NewServeMux()
 	g := newGuarded(t, false, func(a string) bool { return e.owner(strings.TrimPrefix(a, "Bearer ")) == "vmcp" })
@@ -88,7 +89,7 @@ func TestTheProxyOfTheEnvironment(t *testing.T) {
 	hidden := newGuarded(t, false, func(a string) bool { return a == "Bearer s3cret-of-the-tunnel" })
 	secure := httptest.NewUnstartedServer(hidden)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{trusted.issue(t, "secure.test")}}
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{named(t, trusted, "secure.test")}}
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	f := &forward{plain: plain.Listener.Addr().String(), secure: secure.Listener.Addr().String()}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -203,7 +204,7 @@ func TestALogin(t *testing.T) {
 		t.Errorf("before the login: %+v", b)
 	}
 	logIn(t, cfg, store)
-	eventually(t, "the backend", func() bool { return v.Status().Backends[0].State == "ready" })
+	testkit.Eventually(t, "the backend", func() bool { return v.Status().Backends[0].State == "ready" })
 	c := v.client(t, legacy, "")
 	first, err := who(t, c)
 	if err != nil || !p.good(first) {
@@ -241,7 +242,7 @@ func TestALogin(t *testing.T) {
 		t.Errorf("after the login's end: %v", err)
 	}
 	logIn(t, cfg, store)
-	eventually(t, "the new login", func() bool { got, err := who(t, v.client(t, legacy, "")); return err == nil && p.good(got) })
+	testkit.Eventually(t, "the new login", func() bool { got, err := who(t, v.client(t, legacy, "")); return err == nil && p.good(got) })
 	if n, err := store.Remove("b", ""); n != 1 || err != nil {
 		t.Errorf("logout: %d, %v", n, err)
 	}
@@ -325,14 +326,14 @@ func TestTheServerFollowsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	logIn(t, cfg, store) // as somebody else, perhaps
-	eventually(t, "the new login", func() bool {
+	testkit.Eventually(t, "the new login", func() bool {
 		got, err := who(t, v.client(t, legacy, ""))
 		return err == nil && got != first && p.good(got)
 	})
 	if _, err := store.Remove("b", ""); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the logout", func() bool {
+	testkit.Eventually(t, "the logout", func() bool {
 		_, err := who(t, v.client(t, legacy, ""))
 		return err != nil && strings.Contains(err.Error(), "needs login: vmcp login b")
 	})
@@ -448,7 +449,7 @@ func TestALoginIsForOneServer(t *testing.T) {
 	next := with(config.Backend{URL: moved.URL + "/mcp"}, config.OutgoingStrategy{Type: "oauth"})
 	next.TokenStore = cfg.TokenStore
 	v.apply(t, next)
-	eventually(t, "the need of a login", func() bool {
+	testkit.Eventually(t, "the need of a login", func() bool {
 		_, err := who(t, v.client(t, legacy, ""))
 		return err != nil && strings.Contains(err.Error(), "needs login: vmcp login b")
 	})
@@ -461,11 +462,11 @@ func TestALoginIsForOneServer(t *testing.T) {
 
 // A backend with certificates of its own is logged in at with those, too.
 func TestALoginOverTLS(t *testing.T) {
-	p, trusted := newProvider(t), newAuthority(t)
+	p, trusted := newProvider(t), testkit.NewAuthority(t)
 	g := loginServer(t, p)
 	secure := httptest.NewUnstartedServer(g)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{trusted.issue(t, "crm.internal")}}
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{named(t, trusted, "crm.internal")}}
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	g.refuse = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
@@ -474,7 +475,7 @@ func TestALoginOverTLS(t *testing.T) {
 		fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q]}`, secure.URL+"/mcp", p.URL)
 	}
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	writePEM(t, ca, "CERTIFICATE", trusted.cert.Raw)
+	trusted.WriteCert(t, ca)
 	cfg, store := loggingIn(t, g)
 	cfg.Backends[0].URL, cfg.Backends[0].TLS = secure.URL+"/mcp", config.BackendTLS{CA: ca, ServerName: "crm.internal"}
 	logIn(t, cfg, store)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -87,7 +88,7 @@ func TestOneTokenForAllCalls(t *testing.T) {
 	all.Wait()
 	changed := with(config.Backend{URL: g.URL, Timeout: config.Duration(time.Minute), Headers: map[string]string{"X-New": "1"}}, credentialsOf(e))
 	v.apply(t, changed)
-	eventually(t, "the new header", func() bool {
+	testkit.Eventually(t, "the new header", func() bool {
 		_, err := who(t, v.client(t, legacy, ""))
 		calls := g.seen("tools/call")
 		return err == nil && calls[len(calls)-1].header.Get("X-New") == "1"
@@ -152,7 +153,7 @@ func TestATokenEndpointThatIsDown(t *testing.T) {
 		e.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
 	})
 	var err error
-	eventually(t, "the token's end", func() bool { _, err = who(t, c); return err != nil })
+	testkit.Eventually(t, "the token's end", func() bool { _, err = who(t, c); return err != nil })
 	for range 5 {
 		_, err = who(t, c)
 	}

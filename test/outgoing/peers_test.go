@@ -27,21 +27,6 @@ import (
 // patience is how long something may take that has to happen.
 const patience = 30 * time.Second
 
-// eventually waits for something that no event tells.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
-
 // endpoint is a token endpoint. It knows the client "vmcp" with the secret "cl1ent-s3cret".
 type endpoint struct {
 	*httptest.Server

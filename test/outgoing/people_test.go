@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/auth/authtest"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 // personal is a server that is another one for each owner of a token: with a tool that only the
@@ -96,7 +97,7 @@ func TestNothingIsSharedBetweenPrincipals(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := names[1-i]
-		eventually(t, "the list of "+name, func() bool {
+		testkit.Eventually(t, "the list of "+name, func() bool {
 			list, err := sessions[name].ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/test/raw"
@@ -266,7 +267,7 @@ func check(t *testing.T, out map[string]string, secrets []string) {
 
 // everything calls the tool in every way and returns all that anybody can read then.
 func everything(t *testing.T, cfg *config.Config, issuer *authtest.Issuer) (out map[string]string, inbound string) {
-	spans, log := tracetest.NewInMemoryExporter(), &lockedBuffer{}
+	spans, log := tracetest.NewInMemoryExporter(), &testkit.Buffer{}
 	cfg.ScriptedTools = []config.ScriptedTool{
 		{Name: "looks", Description: "d", Script: "def run(params):\n    r = try_call_tool('b.who')\n    return {'error': r.error, 'kind': r.kind}\n"},
 		{Name: "fails", Description: "d", Script: "def run(params):\n    return call_tool('b.who')\n"},
@@ -321,21 +322,4 @@ func everything(t *testing.T, cfg *config.Config, issuer *authtest.Issuer) (out 
 	}
 	out["audit"] = string(lines)
 	return out, inbound
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

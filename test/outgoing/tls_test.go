@@ -1,97 +1,45 @@
 package outgoing_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{key: newKey(t)}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// issue makes a certificate for name.
-func (a *authority) issue(t *testing.T, name string) tls.Certificate {
-	key := newKey(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+// named is a certificate for a name.
+func named(t *testing.T, by *testkit.Authority, name string) tls.Certificate {
+	return by.Issue(t, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}})
 }
 
 // Connections to a backend trust the configured authority and show a certificate; new files
 // hold for new connections, broken ones for none.
 func TestTLSToBackends(t *testing.T) {
 	testmode.Parallel(t)
-	dir, theirs, ours, stranger := t.TempDir(), newAuthority(t), newAuthority(t), newAuthority(t)
+	dir, theirs, ours, stranger := t.TempDir(), testkit.NewAuthority(t), testkit.NewAuthority(t), testkit.NewAuthority(t)
 	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	show := func(by *authority) {
-		c := by.issue(t, "vmcp")
-		private, err := x509.MarshalECPrivateKey(c.PrivateKey.(*ecdsa.PrivateKey))
-		if err != nil {
-			t.Fatal(err)
-		}
-		writePEM(t, cert, "CERTIFICATE", c.Certificate[0])
-		writePEM(t, key, "EC PRIVATE KEY", private)
+	show := func(by *testkit.Authority) {
+		testkit.WritePair(t, dir, "tls", named(t, by, "vmcp"))
 	}
 	show(ours)
 	g := newGuarded(t, false, nil)
 	secure := httptest.NewUnstartedServer(g)
 	var conf atomic.Pointer[tls.Config]
-	serveAs := func(server, clients *authority) {
+	serveAs := func(server, clients *testkit.Authority) {
 		pool := x509.NewCertPool()
-		pool.AddCert(clients.cert)
-		conf.Store(&tls.Config{Certificates: []tls.Certificate{server.issue(t, "crm.internal")}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert})
+		pool.AddCert(clients.Cert)
+		conf.Store(&tls.Config{Certificates: []tls.Certificate{named(t, server, "crm.internal")}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert})
 	}
 	serveAs(theirs, ours)
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -102,7 +50,7 @@ func TestTLSToBackends(t *testing.T) {
 
 	for _, tt := range []struct {
 		name, server string
-		trusts       *authority
+		trusts       *testkit.Authority
 		err          string
 	}{
 		{"the right name and authority", "crm.internal", theirs, ""},
@@ -111,7 +59,7 @@ func TestTLSToBackends(t *testing.T) {
 		{"the name of the URL", "", theirs, "127.0.0.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			writePEM(t, ca, "CERTIFICATE", tt.trusts.cert.Raw)
+			tt.trusts.WriteCert(t, ca)
 			v := serve(t, with(config.Backend{URL: url, TLS: config.BackendTLS{CA: ca, Cert: cert, Key: key, ServerName: tt.server}}, config.OutgoingStrategy{}))
 			b := v.Status().Backends[0]
 			if up := b.State == "ready"; up != (tt.err == "") || !strings.Contains(b.Error, tt.err) {
@@ -121,7 +69,7 @@ func TestTLSToBackends(t *testing.T) {
 	}
 
 	// The backend's certificate is renewed by another authority, and so is ours.
-	writePEM(t, ca, "CERTIFICATE", theirs.cert.Raw)
+	theirs.WriteCert(t, ca)
 	v := serve(t, with(config.Backend{URL: url, TLS: config.BackendTLS{CA: ca, Cert: cert, Key: key, ServerName: "crm.internal"}}, config.OutgoingStrategy{}))
 	c := v.client(t, legacy, "")
 	mustBe(t, c, "")
@@ -131,6 +79,6 @@ func TestTLSToBackends(t *testing.T) {
 		t.Fatal(err)
 	}
 	secure.CloseClientConnections()
-	writePEM(t, ca, "CERTIFICATE", stranger.cert.Raw)
-	eventually(t, "the new authority", func() bool { _, err := who(t, v.client(t, legacy, "")); return err == nil })
+	stranger.WriteCert(t, ca)
+	testkit.Eventually(t, "the new authority", func() bool { _, err := who(t, v.client(t, legacy, "")); return err == nil })
 }

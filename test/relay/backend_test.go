@@ -346,18 +346,3 @@ func expect(t *testing.T, got <-chan string, method string) {
 		}
 	}
 }
-
-// eventually waits until the other side of the proxy is as it should be, which nothing tells.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}

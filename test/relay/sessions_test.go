@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
@@ -54,7 +55,7 @@ func TestSessionIsOpenedAtFirstUseAndClosedWithTheClient(t *testing.T) {
 		t.Errorf("%d sessions and %d streams after a call, want %d and the main one", n, streams, before+1)
 	}
 	end(t, c)
-	eventually(t, "the session to be closed", func() bool { return len(b.all()) == before })
+	testkit.Eventually(t, "the session to be closed", func() bool { return len(b.all()) == before })
 }
 
 func end(t *testing.T, c *raw.Client) {
@@ -125,7 +126,7 @@ func TestManyClientsTakeTurns(t *testing.T) {
 			}
 		}
 		// The backend's handler sees that a stream is closed some time after the proxy closed it.
-		eventually(t, "at most 64 streams", func() bool { return b.streams() <= 64 })
+		testkit.Eventually(t, "at most 64 streams", func() bool { return b.streams() <= 64 })
 	}
 }
 
@@ -188,7 +189,7 @@ func TestSubscriptionOutlivesOtherClients(t *testing.T) {
 			t.Fatalf("another client: %q, %v", got, err)
 		}
 	}
-	eventually(t, "the update to be taken", func() bool { return b.update("test://r") == 1 })
+	testkit.Eventually(t, "the update to be taken", func() bool { return b.update("test://r") == 1 })
 	expect(t, notified, "notifications/resources/updated")
 }
 
@@ -215,7 +216,7 @@ func TestRestartedBackendTellsAllSubscribers(t *testing.T) {
 		follow(t, c)
 	}
 	b.restart()
-	eventually(t, "ten sessions that follow", func() bool { return followers(b) == 10 })
+	testkit.Eventually(t, "ten sessions that follow", func() bool { return followers(b) == 10 })
 	if n := b.update("test://r"); n != 10 {
 		t.Errorf("%d sessions were notified, want 10", n)
 	}

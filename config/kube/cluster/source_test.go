@@ -20,6 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
@@ -139,29 +140,12 @@ type running struct {
 	*cluster.Source
 	servers *served
 	stop    func() // and waits
-	log     *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log     *testkit.Buffer
 }
 
 func start(t *testing.T, api *clustertest.API, identity string) *running {
 	t.Helper()
-	r := &running{servers: newServed(), log: &lockedBuffer{}}
+	r := &running{servers: newServed(), log: &testkit.Buffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	client, err := cluster.Connect(cluster.Access{Kubeconfig: api.Kubeconfig(t)}, log)
 	if err != nil {
