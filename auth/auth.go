@@ -8,7 +8,7 @@
 //	principal, err := a.Authenticate(r)
 //	var refusal *auth.Refusal
 //	if errors.As(err, &refusal) {
-//		refusal.SetHeader(w.Header(), a.MetadataURL())
+//		refusal.SetHeader(w.Header(), a.MetadataURL(""))
 //	}
 //
 // A token is looked up by its SHA-256 in a bounded cache of verdicts; only what is not there
@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,6 +128,10 @@ func (a *Authenticator) asksNobody() bool {
 // Authenticate says who a request comes from. Without authentication it is nil, nobody.
 // The error is a *Refusal.
 func (a *Authenticator) Authenticate(r *http.Request) (*Principal, error) {
+	return a.AuthenticateAt("", r)
+}
+
+func (a *Authenticator) authenticate(r *http.Request) (*Principal, error) {
 	if a.Open() {
 		return a.Unasked(), nil
 	}
@@ -135,7 +140,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*Principal, error) {
 		return nil, a.challenged(refusal)
 	}
 	if token != "" {
-		return a.Verify(r.Context(), token)
+		return a.verify(r.Context(), token)
 	}
 	if a.mtls {
 		return a.fromCertificate(r)
@@ -180,6 +185,10 @@ func (a *Authenticator) challenged(r *Refusal) *Refusal {
 
 // Verify says whom a bearer token stands for. The error is a *Refusal.
 func (a *Authenticator) Verify(ctx context.Context, token string) (*Principal, error) {
+	return a.VerifyAt(ctx, "", token)
+}
+
+func (a *Authenticator) verify(ctx context.Context, token string) (*Principal, error) {
 	if token == "" && a.cfg.Type == "mtls" {
 		return nil, errNoCertificate
 	}
@@ -293,21 +302,24 @@ func (a *Authenticator) openIssuer() error {
 	if name := a.cfg.Authz.GroupClaimName; name != "" {
 		names.groups = []string{name}
 	}
-	var audiences []string
+	var accepted audiences
 	for _, s := range []string{o.Audience, o.Resource} {
 		if s != "" {
-			audiences = append(audiences, s)
+			accepted.endpoint = append(accepted.endpoint, s)
 		}
+	}
+	if a.MetadataURL("") != "" {
+		accepted.below = strings.TrimSuffix(a.resource(), "/") + "/"
 	}
 	a.required = o.RequiredScopes
 	skew := o.ClockSkew.Std()
 	a.jwt = &jwtVerifier{
 		keys:   &keySet{issuer: o.Issuer, url: o.JWKSURL, client: client, every: o.JWKSRefresh.Std(), dropped: a.keysDropped, now: a.now},
-		issuer: o.Issuer, audiences: audiences, clientID: o.ClientID, algorithms: algorithms(o.Algorithms), skew: skew, claims: names, now: a.now,
+		issuer: o.Issuer, audiences: accepted, clientID: o.ClientID, algorithms: algorithms(o.Algorithms), skew: skew, claims: names, now: a.now,
 	}
 	if o.IntrospectionURL != "" {
 		a.introspect = &introspector{
-			url: o.IntrospectionURL, client: client, clientID: o.ClientID, secret: o.Secret, issuer: o.Issuer, audiences: audiences,
+			url: o.IntrospectionURL, client: client, clientID: o.ClientID, secret: o.Secret, issuer: o.Issuer, audiences: accepted,
 			cache: o.IntrospectionCache.Std(), claims: names, skew: skew, now: a.now,
 		}
 	}

@@ -71,7 +71,7 @@ func answered(a *auth.Authenticator, err error) string {
 		return fmt.Sprint(err)
 	}
 	h := http.Header{}
-	refusal.SetHeader(h, a.MetadataURL())
+	refusal.SetHeader(h, a.MetadataURL(""))
 	out := fmt.Sprint(refusal.Status)
 	if v := h.Get("WWW-Authenticate"); v != "" {
 		out += " " + v
@@ -566,12 +566,12 @@ func TestMetadata(t *testing.T) {
 		"/.well-known/oauth-protected-resource": 200, "/.well-known/oauth-protected-resource/mcp": 200, "/.well-known/oauth-protected-resource/other": 404,
 	} {
 		w := httptest.NewRecorder()
-		a.ServeMetadata(w, httptest.NewRequest(http.MethodGet, path, nil))
+		a.ServeMetadata(w, httptest.NewRequest(http.MethodGet, path, nil), nil)
 		if w.Code != want {
 			t.Errorf("%s: got %d, want %d", path, w.Code, want)
 		}
 		preflight := httptest.NewRecorder()
-		a.ServeMetadata(preflight, httptest.NewRequest(http.MethodOptions, path, nil))
+		a.ServeMetadata(preflight, httptest.NewRequest(http.MethodOptions, path, nil), nil)
 		if allowed := preflight.Header().Get("Access-Control-Allow-Headers"); want == 200 && (preflight.Code != 204 || !strings.Contains(allowed, "Mcp-Protocol-Version")) {
 			t.Errorf("a page may not ask for %s: %d, headers %q", path, preflight.Code, allowed)
 		}

@@ -17,7 +17,7 @@ type introspector struct {
 	client           *http.Client
 	clientID, secret string
 	issuer           string
-	audiences        []string
+	audiences        audiences
 	cache            time.Duration // longest life of a positive answer
 	claims           claimNames
 	skew             time.Duration
@@ -81,8 +81,10 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 	if iss, has := claims["iss"]; has && iss != i.issuer {
 		return nil, 0, errIssuer
 	}
+	var only []string
 	if aud, has := claims["aud"]; has {
-		if list, ok := texts(aud); !ok || !overlap(list, i.audiences) {
+		list, ok := texts(aud)
+		if only, has = i.audiences.accept(list); !ok || !has {
 			return nil, 0, errAudience
 		}
 	}
@@ -100,5 +102,8 @@ func (i *introspector) principal(claims map[string]any) (*Principal, time.Durati
 		return nil, 0, errExpired
 	}
 	p, err := i.claims.principal(i.issuer, claims, expires)
+	if err == nil {
+		p.only = only
+	}
 	return p, life, err
 }

@@ -17,7 +17,7 @@ import (
 type jwtVerifier struct {
 	keys       *keySet
 	issuer     string
-	audiences  []string // one of them has to be in aud
+	audiences  audiences
 	clientID   string
 	algorithms []jose.SignatureAlgorithm
 	skew       time.Duration
@@ -149,7 +149,8 @@ func (v *jwtVerifier) principal(h jwtHeader, claims map[string]any) (*Principal,
 		return nil, errIssuer
 	}
 	audiences, ok := texts(claims["aud"])
-	if !ok || !overlap(audiences, v.audiences) {
+	only, accepted := v.audiences.accept(audiences)
+	if !ok || !accepted {
 		return nil, errAudience
 	}
 	if v.isIDToken(h, claims, audiences) {
@@ -159,7 +160,11 @@ func (v *jwtVerifier) principal(h jwtHeader, claims map[string]any) (*Principal,
 	if err != nil {
 		return nil, err
 	}
-	return v.claims.principal(v.issuer, claims, expires)
+	p, err := v.claims.principal(v.issuer, claims, expires)
+	if err == nil {
+		p.only = only
+	}
+	return p, err
 }
 
 // isIDToken reports whether a token tells a client who its user is, instead of letting the

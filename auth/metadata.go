@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -11,12 +12,14 @@ import (
 const wellKnown = "/.well-known/oauth-protected-resource"
 
 // MetadataURL is where clients find out how to get a token; "" when there is nothing to
-// find out. It is made of the configured resource, never of a request's Host.
-func (a *Authenticator) MetadataURL() string {
+// find out. It is made of the configured resource, never of a request's Host. With a profile it is
+// that of the profile.
+func (a *Authenticator) MetadataURL(profile string) string {
 	u, err := url.Parse(a.resource())
 	if a.cfg.Type != "oidc" || err != nil || u.Host == "" {
 		return ""
 	}
+	u = u.JoinPath(profile)
 	u.Path, u.RawQuery, u.Fragment = wellKnown+strings.TrimSuffix(u.Path, "/"), "", ""
 	return u.String()
 }
@@ -34,12 +37,29 @@ func IsMetadata(path string) bool {
 	return path == wellKnown || strings.HasPrefix(path, wellKnown+"/")
 }
 
-// ServeMetadata answers a request for the resource's metadata, at the root and below the
-// resource's path; any page may read it.
-func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request) {
+// resourceAt is the resource whose metadata are at a path: the endpoint, or one of its profiles;
+// "" for none.
+func (a *Authenticator) resourceAt(path string, profiles []string) string {
 	u, err := url.Parse(a.resource())
-	mine := err == nil && (r.URL.Path == wellKnown || r.URL.Path == wellKnown+strings.TrimSuffix(u.Path, "/"))
-	if a.cfg.Type != "oidc" || !mine {
+	if err != nil {
+		return ""
+	}
+	mine := wellKnown + strings.TrimSuffix(u.Path, "/")
+	if path == wellKnown || path == mine {
+		return a.resource()
+	}
+	name, below := strings.CutPrefix(path, mine+"/")
+	if !below || !slices.Contains(profiles, name) {
+		return ""
+	}
+	return strings.TrimSuffix(a.resource(), "/") + "/" + name
+}
+
+// ServeMetadata answers a request for the resource's metadata, at the root and below the
+// resource's path, and for those of the profiles; any page may read it.
+func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request, profiles []string) {
+	resource := a.resourceAt(r.URL.Path, profiles)
+	if a.cfg.Type != "oidc" || resource == "" {
 		http.NotFound(w, r)
 		return
 	}
@@ -59,7 +79,7 @@ func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
 	_ = json.NewEncoder(w).Encode(map[string]any{ // a client that left is no error of ours
-		"resource":                 a.resource(),
+		"resource":                 resource,
 		"authorization_servers":    []string{a.cfg.OIDC.Issuer},
 		"scopes_supported":         a.advertised(),
 		"bearer_methods_supported": []string{"header"},

@@ -29,7 +29,8 @@ type Principal struct {
 	Expires time.Time
 
 	key   string
-	token string // the hash of a static one
+	token string   // the hash of a static one
+	only  []string // profiles that the token is for; nil: the whole endpoint
 }
 
 // newPrincipal completes p with its key.

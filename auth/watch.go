@@ -86,7 +86,7 @@ func (a *Authenticator) watchIssuer(ctx context.Context) {
 // While the issuer cannot be asked, everything goes on.
 func (a *Authenticator) askAgain(ctx context.Context) {
 	for _, token := range a.watchers.tokens() {
-		p, err := a.Verify(ctx, token)
+		p, err := a.verify(ctx, token)
 		if err != nil && refusalOf(err).Status == http.StatusServiceUnavailable {
 			return
 		}

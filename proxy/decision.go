@@ -151,7 +151,7 @@ func (p *Proxy) denial(x *exchange, d policy.Decision) error {
 	case x.script != nil:
 		return &builtins.ToolError{Kind: builtins.Denied, Msg: errDenied.Error()}
 	case d.Outcome == policy.StepUp:
-		return p.edge.StepUp(d.Scopes)
+		return p.edge.StepUp(d.Scopes, x.client.Profile)
 	case d.Outcome == policy.Invisible && x.task != nil:
 		return unknownTask(x)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/vmcp-dev/vmcp/auth/authtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
@@ -341,5 +343,36 @@ func TestTheProfileOfStdio(t *testing.T) {
 	}
 	if n := len(p.Status().Profiles); n != 3 {
 		t.Errorf("%d profiles are left", n)
+	}
+}
+
+// TestAProfileIsAResource: its challenge leads to its own metadata, and a token for it comes in there alone.
+func TestAProfileIsAResource(t *testing.T) {
+	const resource = "https://mcp.example.com/mcp"
+	issuer := authtest.NewIssuer(t)
+	p := newProxy(t, &config.Config{Profiles: []config.Profile{{Name: "office"}, {Name: "home"}}, IncomingAuth: config.IncomingAuth{Type: "oidc", OIDC: config.OIDC{
+		Issuer: issuer.URL, Audience: resource, InsecureAllowHTTP: true, JWKSAllowPrivateIP: true,
+	}}})
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close)
+	resp, _ := ask(t, "POST", srv.URL+"/mcp/office", "", greet)
+	const metadata = "/.well-known/oauth-protected-resource/mcp/office"
+	if got, want := resp.Header.Get("WWW-Authenticate"), `Bearer resource_metadata="https://mcp.example.com`+metadata+`"`; got != want {
+		t.Errorf("challenge %s, want %s", got, want)
+	}
+	if _, body := ask(t, "GET", srv.URL+metadata, "", ""); !strings.Contains(body, `"resource":"`+resource+`/office"`) {
+		t.Errorf("metadata %s", body)
+	}
+	for audience, in := range map[string]string{resource: "/mcp /mcp/office /mcp/home", resource + "/office": "/mcp/office"} {
+		token := issuer.Token(t, audience, nil)
+		for _, path := range []string{"/mcp", "/mcp/office", "/mcp/home"} {
+			want := 401
+			if slices.Contains(strings.Fields(in), path) {
+				want = 200
+			}
+			if resp, body := ask(t, "POST", srv.URL+path, token, greet); resp.StatusCode != want {
+				t.Errorf("a token for %s at %s: %s %s, want %d", audience, path, resp.Status, body, want)
+			}
+		}
 	}
 }

@@ -23,7 +23,7 @@ type principalKey struct{}
 // authenticate finds out who asks. It answers a request that does not come in.
 func (v *Server) authenticate(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
 	a := v.access.Load().auth
-	who, err := a.Authenticate(r)
+	who, err := a.AuthenticateAt(profileOf(r), r)
 	if err != nil {
 		v.refuseAccess(w, r, a, err)
 		return nil, false
@@ -46,7 +46,7 @@ func (v *Server) refuseAccess(w http.ResponseWriter, r *http.Request, a *auth.Au
 	}
 	v.refused(refusal)
 	v.turned(r, refusal.Status, refusal.Error())
-	refusal.SetHeader(w.Header(), a.MetadataURL())
+	refusal.SetHeader(w.Header(), a.MetadataURL(profileOf(r)))
 	refuse(w, refusal.Status, nil, wire.Errorf(wire.InvalidRequest, "%s", refusal.Error()))
 }
 
@@ -105,7 +105,7 @@ func (v *Server) Verify(ctx context.Context, token string) error {
 	if a.Open() {
 		who = a.Unasked()
 	} else {
-		who, err = a.Verify(ctx, token)
+		who, err = a.VerifyAt(ctx, v.profile, token)
 	}
 	if err == nil {
 		v.pipe.Store(who)

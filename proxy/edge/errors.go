@@ -43,11 +43,11 @@ func (r *Refusal) write(h http.Header) {
 }
 
 // StepUp is the refusal of what a token with further scopes may do: a challenge names all that
-// are needed, so that the client can ask for them at once.
-func (v *Server) StepUp(scopes []string) *Refusal {
+// are needed, so that the client can ask for them at once; profile is the one that it uses.
+func (v *Server) StepUp(scopes []string, profile string) *Refusal {
 	a, h := v.access.Load().auth, http.Header{}
 	refusal := a.StepUp(scopes)
-	refusal.SetHeader(h, a.MetadataURL())
+	refusal.SetHeader(h, a.MetadataURL(profile))
 	err := wire.Errorf(wire.Denied, "%s", refusal.Error())
 	err.Data = new(jsonscan.Object).Text("error", refusal.Code).Text("scope", strings.Join(refusal.Scopes, " ")).JSON()
 	return &Refusal{Err: err, Status: refusal.Status, Header: h}

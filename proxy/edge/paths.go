@@ -72,7 +72,8 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			v.serveMCP(w, r)
 		}
 	case auth.IsMetadata(path):
-		v.access.Load().auth.ServeMetadata(w, r) // for everybody: it is made of the configuration alone
+		a := v.access.Load()
+		a.auth.ServeMetadata(w, r, a.profiles) // for everybody: it is made of the configuration alone
 	case isHealth(path):
 		serveHealth(w)
 	case strings.HasPrefix(path, "/oauth/") && v.login != nil:

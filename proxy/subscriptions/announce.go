@@ -11,7 +11,7 @@ import (
 
 const (
 	// announceQuiet is how long nothing must have changed for a list_changed to go out.
-	announceQuiet = 150 * time.Millisecond
+	announceQuiet = 300 * time.Millisecond
 	// announceMost is how long changes that follow each other can hold it back.
 	announceMost = time.Second
 )
