@@ -17,6 +17,7 @@ type Identity struct {
 	Groups, Scopes  []string // roles are groups
 	Client          string   // the OAuth client
 	Claims          map[string]any
+	Profile         string // that the endpoint is used through; "" is none
 }
 
 // A Principal is an identity as policies see it. It belongs to one Set.
@@ -52,6 +53,9 @@ func (s *Set) Principal(id Identity) *Principal {
 		if value, ok := toValue(v); ok {
 			claim(name, value)
 		}
+	}
+	if s.uses.mayRead("profile") {
+		p.claims["profile"] = cedar.String(id.Profile)
 	}
 	var parents []cedar.EntityUID
 	for _, g := range id.Groups {

@@ -228,7 +228,7 @@ func (s *Set) classOf(p *Principal) (class [sha256.Size]byte) {
 	u := &s.uses
 	_, named := s.entities[p.entity.UID]
 	if u.whole || named {
-		add(h, p.identity.Issuer, p.identity.Subject, p.identity.Client)
+		add(h, p.identity.Issuer, p.identity.Subject, p.identity.Client, p.identity.Profile)
 		add(h, slices.Sorted(slices.Values(p.identity.Groups))...)
 		add(h, slices.Sorted(slices.Values(p.identity.Scopes))...)
 		add(h, string(p.entity.Attributes.MarshalCedar()))

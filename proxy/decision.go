@@ -54,7 +54,7 @@ func (p *Proxy) whoIn(ctx context.Context, x *exchange) *access.Who {
 	if rules == nil {
 		return nil
 	}
-	return rules.Who(x.principalIn(ctx))
+	return rules.Who(x.principalIn(ctx), x.client.Profile)
 }
 
 // decided makes known that policies may have changed: who sees something else now is told, and who

@@ -32,7 +32,9 @@ func (p *Proxy) Open(ctx context.Context, s *edge.Session) edge.Peer {
 }
 
 // who is the client, as the policies in force know it.
-func (s *peer) who() *access.Who { return s.p.rules.Load().Who(s.principal.Load()) }
+func (s *peer) who() *access.Who {
+	return s.p.rules.Load().Who(s.principal.Load(), s.session.Client.Profile)
+}
 
 // peerOf is what the proxy keeps of a session.
 func peerOf(s *edge.Session) *peer { return s.Peer.(*peer) }

@@ -376,3 +376,34 @@ func TestAProfileIsAResource(t *testing.T) {
 		}
 	}
 }
+
+// TestPoliciesMayNameAProfile: what a policy permits through one, it permits through no other.
+func TestPoliciesMayNameAProfile(t *testing.T) {
+	testmode.Parallel(t)
+	cfg := officeConfig(sdkBackend(t, department("mail", "list"), false), sdkBackend(t, department("calendar", "list"), true))
+	cfg.IncomingAuth.Authz = config.Authz{Policies: []string{
+		`permit(principal, action, resource in Backend::"mail") when { context.profile == "post" };`,
+		`permit(principal, action, resource == Tool::"calendar_list") when { ["", "post"].contains(context.profile) };`,
+	}}
+	_, url := start(t, cfg)
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		for profile, want := range map[string]string{"": "calendar_list", "post": "mail_list", "reading": ""} {
+			s := connect(t, strings.TrimSuffix(url+"/"+profile, "/"), revision, nil)
+			list, err := s.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, tool := range list.Tools {
+				names = append(names, tool.Name)
+			}
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("%s at %q: %q, want %q", revision, profile, got, want)
+			}
+			_, err = s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mail_list"})
+			if (err == nil) != (profile == "post") {
+				t.Errorf("%s at %q: mail_list: %v", revision, profile, err)
+			}
+		}
+	}
+}

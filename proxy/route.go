@@ -250,7 +250,9 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 		p.awaitStart(ctx)
 	}
 	principal := edge.PrincipalOf(ctx)
-	view := func() *catalog.View { return p.rules.Load().Who(principal).View(p.catalog.Load(), x.client.Profile) }
+	view := func() *catalog.View {
+		return p.rules.Load().Who(principal, x.client.Profile).View(p.catalog.Load(), x.client.Profile)
+	}
 	if err := p.subscriptions.Listen(ctx, x.id, x.out, filter, view); err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.R
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
 		Limits: t.Limits, OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
-		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Audit: x.audit.run, Trace: spans.Traceparent(ctx),
+		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Profile: x.client.Profile, Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{
 		Tool: t.Name, Principal: x.client.Principal, Trace: s.Trace, Program: runs.ProgramOf(t.Program), Args: wire.OrEmpty(args),
@@ -292,7 +292,7 @@ func (p *Proxy) resumePart(part *runs.Part) {
 	}
 	ctx := edge.WithPrincipal(context.Background(), who)
 	params := new(jsonscan.Object).Text("name", r.Tool).Raw("arguments", r.Args).JSON()
-	client := &edge.Client{Principal: r.Principal, Revision: wire.Rev2607, Capabilities: s.Can}
+	client := &edge.Client{Principal: r.Principal, Profile: s.Profile, Revision: wire.Rev2607, Capabilities: s.Can}
 	x := newExchange(p, edge.Request{Client: client, Method: wire.ToolsCall, Params: params, Out: parked.Nobody{}})
 	x.who, x.audit.run = p.whoIn(ctx, x), s.Audit
 	h, err := p.hosts.New(part, x, nil)

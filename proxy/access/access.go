@@ -2,7 +2,7 @@
 // that principal sees of a catalog, and whether a call may be made.
 //
 //	rules, problems := access.Compile(cfg, log)
-//	who := rules.Who(principal)
+//	who := rules.Who(principal, "")
 //	e := who.View(c, "").Find(catalog.Tool("github_search"))
 //	d := who.Decide(c, e, arguments)
 //
@@ -56,25 +56,26 @@ type Who struct {
 	admin     bool
 }
 
-// Who is a principal as r knows it; nil is anonymous.
-func (r *Rules) Who(p *auth.Principal) *Who {
+// Who is a principal as r knows it, who uses the endpoint through a profile; nil is anonymous, "" none.
+func (r *Rules) Who(p *auth.Principal, profile string) *Who {
 	if r == nil {
 		return nil
 	}
 	key := keyOf(p)
+	key.profile = profile
 	if who := r.known.find(key); who != nil {
 		return who
 	}
-	who := &Who{rules: r, principal: r.set.Principal(identityOf(p)), admin: r.isAdmin(p)}
+	who := &Who{rules: r, principal: r.set.Principal(identityOf(p, profile)), admin: r.isAdmin(p)}
 	r.known.add(key, who)
 	return who
 }
 
-func identityOf(p *auth.Principal) policy.Identity {
+func identityOf(p *auth.Principal, profile string) policy.Identity {
 	if p == nil {
-		return policy.Identity{Subject: Anonymous}
+		return policy.Identity{Subject: Anonymous, Profile: profile}
 	}
-	return policy.Identity{Issuer: p.Issuer, Subject: p.Subject, Groups: p.Groups, Scopes: p.Scopes, Client: p.Client, Claims: p.Claims}
+	return policy.Identity{Issuer: p.Issuer, Subject: p.Subject, Groups: p.Groups, Scopes: p.Scopes, Client: p.Client, Claims: p.Claims, Profile: profile}
 }
 
 func (r *Rules) isAdmin(p *auth.Principal) bool {
@@ -120,6 +121,7 @@ const maxKnown = 5000
 type key struct {
 	principal       *auth.Principal
 	issuer, subject string
+	profile         string
 }
 
 func keyOf(p *auth.Principal) key {

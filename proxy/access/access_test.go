@@ -22,10 +22,10 @@ func rules(t *testing.T, a config.Authz) *Rules {
 func TestKnownPrincipalsAreBounded(t *testing.T) {
 	r := rules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}})
 	first := &auth.Principal{Subject: "first", Groups: []string{"g"}}
-	who := r.Who(first)
+	who := r.Who(first, "")
 	for i := range 3 * maxKnown {
-		r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}})
-		if i%(maxKnown/2) == 0 && r.Who(first) != who {
+		r.Who(&auth.Principal{Subject: fmt.Sprint(i), Groups: []string{"g"}}, "")
+		if i%(maxKnown/2) == 0 && r.Who(first, "") != who {
 			t.Fatalf("one who is asked about all the time was forgotten after %d", i)
 		}
 	}
@@ -37,7 +37,7 @@ func TestKnownPrincipalsAreBounded(t *testing.T) {
 // Without policies nothing is decided; with them, admins see traces.
 func TestWho(t *testing.T) {
 	var none *Rules
-	if none.Who(nil) != nil || !none.Who(nil).SeesTraces() || none.Who(nil).ScriptsAreOwners() {
+	if none.Who(nil, "") != nil || !none.Who(nil, "").SeesTraces() || none.Who(nil, "").ScriptsAreOwners() {
 		t.Error("without policies somebody is asked about")
 	}
 	r := rules(t, config.Authz{Policies: []string{"permit(principal, action, resource);"}, Scripts: "owner", Admins: config.Admins{Groups: []string{"ops"}, Subjects: []string{"ada"}}})
@@ -45,11 +45,11 @@ func TestWho(t *testing.T) {
 		p    *auth.Principal
 		want bool
 	}{{nil, false}, {&auth.Principal{Subject: "ada"}, true}, {&auth.Principal{Subject: "bob"}, false}, {&auth.Principal{Subject: "bob", Groups: []string{"dev", "ops"}}, true}} {
-		if got := r.Who(tt.p).SeesTraces(); got != tt.want {
+		if got := r.Who(tt.p, "").SeesTraces(); got != tt.want {
 			t.Errorf("%+v sees traces: %v", tt.p, got)
 		}
 	}
-	if !r.Who(nil).ScriptsAreOwners() {
+	if !r.Who(nil, "").ScriptsAreOwners() {
 		t.Error("scripts are not owners")
 	}
 }

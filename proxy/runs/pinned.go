@@ -14,12 +14,13 @@ type Settings struct {
 	OnDoubt      string          `json:"onDoubt,omitempty"`
 	OnDisconnect string          `json:"onDisconnect,omitempty"`
 	Isolated     bool            `json:"isolated,omitempty"`
-	Whole        bool            `json:"whole,omitempty"`  // limits.time is from its beginning to its end
-	Output       json.RawMessage `json:"output,omitempty"` // the schema of what it returns
-	Can          json.RawMessage `json:"can,omitempty"`    // capabilities of the client that began it
-	Who          json.RawMessage `json:"who,omitempty"`    // who began it, see auth.Principal.Keep
-	Audit        string          `json:"audit,omitempty"`  // the run that lines of the audit name
-	Trace        string          `json:"trace,omitempty"`  // traceparent of the first request
+	Whole        bool            `json:"whole,omitempty"`   // limits.time is from its beginning to its end
+	Output       json.RawMessage `json:"output,omitempty"`  // the schema of what it returns
+	Can          json.RawMessage `json:"can,omitempty"`     // capabilities of the client that began it
+	Who          json.RawMessage `json:"who,omitempty"`     // who began it, see auth.Principal.Keep
+	Profile      string          `json:"profile,omitempty"` // that it was begun through; "" is none
+	Audit        string          `json:"audit,omitempty"`   // the run that lines of the audit name
+	Trace        string          `json:"trace,omitempty"`   // traceparent of the first request
 }
 
 // JSON is the form in which they are stored.
