@@ -21,7 +21,10 @@ type server struct {
 	pkg    string // of npm, for its version; "" for our own
 	parts  []part
 	config string // the file; "" for the demo, which has none
-	calls  []call
+	// The profile that clients use, which shows the parts; "" is none. Others are behind the proxy as well.
+	profile string
+	others  int
+	calls   []call
 	// Tools of the proxy's own: the same over both transports, and their calls have this in
 	// their results.
 	scripted map[string]string
@@ -141,7 +144,7 @@ func servers(t *testing.T) []*server {
 	remember.Env = map[string]string{"MEMORY_FILE_PATH": memory}
 	think := node("@modelcontextprotocol/server-sequential-thinking", "dist/index.js")
 	all := []*server{
-		demo(t), readme(t),
+		demo(t), readme(t), profile(t),
 		one(t, "everything", "@modelcontextprotocol/server-everything", node("@modelcontextprotocol/server-everything", "dist/index.js", "stdio"),
 			call{Name: "echo", Args: args{"message": "hé 😀"}}, call{Name: "get-sum", Args: args{"a": 2, "b": 40}}, call{Name: "get-structured-content", Args: args{"location": "Chicago"}},
 			call{Name: "get-tiny-image", Args: args{}}, call{Name: "get-annotated-message", Args: args{"messageType": "error", "includeImage": true}}, call{Name: "get-resource-links", Args: args{"count": 2}}),
@@ -155,7 +158,7 @@ func servers(t *testing.T) []*server {
 		browse := node("@playwright/mcp", "cli.js", "--headless", "--isolated", "--no-sandbox", "--executable-path", world.chromium)
 		all = append(all, stateful(t, "Playwright", "@playwright/mcp", browse, call{Name: "browser_navigate", Args: args{"url": world.page}}))
 	}
-	all[2].forOthers = []string{"get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"}
+	all[3].forOthers = []string{"get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"}
 	for _, s := range all {
 		for i := range s.parts {
 			s.parts[i].job = s.parts[i].script(t)
@@ -215,6 +218,20 @@ func readme(t *testing.T) *server {
 	}
 }
 
+// profile is a part of the README's configuration: one of its servers, and one of its scripts.
+func profile(t *testing.T) *server {
+	s := readme(t)
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.config, string(text)+"profiles:\n  - {name: notes, workloads: [files], tools: [\"*\", count_words]}\n")
+	s.name, s.profile, s.others = "a profile of it", "notes", 1
+	s.parts, s.calls = s.parts[:1], []call{s.calls[0], s.calls[2]}
+	delete(s.scripted, "first_line")
+	return s
+}
+
 func serving(config string) []string {
 	if config == "" {
 		return []string{"serve"}
@@ -229,7 +246,12 @@ func (s *server) through(t *testing.T, c client) (http, stdio job) {
 	if c.modern && s.sharing != "" {
 		config, http.URL = s.sharing, s.sharedURL
 	}
-	start := "cd " + s.dir + " && exec " + program("vmcp") + " " + strings.Join(append(serving(config), "--stdio"), " ")
+	words := append(serving(config), "--stdio")
+	if s.profile != "" {
+		http.URL += "/" + s.profile
+		words = append(words, "--profile", s.profile)
+	}
+	start := "cd " + s.dir + " && exec " + program("vmcp") + " " + strings.Join(words, " ")
 	return http, job{Command: "sh", Args: []string{"-c", start}}.script(t)
 }
 
@@ -308,7 +330,7 @@ func (s *server) awaitBackends(t *testing.T, addr string) {
 				ready++
 			}
 		}
-		return ready == len(s.parts), nil
+		return ready == len(s.parts)+s.others, nil
 	})
 	if err != nil {
 		t.Fatal(err)

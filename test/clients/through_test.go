@@ -233,6 +233,8 @@ Each of these clients listed and called what a server offers, directly and throu
 compared: every tool with its description and schemas, prompts and resources where the client
 shows them, and the results of calls. In front of several servers (the demo, the
 configuration of the README) names have their prefix, and the scripted tools are there as well.
+Of the README's configuration they also use a profile, which shows one of its servers and one of its
+scripts, at ` + "`/mcp/notes`" + ` and by ` + "`vmcp serve --stdio --profile notes`" + `.
 
 Before the demo vmcp also runs with ` + "`--token-file`" + `, where all of them send the token in a
 header, or are passed on to that endpoint by ` + "`vmcp serve --stdio --url`" + ` (stdio to the endpoint).
