@@ -42,14 +42,11 @@ func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
 		return nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
 	}
 	s := v.sessions.find(id)
-	if s != nil && s.Client.Profile != profileOf(r) {
-		s = nil
-	}
 	if s != nil && s.Client.Principal != v.principal(r) {
 		v.turned(r, http.StatusNotFound, "the session is another principal's")
 		s = nil
 	}
-	if s == nil {
+	if s == nil || s.Client.Profile != profileOf(r) {
 		return nil, http.StatusNotFound, wire.Errorf(wire.InvalidRequest, "session not found: begin a new one with initialize")
 	}
 	if v := r.Header.Get(wire.HeaderVersion); v != "" && !wire.IsSupported(v) {
