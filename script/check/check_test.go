@@ -55,6 +55,8 @@ def run(params):
 		{"unknown tool", `def run(p): return call_tool("ci_biuld", {})`,
 			`1:30: no tool "ci_biuld"; did you mean ci_build? [tool-unknown]`},
 		{"unknown tool by keyword", `def run(p): return try_call_tool(args={}, name="x")`, `1:48: no tool "x" [tool-unknown]`},
+		{"element of a struct", `def run(p): return struct(a=1)["a"]`, `1:20: a struct has no elements; write .a [index]`},
+		{"method of Python's sets", `def run(p): return set([1]).isdisjoint(set([2]))`, `1:29: a set has no isdisjoint; write not (a & b) [method]`},
 		{"computed tool", `def run(p): return call_tool("ci_" + p["name"])`, ``},
 		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: ci_build needs the argument ref [argument-missing]`},
 		{"wrong arguments", `def run(p): return call_tool("ci_build", {"ref": 1, "jobs": [1, "2"], "cleen": True})`,

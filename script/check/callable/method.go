@@ -83,7 +83,6 @@ func init() {
 			"union": {0, -1, true, methodGives(types.Set), nil, nil}, "intersection": {0, -1, true, methodGives(types.Set), nil, nil},
 			"difference": {0, -1, true, methodGives(types.Set), nil, nil}, "symmetric_difference": {1, 1, true, methodGives(types.Set), nil, nil},
 			"issubset": {1, 1, true, methodGives(types.Bool), nil, nil}, "issuperset": {1, 1, true, methodGives(types.Bool), nil, nil},
-			"isdisjoint": {1, 1, true, methodGives(types.Bool), nil, nil},
 		},
 		types.Bytes: {"elems": {0, 0, true, methodGives(types.Iterable), nil, nil}},
 	}
@@ -145,6 +144,8 @@ func Habit(k types.Kind, name string) string {
 		return "did you mean isdigit?"
 	case k == types.Text && (name == "ljust" || name == "rjust" || name == "zfill" || name == "center"):
 		return `printf("%-10s", x) has widths`
+	case k == types.Set && name == "isdisjoint":
+		return "write not (a & b)"
 	case k == types.List && name == "map", k == types.List && name == "filter":
 		return "write [... for x in list]"
 	}

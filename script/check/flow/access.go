@@ -20,7 +20,11 @@ func (e *engine) index(x *syntax.IndexExpr) types.Type {
 		return types.Any
 	}
 	if on.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Set, types.Duration, types.Time, types.Opaque) {
-		e.tell("index", x, "%s has no elements", finding.Article(on))
+		p := finding.Problem{Code: "index", Node: x, Message: finding.Article(on) + " has no elements"}
+		if name, ok := key.Text(); ok && on.Is(types.Struct) {
+			p.Hint = "write ." + name
+		}
+		e.say(p)
 		return types.Any
 	}
 	e.noneFor(x.X, on, func(a *types.Atom) bool {
