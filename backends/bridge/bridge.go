@@ -16,12 +16,9 @@
 package bridge
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -99,7 +96,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	b.ctx, b.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer b.close()
 	lines, failed := make(chan []byte), make(chan error, 1)
-	go readLines(b.ctx, in, lines, failed)
+	go wire.ReadLines(b.ctx, in, maxFrame, lines, failed)
 	for {
 		select {
 		case line := <-lines:
@@ -112,42 +109,6 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 			return nil
 		case <-b.ctx.Done():
 			return context.Cause(b.ctx)
-		}
-	}
-}
-
-// readLines ends with its input: a read from a pipe cannot be interrupted.
-func readLines(ctx context.Context, in io.Reader, lines chan<- []byte, failed chan<- error) {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := readLine(r)
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			select {
-			case lines <- line:
-			case <-ctx.Done():
-				return
-			}
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			failed <- err
-			return
-		}
-	}
-}
-
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxFrame {
-			return nil, fmt.Errorf("standard input: a message is larger than %d bytes", maxFrame)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
 		}
 	}
 }

@@ -1,12 +1,8 @@
 package edge
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -30,7 +26,7 @@ func (v *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	draining := v.listening.Done()
 	lines := make(chan []byte)
 	failed := make(chan error, 1)
-	go readLines(ctx, in, lines, failed)
+	go wire.ReadLines(ctx, in, MaxFrame, lines, failed)
 	for {
 		select {
 		case line := <-lines:
@@ -49,42 +45,6 @@ func (v *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 			return nil
 		case <-v.life.Done():
 			return nil
-		}
-	}
-}
-
-// readLines ends with its input: a read from a pipe cannot be interrupted.
-func readLines(ctx context.Context, in io.Reader, lines chan<- []byte, failed chan<- error) {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := readLine(r)
-		if len(bytes.TrimSpace(line)) > 0 {
-			select {
-			case lines <- line:
-			case <-ctx.Done():
-				return
-			}
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			failed <- err
-			return
-		}
-	}
-}
-
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > MaxFrame {
-			return nil, fmt.Errorf("stdin: a message is larger than %d bytes", MaxFrame)
-		}
-		if err != bufio.ErrBufferFull {
-			return line, err
 		}
 	}
 }

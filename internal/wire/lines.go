@@ -1,0 +1,49 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ReadLines sends the frames of in, which are one a line, to lines, without the white space around
+// them; empty lines are none. It sends to failed why it has ended, which has to have room for that:
+// nil at the end of in, an error for a line of more than most bytes. When ctx ends it returns at the
+// next frame, for a read from a pipe cannot be interrupted.
+func ReadLines(ctx context.Context, in io.Reader, most int, lines chan<- []byte, failed chan<- error) {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(r, most)
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			select {
+			case lines <- line:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			failed <- err
+			return
+		}
+	}
+}
+
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > most {
+			return nil, fmt.Errorf("standard input: a message is larger than %d bytes", most)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
