@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,10 +23,7 @@ const Code = "case"
 func Read(path string) (*Case, error) {
 	data, err := files.Read(path, MaxFile)
 	if err != nil {
-		if _, named := errors.AsType[*fs.PathError](err); !named {
-			err = fmt.Errorf("%s: %w", diag.File(path), err)
-		}
-		return nil, err
+		return nil, diag.Named(path, err)
 	}
 	return Parse(path, data)
 }

@@ -32,10 +32,7 @@ const (
 func Read(path string) (*File, error) {
 	data, err := files.Read(path, MaxFile)
 	if err != nil {
-		if _, named := errors.AsType[*fs.PathError](err); !named {
-			err = fmt.Errorf("%s: %w", diag.File(path), err)
-		}
-		return nil, err
+		return nil, diag.Named(path, err)
 	}
 	return Parse(path, data)
 }

@@ -6,7 +6,9 @@ package diag
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -208,6 +210,14 @@ type Origin struct {
 // InFile is the origin of a text that is a file of its own.
 func InFile(name string) Origin {
 	return Origin{Pos: Pos{File: File(name), Line: 1, Column: 1}, Exact: true}
+}
+
+// Named is err with the name of the file that it is about, unless it says that itself.
+func Named(name string, err error) error {
+	if _, named := errors.AsType[*fs.PathError](err); err == nil || named {
+		return err
+	}
+	return fmt.Errorf("%s: %w", File(name), err)
 }
 
 // File is the name of a file as problems show it: with slashes, relative to the working
