@@ -185,7 +185,7 @@ func New(o Options) *Proxy {
 		ClientInfo: p.introduction(),
 		Changed:    p.rebuild,
 		Updated:    p.resourceUpdated,
-		Notified:   p.unclaimed,
+		Notified:   p.unrouted,
 
 		Pressure:    func(be *backends.Backend, ids []string) bool { return p.edge.Pressure(be.Name(), ids) },
 		ListChanged: p.sessionListChanged,

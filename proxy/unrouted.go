@@ -22,8 +22,8 @@ func (p *Proxy) sessionListChanged(be *backends.Backend, session, method string)
 	}
 }
 
-// unclaimed takes a notification that no client can be tied to.
-func (p *Proxy) unclaimed(be *backends.Backend, method string, params json.RawMessage) {
+// unrouted takes a notification that no client can be tied to.
+func (p *Proxy) unrouted(be *backends.Backend, method string, params json.RawMessage) {
 	if method == wire.LogMessage {
 		p.log.Info("backend says", "backend", be.Name(), "level", jsonscan.GetString(params, "level"), "data", clip.Counted(string(p.secrets.JSON(jsonscan.Get(params, "data"))), maxSaid)) // half of a secret would not be found
 	}
