@@ -296,6 +296,6 @@ func (v *validator) runs(c *Config) {
 		}
 	}
 	if len(n.Events) > 0 && n.URL == "" && n.Tool == "" {
-		v.report("runs.notify", "want url or tool: who is told")
+		v.report("runs.notify", "want url or tool: who is notified")
 	}
 }

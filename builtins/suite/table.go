@@ -37,7 +37,7 @@ var functions []function
 
 func init() {
 	functions = []function{
-		{eq, check.Builtin{Signature: "eq(have, want)", Help: "a difference is told by its path", Returns: "none"}},
+		{eq, check.Builtin{Signature: "eq(have, want)", Help: "a difference is reported by its path", Returns: "none"}},
 		{ne, check.Builtin{Signature: "ne(have, other)", Returns: "none"}},
 		{isTrue, check.Builtin{Signature: "is_true(x)", Returns: "none"}},
 		{isFalse, check.Builtin{Signature: "is_false(x)", Returns: "none"}},

@@ -1,8 +1,8 @@
-// Package notify tells people of runs that need them: by an HTTP request, or by a call of a tool. It is
-// told that a run waits, is in doubt or has failed, and nothing of what is in it.
+// Package notify notifies people of runs that need them: by an HTTP request, or by a call of a tool. It
+// says that a run waits, is in doubt or has failed, and nothing of what is in it.
 //
-// Events stand in the store's outbox until they were told, so each is told at least once, also when
-// this process ends in between, and may be told twice: its id stays the same.
+// Events stay in the outbox of the store until they were delivered, so each is delivered at least once, also when
+// this process ends in between, and may be delivered twice: its id stays the same.
 package notify
 
 import (
@@ -32,7 +32,7 @@ const (
 	maxAnswer = 64 << 10 // what is read of an answer
 )
 
-// Options say who is told.
+// Options say who is notified.
 type Options struct {
 	Outbox runs.Outbox
 	Log    *slog.Logger
@@ -107,7 +107,7 @@ func (o Options) settle(ctx context.Context, e runs.Event, failed error) error {
 	return o.Outbox.Later(ctx, e, wait)
 }
 
-// Message is what is told of an event.
+// Message is what is sent of an event.
 type Message struct {
 	Type string    `json:"type"` // "run." and the state
 	Run  string    `json:"run"`

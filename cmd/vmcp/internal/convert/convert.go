@@ -25,7 +25,7 @@ from files or standard input, and prints manifests of vmcp.dev/v1alpha1 in the s
 Comments are not kept. Backends are those that the files describe, at the addresses that
 ToolHive's operator gives them; groups are only names, and have no object.
 
-Each field that is left out is told on standard error with its place. Where authentication or
+Each field that is left out is reported on standard error with its place. Where authentication or
 authorization would be lost nothing is printed, and the exit code is 1.
 
 Nothing has to be converted to be served: an object of ours can name one of theirs, in
@@ -59,7 +59,7 @@ func read(names []string, in io.Reader) ([]toolhive.File, error) {
 		var err error
 		if name == "-" {
 			name = "stdin"
-			data, err = io.ReadAll(io.LimitReader(in, config.MaxFile+1)) // one byte more is told as too large
+			data, err = io.ReadAll(io.LimitReader(in, config.MaxFile+1)) // one byte more is reported as too large
 		} else {
 			data, err = files.Read(name, config.MaxFile)
 		}

@@ -226,7 +226,7 @@ func cancel(e Env, file *string) *cobra.Command {
 	}
 	c.ValidArgsFunction = e.ids(file, runs.States[:5]...)
 	output := e.Output(c)
-	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "what everybody is told who asks for the run")
+	c.Flags().StringVar(&reason, "reason", "cancelled by an operator", "the reason, shown to everybody who asks for the run")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error { return s.Cancel(c.Context(), args[0], reason) })
 	}
