@@ -46,6 +46,8 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 			}
 		}
 	}
+	b.stats.waiting.Add(1)
+	defer b.stats.waiting.Add(-1)
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout(), conn.ErrDeadline)
 	defer cancel()
 	main, err := b.await(ctx)

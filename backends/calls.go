@@ -12,9 +12,10 @@ import (
 
 // counters are what Stats is taken from.
 type counters struct {
-	calls, failures, timeouts, reconnects, refused atomic.Uint64
-	entered                                        atomic.Int64 // calls, from their first look at the backend on
-	lastCall                                       atomic.Int64 // when it began, in unix nanoseconds; 0 for none
+	calls, failures, timeouts, reconnects, refused, cancelled atomic.Uint64
+	waiting                                                   atomic.Int64 // calls that wait for a connection
+	entered                                                   atomic.Int64 // calls, from their first look at the backend on
+	lastCall                                                  atomic.Int64 // when it began, in unix nanoseconds; 0 for none
 }
 
 // Stats are counters since the backend was configured, and gauges.
@@ -27,6 +28,10 @@ type Stats struct {
 	Dropped    uint64 // notifications for callers that were too slow to take them
 
 	Refused uint64 // callers for whom there was no connection or session left
+
+	Cancelled uint64 // calls whose callers left
+	Waiting   int64  // calls that wait for a connection, or for their turn on one
+	Breaker   int    // 0 closed, 1 half open, 2 open
 
 	Running     int64 // calls
 	Connections int64 // child processes, and over HTTP those that a stream may come on
@@ -47,6 +52,7 @@ func (b *Backend) Stats() Stats {
 	connections, sessions := b.pool.size()
 	return Stats{
 		Calls: s.calls.Load(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
+		Cancelled: s.cancelled.Load(), Waiting: s.waiting.Load(), Breaker: b.settings.Load().Breaker.State(),
 		Reconnects: s.reconnects.Load(), Malformed: c.Malformed.Load(), Dropped: c.Dropped.Load(), Refused: s.refused.Load(),
 		Running: c.Running.Load(), Connections: c.Connections.Load() + connections, Children: int64(c.Children.Len()), Sessions: sessions, LastCall: lastCall(s.lastCall.Load()),
 	}
@@ -110,6 +116,7 @@ func (b *Backend) count(err error) error {
 	}
 	switch conn.KindOf(err) {
 	case Cancelled:
+		b.stats.cancelled.Add(1)
 		return err
 	case Unavailable, Denied:
 		if conn.IsCredentialError(err) { // the backend has no part in it

@@ -15,6 +15,7 @@ package config
 
 import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/telemetry"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
@@ -57,6 +58,8 @@ type Config struct {
 	Pins Pins `json:"pins,omitempty" crd:"no"`
 	// Recording writes calls of scripted tools down as cases.
 	Recording Recording `json:"recording,omitempty" crd:"no"`
+	// Telemetry says what metrics show.
+	Telemetry telemetry.Telemetry `json:"telemetry,omitempty" crd:"no"`
 	// Check says what is made of the problems that checks of scripts find.
 	Check Check `json:"check,omitempty" crd:"no"`
 	// RateLimiting bounds how often tools are called.

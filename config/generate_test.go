@@ -99,6 +99,7 @@ func newGenerator(t *testing.T) *generator {
 	g := &generator{types: map[string]string{}, fields: map[string]map[string]string{}}
 	g.read(t, "config", "*.go")
 	g.read(t, "limits", "../internal/limits/limits.go")
+	g.read(t, "telemetry", "telemetry/telemetry.go")
 	return g
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/telemetry"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
@@ -18,12 +19,16 @@ var strict = document.Rules{Code: code, Field: refusedField, Value: func(field, 
 // They are refused by name: a field that is accepted works.
 var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[Config](): {
-		"groupRef", "group", "authServer", "authServerConfig", "telemetry", "optimizer",
+		"groupRef", "group", "authServer", "authServerConfig", "optimizer",
 		"metadata", "embeddedBackends", "compositeToolRefs", "codeMode",
 	},
 	reflect.TypeFor[Backend](): {"metadata", "caBundlePath", "auth", "headerForward"},
 	reflect.TypeFor[OutgoingStrategy](): {
 		"upstreamInject", "awsSts", "obo", "xaa", "primaryUpstreamProvider", "externalAuthConfigRef", "subjectProviderName",
+	},
+	reflect.TypeFor[telemetry.Telemetry](): {
+		"endpoint", "serviceName", "serviceVersion", "tracingEnabled", "metricsEnabled", "samplingRate", "headers", "insecure",
+		"customAttributes", "enablePrometheusMetricsPath", "caCertPath", "environmentVariables",
 	},
 	reflect.TypeFor[TokenExchange]():   {"subjectProviderName"},
 	reflect.TypeFor[OutgoingAuth]():    {"primaryUpstreamProvider"},
@@ -65,7 +70,7 @@ func refusedField(t reflect.Type, name string) string {
 
 // processKeys are what a configuration may say that is of a process, whatever this serves.
 var processKeys = []string{
-	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "runs", "audit", "tokenStore",
+	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "runs", "audit", "telemetry", "tokenStore",
 	"operational.startup", "operational.shutdown", "limits.runs", "limits.totalMemory",
 }
 

@@ -181,6 +181,9 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 	} else {
 		v.counts.CalledByScript(o)
 	}
+	if v.x.method == wire.ToolsCall {
+		v.p.metrics.Calls.Called(metrics.ToolOf(v.entry), o, took)
+	}
 	if v.p.log.Enabled(ctx, slog.LevelDebug) {
 		v.log(ctx, o, took, err)
 	}

@@ -30,7 +30,8 @@ func (p *Proxy) state() metrics.State {
 	c := p.catalog.Load()
 	s := metrics.State{
 		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.Len(),
-		Dropped: p.parked.Dropped(), Unwritten: p.record.Unwritten(),
+		Dropped: p.parked.Dropped(), Unwritten: p.record.Unwritten(), Waiting: p.admission.Waiting(),
+		Draining: p.edge.IsStopping(), Version: p.options.Version, Server: p.server.Load(), Applied: &p.applied,
 	}
 	if p.options.Workers != nil {
 		s.Workers = p.options.Workers.Running()

@@ -335,6 +335,7 @@ func (p *Proxy) rebuild() {
 	defer p.building.Unlock()
 	old, replacing := p.catalog.Load(), p.backends.Replacing()
 	now := catalog.Build(p.config, p.backends.All(), nil, p.scripts, p.introduction())
+	p.metrics.Use(now, p.backends.All(), p.config.Telemetry.ToolLabels())
 	p.catalog.Store(now)
 	old.Replace()
 	p.logProblems(old, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,7 +46,9 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	}
 	ctx, end := p.spans.Backend(ctx, e.Backend.Name(), e.Original)
 	req.Params = p.spans.Inject(ctx, req.Params)
+	began := time.Now()
 	resp, err := p.loggedIn(ctx, x, e, req, answered)
+	p.metrics.Calls.Requested(e.Backend.Name(), x.method, time.Since(began))
 	end(outcome.In(ctx, err), err)
 	switch {
 	case err != nil:

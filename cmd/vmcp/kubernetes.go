@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
@@ -21,6 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
@@ -88,11 +90,13 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(),
 		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
 		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
-			return proxy.New(proxy.Options{
+			p := proxy.New(proxy.Options{
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
 				Server: name, Process: shared, Metrics: metrics,
 				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) },
 			})
+			p.ServedBy(status.Server{Commit: release.Read().Commit})
+			return p
 		},
 	})
 	defer k.servers.Close()

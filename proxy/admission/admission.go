@@ -105,6 +105,13 @@ func orInt[T int | int64](v, fallback T) T {
 	return fallback
 }
 
+// Waiting is how many runs wait for their turn; those of all Admissions that share room with a.
+func (a *Admission) Waiting() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.waiting)
+}
+
 // Enter waits until a run of a tool may begin, for somebody and with arguments of size bytes. The
 // error is that of a busy endpoint.
 func (a *Admission) Enter(ctx context.Context, who, tool string, size int) (leave func(), err error) {

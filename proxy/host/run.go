@@ -122,7 +122,9 @@ func (h *Host) halted() store.State {
 // schemas. The contract's own errors are *builtins.ToolError.
 func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result, error) {
 	if h.top() { // one that another one calls is part of that one
+		began := time.Now()
 		leave, err := h.Admission.Enter(ctx, h.x.Client().Principal, h.tool.Name, len(raw))
+		h.Metrics.Waited(time.Since(began))
 		if err != nil {
 			return nil, err
 		}

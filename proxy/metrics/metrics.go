@@ -22,6 +22,7 @@ import (
 type Metrics struct {
 	Handler http.Handler // serves the page
 	Runs    *Runs
+	Calls   *Calls
 
 	methods map[string]*Method // made once
 	unknown *Method
@@ -97,10 +98,7 @@ func New(state func() State, to prometheus.Registerer) *Metrics {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_calls_total", Help: "Calls of what backends and scripts offer, by method, by who makes them (client, script) and outcome (" + outcome.Words() + ").",
 	}, []string{"method", "by", "outcome"})
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "vmcp_request_duration_seconds", Help: "Time from a request to its response.",
-		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600},
-	}, []string{"method"})
+	seconds := histogram("vmcp_request_duration_seconds", "Time from a request to its response.", quick, "method")
 	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "vmcp_requests_running", Help: "Requests being served.",
 	}, []string{"method"})
@@ -120,7 +118,7 @@ func New(state func() State, to prometheus.Registerer) *Metrics {
 	}
 	m.methods[http.MethodGet], m.methods[http.MethodDelete] = of(http.MethodGet), of(http.MethodDelete)
 	m.unknown = of("other")
-	m.Runs = newRuns(registry)
+	m.Runs, m.Calls = newRuns(registry), newCalls(registry, wire.FromClients())
 	m.countDecisions(registry)
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_access_refused_total", Help: "Requests refused by authentication, by HTTP status.",

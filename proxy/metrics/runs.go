@@ -19,6 +19,7 @@ type Runs struct {
 	resumed, doubts                       *prometheus.CounterVec
 	writes                                prometheus.Histogram
 	writeErrors                           prometheus.Counter
+	waits                                 prometheus.Histogram
 }
 
 func newRuns(r prometheus.Registerer) *Runs {
@@ -67,10 +68,13 @@ func newRuns(r prometheus.Registerer) *Runs {
 		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "vmcp_journal_errors_total", Help: "Times that the store of runs did not do what it was asked for.",
 		}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "vmcp_script_queue_wait_seconds", Help: "Time that a run waited to begin, for limits.runs or limits.runsPerPrincipal; those that were refused included.", Buckets: []float64{.001, .01, .1, 1, 5, 30},
+		}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "vmcp_script_runs_running", Help: "Runs at this moment."}),
 	}
 	r.MustRegister(m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.running,
-		m.resumed, m.doubts, m.writes, m.writeErrors)
+		m.resumed, m.doubts, m.writes, m.writeErrors, m.waits)
 	return m
 }
 
@@ -82,6 +86,19 @@ func (m *Runs) End() { m.running.Dec() }
 
 // Resumed counts that a run went on.
 func (m *Runs) Resumed(cause string) { m.resumed.WithLabelValues(cause).Inc() }
+
+// Waited notes how long a run waited to begin.
+func (m *Runs) Waited(took time.Duration) { m.waits.Observe(took.Seconds()) }
+
+// forget deletes the series of a scripted tool that is gone.
+func (m *Runs) forget(tool string) {
+	of := prometheus.Labels{"tool": tool}
+	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.runs, m.seconds, m.steps, m.memory, m.effects, m.effectSeconds, m.limits, m.answers, m.suspensions, m.refusals, m.doubts,
+	} {
+		vec.DeletePartialMatch(of)
+	}
+}
 
 // Doubts counts calls whose outcome is not known.
 func (m *Runs) Doubts(tool string, n int) { m.doubts.WithLabelValues(tool).Add(float64(n)) }

@@ -60,6 +60,22 @@ func (b *Breaker) Allow() error {
 	return nil
 }
 
+// State is 0 while calls go out, 2 while none does, and 1 when the next one tries.
+func (b *Breaker) State() int {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.failures < b.threshold:
+		return 0
+	case time.Now().Before(b.until):
+		return 2
+	}
+	return 1
+}
+
 // Succeeded notes a call that was answered.
 func (b *Breaker) Succeeded() {
 	if b == nil {

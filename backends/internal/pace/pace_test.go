@@ -13,7 +13,14 @@ import (
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := pace.NewBreaker(&config.CircuitBreaker{Enabled: true, FailureThreshold: 2, Timeout: config.Duration(time.Minute)})
+		state := func(when string, want int) {
+			t.Helper()
+			if got := b.State(); got != want {
+				t.Errorf("%s: state %d, want %d", when, got, want)
+			}
+		}
 		b.Failed()
+		state("after one failure", 0)
 		if err := b.Allow(); err != nil {
 			t.Errorf("after one failure: %v", err)
 		}
@@ -21,14 +28,18 @@ func TestBreaker(t *testing.T) {
 		if err := b.Allow(); err == nil {
 			t.Error("after two failures: a call is let through")
 		}
+		state("after two failures", 2)
 		time.Sleep(time.Minute)
+		state("after a minute", 1)
 		if err := b.Allow(); err != nil {
 			t.Errorf("after a minute: %v, want one trial", err)
 		}
 		if err := b.Allow(); err == nil {
 			t.Error("during the trial: a second call is let through")
 		}
+		state("during the trial", 2)
 		b.Succeeded()
+		state("after the trial", 0)
 		if err := b.Allow(); err != nil {
 			t.Errorf("after the trial: %v", err)
 		}

@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 )
 
 var (
 	descObjects  = prometheus.NewDesc("vmcp_kube_objects", "Objects of the namespace by kind, and whether they are good (accepted) or something about them is wrong (rejected).", []string{"kind", "state"}, nil)
 	descSynced   = prometheus.NewDesc("vmcp_kube_last_sync_timestamp_seconds", "When a list of objects came last; 0: none did.", nil, nil)
 	descWrites   = prometheus.NewDesc("vmcp_kube_status_writes_total", "Statuses that were written, by outcome (ok, gone, error). Only the holder of the lease writes.", []string{"outcome"}, nil)
-	descAccepted = prometheus.NewDesc("vmcp_config_last_reload_successful", "1 while the last configuration of a server could be applied.", nil, nil)
+	descAccepted = prometheus.NewDesc(metrics.Reloaded, metrics.ReloadedHelp, nil, nil)
 )
 
 // A collector reads what a source has counted when the page is asked for.

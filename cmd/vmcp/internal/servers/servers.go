@@ -138,6 +138,7 @@ func (s *Servers) Apply(name string, cfg *config.Config) error {
 	}
 	join(cfg, s.o.Process)
 	if err := v.proxy.Apply(cfg); err != nil {
+		v.proxy.Refused(err)
 		return err
 	}
 	s.serve(v, true)
@@ -160,7 +161,7 @@ func join(cfg, process *config.Config) {
 	cfg.Hosts, cfg.Origins, cfg.TrustedProxies = process.Hosts, process.Origins, process.TrustedProxies
 	cfg.Listen, cfg.TLS, cfg.Admin = process.Listen, process.TLS, process.Admin
 	cfg.SessionStorage, cfg.Runs, cfg.TokenStore = process.SessionStorage, process.Runs, process.TokenStore
-	cfg.Audit = process.Audit
+	cfg.Audit, cfg.Telemetry = process.Audit, process.Telemetry
 	cfg.Operational.Startup, cfg.Operational.Shutdown = process.Operational.Startup, process.Operational.Shutdown
 	cfg.Limits.Runs, cfg.Limits.TotalMemory = process.Limits.Runs, process.Limits.TotalMemory
 }

@@ -166,6 +166,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`vmcp_tools_listed{server="dev"} 1`, `vmcp_requests_total{method="tools/list",outcome="ok",server="ops"} 1`,
 		`vmcp_kube_objects{kind="Ship",state="rejected"} 2`, `vmcp_kube_last_sync_timestamp_seconds 7`, `vmcp_kube_status_writes_total{outcome="ok"} 3`, `vmcp_config_last_reload_successful 1`,
+		`vmcp_config_last_reload_successful{server="dev"} 1`, `vmcp_config_generation{server="ops"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("there is no %s", want)
