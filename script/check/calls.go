@@ -68,7 +68,7 @@ func (s *Scan) note(tree *syntax.File) {
 
 // forms reports the questions of a file whose literal schema no client can show.
 func (s *Scan) forms(tree *syntax.File) error {
-	c := &checker{builtins: s.builtins, constants: constantsOf(tree)}
+	c := &checker{builtins: s.builtins, constants: Of(tree)}
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.form(call)

@@ -90,7 +90,7 @@ type checker struct {
 	o         Options
 	file      script.File
 	builtins  table
-	constants *constants
+	constants *Constants
 	needs     *needs
 	found     diag.Problems
 }
@@ -235,7 +235,7 @@ func (c *checker) form(call *syntax.CallExpr) {
 	if x == nil {
 		return
 	}
-	raw, err := c.constants.json(x)
+	raw, err := c.constants.JSON(x)
 	if err != nil {
 		return // not literal
 	}

@@ -48,7 +48,7 @@ func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
 		}
 		return nil, c.found
 	}
-	c := &checker{file: f, constants: constantsOf(tree)}
+	c := &checker{file: f, constants: Of(tree)}
 	var d *Declaration
 	for _, call := range declarations(tree) {
 		if d != nil {
@@ -115,9 +115,9 @@ func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 
 // declarationError says what is wrong with an argument of tool, at the narrowest place.
 func (c *checker) declarationError(name string, at syntax.Expr, err error) {
-	var lit *notLiteral
+	var lit *NotLiteral
 	if errors.As(err, &lit) {
-		at = lit.at
+		at = lit.At
 	}
 	if name != "" {
 		name += ": "
@@ -183,8 +183,8 @@ func unknownKeyword(name string, known []string) error {
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))
 }
 
-func readText(c *constants, x syntax.Expr, into *string) error {
-	v, err := c.value(x)
+func readText(c *Constants, x syntax.Expr, into *string) error {
+	v, err := c.Value(x)
 	if err != nil {
 		return err
 	}
@@ -196,20 +196,20 @@ func readText(c *constants, x syntax.Expr, into *string) error {
 	return nil
 }
 
-func readDict(c *constants, x syntax.Expr, into *json.RawMessage) error {
-	v, err := c.value(x)
+func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
+	v, err := c.Value(x)
 	if err != nil {
 		return err
 	}
 	if _, ok := v.(*starlark.Dict); !ok {
 		return fmt.Errorf("want a dict, have %s", v.Type())
 	}
-	*into, err = c.json(x)
+	*into, err = c.JSON(x)
 	return err
 }
 
-func readBool(c *constants, x syntax.Expr, into *bool) error {
-	v, err := c.value(x)
+func readBool(c *Constants, x syntax.Expr, into *bool) error {
+	v, err := c.Value(x)
 	if err != nil {
 		return err
 	}

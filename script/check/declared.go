@@ -184,8 +184,8 @@ func (c *checker) requiredIn(d *syntax.DictExpr, properties []string) {
 
 // schemaDefault reports a default that its own schema does not allow.
 func (c *checker) schemaDefault(d *syntax.DictExpr, x syntax.Expr) {
-	raw, err := c.constants.json(d)
-	value, valueErr := c.constants.json(x)
+	raw, err := c.constants.JSON(d)
+	value, valueErr := c.constants.JSON(x)
 	if err != nil || valueErr != nil {
 		return
 	}

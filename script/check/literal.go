@@ -14,8 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// constants are the values that the text of a file shows without running it.
-type constants struct {
+// Constants are the values that the text of a file shows without running it.
+type Constants struct {
 	named map[string]starlark.Value
 	room  int   // bytes of text that may still be put together of others
 	left  int64 // bytes of JSON that may still be made
@@ -28,15 +28,15 @@ const (
 	maxJSON   = 2 << 20
 )
 
-// notLiteral says which expression could not be read without running it.
-type notLiteral struct{ at syntax.Expr }
+// NotLiteral says which expression could not be read without running it.
+type NotLiteral struct{ At syntax.Expr }
 
-func (*notLiteral) Error() string {
+func (*NotLiteral) Error() string {
 	return "has to be written out: only literals are read without running the script"
 }
 
-// constantsOf finds the names that are assigned once, at top level, to a literal.
-func constantsOf(f *syntax.File) *constants {
+// Of finds the names that are assigned once, at top level, to a literal.
+func Of(f *syntax.File) *Constants {
 	assigned := map[string]int{}
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -47,7 +47,7 @@ func constantsOf(f *syntax.File) *constants {
 		}
 		return true
 	})
-	c := &constants{named: map[string]starlark.Value{}, room: maxJoined, left: maxJSON}
+	c := &Constants{named: map[string]starlark.Value{}, room: maxJoined, left: maxJSON}
 	for _, s := range f.Stmts {
 		a, ok := s.(*syntax.AssignStmt)
 		if !ok || a.Op != syntax.EQ {
@@ -57,15 +57,15 @@ func constantsOf(f *syntax.File) *constants {
 		if !ok || assigned[id.Name] != 1 {
 			continue
 		}
-		if v, err := c.value(a.RHS); err == nil {
+		if v, err := c.Value(a.RHS); err == nil {
 			c.named[id.Name] = v
 		}
 	}
 	return c
 }
 
-// value is the value of a literal. The error is a *notLiteral.
-func (c *constants) value(x syntax.Expr) (starlark.Value, error) {
+// Value is the value of a literal. The error is a *NotLiteral.
+func (c *Constants) Value(x syntax.Expr) (starlark.Value, error) {
 	switch x := x.(type) {
 	case *syntax.Literal:
 		return literalValue(x)
@@ -82,7 +82,7 @@ func (c *constants) value(x syntax.Expr) (starlark.Value, error) {
 			return v, nil
 		}
 	case *syntax.ParenExpr:
-		return c.value(x.X)
+		return c.Value(x.X)
 	case *syntax.UnaryExpr:
 		return c.sign(x)
 	case *syntax.BinaryExpr:
@@ -96,7 +96,7 @@ func (c *constants) value(x syntax.Expr) (starlark.Value, error) {
 	case *syntax.DictExpr:
 		return c.dict(x)
 	}
-	return nil, &notLiteral{x}
+	return nil, &NotLiteral{x}
 }
 
 func literalValue(x *syntax.Literal) (starlark.Value, error) {
@@ -110,14 +110,14 @@ func literalValue(x *syntax.Literal) (starlark.Value, error) {
 	case float64:
 		return starlark.Float(v), nil
 	}
-	return nil, &notLiteral{x}
+	return nil, &NotLiteral{x}
 }
 
-func (c *constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
+func (c *Constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 	if x.X == nil {
-		return nil, &notLiteral{x}
+		return nil, &NotLiteral{x}
 	}
-	v, err := c.value(x.X)
+	v, err := c.Value(x.X)
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +127,14 @@ func (c *constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 			return starlark.Unary(x.Op, v)
 		}
 	}
-	return nil, &notLiteral{x}
+	return nil, &NotLiteral{x}
 }
 
 // concat is "a" + "b", as long texts are written.
-func (c *constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
+func (c *Constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 	if x.Op == syntax.PLUS {
-		a, errA := c.value(x.X)
-		b, errB := c.value(x.Y)
+		a, errA := c.Value(x.X)
+		b, errB := c.Value(x.Y)
 		if errA != nil || errB != nil {
 			return nil, cmp.Or(errA, errB)
 		}
@@ -145,13 +145,13 @@ func (c *constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 			return s + t, nil
 		}
 	}
-	return nil, &notLiteral{x}
+	return nil, &NotLiteral{x}
 }
 
-func (c *constants) values(list []syntax.Expr) ([]starlark.Value, error) {
+func (c *Constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	out := make([]starlark.Value, len(list))
 	for i, x := range list {
-		v, err := c.value(x)
+		v, err := c.Value(x)
 		if err != nil {
 			return nil, err
 		}
@@ -160,19 +160,19 @@ func (c *constants) values(list []syntax.Expr) ([]starlark.Value, error) {
 	return out, nil
 }
 
-func (c *constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
+func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 	d := starlark.NewDict(len(x.List))
 	for _, e := range x.List {
 		entry := e.(*syntax.DictEntry)
-		k, err := c.value(entry.Key)
+		k, err := c.Value(entry.Key)
 		if err != nil {
 			return nil, err
 		}
 		name, ok := k.(starlark.String) // other keys are no JSON, and can be slow to hash
 		if !ok {
-			return nil, &notLiteral{entry.Key}
+			return nil, &NotLiteral{entry.Key}
 		}
-		v, err := c.value(entry.Value)
+		v, err := c.Value(entry.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -183,16 +183,16 @@ func (c *constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 	return d, nil
 }
 
-// json is the JSON text of a literal.
-func (c *constants) json(x syntax.Expr) (json.RawMessage, error) {
-	v, err := c.value(x)
+// JSON is the JSON text of a literal.
+func (c *Constants) JSON(x syntax.Expr) (json.RawMessage, error) {
+	v, err := c.Value(x)
 	if err != nil {
 		return nil, err
 	}
 	return c.encode(v)
 }
 
-func (c *constants) encode(v starlark.Value) (json.RawMessage, error) {
+func (c *Constants) encode(v starlark.Value) (json.RawMessage, error) {
 	data, err := script.Encode(v, c.left, script.DefaultLimits().Depth)
 	var long *script.TooLongError
 	if errors.As(err, &long) {

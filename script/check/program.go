@@ -166,7 +166,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	}
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
-	c.constants = constantsOf(tree)
+	c.constants = Of(tree)
 	if src.Kind == ToolFile {
 		c.engine(codeDeclaration, source.CheckEntry(tree))
 	}
@@ -241,7 +241,7 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 			if u != out.unit {
 				return nil
 			}
-			raw, _ := c.constants.json(x) // nil of what is no literal
+			raw, _ := c.constants.JSON(x) // nil of what is no literal
 			return raw
 		},
 		Report: func(p flow.Problem) { c.report(p) },
