@@ -6,6 +6,7 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check/literal"
 )
 
 // Calls is what the text of a program says about the tools that it calls.
@@ -68,7 +69,7 @@ func (s *Scan) note(tree *syntax.File) {
 
 // forms reports the questions of a file whose literal schema no client can show.
 func (s *Scan) forms(tree *syntax.File) error {
-	c := &checker{builtins: s.builtins, constants: Of(tree)}
+	c := &checker{builtins: s.builtins, constants: literal.Of(tree)}
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.form(call)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check/literal"
 )
 
 // Options say what scripts are checked against.
@@ -90,7 +91,7 @@ type checker struct {
 	o         Options
 	file      script.File
 	builtins  table
-	constants *Constants
+	constants *literal.Constants
 	needs     *needs
 	found     diag.Problems
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check/literal"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -48,7 +49,7 @@ func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
 		}
 		return nil, c.found
 	}
-	c := &checker{file: f, constants: Of(tree)}
+	c := &checker{file: f, constants: literal.Of(tree)}
 	var d *Declaration
 	for _, call := range declarations(tree) {
 		if d != nil {
@@ -115,7 +116,7 @@ func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 
 // declarationError says what is wrong with an argument of tool, at the narrowest place.
 func (c *checker) declarationError(name string, at syntax.Expr, err error) {
-	var lit *NotLiteral
+	var lit *literal.NotLiteral
 	if errors.As(err, &lit) {
 		at = lit.At
 	}
@@ -183,7 +184,7 @@ func unknownKeyword(name string, known []string) error {
 	return fmt.Errorf("unknown argument: want one of %s", strings.Join(known, ", "))
 }
 
-func readText(c *Constants, x syntax.Expr, into *string) error {
+func readText(c *literal.Constants, x syntax.Expr, into *string) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func readText(c *Constants, x syntax.Expr, into *string) error {
 	return nil
 }
 
-func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
+func readDict(c *literal.Constants, x syntax.Expr, into *json.RawMessage) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func readDict(c *Constants, x syntax.Expr, into *json.RawMessage) error {
 	return err
 }
 
-func readBool(c *Constants, x syntax.Expr, into *bool) error {
+func readBool(c *literal.Constants, x syntax.Expr, into *bool) error {
 	v, err := c.Value(x)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/callable"
 	"github.com/vmcp-dev/vmcp/script/check/flow"
+	"github.com/vmcp-dev/vmcp/script/check/literal"
 	"github.com/vmcp-dev/vmcp/script/check/types"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
@@ -166,7 +167,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	}
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
-	c.constants = Of(tree)
+	c.constants = literal.Of(tree)
 	if src.Kind == ToolFile {
 		c.engine(codeDeclaration, source.CheckEntry(tree))
 	}

@@ -1,4 +1,6 @@
-package check
+// Package literal is the values that the text of a script shows without running it: literals, and names that
+// are assigned once, at the top level, to one.
+package literal
 
 import (
 	"cmp"
