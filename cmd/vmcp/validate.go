@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +30,17 @@ would, but without starting backends, and manifests of objects of Kubernetes, wi
 problem in a line of its own: file, line, column, severity, what is wrong, and [the kind of problem].
 Warnings, of what is deprecated or may not be meant, do not change the exit code.
 Without FILE it checks vmcp.yaml; - is standard input. Manifests may refer to each other; ConfigMaps and
-Secrets that are in no file are taken to be in the cluster.`,
-		Example: "  vmcp validate\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
+Secrets that are in no file are taken to be in the cluster.
+
+With --live it starts the backends of configurations that have no errors, too, and prints which are not
+ready, what of their tools is not listed as it is offered, and which profiles have more tools than their maxTools.`,
+		Example: "  vmcp validate\n  vmcp validate --live\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
 	}
 	output := new(string)
 	checker.OutputFlag(c, output)
+	live := c.Flags().Bool("live", false, "start the backends, and check what they offer, too")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
-	c.RunE = func(_ *cobra.Command, files []string) error {
+	c.RunE = func(c *cobra.Command, files []string) error {
 		if len(files) == 0 {
 			files = []string{defaultFile}
 		}
@@ -43,7 +48,7 @@ Secrets that are in no file are taken to be in the cluster.`,
 		var objects []manifests.File
 		unreadable := false
 		for _, name := range files {
-			found, err := a.check(name, &objects)
+			found, err := a.check(c.Context(), name, *live, &objects)
 			if err != nil && *output != "text" {
 				found = diag.Problems{{Pos: diag.Pos{File: diag.File(name), Line: 1, Column: 1}, Code: "config", Message: cause(err)}}
 			} else if err != nil {
@@ -73,8 +78,9 @@ func (a *app) checkScripts() *cobra.Command {
 	})
 }
 
-// check returns the problems of one file. What is one of manifests is added to objects: they refer to each other.
-func (a *app) check(name string, objects *[]manifests.File) (diag.Problems, error) {
+// check returns the problems of one file, with live those that show when it is served. What is one of manifests
+// is added to objects: they refer to each other.
+func (a *app) check(ctx context.Context, name string, live bool, objects *[]manifests.File) (diag.Problems, error) {
 	data, err := a.read(name)
 	var problems diag.Problems
 	if errors.As(err, &problems) {
@@ -93,6 +99,13 @@ func (a *app) check(name string, objects *[]manifests.File) (diag.Problems, erro
 	cfg, problems := config.Read(name, data)
 	if cfg != nil {
 		problems = append(problems, validation.Check(cfg)...)
+	}
+	if errs, _ := problems.Split(); live && cfg != nil && len(errs) == 0 {
+		found, err := a.live(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, found...)
 	}
 	return problems.Sorted(), nil
 }

@@ -93,6 +93,7 @@ func (b *builder) addProfiles() {
 		b.c.profiles[p.Name] = v
 		if n := v.Tools(); p.MaxTools > 0 && n > p.MaxTools {
 			b.problem("", "profile "+p.Name, "has %d tools, and maxTools is %d: narrow its tools or workloads", n, p.MaxTools)
+			b.c.Problems[len(b.c.Problems)-1].Path = config.IndexPath("profiles", i) + ".maxTools"
 		}
 	}
 }

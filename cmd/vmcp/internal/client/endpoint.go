@@ -168,6 +168,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	case http.StatusUnauthorized:
 		resp.Body.Close()
 		return nil, ErrUnauthorized
+	case http.StatusNotFound:
+		return notServed(r, resp)
 	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return answered(resp)
 	}
@@ -176,6 +178,21 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // refusalSize is the most bytes that are read of a refusal.
 const refusalSize = 64 << 10
+
+// notServed turns the refusal of a path into an error that says what the endpoint says of it. Another one is
+// for who knows the session.
+func notServed(r *http.Request, resp *http.Response) (*http.Response, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalSize))
+	if err != nil {
+		return nil, err
+	}
+	if m, err := wire.Parse(body); err == nil && m.Error != nil && r.Header.Get(wire.HeaderSession) == "" {
+		return nil, errors.New(wire.ParseErrorObject(m.Error).Error())
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
 
 // answered lets the SDK see the JSON-RPC error in a refusal: of such a status it would only
 // tell that the request was rejected. What holds no such error stays as it is.

@@ -39,7 +39,8 @@ func world(t *testing.T, process *config.Config, only string, known []string, se
 	t.Cleanup(s.Close)
 	s.Known(known)
 	for _, name := range served {
-		cfg := &config.Config{Name: name, ScriptedTools: []config.ScriptedTool{{Name: "tool_of_" + name, Description: "Says who it is.", Script: "def run(params):\n    return \"" + name + "\"\n"}}}
+		cfg := &config.Config{Name: name, ScriptedTools: []config.ScriptedTool{{Name: "tool_of_" + name, Description: "Says who it is.", Script: "def run(params):\n    return \"" + name + "\"\n"}},
+			Profiles: []config.Profile{{Name: "all"}, {Name: "none", Tools: []string{"no"}}}}
 		if err := s.Apply(name, cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +87,10 @@ func TestPaths(t *testing.T) {
 		{"the only one is not served", "", "/mcp", []string{"dev"}, nil, 503, "dev is not served, see its status"},
 		{"unknown", "", "/other/mcp", []string{"ops"}, []string{"ops"}, 404, "nothing is served at /other/mcp; there are /ops/mcp"},
 		{"nothing read yet", "", "/ops/mcp", nil, nil, 503, "have not been read yet"},
+		{"a profile", "", "/ops/mcp/all", []string{"dev", "ops"}, []string{"ops", "dev"}, 200, "tool_of_ops"},
+		{"a profile of the only one", "", "/mcp/all", []string{"ops"}, []string{"ops"}, 200, "tool_of_ops"},
+		{"a profile without the tool", "", "/ops/mcp/none", []string{"ops"}, []string{"ops"}, 200, `"tools":[]`},
+		{"no profile", "", "/ops/mcp/any", []string{"ops"}, []string{"ops"}, 404, "there are all, none"},
 		{"below /mcp", "", "/ops/mcp/other", []string{"ops"}, []string{"ops"}, 404, ""},
 		{"elsewhere below a server", "", "/ops/metrics", []string{"ops"}, []string{"ops"}, 404, ""},
 		{"alive", "", "/healthz", nil, nil, 200, "ok"},

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/proxy"
+)
+
+// live starts what a configuration describes, for the moment, and returns what is wrong with it then: backends
+// that are not ready, and what clients do not get as it is offered. Each is told where the configuration names its backend.
+func (a *app) live(ctx context.Context, cfg *config.Config) (diag.Problems, error) {
+	names := map[string]diag.Pos{"": cfg.Place("")}
+	for i := range cfg.Backends {
+		names[cfg.Backends[i].Name] = cfg.Place(config.IndexPath("backends", i) + ".name")
+	}
+	e, err := a.openLoaded(ctx, cfg, nil, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	status, err := e.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	problems := troubles(status)
+	for i := range problems {
+		p := &problems[i]
+		p.Code = cmp.Or(p.Code, "config")
+		switch {
+		case p.File != "":
+		case p.Path != "":
+			p.Pos = cfg.Place(p.Path)
+		default:
+			p.Pos = cmp.Or(names[p.Backend], names[""])
+			p.Message = strings.TrimPrefix(p.Entry+": ", ": ") + p.Message
+		}
+	}
+	return problems, nil
+}
+
+// troubles are the problems of a status, with a problem for each backend that should be ready and is not.
+func troubles(status proxy.Status) (problems diag.Problems) {
+	for _, b := range status.Backends {
+		if b.State != "ready" && b.State != "disabled" {
+			reason := strings.TrimPrefix(cmp.Or(b.Error, "no answer yet"), "backend "+b.Name+": ")
+			problems = append(problems, diag.Problem{Backend: b.Name, Message: fmt.Sprintf("backend %s is %s: %s", b.Name, b.State, reason)})
+		}
+	}
+	return append(problems, status.Problems...)
+}
