@@ -310,6 +310,17 @@ func TestNobodyWaitsForAnotherProfile(t *testing.T) {
 	}
 }
 
+// TestAProfileWaitsForItsOwn: its lists are there when its own backends are, while another one starts.
+func TestAProfileWaitsForItsOwn(t *testing.T) {
+	testmode.Parallel(t)
+	cfg := officeConfig(sdkBackend(t, department("mail", "list"), false), newGated(t, "list").url)
+	cfg.Operational.Startup.Wait = config.Duration(time.Hour)
+	_, c := young(t, cfg)
+	if got := at(t, c.url, "post").names("tools/list", "tools", "name"); got != "digest mail_list" {
+		t.Errorf("post lists %q", got)
+	}
+}
+
 // TestTheProfileOfStdio: one client, one profile; a configuration without it is refused.
 func TestTheProfileOfStdio(t *testing.T) {
 	testmode.Parallel(t)

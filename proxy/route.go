@@ -115,7 +115,7 @@ func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, er
 
 // list serves one page of one of the lists.
 func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, error) {
-	p.awaitStart(ctx)
+	p.awaitStart(ctx, x.client.Profile)
 	c := p.currentCatalog(ctx, x.client)
 	cursor := jsonscan.Get(x.params, "cursor")
 	if cursor != nil && cursor[0] != '"' && cursor[0] != 'n' {
@@ -247,7 +247,7 @@ func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Respons
 func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, error) {
 	filter := jsonscan.Get(x.params, "notifications")
 	if jsonscan.Get(filter, "resourceSubscriptions") != nil {
-		p.awaitStart(ctx)
+		p.awaitStart(ctx, x.client.Profile)
 	}
 	principal := edge.PrincipalOf(ctx)
 	view := func() *catalog.View {

@@ -102,16 +102,27 @@ func (p *Proxy) clientResource(ctx context.Context, x *exchange, uri string) (*c
 	return p.entryFor(ctx, x, catalog.Resource(uri))
 }
 
-// awaitStart holds a list back while the process is young and its backends are on their
+// awaitStart holds a list of a profile back while the process is young and backends of it are on their
 // first attempt.
-func (p *Proxy) awaitStart(ctx context.Context) {
-	if !p.catalog.Load().Starting() {
-		return
-	}
-	select {
-	case <-p.started:
-	case <-ctx.Done():
-	case <-p.life.Done():
+func (p *Proxy) awaitStart(ctx context.Context, profile string) {
+	for {
+		c := p.catalog.Load()
+		if !c.Through(profile).Starting() {
+			return
+		}
+		newer := c.Replaced()
+		if profile == "" {
+			newer = nil // all are waited for: that is started, and /readyz says so, too
+		}
+		select {
+		case <-newer:
+		case <-p.started:
+			return
+		case <-ctx.Done():
+			return
+		case <-p.life.Done():
+			return
+		}
 	}
 }
 

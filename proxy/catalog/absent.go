@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -36,13 +37,11 @@ func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 }
 
 // Starting reports whether a backend was on its first attempt when c was built.
-func (c *Catalog) Starting() bool {
-	for _, a := range c.absent {
-		if a.state.Starting() {
-			return true
-		}
-	}
-	return false
+func (c *Catalog) Starting() bool { return c.everything.Starting() }
+
+// Starting is that of the backends of which v may show anything.
+func (v *View) Starting() bool {
+	return slices.ContainsFunc(v.c.absent, func(a *absent) bool { return a.state.Starting() && v.MayShow(a.backend.Name()) })
 }
 
 // cut takes the prefix off an exposed name; ok is false when the name cannot be one of
