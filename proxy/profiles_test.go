@@ -198,7 +198,7 @@ func TestASessionBelongsToItsProfile(t *testing.T) {
 	for _, path := range []string{"/nobody", "/", "/post/", "/post/x", "/Post", "//post"} {
 		c.url = url + path
 		resp, body := c.do("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
-		if resp.StatusCode != 404 || path == "/nobody" && !strings.Contains(body, `no profile \"nobody\"; there are post, reading, large`) {
+		if resp.StatusCode != 404 || !strings.Contains(body, "nothing is served at /mcp/") || strings.Contains(body, "nil") || path == "/nobody" && !strings.Contains(body, `no profile \"nobody\"; there are post, reading, large`) {
 			t.Errorf("%s: %s %s, want 404", path, resp.Status, body)
 		}
 	}

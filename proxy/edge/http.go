@@ -14,7 +14,6 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 const (
@@ -25,8 +24,8 @@ const (
 )
 
 func (v *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
-	if err := v.access.Load().profiles.Check(profileOf(r)); err != nil || r.URL.Path == profile.Path {
-		refuse(w, http.StatusNotFound, nil, wire.Invalid("nothing is served at %s: %v", r.URL.Path, err))
+	if err := v.access.Load().profiles.CheckPath(r.URL.Path); err != nil {
+		refuse(w, http.StatusNotFound, nil, wire.Invalid("%v", err))
 		return
 	}
 	switch r.Method {

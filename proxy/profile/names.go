@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,18 @@ func NamesOf(cfg *config.Config) (all Names) {
 		all = append(all, p.Name)
 	}
 	return all
+}
+
+// CheckPath refuses a path of the endpoint that is neither its own nor that of a profile.
+func (n Names) CheckPath(path string) error {
+	err := n.Check(In(path))
+	if path == Path {
+		err = errors.New("want the name of a profile behind it")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing is served at %s: %w", path, err)
+	}
+	return nil
 }
 
 // Check refuses the name of a profile that there is not; "" is none, and good.
