@@ -129,11 +129,23 @@ type ClientSessions struct {
 
 // Admin is a port for metrics and details, apart from the one for clients.
 type Admin struct {
-	// Listen is the address of the port, host:port. It serves /metrics and /readyz with details, which the endpoint's port then does not. Without it they are on the endpoint's port, for this machine only.
+	// Listen is the address of the port, host:port. It serves the page and the API for operators, /metrics and /readyz with details, which the endpoint's port then does not. Without it they are on the endpoint's port, for this machine only.
 	Listen string `json:"listen,omitempty"`
 	// TokenFile is a file, relative to the configuration file, with the bearer token that the port asks for. An address that other machines reach needs it. The file is read anew when it changes.
 	TokenFile string `json:"tokenFile,omitempty"`
+	// Page serves a page for browsers: backends, tools, runs and problems. false leaves the API below /api/v1.
+	Page *bool `json:"page,omitempty" default:"true"`
+	// TryTools lets operators call tools and answer questions of runs.
+	TryTools *bool `json:"tryTools,omitempty" default:"true"`
+	// KeepValues keeps and shows the arguments and results of the last runs and of their steps. Without it they show what was done, and when.
+	KeepValues bool `json:"keepValues,omitempty"`
 }
+
+// HasPage is Page or what stands for it.
+func (a *Admin) HasPage() bool { return a.Page == nil || *a.Page }
+
+// CanTry is TryTools or what stands for it.
+func (a *Admin) CanTry() bool { return a.TryTools == nil || *a.TryTools }
 
 // Discovery is how programs on this machine find the endpoint.
 type Discovery struct {

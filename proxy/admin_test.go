@@ -82,7 +82,7 @@ func TestAPIPaths(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:4483/api/v1/status", nil)
 	w := httptest.NewRecorder()
-	if p.ServeHTTP(w, r); w.Code != http.StatusNotFound {
+	if p.ServeHTTP(w, r); w.Code != http.StatusForbidden {
 		t.Errorf("from another machine: %d %s", w.Code, w.Body)
 	}
 	if err := p.Apply(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}}); err != nil {

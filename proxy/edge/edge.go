@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
 // A Handler does what clients ask for. A Server has one.
@@ -54,6 +55,8 @@ type Options struct {
 	Profile string // of the client on stdio; a configuration without it is refused. "" is none
 	// Page serves the other paths; details says whether who asks may see more than whether it is ready.
 	Page func(w http.ResponseWriter, r *http.Request, details bool)
+	// Operators serves the page and the API for operators; false says that the request is for something else. May be nil.
+	Operators func(http.ResponseWriter, *http.Request, gate.Port, *gate.Rules) bool
 	// Login serves the pages on which people log in at backends. nil: there are none.
 	Login http.HandlerFunc
 	// Refused is called for every request whose credential was refused.
@@ -69,14 +72,15 @@ type Options struct {
 // A Server takes in what clients send, over HTTP and stdio, and returns what its Handler
 // answers. It is safe for concurrent use.
 type Server struct {
-	handler Handler
-	log     *slog.Logger
-	profile string // on stdio
-	page    func(w http.ResponseWriter, r *http.Request, details bool)
-	login   http.HandlerFunc // nil: none
-	refused func(*auth.Refusal)
-	turned  func(*http.Request, int, string)
-	within  func(*http.Request, *auth.Principal) context.Context
+	handler   Handler
+	log       *slog.Logger
+	profile   string // on stdio
+	page      func(w http.ResponseWriter, r *http.Request, details bool)
+	login     http.HandlerFunc                                                      // nil: none
+	operators func(http.ResponseWriter, *http.Request, gate.Port, *gate.Rules) bool // nil: none
+	refused   func(*auth.Refusal)
+	turned    func(*http.Request, int, string)
+	within    func(*http.Request, *auth.Principal) context.Context
 
 	access    atomic.Pointer[access]
 	sessions  sessions // over HTTP
@@ -99,7 +103,7 @@ type Server struct {
 
 // New makes a Server that lets everybody in; Apply gives it a configuration.
 func New(o Options) *Server {
-	v := &Server{handler: o.Handler, log: o.Log, profile: o.Profile, page: o.Page, login: o.Login, refused: o.Refused, turned: o.Turned, within: o.Within}
+	v := &Server{handler: o.Handler, log: o.Log, profile: o.Profile, page: o.Page, login: o.Login, operators: o.Operators, refused: o.Refused, turned: o.Turned, within: o.Within}
 	if v.turned == nil {
 		v.turned = func(*http.Request, int, string) {}
 	}

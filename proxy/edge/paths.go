@@ -11,15 +11,17 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/gate"
 	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
 
 // What is served at which path, and to whom.
 //
 // The clients' port has /mcp, /mcp/NAME for each profile, / (what this is), /healthz and its alias /health, and /readyz,
-// which says to everybody only whether the endpoint is ready. Details of /readyz, /metrics and
-// the API below /api/ are for operators: they are on a port of their own where admin.listen is set
-// (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal).
+// which says to everybody only whether the endpoint is ready. Details of /readyz, /metrics, the
+// page and the API below /api/ are for operators: they are on a port of their own where admin.listen is set
+// (AdminHandler), and otherwise here for whoever is on this machine (origin.IsLocal). Package gate says who sees the
+// page and the API.
 //
 // Below /oauth/ are the pages on which people log in at backends (package credentials).
 //
@@ -33,8 +35,7 @@ type access struct {
 	incoming config.IncomingAuth // that auth was made of
 	profiles profile.Names
 	maxBody  int64      // of a request
-	admin    bool       // a port of its own has the details
-	token    *tokenFile // nil: that port asks for none
+	gate     gate.Rules // who sees what is for operators
 }
 
 // newAccess is the access of a configuration; old is the one before, nil for none, whose
@@ -44,10 +45,8 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody), admin: cfg.Admin.Listen != ""}
-	if cfg.Admin.TokenFile != "" {
-		a.token = &tokenFile{path: cfg.Admin.TokenFile}
-	}
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody)}
+	a.gate = gate.Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: gate.NewToken(cfg.Admin.TokenFile)}
 	return a, nil
 }
 
@@ -80,6 +79,7 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.serveLogin(w, r)
 	case isBareReady(r):
 		v.page(w, r, v.showsDetails(r))
+	case v.serveOperators(w, r, gate.Clients):
 	case v.checkOrigin(w, r):
 		v.servePage(w, r)
 	}
@@ -130,7 +130,7 @@ func isBareReady(r *http.Request) bool {
 // have to say who they are, operators have to have a port of their own.
 func (v *Server) showsDetails(r *http.Request) bool {
 	e := v.access.Load()
-	if e.admin || !e.auth.Open() || !origin.IsLocal(r) {
+	if e.gate.Apart || !e.auth.Open() || !origin.IsLocal(r) {
 		return false
 	}
 	_, err := e.policy.Check(r)
@@ -146,7 +146,7 @@ func (v *Server) servePage(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case v.showsDetails(r):
 		v.page(w, r, true)
-	case v.access.Load().admin:
+	case v.access.Load().gate.Apart:
 		http.Error(w, "not on this port: admin.listen of the configuration says where", http.StatusNotFound)
 	default:
 		http.Error(w, "not here: only for this machine, and while nobody is asked who they are; set admin.listen in the configuration to serve it on a port of its own", http.StatusNotFound)

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
@@ -50,6 +51,7 @@ func (c *Call) params(name string, args json.RawMessage) json.RawMessage {
 // CallTool calls any tool of the catalog, by exposed name or as backend.tool.
 // Errors come without the secrets of the configuration.
 func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
+	history.At(ctx, o.Key, "call", name)
 	result, err := h.call(ctx, name, args, o)
 	if whole := trace.Whole(ctx); whole != nil && err == nil {
 		whole.Answered(o.Key, result)

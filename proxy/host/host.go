@@ -25,6 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -39,6 +40,7 @@ type Shared struct {
 	Spans     *spans.Spans // nil: none are made
 	Metrics   *metrics.Runs
 	Recording *recording.Recorder
+	History   *history.Runs
 	Admission *admission.Admission
 
 	// Await finds a tool whose backend was not up when the run began; see Proxy.await.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
@@ -20,12 +21,12 @@ func (h *Host) effect(e script.Event) {
 
 // observer is told of every effect of a run.
 func (h *Host) observer(ctx context.Context) func(script.Event) {
-	shown, whole := trace.Recorder(ctx, h.Secrets), trace.Whole(ctx)
-	if shown == nil && whole == nil {
-		return h.effect
-	}
+	shown, whole, past := trace.Recorder(ctx, h.Secrets), trace.Whole(ctx), history.Steps(ctx)
 	return func(e script.Event) {
 		h.effect(e)
+		if past != nil {
+			past(e)
+		}
 		if whole != nil {
 			whole.Add(e)
 		}

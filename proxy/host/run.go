@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/proxy/admission"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/history"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
@@ -43,6 +44,7 @@ func (h *Host) Execute(ctx context.Context) {
 // runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
 func (h *Host) runPart(ctx context.Context) runs.Outcome {
 	ctx = h.Recording.Begin(ctx, h.part.ID)
+	ctx = h.History.Begin(ctx, history.Run{ID: h.part.ID, Tool: h.tool.Name, Args: h.part.Run().Args})
 	res, err := h.execute(ctx, h.part.Run().Args)
 	h.Recording.End(ctx, recording.Run{
 		ID: h.part.ID, Tool: h.tool.Name, Program: h.tool.Program, Args: h.part.Run().Args, Result: res, Err: err, Schemas: h.schemas,
@@ -53,6 +55,11 @@ func (h *Host) runPart(ctx context.Context) runs.Outcome {
 		o.How = outcome.OfRun(ctx, res, err)
 	}
 	h.traced = trace.Of(ctx, h.tool.Name, res)
+	if outcome.IsBusy(err) {
+		h.History.Drop(ctx)
+	} else {
+		h.History.End(ctx, history.End{State: o.State, Error: o.Error, Result: o.Result})
+	}
 	return o
 }
 

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	Runs   func(context.Context) ([]status.Run, error)
 	Run    func(ctx context.Context, id string) (status.Run, bool, error)
 	// Logs are the last lines of a backend. May be nil.
-	Logs func(backend string) []status.LogLine
+	Logs func(backend string) []lines.Line
 	// Hide takes the secrets of the configuration out of a text.
 	Hide func(string) string
 }
@@ -327,7 +328,7 @@ type backend struct {
 	head
 	Backend status.Backend
 	Tools   []status.ToolRow
-	Logs    []status.LogLine
+	Logs    []lines.Line
 	HasLogs bool
 }
 

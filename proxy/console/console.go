@@ -1,0 +1,300 @@
+// Package console serves operators: the page and the API below /api/v1 for whoever the gate lets in.
+//
+//	GET  /api/v1/runs, /api/v1/runs/ID     status.Run
+//	GET  /api/v1/events                    server-sent events: backend, catalog, run, config
+//	POST /api/v1/tools/NAME/call           {"arguments": {}}: the CallToolResult
+//	POST /api/v1/runs/ID/answer            {"key": "", "action": "accept", "content": {}}
+//
+// and the rest of package admin. A call goes through the door of every client's call, as who the gate has found; nothing
+// else can be changed here.
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/admin"
+	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/events"
+	"github.com/vmcp-dev/vmcp/proxy/gate"
+	"github.com/vmcp-dev/vmcp/proxy/history"
+	"github.com/vmcp-dev/vmcp/proxy/page"
+	"github.com/vmcp-dev/vmcp/proxy/status"
+	store "github.com/vmcp-dev/vmcp/runs"
+)
+
+// Options are what a Console takes from its surroundings.
+type Options struct {
+	// Admin has the documents, and what the rest of the API serves.
+	Admin admin.Options
+	// Version counts the catalogs.
+	Version func() uint64
+	Runs    *history.Runs
+	Store   func() store.Store
+	// Call serves a request of a client.
+	Call func(context.Context, edge.Request) (*backends.Response, error)
+	// Within is the context in which a request is served; Turned is called for each that is refused.
+	Within func(r *http.Request, who *auth.Principal) context.Context
+	Turned func(r *http.Request, status int, reason string)
+	// HideText takes the secrets of the configuration out of a text.
+	HideText func(string) string
+	// Life ends the streams.
+	Life context.Context
+}
+
+// A Console serves the operators of one endpoint. It is safe for concurrent use.
+type Console struct {
+	o        Options
+	api      http.Handler // the rest of /api/
+	gate     *gate.Gate
+	pages    *page.Pages
+	events   *events.Hub
+	settings atomic.Pointer[settings]
+	calls    chan struct{} // a place for each call under way
+	reads    chan struct{} // a place for each result that is held
+}
+
+// settings are what of a configuration decides here.
+type settings struct {
+	page, tryTools, keepValues bool
+	maxBody                    int64
+}
+
+// New makes a Console; Apply gives it a configuration.
+func New(o Options) *Console {
+	c := &Console{o: o, gate: gate.New(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
+	c.events = events.New(events.Options{Now: c.present, Life: o.Life})
+	c.api = admin.New(o.Admin)
+	c.pages = page.New(page.Options{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
+	c.Apply(config.Default())
+	return c
+}
+
+// logs are the last lines about a backend.
+func (c *Console) logs(backend string) []lines.Line {
+	last, _ := c.o.Admin.Lines.Tail(backend, logLines)
+	return last
+}
+
+// logLines is how many lines the page of a backend shows.
+const logLines = 200
+
+// Apply brings the console to a configuration.
+func (c *Console) Apply(cfg *config.Config) {
+	a := &cfg.Admin
+	body := int64(cfg.MaxRequestBody)
+	if body == 0 {
+		body = defaultBody
+	}
+	c.settings.Store(&settings{page: a.HasPage(), tryTools: a.CanTry(), keepValues: a.KeepValues, maxBody: body})
+	c.o.Runs.KeepValues(a.KeepValues)
+	c.Poke()
+}
+
+// Poke says that there may be something new to see.
+func (c *Console) Poke() { c.events.Poke() }
+
+// Close waits for what watches; Options.Life has ended.
+func (c *Console) Close() { c.events.Close() }
+
+// isAPI reports whether a path is of the API.
+func isAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
+
+// Serve serves a request for what operators see; false: it is for something else. Where the page is not served, GET / is
+// for everybody, and left to the caller.
+func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port gate.Port, rules *gate.Rules) bool {
+	path, s := r.URL.Path, c.settings.Load()
+	mine := isAPI(path) || s.page && (page.Is(path) || path == "/login" || path == "/logout")
+	if !mine {
+		return false
+	}
+	who, err := c.gate.Admit(r, rules, port)
+	var refusal *gate.Refusal
+	switch {
+	case path == "/login" || path == "/logout":
+		c.session(w, r, rules, port)
+	case errors.As(err, &refusal) && page.IsAsset(path) && refusal.Login:
+		page.ServeAsset(w, r) // of the page on which one logs in
+	case errors.As(err, &refusal):
+		if path == "/" && port == gate.Clients && !(refusal.Login && page.WantsHTML(r)) {
+			return false
+		}
+		c.refuse(w, r, refusal)
+	default:
+		ctx := edge.WithPrincipal(c.o.Within(r, who), who)
+		c.serve(w, r.WithContext(ctx), s)
+	}
+	return true
+}
+
+func (c *Console) serve(w http.ResponseWriter, r *http.Request, s *settings) {
+	path := r.URL.Path
+	switch {
+	case page.IsAsset(path):
+		page.ServeAsset(w, r)
+	case isAPI(path):
+		page.Secure(w.Header())
+		c.serveAPI(w, r, s)
+	case path == "/" && !page.WantsHTML(r):
+		c.About(w, true)
+	default:
+		c.pages.Serve(w, r, page.Settings{TryTools: s.tryTools, KeepValues: s.keepValues, LoggedIn: c.gate.LoggedIn(r)})
+	}
+}
+
+// serveAPI serves what is not package admin's. Names may have slashes, escaped or not.
+func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request, s *settings) {
+	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/api/v1/")
+	section, rest, _ := strings.Cut(rest, "/")
+	called, isCall := strings.CutSuffix(rest, "/call")
+	answered, isAnswer := strings.CutSuffix(rest, "/answer")
+	post := r.Method == http.MethodPost
+	switch {
+	case section == "tools" && isCall && post:
+		c.call(w, r, s, unescaped(called))
+	case section == "runs" && isAnswer && post:
+		c.answer(w, r, s, unescaped(answered))
+	case post:
+		fail(w, r, http.StatusNotFound, "there is no POST "+r.URL.Path, "POST /api/v1/tools/NAME/call calls a tool")
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		fail(w, r, http.StatusMethodNotAllowed, r.Method+" is nothing that this API does", "")
+	case section == "events" && rest == "":
+		c.events.ServeHTTP(w, r)
+	case section == "runs" && rest == "":
+		c.runs(w, r)
+	case section == "runs":
+		c.run(w, r, unescaped(rest))
+	default:
+		c.api.ServeHTTP(w, r)
+	}
+}
+
+// About says what this is to programs; details are for operators.
+func (c *Console) About(w http.ResponseWriter, details bool) {
+	s := c.status()
+	about := struct {
+		Name     string   `json:"name"`
+		Version  string   `json:"version"`
+		Endpoint string   `json:"endpoint"`
+		Profiles []string `json:"profiles,omitzero"`
+		Tools    *int     `json:"tools,omitempty"` // that clients see
+	}{Name: s.Name, Version: s.Version, Endpoint: "/mcp"}
+	if details {
+		about.Profiles, about.Tools = []string{}, &s.Tools.Visible
+		for _, p := range s.Profiles {
+			about.Profiles = append(about.Profiles, p.Name)
+		}
+	}
+	page.Secure(w.Header())
+	c.reply(w, about)
+}
+
+func unescaped(s string) string {
+	if name, err := url.PathUnescape(s); err == nil {
+		return name
+	}
+	return s
+}
+
+func (c *Console) runs(w http.ResponseWriter, r *http.Request) {
+	list, err := c.o.Runs.List(r.Context())
+	if err != nil {
+		w.Header().Set("Warning", `199 - "the store of runs does not answer: these are the runs of this process"`)
+	}
+	c.reply(w, map[string]any{"runs": list})
+}
+
+func (c *Console) run(w http.ResponseWriter, r *http.Request, id string) {
+	run, ok, err := c.o.Runs.Find(r.Context(), id)
+	switch {
+	case err != nil:
+		fail(w, r, http.StatusServiceUnavailable, "the store of runs does not answer: "+c.o.HideText(err.Error()), "")
+	case !ok:
+		fail(w, r, http.StatusNotFound, "no run "+id, "GET /api/v1/runs lists those that are known")
+	default:
+		c.reply(w, run)
+	}
+}
+
+// session logs a browser in and out.
+func (c *Console) session(w http.ResponseWriter, r *http.Request, rules *gate.Rules, port gate.Port) {
+	page.Secure(w.Header())
+	if r.Method != http.MethodPost {
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	}
+	if r.URL.Path == "/logout" {
+		if _, err := c.gate.Admit(r, rules, port); err == nil {
+			c.gate.Logout(w, r)
+		}
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+	to := r.PostFormValue("to")
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.Contains(to, `\`) {
+		to = "/"
+	}
+	err := c.gate.Login(w, r, rules, port, strings.TrimSpace(r.PostFormValue("token")))
+	var refusal *gate.Refusal
+	if errors.As(err, &refusal) {
+		c.o.Turned(r, refusal.Status, refusal.Reason)
+		if refusal.Login || refusal.Status == http.StatusForbidden && refusal.Hint != "" {
+			page.Login(w, refusal.Status, refusal.Reason, to)
+			return
+		}
+		page.Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// refuse answers a request that the gate does not let in.
+func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *gate.Refusal) {
+	c.o.Turned(r, refusal.Status, refusal.Reason)
+	page.Secure(w.Header())
+	if refusal.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
+	}
+	switch {
+	case isAPI(r.URL.Path) || !page.WantsHTML(r):
+		fail(w, r, refusal.Status, refusal.Reason, refusal.Hint)
+	case refusal.Login:
+		page.Login(w, refusal.Status, "", r.URL.EscapedPath())
+	default:
+		page.Fail(w, refusal.Status, refusal.Reason, refusal.Hint)
+	}
+}
+
+// reply answers with a document.
+func (c *Console) reply(w http.ResponseWriter, document any) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // texts, numbers and values that were read as JSON
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(c.o.Admin.Hide(text), '\n')) // whoever asked may be gone
+}
+
+// fail answers with what is wrong and what would be right; for a page, with a part of it.
+func fail(w http.ResponseWriter, r *http.Request, code int, message, hint string) {
+	page.Secure(w.Header())
+	if r.Method == http.MethodPost && page.WantsHTML(r) {
+		page.Wrong(w, code, message, hint)
+		return
+	}
+	text, _ := json.Marshal(status.Failure{Error: message, Hint: hint}) // two texts
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(text, '\n'))
+}

@@ -1,0 +1,110 @@
+// Package answers gives the answers of people to the questions that kept runs wait for.
+//
+//	err := answers.Give(ctx, store, id, answers.Answer{Key: "1", Action: "accept", Content: content})
+package answers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
+	"github.com/vmcp-dev/vmcp/runs"
+)
+
+// Answer is what somebody says to a question.
+type Answer struct {
+	Key    string // of the question; "" is the one that is open
+	Action string // accept, decline or cancel
+	// Content is what is accepted, a JSON object; nil is {}. It belongs to accept.
+	Content json.RawMessage
+}
+
+// Invalid is an answer that does not fit its question.
+type Invalid struct{ Reason string }
+
+func (e *Invalid) Error() string { return e.Reason }
+
+func invalid(format string, args ...any) error { return &Invalid{fmt.Sprintf(format, args...)} }
+
+// Give stores an answer; the run goes on with it. The error is an *Invalid, or one of the store: ErrUnknown, ErrEnded,
+// ErrNoQuestion, ErrAnswered for any but the first answer, ErrLate.
+func Give(ctx context.Context, s runs.Store, id string, a Answer) error {
+	result, err := a.result()
+	if err != nil {
+		return err
+	}
+	q, err := open(ctx, s, id, a.Key)
+	if err != nil {
+		return err
+	}
+	if err := a.fits(q); err != nil {
+		return err
+	}
+	return s.Answer(ctx, id, q.Key, result)
+}
+
+// result is the answer as the client of a session would send it.
+func (a *Answer) result() (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	switch {
+	case a.Action != "accept" && a.Action != "decline" && a.Action != "cancel":
+		return nil, invalid("action: want accept, decline or cancel, have %q", a.Action)
+	case a.Action != "accept" && a.Content != nil:
+		return nil, invalid("content: belongs to action accept")
+	case a.Content != nil && (json.Unmarshal(a.Content, &object) != nil || object == nil):
+		return nil, invalid("content: want a JSON object such as {\"ship\": true}")
+	case a.Action == "accept" && a.Content == nil:
+		a.Content = json.RawMessage("{}")
+	}
+	return json.Marshal(struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content,omitempty"`
+	}{a.Action, a.Content})
+}
+
+// open finds the question that is answered.
+func open(ctx context.Context, s runs.Store, id, key string) (runs.Question, error) {
+	r, _, err := s.Get(ctx, id)
+	if err != nil {
+		return runs.Question{}, err
+	}
+	if r.State.Final() {
+		return runs.Question{}, runs.ErrEnded
+	}
+	var found []runs.Question
+	for _, q := range r.Questions {
+		if q.Key == key || key == "" && q.Answer == nil {
+			found = append(found, q)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return runs.Question{}, fmt.Errorf("%w %s", runs.ErrNoQuestion, strings.TrimSpace(key))
+	case 1:
+		return found[0], nil
+	}
+	return runs.Question{}, invalid("key: %d questions are open: name one of them", len(found))
+}
+
+// fits holds an answer to what the question asks for.
+func (a *Answer) fits(q runs.Question) error {
+	if q.Method != "elicitation/create" {
+		return invalid("the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
+	}
+	var params struct {
+		Schema json.RawMessage `json:"requestedSchema"`
+	}
+	if a.Action != "accept" || json.Unmarshal(q.Params, &params) != nil || params.Schema == nil {
+		return nil // it asks for consent, without content
+	}
+	form, err := schema.Compile(params.Schema)
+	if err != nil {
+		return invalid("the question %s: its schema: %v", q.Key, err)
+	}
+	if err := form.Validate(a.Content); err != nil {
+		return invalid("content does not fit the question %s: %v", q.Key, err)
+	}
+	return nil
+}
