@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
@@ -104,13 +106,71 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	unit := string(text)
-	for _, want := range []string{"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "WatchdogSec=30", "Restart=on-failure", "StateDirectory=vmcp", "Environment=HOME=/var/lib/vmcp", "KillMode=mixed", "User=vmcp"} {
+	for _, want := range []string{"ExecReload=/bin/kill -HUP $MAINPID", "Restart=on-failure", "StateDirectory=vmcp", "Environment=HOME=/var/lib/vmcp", "KillMode=mixed", "User=vmcp"} {
 		if !strings.Contains(unit, "\n"+want+"\n") {
 			t.Errorf("the unit lacks %s", want)
 		}
 	}
 	if strings.Contains(unit, "\nMemoryDenyWriteExecute=") {
 		t.Error("Node.js does not run where memory cannot be written and executed")
+	}
+}
+
+// TestUnitFitsProgram: systemd waits for READY=1 if, and only if, the program says it.
+func TestUnitFitsProgram(t *testing.T) {
+	dir := t.TempDir()
+	untar(t, artefactOf(t, ".tar.gz"), dir)
+	if err := os.WriteFile(filepath.Join(dir, "vmcp.yaml"), []byte("listen: 127.0.0.1:0\nbackends: []\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	said := make(chan string)
+	go func() {
+		var all strings.Builder
+		for buf := make([]byte, 4096); ; {
+			n, err := socket.Read(buf)
+			if err != nil || string(buf[:n]) == "the end" {
+				said <- all.String()
+				return
+			}
+			all.WriteString(string(buf[:n]) + "\n")
+		}
+	}()
+	cmd := exec.Command(filepath.Join(dir, "vmcp"), "serve")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(dir, "notify"))
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.Contains(lines.Text(), "serving http") {
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := socket.WriteTo([]byte("the end"), socket.LocalAddr()); err != nil { // behind all that the program has sent
+		t.Fatal(err)
+	}
+	notifies := strings.Contains(<-said, "READY=1\n")
+	unit, err := os.ReadFile("../linux/vmcp.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waits := strings.Contains(string(unit), "\nType=notify\n"); waits != notifies || waits != strings.Contains(string(unit), "\nWatchdogSec=") {
+		t.Errorf("the program says READY=1: %v; the unit waits for it: %v. Type=notify with WatchdogSec=30, or Type=exec without", notifies, waits)
 	}
 }
 
