@@ -146,6 +146,8 @@ func (c *Conn) Do(ctx context.Context, r *Request) (*Response, error) {
 	return c.DoWithin(ctx, r, c.d.o.Timeout())
 }
 
+// DoWithin is Do with another limit for a call that makes no progress; 0 is none, and the call is no
+// running one to Counts.
 func (c *Conn) DoWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
 	k := c.begin(ctx, r, limit)
 	resp, err := c.transport.roundTrip(k)

@@ -146,7 +146,7 @@ func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 	return true
 }
 
-// noteStream remembers from the main connection whether the backend has streams of its own.
+// noteStream remembers from a connection that is not one client's whether the backend has streams of its own.
 func (d *Dialer) noteStream(c *Conn, err error) {
 	var status *endpoint.StatusError
 	if !c.OnDemand && (err == nil || errors.As(err, &status)) {
