@@ -87,7 +87,7 @@ func prepare(ctx context.Context, dir string) error {
 	if err := os.Symlink(world.npm.Path(""), filepath.Join(dir, "node_modules")); err != nil {
 		return err
 	}
-	for _, name := range []string{"drive.mjs", "definitions.mjs", "page.mjs"} {
+	for _, name := range []string{"drive.mjs", "definitions.mjs", "page.mjs", "admin.mjs"} {
 		text, err := fs.ReadFile(manifest, name)
 		if err != nil {
 			return err
