@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -13,10 +14,12 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/follow"
 	"github.com/vmcp-dev/vmcp/internal/certs"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -51,6 +54,8 @@ type served struct {
 	from  source
 	proxy *proxy.Proxy
 	log   *slog.Logger
+
+	manager *systemd.Manager // nil: nobody asks how the service is
 
 	ceiling int64 // of the memory that the process may have
 
@@ -108,9 +113,41 @@ func (s *served) follow(reload <-chan os.Signal) {
 	defer close(s.ended)
 	var from follow.Source = follow.Fixed{Config: s.from.fixed}
 	if s.from.fixed == nil {
-		from = &follow.File{Path: s.from.path, Load: s.from.load, Reload: reload, Rejected: s.rejected}
+		from = &follow.File{Path: s.from.path, Load: s.read, Reload: reload, Rejected: s.rejected}
 	}
-	s.err = from.Watch(s.ctx, s.apply)
+	s.err = from.Watch(s.ctx, func(cfg *config.Config) error {
+		defer s.manager.Reloaded()
+		return s.apply(cfg)
+	})
+}
+
+// read reads the configuration, and says that it does.
+func (s *served) read(path string) (*config.Config, error) {
+	s.manager.Reloading()
+	cfg, err := s.from.load(path)
+	if err != nil {
+		s.manager.Reloaded()
+	}
+	return cfg, err
+}
+
+// managed is what the service manager is told, if there is one.
+func (s *served) managed() *systemd.Manager {
+	return systemd.New(systemd.Options{Log: s.log, Changed: s.proxy.Changed, Look: func() { s.proxy.Overview() }, Status: func() string {
+		now := s.proxy.Overview()
+		enabled, ready := 0, 0
+		for _, b := range now.Backends {
+			switch b.State {
+			case status.Disabled:
+			case status.Ready:
+				ready++
+				enabled++
+			default:
+				enabled++
+			}
+		}
+		return fmt.Sprintf("%d of %d backends ready, %d tools, configuration %d", ready, enabled, now.Tools.Visible, now.Config.Generation)
+	}})
 }
 
 // hangups passes on that somebody wants the configuration read anew. When it is the

@@ -145,6 +145,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}
+	s.manager = s.managed()
 	defer s.close()
 	if f.tokenFile != "" {
 		if s.tokenFile, err = filepath.Abs(f.tokenFile); err != nil {
@@ -227,7 +228,7 @@ func mayReach(addr string, in config.IncomingAuth, insecure bool) error {
 
 // serveHTTP serves until the context ends, and then until the running calls are done.
 func (a *app) serveHTTP(s *served) error {
-	l := s.listener
+	l := s.manager.Listener(s.listener)
 	server := newServer(s.proxy.Handler(), s.log)
 	ended := make(chan error, 1)
 	go serveOn(server, l, s.tls.Config(), ended)
@@ -248,6 +249,8 @@ func (a *app) serveHTTP(s *served) error {
 		return err
 	}
 	defer forget()
+	s.manager.Started(l)
+	defer s.manager.Close()
 	go a.reportStart(s.ctx, s.proxy, s, scheme+l.Addr().String()+"/mcp", reported)
 	defer func() { <-reported }()
 	select {
@@ -255,6 +258,7 @@ func (a *app) serveHTTP(s *served) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-s.ctx.Done():
 	}
+	s.manager.Stopping()
 	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l.Addr()}, server, ended)
 }
 

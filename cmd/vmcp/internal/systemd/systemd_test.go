@@ -1,0 +1,199 @@
+package systemd
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// socket is a manager's socket; it returns what comes next.
+func socket(t *testing.T) (next func() string) {
+	t.Helper()
+	addr := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
+	c, err := net.ListenUnixgram("unixgram", addr)
+	if err != nil {
+		t.Skipf("no datagrams on Unix sockets here: %v", err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", addr.Name)
+	return func() string {
+		t.Helper()
+		buf := make([]byte, 4096)
+		if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("nothing came: %v", err)
+		}
+		return string(buf[:n])
+	}
+}
+
+func port(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func still() Options {
+	never := make(chan struct{})
+	return Options{Status: func() string { return "fine" }, Changed: func() <-chan struct{} { return never }, Look: func() {}, Log: slog.New(slog.DiscardHandler)}
+}
+
+// TestSequence: ready once, reloading with the time of the manager's clock, ready again, stopping, and nothing behind it.
+func TestSequence(t *testing.T) {
+	next := socket(t)
+	m := New(still())
+	m.Reloading() // the first configuration is no reload
+	m.Reloaded()
+	l := m.Listener(port(t))
+	m.Started(l)
+	m.Reloading()
+	m.Reloaded()
+	m.Stopping()
+	m.Reloading()
+	m.Reloaded()
+	m.Close()
+	for _, want := range []string{"READY=1\nSTATUS=fine", `RELOADING=1\nMONOTONIC_USEC=[1-9][0-9]*`, "READY=1\nSTATUS=fine", "STOPPING=1\nSTATUS=stopping.*"} {
+		if got := next(); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestStatusFollows: what changes is told, and what does not is not.
+func TestStatusFollows(t *testing.T) {
+	next := socket(t)
+	o := still()
+	changes, now := make(chan (<-chan struct{})), make(chan string, 1)
+	text := "one"
+	o.Status = func() string {
+		select {
+		case text = <-now:
+		default:
+		}
+		return text
+	}
+	o.Changed = func() <-chan struct{} { return <-changes }
+	m := New(o)
+	m.Started(port(t))
+	defer m.Close()
+	change := func() {
+		c := make(chan struct{})
+		close(c)
+		changes <- c
+	}
+	change()
+	change()
+	now <- "two"
+	change()
+	close(changes)
+	for _, want := range []string{"READY=1\nSTATUS=one", "STATUS=two"} {
+		if got := next(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// told is a handler of a log that passes messages on.
+type told struct {
+	slog.Handler
+	to chan string
+}
+
+func (h told) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h told) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h.to <- r.Message:
+	default:
+	}
+	return nil
+}
+
+// TestStuckAcceptLoop: while nobody accepts, though the kernel takes connections, the watchdog is not told; once somebody
+// does, it is.
+func TestStuckAcceptLoop(t *testing.T) {
+	next := socket(t)
+	t.Setenv("WATCHDOG_USEC", "40000")
+	o := still()
+	said := make(chan string, 3)
+	o.Log = slog.New(told{slog.DiscardHandler, said})
+	m := New(o)
+	l := m.Listener(port(t))
+	m.Started(l)
+	defer m.Close()
+	if got := next(); !strings.HasPrefix(got, "READY=1") {
+		t.Fatalf("got %q", got)
+	}
+	for range 3 {
+		if got := <-said; !strings.Contains(got, "does not look alive") {
+			t.Errorf("the log says %q", got)
+		}
+	}
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() { server.Close(); <-served }()
+	if got := next(); got != "WATCHDOG=1" { // the first one since the start
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestStuckCatalog: while a look does not return, the watchdog is not told. At the end it is, without the port.
+func TestStuckCatalog(t *testing.T) {
+	next := socket(t)
+	t.Setenv("WATCHDOG_USEC", "40000")
+	o := still()
+	looks, goOn := make(chan struct{}, 1), make(chan struct{})
+	o.Look = func() {
+		select {
+		case looks <- struct{}{}:
+		default:
+		}
+		<-goOn
+	}
+	m := New(o)
+	p := port(t)
+	m.Started(m.Listener(p))
+	if got := next(); !strings.HasPrefix(got, "READY=1") {
+		t.Fatalf("got %q", got)
+	}
+	<-looks
+	m.Stopping()
+	p.Close()
+	if got := next(); !strings.HasPrefix(got, "STOPPING=1") { // and no WATCHDOG=1 before it
+		t.Errorf("got %q", got)
+	}
+	close(goOn)
+	if got := next(); got != "WATCHDOG=1" {
+		t.Errorf("got %q", got)
+	}
+	m.Close()
+}
+
+// TestNobodyAsks: without NOTIFY_SOCKET nothing is done.
+func TestNobodyAsks(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	m := New(still())
+	l := port(t)
+	if m != nil || m.Listener(l) != l {
+		t.Error("a manager without a socket")
+	}
+	m.Started(l)
+	m.Reloading()
+	m.Reloaded()
+	m.Stopping()
+	m.Close()
+}
