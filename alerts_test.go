@@ -1,7 +1,9 @@
 package vmcp
 
 import (
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +32,6 @@ func TestAlerts(t *testing.T) {
 	}
 	runbooks, tests := readPage(t, "docs/runbooks.md"), readPage(t, "packaging/prometheus/alerts_test.yaml")
 	known := metricNames(t)
-	metric := regexp.MustCompile(`\b(?:vmcp|go|process)_[a-z_]+`)
 	var found []string
 	for _, group := range rules.Groups {
 		for _, r := range group.Rules {
@@ -56,3 +57,43 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("the alerts are %v, want ten", found)
 	}
 }
+
+// TestDashboards: each panel of each dashboard asks for metrics that there are.
+func TestDashboards(t *testing.T) {
+	known := metricNames(t)
+	files, err := filepath.Glob("packaging/grafana/*.json")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("the dashboards are %v (%v), want three", files, err)
+	}
+	for _, file := range files {
+		var board struct {
+			UID, Title string
+			Panels     []struct {
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		if err := json.Unmarshal([]byte(readPage(t, file)), &board); err != nil || board.UID == "" || board.Title == "" || len(board.Panels) < 8 {
+			t.Errorf("%s: %v, %d panels", file, err, len(board.Panels))
+		}
+		for _, p := range board.Panels {
+			if len(p.Targets) == 0 {
+				t.Errorf("%s: %s asks for nothing", file, p.Title)
+			}
+			for _, target := range p.Targets {
+				names := metric.FindAllString(target.Expr, -1)
+				if len(names) == 0 {
+					t.Errorf("%s: %s names no metric: %s", file, p.Title, target.Expr)
+				}
+				for _, name := range names {
+					if strings.HasPrefix(name, "vmcp_") && !slices.Contains(known, strings.TrimSuffix(name, "_bucket")) {
+						t.Errorf("%s: %s: there is no metric %s", file, p.Title, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// metric is the name of one in an expression.
+var metric = regexp.MustCompile(`\b(?:vmcp|go|process)_[a-z_]+`)
