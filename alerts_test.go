@@ -97,3 +97,25 @@ func TestDashboards(t *testing.T) {
 
 // metric is the name of one in an expression.
 var metric = regexp.MustCompile(`\b(?:vmcp|go|process)_[a-z_]+`)
+
+// TestMetricsArePaged: docs/metrics.md has every metric, and none that is not there.
+func TestMetricsArePaged(t *testing.T) {
+	page := readPage(t, "docs/metrics.md")
+	var known []string
+	eachSource(t, func(_ string, src []byte) {
+		known = append(known, names(string(src), `(?:\bName: |NewDesc\(|histogram\(|Reloaded += )"(vmcp_[a-z_]+)"`)...)
+	})
+	if len(known) < 60 {
+		t.Errorf("only %d metrics were found", len(known))
+	}
+	for _, name := range known {
+		if !strings.Contains(page, "\n| `"+name+"` | ") {
+			t.Errorf("docs/metrics.md: there is no row of %s", name)
+		}
+	}
+	for _, name := range names(page, "(?m)^\\| `(vmcp_[a-z_]+)` ") {
+		if !slices.Contains(known, name) {
+			t.Errorf("docs/metrics.md: there is no metric %s", name)
+		}
+	}
+}
