@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
@@ -33,10 +35,12 @@ func (p *Proxy) Status() Status {
 // once, or had operational.startup.wait for it: a backend that is down is shown, and does
 // not take the endpoint out of service. With details it shows the backends, and with
 // ?tools the tools; without them only whether the endpoint is ready.
+//
+// With ?strict every backend has to be ready that is not disabled, with ?strict=a,b these.
 func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
 	ready, draining := p.ready()
 	stored := p.storage(r.Context())
-	ready = ready && (stored.OK || p.durable.Load().when != "always")
+	ready = ready && (stored.OK || p.durable.Load().when != "always") && p.strictly(r.URL.Query())
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if !ready {
@@ -47,6 +51,28 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 		return
 	}
 	w.Write(append(p.page(stored, r.URL.Query().Has("tools")), '\n'))
+}
+
+// strictly reports whether the backends are ready that a query wants to be.
+func (p *Proxy) strictly(query url.Values) bool {
+	if !query.Has("strict") {
+		return true
+	}
+	wanted, ready := query.Get("strict"), map[string]bool{}
+	c := p.catalog.Load()
+	for _, b := range p.backends.All() {
+		status := overview.State(c, b).Status
+		ready[b.Name()] = status == backends.Ready
+		if wanted == "" && status != backends.Ready && status != backends.Disabled {
+			return false
+		}
+	}
+	for name := range strings.SplitSeq(wanted, ",") {
+		if wanted != "" && !ready[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // page is the status as JSON, without secrets.
