@@ -175,6 +175,9 @@ func (v visit) leave(ctx context.Context, err error, result []byte) error {
 		o = outcome.In(ctx, err)
 	}
 	v.end(o, err)
+	if o == outcome.OK && result != nil && v.x.method == wire.ToolsCall {
+		v.p.shapes.Note(v.entry.Name, result)
+	}
 	if v.x.script == nil {
 		v.counts.Leave(o, took)
 		v.counts.CalledByClient(o)

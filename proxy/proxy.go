@@ -47,6 +47,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
+	"github.com/vmcp-dev/vmcp/proxy/shape"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
@@ -135,6 +136,7 @@ type Proxy struct {
 	catalogs atomic.Uint64 // how many there were
 	server   atomic.Pointer[status.Server]
 	applied  status.Applied
+	shapes   shape.Table      // of the last results of tools
 	lines    *lines.Log       // about the backends
 	named    *secret.Redactor // hides as secrets does, with the names of variables
 

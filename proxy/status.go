@@ -115,7 +115,7 @@ func (p *Proxy) newConsole() *console.Console {
 			Status: p.Overview, Hide: p.secrets.JSON,
 			Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
 			Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
-			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), name) },
+			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), &p.shapes, name) },
 		},
 		Version: p.catalogs.Load, Runs: p.history, Store: p.runs.Store, Call: p.Serve, Within: p.within, Turned: p.record.Refused,
 		HideText: p.secrets.Text, Life: p.life,

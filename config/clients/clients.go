@@ -51,11 +51,13 @@ type Server struct {
 	Key string
 	// Pos is where its name stands.
 	Pos diag.Pos
-	// Skipped is why it is no backend. Nothing but Name, Key and Pos counts then.
+	// Skipped is why it is no backend. Nothing but Name, Key, Pos and Own counts then.
 	Skipped string
 	// Ignored is that nothing is lost by skipping it: it is vmcp itself, a part of the client, or
 	// has a namesake further down.
 	Ignored bool
+	// Own is the URL of an entry that is vmcp itself; "" for another, and for one that starts it.
+	Own string `json:",omitempty"`
 
 	URL       string
 	Transport string // streamable-http, sse, or "" when the file does not say

@@ -57,7 +57,7 @@ func (r *reader) servers(f *File, at string, all *node) {
 		if s.Skipped == "" {
 			t.keepVariables()
 		} else {
-			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Ignored: s.Ignored}
+			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Ignored: s.Ignored, Own: s.Own}
 		}
 		f.Servers = append(f.Servers, s)
 	}
@@ -139,7 +139,7 @@ func (t *translation) translate(name string) {
 	case s.Command != "" && s.URL != "":
 		t.skip("it has both a command and a URL; want one of them")
 	case t.isOwn(name):
-		s.Ignored = true
+		s.Ignored, s.Own = true, s.URL
 		t.skip("it is vmcp itself")
 	case s.Command != "" && s.Transport != "":
 		t.skip("its type is for a URL, and it has a command")

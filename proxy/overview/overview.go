@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
+	"github.com/vmcp-dev/vmcp/proxy/shape"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
@@ -97,7 +98,8 @@ func Rows(c *catalog.Catalog) []status.ToolRow {
 
 func row(e *catalog.Entry) status.ToolRow {
 	r := status.ToolRow{Name: e.Name, Title: jsonscan.GetString(e.Definition, "title"), Description: jsonscan.GetString(e.Definition, "description"),
-		Scripted: e.Backend == nil, Hidden: e.Hidden}
+		Scripted: e.Backend == nil, Hidden: e.Hidden,
+		SchemaBytes: len(jsonscan.Get(e.Definition, "inputSchema")) + len(jsonscan.Get(e.Definition, "outputSchema"))}
 	if e.Backend != nil {
 		r.Backend, r.Original = e.Backend.Name(), e.Original
 	}
@@ -105,18 +107,11 @@ func row(e *catalog.Entry) status.ToolRow {
 }
 
 // ToolNamed describes a tool; false: none has this name.
-func ToolNamed(c *catalog.Catalog, name string) (status.Tool, bool) {
+func ToolNamed(c *catalog.Catalog, shapes *shape.Table, name string) (status.Tool, bool) {
 	for _, e := range slices.Concat(c.VisibleTools(), c.HiddenTools()) {
 		if e.Name == name {
-			return tool(e), true
+			return tool(e, shapes), true
 		}
 	}
 	return status.Tool{}, false
-}
-
-func tool(e *catalog.Entry) status.Tool {
-	return status.Tool{
-		ToolRow: row(e), InputSchema: jsonscan.Get(e.Definition, "inputSchema"), OutputSchema: jsonscan.Get(e.Definition, "outputSchema"),
-		Annotations: jsonscan.Get(e.Definition, "annotations"),
-	}
 }

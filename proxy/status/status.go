@@ -112,6 +112,7 @@ type ToolRow struct {
 	Original    string `json:"original,omitempty"` // its name at the backend
 	Scripted    bool   `json:"scripted"`
 	Hidden      bool   `json:"hidden"`
+	SchemaBytes int    `json:"schemaBytes"` // of its schemas, as clients get them
 }
 
 // Tool is the document of GET /api/v1/tools/NAME.

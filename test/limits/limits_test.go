@@ -71,6 +71,7 @@ var table = []row{
 	{"a backend's log messages to nobody", "{number backends.messageBurst}, then {number backends.messageRate} a second, {size proxy.maxSaid} each", "left out and counted", "–", "TestLimiter"},
 	{"a backend's stderr in the log, at level debug", "{number backends.stderrBurst} lines of {size child.maxLogLine}, then {number backends.stderrRate} a second", "left out and counted", "–", "TestLimiter"},
 	{"lines about a backend, for `vmcp logs`", "{number lines.maxLines}, {size lines.maxBytes} of text, {size lines.maxText} each", "the oldest go; what is longer is cut", "–", "TestBounds"},
+	{"shapes of the last results of tools, for `vmcp describe`", "{number shape.maxTools} tools, {size shape.maxShape} each: {number shape.maxKeys} keys of an object, {number shape.maxMembers} kinds of members of a list, {number shape.maxDepth} levels; results of at most {size shape.maxResult}", "all are forgotten; deeper levels are left out", "–", "TestShapesAreBounded"},
 	{"requests that follow lines about backends", "{number admin.maxFollowers}", "503", "–", "TestFollowersAreBounded"},
 	{"what classes of principals see of a catalog", "{number catalog.maxViews} classes, {size catalog.maxKept} of pages", "the one unused longest is decided anew", "–", "TestViewsAreBounded"},
 	{"principals as policies know them", "two generations of {number access.maxKnown}", "the older ones are made anew", "–", "TestKnownPrincipalsAreBounded"},

@@ -47,7 +47,7 @@ type Env struct {
 
 // Commands returns the commands.
 func Commands(e Env) []*cobra.Command {
-	return []*cobra.Command{e.status(), e.logs()}
+	return []*cobra.Command{e.status(), e.logs(), e.describe(), e.doctor()}
 }
 
 // flags say which endpoint is meant.

@@ -104,3 +104,28 @@ func found() (places []place) {
 	}
 	return places
 }
+
+// Entry is what a client's file says of a vmcp that it connects to.
+type Entry struct{ Client, File, URL string }
+
+// Own are the entries for vmcp in the files of clients on this machine.
+func Own() (entries []Entry) {
+	s := thisSystem()
+	for _, client := range names {
+		file := s.file(client)
+		data, err := files.Read(file, clients.MaxFile)
+		if err != nil {
+			continue
+		}
+		f, err := clients.Read(file, data, clients.Options{Home: s.home, Client: client})
+		if err != nil {
+			continue
+		}
+		for _, v := range f.Servers {
+			if v.Own != "" {
+				entries = append(entries, Entry{client, file, v.Own})
+			}
+		}
+	}
+	return entries
+}

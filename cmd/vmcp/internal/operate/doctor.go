@@ -1,0 +1,364 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/clip"
+	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/secret"
+	"github.com/vmcp-dev/vmcp/proxy/status"
+	"github.com/vmcp-dev/vmcp/proxy/validation"
+)
+
+// States of a check.
+const (
+	ok   = "ok"
+	warn = "warn"
+	fail = "fail"
+)
+
+// Check is what came of one check.
+type Check struct {
+	Name    string `json:"name"`
+	Status  string `json:"status"` // ok, warn or fail
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"` // what to do; "" when all is well
+}
+
+// doctor looks at everything that keeps an endpoint from working.
+type doctor struct {
+	env     Env
+	flags   flags
+	offline bool
+	secrets secret.Redactor
+	cfg     *config.Config
+	running *status.Status // nil: nothing answers
+	checks  []Check
+}
+
+func (e Env) doctor() *cobra.Command {
+	d := &doctor{env: e}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "look for what keeps an endpoint from working, and say what to do about it",
+		Long: `Doctor looks at a configuration and at what it needs on this machine: whether it can be read and its
+scripts compile, whether programs are found and variables set, whether URLs answer, whether the port is
+free or ours, which version runs there, whether clients name another address, and whether the list of
+tools is longer than clients take. The exit code is 1 when a check fails; a warning fails nothing. With
+--offline nothing is sent to other machines.`,
+		Example: "  vmcp doctor\n  vmcp doctor --config other.yaml --offline --output json",
+		Args:    cobra.NoArgs,
+	}
+	d.flags.register(c, e)
+	c.Flags().BoolVar(&d.offline, "offline", false, "ask no URL of a backend")
+	output := e.Output(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		d.examine(c.Context())
+		for i := range d.checks {
+			d.checks[i].Message = d.secrets.Text(d.checks[i].Message)
+		}
+		err := d.print(*output == "json")
+		for _, one := range d.checks {
+			if err == nil && one.Status == fail {
+				err = e.Found
+			}
+		}
+		return err
+	}
+	return c
+}
+
+// add notes what came of a check.
+func (d *doctor) add(name, state, hint, format string, args ...any) {
+	d.checks = append(d.checks, Check{Name: name, Status: state, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+func (d *doctor) print(asJSON bool) error {
+	if asJSON {
+		return d.env.JSON(map[string]any{"checks": d.checks})
+	}
+	for _, one := range d.checks {
+		text := fmt.Sprintf("%-4s  %-12s %s\n", one.Status, one.Name, d.env.Line(one.Message))
+		if one.Hint != "" {
+			text += fmt.Sprintf("      %-12s hint: %s\n", "", d.env.Line(one.Hint))
+		}
+		if _, err := fmt.Fprint(d.env.Out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// examine makes all checks.
+func (d *doctor) examine(ctx context.Context) {
+	d.configuration()
+	if d.cfg != nil {
+		d.commands(ctx)
+		if !d.offline {
+			d.remotes(ctx)
+		}
+	}
+	d.endpoint(ctx)
+	d.clients()
+	d.lists(ctx)
+	d.descriptors()
+}
+
+// configuration reads the file. Variables and files that are missing are checks of their own.
+func (d *doctor) configuration() {
+	data, err := config.ReadFile(d.flags.config)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.add("config", warn, `write one with "vmcp init", or name one with --config`, "there is no %s; vmcp serve runs its demo", d.flags.config)
+		return
+	}
+	var problems diag.Problems
+	if err != nil && !errors.As(err, &problems) {
+		d.add("config", fail, "", "%v", err)
+		return
+	}
+	if err == nil {
+		if d.cfg, problems = config.Read(d.flags.config, data); d.cfg != nil {
+			d.secrets.Use(d.cfg.Secrets())
+			problems = append(problems, validation.Check(d.cfg)...)
+		}
+	}
+	found := map[string]int{}
+	for _, p := range problems.Sorted() {
+		name, hint := kindOf(p)
+		if hint == "" {
+			hint = p.Hint
+		}
+		found[name]++
+		state := fail
+		if p.Severity == diag.Warning {
+			state = warn
+		}
+		d.add(name, state, hint, "%s", p.Error())
+	}
+	if d.cfg == nil {
+		return
+	}
+	if found["config"] == 0 {
+		d.add("config", ok, "", "%s: %s, %s of variables set", d.flags.config, count(len(d.cfg.Backends), "backend"), count(len(d.cfg.Variables()), "value"))
+	}
+	for _, name := range []string{"variables", "files"} {
+		if found[name] == 0 {
+			d.add(name, ok, "", "all that the configuration names are there")
+		}
+	}
+}
+
+// kindOf is the check that a problem belongs to.
+func kindOf(p diag.Problem) (name, hint string) {
+	switch {
+	case strings.Contains(p.Message, "the environment has no variable"):
+		return "variables", "set it before vmcp starts, or put NAME=value into vmcp.env beside the configuration"
+	case strings.Contains(p.Message, "keeps state for its client"):
+		return "sessions", "set sessions: exclusive for this backend"
+	case strings.Contains(p.Message, "no such folder"), strings.Contains(p.Message, "no such file"):
+		return "files", "paths are relative to the folder of the configuration"
+	}
+	return "config", ""
+}
+
+// launchers are programs that start others, and say which version they are.
+var launchers = map[string]bool{"node": true, "npx": true, "npm": true, "uvx": true, "uv": true, "python": true, "python3": true, "docker": true, "deno": true, "bun": true, "bunx": true}
+
+// commands looks for the program of each backend.
+func (d *doctor) commands(ctx context.Context) {
+	versions := map[string]string{}
+	for i := range d.cfg.Backends {
+		b := &d.cfg.Backends[i]
+		if b.Command == "" || b.Disabled {
+			continue
+		}
+		path, err := findProgram(b)
+		if err != nil {
+			d.add("command", fail, installHint(b.Command), "backend %s: %s is not on the PATH", b.Name, b.Command)
+			continue
+		}
+		version, known := versions[path]
+		if launchers[b.Command] && !known {
+			version = versionOf(ctx, path)
+			versions[path] = version
+		}
+		d.add("command", ok, "", "backend %s: %s%s", b.Name, path, version)
+	}
+}
+
+// findProgram finds it as the backend will be started: on a PATH of its own, if it has one.
+func findProgram(b *config.Backend) (string, error) {
+	if path, own := b.Env["PATH"]; own && !strings.ContainsAny(b.Command, `/\`) {
+		return lookIn(path, b.Command)
+	}
+	return exec.LookPath(b.Command)
+}
+
+// installHint says where a program comes from.
+func installHint(command string) string {
+	switch command {
+	case "npx", "npm", "node":
+		return "install Node.js (https://nodejs.org), or write the absolute path of " + command
+	case "uvx", "uv":
+		return "install uv (https://docs.astral.sh/uv), or write the absolute path of " + command
+	}
+	return "install it, or write its absolute path; a service has another PATH than a shell"
+}
+
+// versionOf asks a program for its version.
+func versionOf(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, path, "--version")
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	if err != nil {
+		return " (does not say its version: " + clip.Line(err.Error(), 80) + ")"
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return " (" + clip.Line(first, 60) + ")"
+}
+
+// endpoint asks what listens where the configuration says.
+func (d *doctor) endpoint(ctx context.Context) {
+	at, err := d.flags.open()
+	if err != nil {
+		d.add("port", fail, "", "%v", err)
+		return
+	}
+	var s status.Status
+	err = at.fetch(ctx, "status", &s)
+	if err == nil {
+		d.running = &s
+		d.add("port", ok, "", "%s is ours, pid %d", at.base.Host, s.PID)
+		d.version(&s)
+		d.state(&s)
+		return
+	}
+	conn, dialed := net.DialTimeout("tcp", at.base.Host, 2*time.Second)
+	if dialed != nil {
+		d.add("port", ok, "", "%s is free: no endpoint runs there", at.base.Host)
+		return
+	}
+	_ = conn.Close()
+	d.add("port", warn, "choose another address with listen, or say with --url or --token-file how to ask for details", "%s is taken, by another program or by an endpoint that does not say how it is: %v", at.base.Host, err)
+}
+
+func (d *doctor) version(s *status.Status) {
+	if s.Version != d.env.Version {
+		d.add("version", warn, "start it again to run this version", "the running endpoint is %s, this program %s", s.Version, d.env.Version)
+		return
+	}
+	d.add("version", ok, "", "the running endpoint is this version, %s", s.Version)
+}
+
+// state says how the running endpoint is.
+func (d *doctor) state(s *status.Status) {
+	if s.Config.Error != "" {
+		first, _, _ := strings.Cut(s.Config.Error, "\n")
+		d.add("running", fail, "mend the file; it is read again when it changes", "the last configuration is not served: %s", first)
+	}
+	bad := 0
+	for _, b := range s.Backends {
+		if b.State == status.Down {
+			bad++
+			d.add("running", fail, "vmcp logs "+b.Name, "backend %s is down: %s", b.Name, clip.Line(b.Error, 300))
+		}
+	}
+	if bad == 0 && s.Config.Error == "" {
+		d.add("running", ok, "", "%s, %s", count(len(s.Backends), "backend"), count(s.Tools.Visible, "tool"))
+	}
+}
+
+// clients looks for entries of clients that lead elsewhere.
+func (d *doctor) clients() {
+	want := locate.Find(locate.Flags{URL: d.flags.url, Config: d.flags.config}).URL
+	if d.running != nil && d.running.URL != "" {
+		want = d.running.URL
+	}
+	for _, entry := range setup.Own() {
+		if strings.HasPrefix(strings.TrimSuffix(entry.URL, "/"), strings.TrimSuffix(want, "/")) {
+			d.add("clients", ok, "", "%s leads here: %s", entry.Client, entry.File)
+			continue
+		}
+		d.add("clients", warn, "write "+want+" there", "%s leads to %s: %s", entry.Client, entry.URL, entry.File)
+	}
+}
+
+const (
+	// mostCursor and mostCode are how many tools clients take.
+	mostCursor, mostCode = 40, 128
+	// longestName is how long a name may be with the client's prefix.
+	longestName, clientPrefix = 64, "mcp__vmcp__"
+)
+
+// lists measures the list of tools that clients get.
+func (d *doctor) lists(ctx context.Context) {
+	if d.running == nil {
+		return
+	}
+	at, err := d.flags.open()
+	if err != nil {
+		return
+	}
+	var all struct{ Tools []status.ToolRow }
+	if err := at.fetch(ctx, "tools", &all); err != nil {
+		d.add("tools", warn, "", "%v", err)
+		return
+	}
+	visible, bytes := 0, 0
+	var long []string
+	for _, t := range all.Tools {
+		if t.Hidden {
+			continue
+		}
+		visible++
+		text, _ := json.Marshal(t) // texts
+		bytes += len(text) + t.SchemaBytes
+		if len(clientPrefix+t.Name) > longestName {
+			long = append(long, t.Name)
+		}
+	}
+	if len(long) > 0 {
+		d.add("names", warn, "choose shorter ones under aggregation.tools[].overrides, or a shorter prefix for the backend",
+			"%s longer than %d characters with %s in front, as some clients put it: %s", count(len(long), "name"), longestName, clientPrefix, clip.Line(strings.Join(long, ", "), 200))
+	} else {
+		d.add("names", ok, "", "none is longer than %d characters with %s in front", longestName, clientPrefix)
+	}
+	message := fmt.Sprintf("clients get %s, about %d tokens", count(visible, "tool"), bytes/4)
+	switch {
+	case visible > mostCode:
+		d.add("tools", warn, "leave out what is not needed with aggregation.tools[].filter, or serve a profile", "%s: more than VS Code (%d) and Cursor (%d) take", message, mostCode, mostCursor)
+	case visible > mostCursor:
+		d.add("tools", warn, "leave out what is not needed with aggregation.tools[].filter, or serve a profile", "%s: more than Cursor takes (%d)", message, mostCursor)
+	default:
+		d.add("tools", ok, "", "%s", message)
+	}
+}
+
+// descriptors compares the limit of open files with what backends and clients may need.
+func (d *doctor) descriptors() {
+	limit := openFiles()
+	if limit == 0 {
+		return // there is none here
+	}
+	const enough = 1024
+	if limit < enough {
+		d.add("descriptors", warn, "raise it: ulimit -n 4096, or LimitNOFILE of the service", "this process may open %d files, and every client and process of a backend needs some; want %d", limit, enough)
+		return
+	}
+	d.add("descriptors", ok, "", "%d files may be open", limit)
+}

@@ -1,0 +1,124 @@
+package operate
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/certs"
+)
+
+// remotes asks the URL of each backend, side by side.
+func (d *doctor) remotes(ctx context.Context) {
+	found := make([]Check, len(d.cfg.Backends))
+	var wait sync.WaitGroup
+	for i := range d.cfg.Backends {
+		b := &d.cfg.Backends[i]
+		if b.URL != "" && !b.Disabled && b.Unusable == "" {
+			wait.Go(func() { found[i] = d.remote(ctx, b) })
+		}
+	}
+	wait.Wait()
+	for _, c := range found {
+		if c.Name != "" {
+			d.checks = append(d.checks, c)
+		}
+	}
+}
+
+// remote asks one URL and tells apart what can be wrong with it.
+func (d *doctor) remote(ctx context.Context, b *config.Backend) Check {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c := Check{Name: "url"}
+	about := func(state, hint, format string, args ...any) Check {
+		c.Status, c.Hint, c.Message = state, hint, "backend "+b.Name+": "+fmt.Sprintf(format, args...)
+		return c
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.URL, nil)
+	if err != nil {
+		return about(fail, "", "not a URL")
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for name, value := range b.Headers {
+		r.Header.Set(name, value)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	transport.TLSClientConfig = certs.ForBackend(b.TLS, r.URL.Hostname(), slog.New(slog.DiscardHandler)).Config()
+	resp, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(r)
+	if err != nil {
+		what, hint := unreachable(err)
+		return about(fail, hint, "%s: %s", r.URL.Host, what)
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 1) // it answers
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		return about(fail, "give it a credential: headers, or outgoingAuth", "%s answers, and wants to know who asks: %s", r.URL.Host, resp.Status)
+	case resp.StatusCode == http.StatusNotFound:
+		return about(warn, "is the path right? many servers have theirs at /mcp", "%s answers: %s", r.URL.Host, resp.Status)
+	case resp.StatusCode >= 500:
+		return about(warn, "the server has trouble of its own", "%s answers: %s", r.URL.Host, resp.Status)
+	}
+	return about(ok, "", "%s answers: %s", r.URL.Host, resp.Status)
+}
+
+// unreachable says at which step a URL could not be reached.
+func unreachable(err error) (what, hint string) {
+	var dns *net.DNSError
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	switch {
+	case errors.As(err, &dns):
+		return "DNS: " + dns.Err, "is the name right, and is this machine online?"
+	case errors.As(err, &unknown), errors.As(err, &name), isCertificate(err):
+		return "TLS: " + inner(err), "name who signed its certificate in tls.caFile of the backend"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "TCP: connection refused", "is the server started, and is the port right?"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer within 10 s", "is there a firewall or a proxy in between?"
+	case strings.Contains(err.Error(), "tls:"), strings.Contains(err.Error(), "HTTP response to HTTPS"):
+		return "TLS: " + inner(err), "is it http:// instead of https://?"
+	}
+	return "TCP: " + inner(err), "is there a firewall or a proxy in between?"
+}
+
+func isCertificate(err error) bool {
+	var bad *tls.CertificateVerificationError
+	return errors.As(err, &bad)
+}
+
+// inner is an error without the request, whose URL may hold a secret.
+func inner(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
+}
+
+// lookIn finds a program in folders as exec.LookPath does in those of PATH.
+func lookIn(folders, name string) (string, error) {
+	for _, folder := range filepath.SplitList(folders) {
+		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
+}

@@ -1,0 +1,167 @@
+// Package shape remembers what the last result of each tool looked like: its keys, and types in the place of values.
+package shape
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+)
+
+const (
+	// maxResult bounds a result that is looked at, maxShape what is kept of one, in bytes.
+	maxResult, maxShape = 256 << 10, 8 << 10
+	// maxTools bounds the tools that something is kept of.
+	maxTools = 10_000
+	// Of an object so many keys are shown, of a list so many different shapes of members, and so deep.
+	maxKeys, maxMembers, maxDepth = 60, 5, 8
+	// rest says how much longer than it took to look at a result nothing is looked at: calls may not get slower.
+	rest = 50
+)
+
+// Table has the shapes of results by the names of tools. It is safe for concurrent use, and its zero value is empty.
+type Table struct {
+	mu  sync.Mutex
+	all map[string]*last // guarded by mu
+}
+
+// last is of one tool.
+type last struct {
+	mu    sync.Mutex
+	at    time.Time       // guarded by mu
+	shape json.RawMessage // guarded by mu
+	until time.Time       // guarded by mu: nothing is looked at before
+}
+
+// Note looks at the result of a tool, unless one was looked at just before or it is too large.
+func (t *Table) Note(tool string, result []byte) {
+	l := t.of(tool)
+	if len(result) > maxResult || !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	began := time.Now()
+	if began.Before(l.until) {
+		return
+	}
+	l.at, l.shape = began, Of(result)
+	end := time.Now()
+	l.until = end.Add(rest * end.Sub(began))
+}
+
+// of finds the entry of a tool, or makes it. When there are too many all are forgotten: tools have come and gone.
+func (t *Table) of(tool string) *last {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.all[tool]
+	if l == nil {
+		if t.all == nil || len(t.all) >= maxTools {
+			t.all = map[string]*last{}
+		}
+		l = &last{}
+		t.all[tool] = l
+	}
+	return l
+}
+
+// Last is the shape of the last result of a tool that was looked at; nil for none.
+func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
+	t.mu.Lock()
+	l := t.all[tool]
+	t.mu.Unlock()
+	if l == nil {
+		return time.Time{}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at, l.shape
+}
+
+// Of is the shape of what a script gets of the result of tools/call: its structured content, else the JSON in its one
+// text, else the text; else its contents.
+func Of(result []byte) json.RawMessage {
+	value := jsonscan.Get(result, "structuredContent")
+	if value == nil {
+		value = jsonscan.Get(result, "content")
+		var content []struct{ Type, Text string }
+		if json.Unmarshal(value, &content) == nil && len(content) == 1 && content[0].Type == "text" {
+			value = json.RawMessage(`""`)
+			if text := strings.TrimSpace(content[0].Text); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+				if json.Valid([]byte(text)) {
+					value = json.RawMessage(text)
+				}
+			}
+		}
+	}
+	var tree any
+	if json.Unmarshal(value, &tree) != nil {
+		return json.RawMessage(`"null"`)
+	}
+	for depth := maxDepth; ; depth-- {
+		var b bytes.Buffer
+		write(&b, tree, depth)
+		if b.Len() <= maxShape || depth == 0 { // at depth 0 it is a word
+			return b.Bytes()
+		}
+	}
+}
+
+// write writes the shape of a value.
+func write(b *bytes.Buffer, v any, depth int) {
+	switch v := v.(type) {
+	case string:
+		b.WriteString(`"string"`)
+	case float64:
+		b.WriteString(`"number"`)
+	case bool:
+		b.WriteString(`"boolean"`)
+	case []any:
+		writeList(b, v, depth)
+	case map[string]any:
+		writeObject(b, v, depth)
+	default:
+		b.WriteString(`"null"`)
+	}
+}
+
+func writeList(b *bytes.Buffer, list []any, depth int) {
+	if depth == 0 {
+		b.WriteString(`"array"`)
+		return
+	}
+	var shapes []string
+	for _, v := range list[:min(len(list), 100)] {
+		var one bytes.Buffer
+		if write(&one, v, depth-1); !slices.Contains(shapes, one.String()) && len(shapes) < maxMembers {
+			shapes = append(shapes, one.String())
+		}
+	}
+	b.WriteString("[" + strings.Join(shapes, ",") + "]")
+}
+
+func writeObject(b *bytes.Buffer, o map[string]any, depth int) {
+	if depth == 0 || len(o) > maxKeys { // that many keys are data
+		b.WriteString(`"object"`)
+		return
+	}
+	names := make([]string, 0, len(o))
+	for name := range o {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	b.WriteByte('{')
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, _ := json.Marshal(name) // a text
+		b.Write(key)
+		b.WriteByte(':')
+		write(b, o[name], depth-1)
+	}
+	b.WriteByte('}')
+}
