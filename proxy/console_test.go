@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -79,6 +82,44 @@ func TestACallOfAnOperator(t *testing.T) {
 	if _, metrics := ask(t, "GET", url+"/metrics", "", ""); !strings.Contains(metrics, `vmcp_script_runs_total{outcome="ok",tool="add"} 1`) {
 		t.Errorf("metrics lack the run")
 	}
+}
+
+// As many calls of operators as may be are under way at a time; more are refused at once, and taken when others have ended.
+func TestCallsOfOperatorsAreBounded(t *testing.T) {
+	const most, more = 64, 6
+	cfg := &config.Config{ScriptedTools: []config.ScriptedTool{{Name: "nap", Script: "def run(args): sleep(\"10m\")"}}}
+	cfg.Limits.Runs = most + more
+	cfg.Limits.Time = limits.Duration(time.Hour)
+	_, url := console(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := make(chan string, most+more)
+	var calls sync.WaitGroup
+	for range most + more {
+		calls.Go(func() {
+			req, _ := http.NewRequestWithContext(ctx, "POST", url+"/api/v1/tools/nap/call", strings.NewReader("{}"))
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil { // the others are cancelled
+				refused <- resp.Status
+				resp.Body.Close()
+			}
+		})
+	}
+	for range more {
+		if got := <-refused; got != "503 Service Unavailable" {
+			t.Errorf("a call beyond %d: %s", most, got)
+		}
+	}
+	cancel()
+	calls.Wait()
+	if len(refused) > 0 {
+		t.Errorf("another call is answered: %s", <-refused)
+	}
+	testkit.Eventually(t, "room for a call", func() bool {
+		resp, _ := ask(t, "POST", url+"/api/v1/tools/add/call", "", `{"arguments":{"a":1}}`)
+		return resp.StatusCode == 200
+	})
 }
 
 // A question of a run that is kept is answered once, with what fits it.

@@ -73,6 +73,10 @@ var table = []row{
 	{"lines about a backend, for `vmcp logs`", "{number lines.maxLines}, {size lines.maxBytes} of text, {size lines.maxText} each", "the oldest go; what is longer is cut", "–", "TestBounds"},
 	{"shapes of the last results of tools, for `vmcp describe`", "{number shape.maxTools} tools, {size shape.maxShape} each: {number shape.maxKeys} keys of an object, {number shape.maxMembers} kinds of members of a list, {number shape.maxDepth} levels; results of at most {size shape.maxResult}", "all are forgotten; deeper levels are left out", "–", "TestShapesAreBounded"},
 	{"requests that follow lines about backends", "{number admin.maxFollowers}", "503", "–", "TestFollowersAreBounded"},
+	{"runs that the page for operators shows", "{number history.MaxRuns} that have ended, {size history.MaxBytes} with those under way; {number history.maxSteps} steps each, {size history.maxValue} of arguments and of results", "the oldest go; of a run beyond it steps are counted, and not kept", "–", "TestMemoryIsBounded"},
+	{"pages that watch what changes", "{number events.MaxListeners}", "503", "–", "TestManyListeners"},
+	{"logins of operators", "{number gate.maxSessions}", "the one that was used least recently ends", "–", "TestLoginsAreBounded"},
+	{"calls of operators from the page", "{number console.maxCalls}, of {number console.maxReads} the results are held, {size console.maxResult} each", "503; of a larger result the call was made, and the answer says so", "–", "TestCallsOfOperatorsAreBounded"},
 	{"what classes of principals see of a catalog", "{number catalog.maxViews} classes, {size catalog.maxKept} of pages", "the one unused longest is decided anew", "–", "TestViewsAreBounded"},
 	{"principals as policies know them", "two generations of {number access.maxKnown}", "the older ones are made anew", "–", "TestKnownPrincipalsAreBounded"},
 	{"what tokens of clients were found to be", "{number auth.maxVerdicts} tokens, by their hashes; {time auth.verdictLife}", "the one unused longest is looked at anew", "–", "TestVerdictsAreBounded"},
@@ -96,6 +100,8 @@ var others = map[string]string{
 	"endpoint.MaxResumes": "of attempts", "endpoint.maxRetry": "a time that backends ask for",
 	"endpoint.maxRedirects": "of attempts", "endpoint.maxRest": "read and dropped", "conn.maxErrorBody": "read and dropped", "credentials.maxScopes": "of one login", "child.maxKept": "of stderr, for one message",
 	"certs.maxCertificates": "of the configuration", "record.MaxHead": "of a line while its result streams", "credentials.maxSecret": "of the configuration", "secret.maxEscaped": "of decoding", "notifier.maxResult": "of an answer that nobody reads",
+	"history.maxText": "of runs that are bounded", "history.maxCurrent": "of runs that are bounded", "console.maxLogin": "of a form that is read at once",
+	"page.maxFields": "of a page", "page.maxShown": "of a page", "page.maxLine": "of a page", "page.maxContents": "of a page",
 	"memory.maxTold": "of runs that are bounded", "cases.MaxFile": "of a file that is named", "cases.maxDifferences": "of a message", "cases.maxShown": "of a message", "cases.maxAlternatives": "of the schemas of one value",
 }
 
