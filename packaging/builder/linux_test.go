@@ -191,7 +191,7 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	stage := filepath.Join(dir, "stage")
-	if err := r.stage(stage); err != nil {
+	if err := r.stage(stage, filepath.Join(dir, "vmcp")); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.linuxPackage("deb")(artefact{platform: here, binary: filepath.Join(dir, "vmcp"), stage: stage, out: pkg}); err != nil {

@@ -79,7 +79,7 @@ func run(args []string, stderr io.Writer) error {
 	}
 	switch {
 	case *stage:
-		return r.stage(out)
+		return r.stage(out, "")
 	case *tap:
 		return r.writeFormula(out)
 	}

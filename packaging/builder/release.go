@@ -115,22 +115,25 @@ func (r *release) build(out string, only []platform, wanted []string) error {
 	if err := clear(out); err != nil {
 		return err
 	}
-	s, err := r.stageBeside(work)
-	if err != nil {
+	binaries := map[platform]string{}
+	for _, p := range only {
+		binaries[p] = filepath.Join(work, p.os+"_"+p.arch, p.program())
+		if err := r.compile(p, binaries[p]); err != nil {
+			return err
+		}
+	}
+	s := filepath.Join(work, "stage")
+	if err := r.stage(s, binaries[host()]); err != nil {
 		return err
 	}
 	makers := map[string]func(artefact) error{"archive": r.archive, "deb": r.linuxPackage("deb"), "rpm": r.linuxPackage("rpm"), "image": r.image, "npm": r.npmPlatform, "sbom": r.sbom}
 	for _, p := range only {
-		binary := filepath.Join(work, p.os+"_"+p.arch, p.program())
-		if err := r.compile(p, binary); err != nil {
-			return err
-		}
 		for _, kind := range kinds {
 			make := makers[kind]
 			if make == nil || !slices.Contains(wanted, kind) {
 				continue
 			}
-			if err := make(artefact{platform: p, binary: binary, stage: s, out: out}); err != nil {
+			if err := make(artefact{platform: p, binary: binaries[p], stage: s, out: out}); err != nil {
 				return fmt.Errorf("%s for %s: %w", kind, p, err)
 			}
 		}

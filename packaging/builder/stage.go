@@ -13,26 +13,22 @@ import (
 // shells have completions, in files with the names that the shells look for.
 var shells = []struct{ name, file string }{{"bash", "vmcp.bash"}, {"zsh", "_vmcp"}, {"fish", "vmcp.fish"}, {"powershell", "vmcp.ps1"}}
 
-// stageBeside stages in a folder of work.
-func (r *release) stageBeside(work string) (string, error) {
-	dir := filepath.Join(work, "stage")
-	return dir, r.stage(dir)
-}
-
 // stage writes what packages of all platforms have beside the program: completions/, man/, man.gz/, CHANGELOG.md.gz and
-// THIRD_PARTY_LICENSES.txt with a .gz of its own.
-func (r *release) stage(dir string) error {
+// THIRD_PARTY_LICENSES.txt with a .gz of its own. program is the one for this platform; "" compiles it.
+func (r *release) stage(dir, program string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "vmcp-stage")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	program := filepath.Join(work, host().program())
-	if err := r.compile(host(), program); err != nil {
-		return err
+	if program == "" {
+		work, err := os.MkdirTemp("", "vmcp-stage")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(work)
+		program = filepath.Join(work, host().program())
+		if err := r.compile(host(), program); err != nil {
+			return err
+		}
 	}
 	for _, sub := range []string{"completions", "man", "man.gz"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
