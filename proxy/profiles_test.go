@@ -1,10 +1,13 @@
 package proxy_test
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -215,6 +218,53 @@ func TestASessionBelongsToItsProfile(t *testing.T) {
 	if n := p.Status().Sessions; n > 20 {
 		t.Errorf("%d sessions", n)
 	}
+}
+
+// TestListenersEndWithTheirProfile: a subscriptions/listen stream ends, with its result, when a configuration
+// comes without its profile, and those of other paths go on.
+func TestListenersEndWithTheirProfile(t *testing.T) {
+	testmode.Parallel(t)
+	mail, calendar := department("mail", "list"), department("calendar", "list")
+	mailURL, calendarURL := sdkBackend(t, mail, false), sdkBackend(t, calendar, true)
+	p, url := start(t, officeConfig(mailURL, calendarURL))
+	gone, stays, all := listensAt(t, url, "/reading"), listensAt(t, url, "/post"), listensAt(t, url, "")
+	if err := p.Apply(officeConfig(mailURL, calendarURL, config.Profile{Name: "post"})); err != nil {
+		t.Fatal(err)
+	}
+	comesTrue(t, func() bool { return gone.count("result") == 1 && gone.count("end") == 1 })
+	told := stays.count("notifications/tools/list_changed")
+	addEcho(mail, "mail", "move")
+	comesTrue(t, func() bool {
+		return stays.count("notifications/tools/list_changed") > told && all.count("notifications/tools/list_changed") > 0
+	})
+	if stays.count("end")+all.count("end") != 0 {
+		t.Errorf("streams of paths that there are: %v, %v", stays, all)
+	}
+}
+
+// listensAt opens a stream of subscriptions/listen for tools, and notes its messages and its end.
+func listensAt(t *testing.T, url, path string) *heard {
+	t.Helper()
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url+path, strings.NewReader(
+		`{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{}
+	go func() {
+		defer resp.Body.Close()
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			if data, ok := strings.CutPrefix(s.Text(), "data: "); ok {
+				h.note(cmp.Or(jsonscan.GetString([]byte(data), "method"), "result"))
+			}
+		}
+		h.note("end")
+	}()
+	comesTrue(t, func() bool { return h.count("notifications/subscriptions/acknowledged") == 1 })
+	return h
 }
 
 // notices opens a session, and notes what it is told of: changed tools, and prompts with how many there are.

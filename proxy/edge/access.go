@@ -73,11 +73,12 @@ func (v *Server) whileTrusted(r *http.Request) (context.Context, func()) {
 }
 
 // whileListening is the context of a request on which a client only listens: it ends with the
-// credential and with Drain, too.
+// credential, with the profile and with Drain, too.
 func (v *Server) whileListening(r *http.Request) (context.Context, func()) {
 	trusted, done := v.whileTrusted(r)
-	ctx, cancel := v.untilDrained(trusted)
-	return ctx, func() { cancel(); done() }
+	there, left := v.access.Load().lives.While(trusted, profileOf(r))
+	ctx, cancel := v.untilDrained(there)
+	return ctx, func() { cancel(); left(); done() }
 }
 
 // untilDrained is ctx that ends with Drain, too.

@@ -34,8 +34,9 @@ type access struct {
 	auth     *auth.Authenticator
 	incoming config.IncomingAuth // that auth was made of
 	profiles profile.Names
-	maxBody  int64      // of a request
-	gate     gate.Rules // who sees what is for operators
+	lives    profile.Lives // of profiles
+	maxBody  int64         // of a request
+	gate     gate.Rules    // who sees what is for operators
 }
 
 // newAccess is the access of a configuration; old is the one before, nil for none, whose
@@ -46,12 +47,18 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 		return nil, err
 	}
 	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody)}
+	var before profile.Lives
+	if old != nil {
+		before = old.lives
+	}
+	a.lives = a.profiles.Lives(before)
 	a.gate = gate.Rules{Policy: a.policy, Auth: who, Admins: cfg.IncomingAuth.Authz.Admins, Apart: cfg.Admin.Listen != "", Token: gate.NewToken(cfg.Admin.TokenFile)}
 	return a, nil
 }
 
 // retire closes what only a has, for next is in force instead.
 func (a *access) retire(next *access) {
+	a.lives.Retire(next.lives)
 	if a.auth != next.auth {
 		a.auth.Close()
 	}
