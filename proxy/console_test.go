@@ -206,6 +206,19 @@ func TestEventsOfTheConfiguration(t *testing.T) {
 	await(`"name":"gone","state":"down"`)
 }
 
+// A stream of events is no call: it ends when the endpoint drains, so that a shutdown does not wait for whoever watches.
+func TestEventsEndWithTheEndpoint(t *testing.T) {
+	p, url := console(t, &config.Config{})
+	events := follow(t, url)
+	<-events
+	p.Drain()
+	for range events {
+	}
+	if resp, body := ask(t, "GET", url+"/api/v1/events", "", ""); resp.StatusCode != 503 {
+		t.Errorf("a stream that begins then: %s %s", resp.Status, body)
+	}
+}
+
 // What may not be asked: from another page, by another name, in another form.
 func TestTheConsoleIsForThisPageOnly(t *testing.T) {
 	_, url := console(t, &config.Config{})

@@ -118,7 +118,7 @@ func (p *Proxy) newConsole() *console.Console {
 			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), &p.shapes, name) },
 		},
 		Version: p.catalogs.Load, Runs: p.history, Store: p.runs.Store, Call: p.Serve, Within: p.within, Turned: p.record.Refused,
-		HideText: p.secrets.Text, Life: p.life,
+		HideText: p.secrets.Text,
 	})
 }
 

@@ -47,8 +47,6 @@ type Options struct {
 	Turned func(r *http.Request, status int, reason string)
 	// HideText takes the secrets of the configuration out of a text.
 	HideText func(string) string
-	// Life ends the streams.
-	Life context.Context
 }
 
 // A Console serves the operators of one endpoint. It is safe for concurrent use.
@@ -72,7 +70,7 @@ type settings struct {
 // New makes a Console; Apply gives it a configuration.
 func New(o Options) *Console {
 	c := &Console{o: o, gate: gate.New(), calls: make(chan struct{}, maxCalls), reads: make(chan struct{}, maxReads)}
-	c.events = events.New(events.Options{Now: c.present, Life: o.Life})
+	c.events = events.New(events.Options{Now: c.present, Done: o.Admin.Draining})
 	c.api = admin.New(o.Admin)
 	c.pages = page.New(page.Options{Status: c.status, Tools: c.tools, Tool: c.tool, Runs: o.Runs.List, Run: o.Runs.Find, Hide: o.HideText, Logs: c.logs})
 	c.Apply(config.Default())
@@ -103,7 +101,7 @@ func (c *Console) Apply(cfg *config.Config) {
 // Poke says that there may be something new to see.
 func (c *Console) Poke() { c.events.Poke() }
 
-// Close waits for what watches; Options.Life has ended.
+// Close waits for what watches; Options.Admin.Draining is closed.
 func (c *Console) Close() { c.events.Close() }
 
 // isAPI reports whether a path is of the API.

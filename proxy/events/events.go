@@ -52,8 +52,8 @@ func (e *Event) mark() []byte {
 type Options struct {
 	// Now is what there is at the moment.
 	Now func() []Event
-	// Life ends the streams.
-	Life context.Context
+	// Done ends the streams when it is closed. nil: they end with their clients.
+	Done <-chan struct{}
 }
 
 // A Hub serves GET /api/v1/events. It is safe for concurrent use.
@@ -78,9 +78,6 @@ type numbered struct {
 
 // New makes a Hub.
 func New(o Options) *Hub {
-	if o.Life == nil {
-		o.Life = context.Background()
-	}
 	return &Hub{o: o, poked: make(chan struct{}, 1), last: map[[2]string]*numbered{}, changed: make(chan struct{})}
 }
 
@@ -92,7 +89,7 @@ func (h *Hub) Poke() {
 	}
 }
 
-// Close waits until nobody watches any more, which is when Life has ended.
+// Close waits until nobody watches any more, which is when Done is closed.
 func (h *Hub) Close() { h.work.Wait() }
 
 // Listeners is how many watch.
@@ -108,7 +105,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	after, ok := h.enter(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, fmt.Sprintf("%d others watch already, which is as many as may", MaxListeners), http.StatusServiceUnavailable)
+		why := fmt.Sprintf("%d others watch already, which is as many as may", MaxListeners)
+		if h.isDone() {
+			why = "the endpoint is about to end"
+		}
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
 	defer h.leave()
@@ -116,14 +117,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-store")
 	head.Set("X-Accel-Buffering", "no") // of nginx, which would hold events back
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(h.o.Life, cancel)()
-	stream(ctx, w, h, after)
+	h.stream(r.Context(), w, after)
 }
 
-// stream writes until ctx ends or the connection does.
-func stream(ctx context.Context, w http.ResponseWriter, h *Hub, after uint64) {
+// stream writes until ctx ends, the connection does, or the hub is done.
+func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 	c := http.NewResponseController(w)
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -143,6 +141,8 @@ func stream(ctx context.Context, w http.ResponseWriter, h *Hub, after uint64) {
 		case <-tick.C:
 			text = append(text, ": still here\n\n"...)
 		case <-ctx.Done():
+			return
+		case <-h.o.Done:
 			return
 		}
 	}
@@ -172,7 +172,7 @@ func (h *Hub) since(text []byte, after uint64) ([]byte, uint64, <-chan struct{})
 func (h *Hub) enter(id string) (after uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.listeners == MaxListeners || h.o.Life.Err() != nil {
+	if h.listeners == MaxListeners || h.isDone() {
 		return 0, false
 	}
 	h.listeners++
@@ -186,9 +186,18 @@ func (h *Hub) enter(id string) (after uint64, ok bool) {
 	return after, true
 }
 
+func (h *Hub) isDone() bool {
+	select {
+	case <-h.o.Done:
+		return true
+	default:
+		return false
+	}
+}
+
 // begin begins to watch. mu is held.
 func (h *Hub) begin() {
-	ctx, stop := context.WithCancel(h.o.Life)
+	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	clear(h.last)
 	h.begun = h.number + 1

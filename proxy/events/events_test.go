@@ -2,7 +2,6 @@ package events
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -66,10 +65,10 @@ func until(t *testing.T, lines <-chan string, want string) string {
 
 func serve(t *testing.T, w *world) (*Hub, string) {
 	t.Helper()
-	life, end := context.WithCancel(context.Background())
-	h := New(Options{Now: w.now, Life: life})
+	done := make(chan struct{})
+	h := New(Options{Now: w.now, Done: done})
 	srv := httptest.NewServer(h)
-	t.Cleanup(func() { end(); h.Close(); srv.Close() })
+	t.Cleanup(func() { close(done); h.Close(); srv.Close() })
 	return h, srv.URL
 }
 
@@ -139,10 +138,8 @@ func TestManyListeners(t *testing.T) {
 func TestAListenerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		ctx, end := context.WithCancel(t.Context())
-		defer end()
 		big := strings.Repeat("x", 1000)
-		h := New(Options{Life: ctx, Now: func() []Event {
+		h := New(Options{Now: func() []Event {
 			return []Event{{Kind: "backend", Key: "a", Data: fmt.Appendf(nil, `{"n":%d,"t":%q}`, w.n.Load(), big)}}
 		}})
 		ours, theirs := net.Pipe() // nothing is buffered
@@ -170,7 +167,6 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 		if h.Listeners() != 0 {
 			t.Error("the listener is still there")
 		}
-		end()
 		h.Close()
 	})
 }
@@ -178,16 +174,16 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 // A listener gets a comment every 15 s, so that it can tell a quiet endpoint from a dead connection.
 func TestTheBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		h := New(Options{Life: ctx, Now: func() []Event { return nil }})
+		done := make(chan struct{})
+		h := New(Options{Done: done, Now: func() []Event { return nil }})
 		w := httptest.NewRecorder()
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		}()
 		time.Sleep(46 * time.Second)
-		end()
+		close(done)
 		<-served
 		h.Close()
 		if n := strings.Count(w.Body.String(), ": still here\n\n"); n != 3 {

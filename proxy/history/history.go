@@ -117,7 +117,7 @@ func (h *Runs) Begin(ctx context.Context, run Run) context.Context {
 		r.grow(int64(overhead + len(r.tool)))
 		r.args = r.value(run.Args)
 	}
-	r.state, r.ended, r.err = store.Running, time.Time{}, ""
+	r.begin()
 	h.under[r.id] = r
 	h.o.Changed()
 	return context.WithValue(ctx, recordKey{}, r)

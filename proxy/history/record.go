@@ -57,6 +57,13 @@ func (r *record) grow(n int64) {
 	r.runs.held.Add(n)
 }
 
+// begin notes that a part of the run begins.
+func (r *record) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state, r.ended, r.err = store.Running, time.Time{}, ""
+}
+
 // value is what is kept of arguments or a result.
 func (r *record) value(v json.RawMessage) json.RawMessage {
 	if !r.runs.keepValues.Load() || len(v) == 0 {
