@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"encoding/json"
 	"net/http/httptest"
 	"testing"
 
@@ -41,4 +42,34 @@ func TestStrictReadiness(t *testing.T) {
 	if resp, body := ask(t, "GET", srv.URL+"/readyz?strict", "", ""); resp.StatusCode != 200 {
 		t.Errorf("all that are enabled are ready: %d %s", resp.StatusCode, body)
 	}
+}
+
+// TestReadinessIsWhatTheStatusSays: details for operators say ready when the answer is 200 only, and that the process is about to end.
+func TestReadinessIsWhatTheStatusSays(t *testing.T) {
+	up := &backendtest.Raw{Tools: toolsNamed("t", 1)}
+	p := proxy.New(proxy.Options{})
+	srv := httptest.NewServer(p.AdminHandler())
+	defer srv.Close()
+	defer p.Close()
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "up", URL: up.Start(t)}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	says := func(query string, status int, ready, draining bool) {
+		t.Helper()
+		resp, body := ask(t, "GET", srv.URL+"/readyz"+query, "", "")
+		var page struct{ Ready, Draining *bool }
+		if err := json.Unmarshal([]byte(body), &page); err != nil || page.Ready == nil || page.Draining == nil {
+			t.Fatalf("/readyz%s: want ready and draining: %s", query, body)
+		}
+		if resp.StatusCode != status || *page.Ready != ready || *page.Draining != draining {
+			t.Errorf("/readyz%s: %d, want %d, ready %v, draining %v: %s", query, resp.StatusCode, status, ready, draining, body)
+		}
+	}
+	says("", 200, true, false)
+	says("?strict=nobody", 503, false, false)
+	p.Stopping()
+	says("", 503, false, true)
 }

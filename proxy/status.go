@@ -50,7 +50,7 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 		fmt.Fprintf(w, "{\"ready\":%v,\"draining\":%v}\n", ready, draining)
 		return
 	}
-	w.Write(append(p.page(stored, r.URL.Query().Has("tools")), '\n'))
+	w.Write(append(p.page(stored, ready, r.URL.Query().Has("tools")), '\n'))
 }
 
 // strictly reports whether the backends are ready that a query wants to be.
@@ -75,10 +75,11 @@ func (p *Proxy) strictly(query url.Values) bool {
 	return true
 }
 
-// page is the status as JSON, without secrets.
-func (p *Proxy) page(stored *StorageStatus, tools bool) []byte {
+// page is the status as JSON, without secrets. What is not served is not ready, whatever its backends are.
+func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	s := p.Status()
-	s.Storage = stored
+	s.Storage, s.Ready = stored, s.Ready && served
+	_, s.Draining = p.ready()
 	if !tools {
 		s.Tools = nil
 	}
@@ -93,7 +94,8 @@ func (p *Proxy) page(stored *StorageStatus, tools bool) []byte {
 func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, ready bool) {
 	stored := p.storage(ctx)
 	ready, _ = p.ready()
-	return p.page(stored, tools), ready && (stored.OK || p.durable.Load().when != "always")
+	ready = ready && (stored.OK || p.durable.Load().when != "always")
+	return p.page(stored, ready, tools), ready
 }
 
 // servePage serves the pages that are not MCP's; details are for operators.

@@ -12,7 +12,8 @@ import (
 
 // Details are what /readyz shows to operators: what an endpoint is made of at one moment.
 type Details struct {
-	Ready    bool          `json:"ready"` // every backend is that is not disabled
+	Ready    bool          `json:"ready"`    // every backend is that is not disabled, and /readyz answers 200
+	Draining bool          `json:"draining"` // the process is about to end
 	Sessions int           `json:"sessions"`
 	Backends []Backend     `json:"backends"`
 	Tools    []Tool        `json:"tools,omitempty"`
