@@ -236,6 +236,11 @@ func TestTheConsoleIsForThisPageOnly(t *testing.T) {
 		{"a form", "POST", "/api/v1/tools/add/call", `{}`, []string{"Content-Type", "text/plain"}, 415},
 		{"no JSON", "POST", "/api/v1/tools/add/call", `{`, nil, 400},
 		{"a list", "POST", "/api/v1/tools/add/call", `[]`, nil, 400},
+		{"another member", "POST", "/api/v1/tools/add/call", `{"args":{"a":1}}`, nil, 400},
+		{"arguments that are no object", "POST", "/api/v1/tools/add/call", `{"arguments":5}`, nil, 400},
+		{"arguments that are null", "POST", "/api/v1/tools/add/call", `{"arguments":null}`, nil, 400},
+		{"a state that is no text", "POST", "/api/v1/tools/add/call", `{"requestState":5}`, nil, 400},
+		{"two objects", "POST", "/api/v1/tools/add/call", `{"arguments":{"a":1}}{}`, nil, 400},
 		{"an unknown tool", "POST", "/api/v1/tools/nobody/call", `{}`, nil, 404},
 		{"nothing that is there", "POST", "/api/v1/tools/add", `{}`, nil, 404},
 		{"a change", "DELETE", "/api/v1/runs/x", "", nil, 405},
@@ -243,7 +248,7 @@ func TestTheConsoleIsForThisPageOnly(t *testing.T) {
 		{"no page", "GET", "/tools/nobody", "", []string{"Accept", "text/html"}, 404},
 	} {
 		resp, body := sayAs(t, tt.method, url+tt.path, tt.body, tt.headers...)
-		if resp.StatusCode != tt.want || resp.Header.Get("Access-Control-Allow-Origin") != "" || len(body) < 10 {
+		if resp.StatusCode != tt.want || resp.Header.Get("Access-Control-Allow-Origin") != "" || len(body) < 10 || strings.Contains(body, "Go v") {
 			t.Errorf("%s: %s %v, want %d: %s", tt.name, resp.Status, resp.Header, tt.want, body)
 		}
 	}

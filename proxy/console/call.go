@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,10 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool
 	if !c.read(w, r, s, &in) {
 		return
 	}
+	if in.Arguments != nil && in.Arguments[0] != '{' {
+		fail(w, r, http.StatusBadRequest, "arguments: want a JSON object such as {\"path\": \".\"}", "")
+		return
+	}
 	select {
 	case c.calls <- struct{}{}:
 		defer func() { <-c.calls }()
@@ -75,6 +80,25 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, s *settings, tool
 	c.result(w, r, resp)
 }
 
+// decode reads the one JSON object that a text is. A member that nobody knows is a mistake: what it was to say would get lost.
+func decode(text []byte, in any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(in)
+	var other *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &other) && other.Field != "":
+		return fmt.Errorf("%s: have a JSON %s, which does not belong there", other.Field, other.Value)
+	case errors.As(err, &other):
+		return fmt.Errorf("want a JSON object such as {\"arguments\": {}}, have a JSON %s", other.Value)
+	case err != nil:
+		return fmt.Errorf("want a JSON object such as {\"arguments\": {}}: %s", strings.TrimPrefix(err.Error(), "json: "))
+	case len(bytes.TrimSpace(text[d.InputOffset():])) != 0:
+		return errors.New("want one JSON object, and nothing behind it")
+	}
+	return nil
+}
+
 // read reads the JSON object of a request, and answers if it is none.
 func (c *Console) read(w http.ResponseWriter, r *http.Request, s *settings, in any) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -93,8 +117,8 @@ func (c *Console) read(w http.ResponseWriter, r *http.Request, s *settings, in a
 	case len(strings.TrimSpace(string(text))) == 0:
 		text = []byte("{}")
 	}
-	if err := json.Unmarshal(text, in); err != nil {
-		fail(w, r, http.StatusBadRequest, "want a JSON object such as {\"arguments\": {}}: "+err.Error(), "")
+	if err := decode(text, in); err != nil {
+		fail(w, r, http.StatusBadRequest, err.Error(), "")
 		return false
 	}
 	return true
