@@ -73,10 +73,16 @@ func (e Env) runLogs(ctx context.Context, f *logFlags, backend string, asJSON bo
 	if asJSON {
 		show = e.printJSONLine
 	}
-	err = each(resp.Body, show)
+	var lost error // of our output, and not of the server
+	err = each(resp.Body, func(l status.LogLine) error {
+		lost = show(l)
+		return lost
+	})
 	switch {
 	case ctx.Err() != nil:
 		return nil // the user ended it
+	case lost != nil:
+		return lost
 	case f.follow:
 		return fmt.Errorf("%s: the server has ended", at.base.String())
 	}
