@@ -107,8 +107,9 @@ type imported struct {
 	known    []edit.Backend // those of the file, and add
 	secrets  map[string]string
 	inline   bool
-	describe map[string]string   // of variables
-	filters  map[string][]string // of tools, by the backend's name
+	asked    map[string]clients.Variable // that the file at hand needs, by name
+	describe map[string]string           // of variables
+	filters  map[string][]string         // of tools, by the backend's name
 }
 
 type importedBackend struct {
@@ -200,9 +201,9 @@ func (r *imported) read(e Env, p place, workspace string) {
 		r.failed = true
 		return
 	}
-	variables := map[string]clients.Variable{}
+	r.asked = map[string]clients.Variable{}
 	for _, v := range f.Variables {
-		variables[v.Name] = v
+		r.asked[v.Name] = v
 	}
 	renamed := map[string]string{}
 	for i := range f.Servers {
@@ -240,12 +241,18 @@ func (r *imported) noteVariables(all []clients.Variable, renamed map[string]stri
 		if len(n.UsedBy) == 0 {
 			continue
 		}
-		if i := slices.IndexFunc(r.Variables, func(o importedVariable) bool { return o.Name == n.Name }); i >= 0 {
-			r.Variables[i].UsedBy = append(r.Variables[i].UsedBy, n.UsedBy...)
-			continue
-		}
 		if v.Description != "" {
 			r.describe[v.Name] = v.Description
+		}
+		if i := slices.IndexFunc(r.Variables, func(o importedVariable) bool { return o.Name == n.Name }); i >= 0 {
+			known := &r.Variables[i]
+			known.Description = cmp.Or(known.Description, n.Description)
+			for _, name := range n.UsedBy {
+				if !slices.Contains(known.UsedBy, name) {
+					known.UsedBy = append(known.UsedBy, name)
+				}
+			}
+			continue
 		}
 		r.Variables = append(r.Variables, n)
 	}

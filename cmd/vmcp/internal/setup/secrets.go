@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ func (r *imported) hide(b *edit.Backend) {
 	}
 	for _, values := range []map[string]string{b.Env, b.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
+			values[name] = r.hideDefaults(b.Name, name, values[name])
 			value := values[name]
 			if value == "" || strings.Contains(value, "${") || !secret.Named(name) && !secret.Looks(value) {
 				continue
@@ -31,15 +33,37 @@ func (r *imported) hide(b *edit.Backend) {
 			if before, after, ok := strings.Cut(value, " "); ok && (strings.EqualFold(before, "Bearer") || strings.EqualFold(before, "Basic")) {
 				scheme, credential = before+" ", after
 			}
-			values[name] = scheme + "${" + r.variable(b.Name, name, credential) + "}"
+			values[name] = scheme + "${" + r.variable(b.Name, clients.VariableName(name), credential) + "}"
 		}
+	}
+	b.URL = r.hideDefaults(b.Name, "", b.URL)
+	b.Args = slices.Clone(b.Args)
+	for i, arg := range b.Args {
+		b.Args[i] = r.hideDefaults(b.Name, "", arg)
 	}
 }
 
-// variable is the name under which a secret is kept: that of its field, with the backend's before it
-// when another value has that.
-func (r *imported) variable(backend, field, value string) string {
-	name := clients.VariableName(field)
+// withDefault is a variable with its default; one that a $ stands before is none.
+var withDefault = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*):-([^}]+)\}`)
+
+// hideDefaults moves the defaults of variables that are secrets out of the text of a field: what a client hides
+// while it is typed in, too.
+func (r *imported) hideDefaults(backend, field, text string) string {
+	return withDefault.ReplaceAllStringFunc(text, func(whole string) string {
+		m := withDefault.FindStringSubmatch(whole)
+		name, value := m[2], m[3]
+		isSecret := r.asked[name].Secret || secret.Looks(value) || secret.Named(name) || secret.Named(field)
+		if m[1] != "" || !isSecret {
+			return whole
+		}
+		return "${" + r.variable(backend, name, value) + "}"
+	})
+}
+
+// variable is the name under which a secret is kept: this one, with the backend's before it when another value has
+// that.
+func (r *imported) variable(backend, name, value string) string {
+	field := name
 	if known, ok := r.secrets[name]; ok && known != value {
 		name = clients.VariableName(backend + "_" + field)
 	}
