@@ -37,7 +37,7 @@ like: keys and types, never values. Large results are not looked at.`,
 			return err
 		}
 		var t status.Tool
-		if err := at.fetch(c.Context(), "tools/"+args[0], &t); err != nil {
+		if err := at.fetch(c.Context(), "tools/"+segment(args[0]), &t); err != nil {
 			return err
 		}
 		if *output == "json" {

@@ -62,7 +62,7 @@ func (e Env) runLogs(ctx context.Context, f *logFlags, backend string, asJSON bo
 	}
 	path := "logs"
 	if backend != "" {
-		path = "backends/" + backend + "/logs"
+		path = "backends/" + segment(backend) + "/logs"
 	}
 	resp, err := at.get(ctx, path, url.Values{"tail": {strconv.Itoa(f.tail)}, "follow": {strconv.FormatBool(f.follow)}})
 	if err != nil {

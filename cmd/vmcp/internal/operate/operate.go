@@ -91,10 +91,22 @@ func (f *flags) open() (*client, error) {
 	return c, nil
 }
 
-// get asks for a path below /api/v1. Whatever is no success is an error.
+// segment is a name as one part of a path below /api/v1: with its slashes, and where it is no more than dots.
+func segment(name string) string {
+	if strings.Trim(name, ".") == "" {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
+}
+
+// get asks for a path below /api/v1, of segments. Whatever is no success is an error.
 func (c *client) get(ctx context.Context, path string, query url.Values) (*http.Response, error) {
 	u := c.base
-	u.Path, u.RawQuery = "/api/v1/"+path, query.Encode()
+	u.RawPath, u.RawQuery = "/api/v1/"+path, query.Encode()
+	var err error
+	if u.Path, err = url.PathUnescape(u.RawPath); err != nil {
+		return nil, err
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
