@@ -282,7 +282,7 @@ func (r *imported) take(b *importedBackend, s *clients.Server, folder string) {
 		b.Action, b.Reason, r.failed = "skipped", err.Error(), true
 		return
 	}
-	r.hide(&e)
+	s.Notes = append(s.Notes, r.hide(&e)...)
 	if same := slices.IndexFunc(r.known, func(k edit.Backend) bool { return isSame(&k, &e) }); same >= 0 {
 		b.Name, b.Action, b.Reason = r.known[same].Name, "same", "it is the backend "+r.known[same].Name
 		return

@@ -17,10 +17,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// hide moves the values of a backend that are secrets into variables.
-func (r *imported) hide(b *edit.Backend) {
+// hide moves the values of a backend that are secrets into variables. The notes are about what looks like a secret
+// and stays, since nothing says what it is: in the URL and in arguments.
+func (r *imported) hide(b *edit.Backend) (notes []string) {
 	if r.inline {
-		return
+		return nil
 	}
 	for _, values := range []map[string]string{b.Env, b.Headers} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -36,11 +37,18 @@ func (r *imported) hide(b *edit.Backend) {
 			values[name] = scheme + "${" + r.variable(b.Name, clients.VariableName(name), credential) + "}"
 		}
 	}
-	b.URL = r.hideDefaults(b.Name, "", b.URL)
+	const stays = "looks like a secret and is written as it is: put it into " + config.EnvFile + " and write ${NAME} in its place"
+	if b.URL = r.hideDefaults(b.Name, "", b.URL); len(secret.InURL(b.URL)) > 0 {
+		notes = append(notes, b.Name+": a part of the URL "+stays)
+	}
 	b.Args = slices.Clone(b.Args)
 	for i, arg := range b.Args {
 		b.Args[i] = r.hideDefaults(b.Name, "", arg)
+		if secret.Looks(arg[strings.IndexByte(arg, '=')+1:]) {
+			notes = append(notes, fmt.Sprintf("%s: argument %d %s", b.Name, i+1, stays))
+		}
 	}
+	return notes
 }
 
 // withDefault is a variable with its default; one that a $ stands before is none.
