@@ -6,10 +6,14 @@ import (
 	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// json reads JSON with comments and trailing commas.
-func (d *document) json(data []byte) (*node, error) {
+// ParseJSON reads JSON with comments and trailing commas, without a byte order mark. The error is
+// diag.Problems with a place in the file of that name.
+func ParseJSON(filename string, data []byte) (*hujson.Value, error) {
+	d := &document{name: diag.File(filename)}
 	if at := deep(data); at >= 0 {
 		line, column := position(data, at)
 		return nil, d.problem(line, column, "more than %d values within each other", maxDepth)
@@ -19,13 +23,23 @@ func (d *document) json(data []byte) (*node, error) {
 		line, column, message := jsonError(err.Error())
 		return nil, d.problem(line, column, "%s", message)
 	}
+	if _, ok := v.Value.(*hujson.Object); !ok {
+		line, column := position(data, v.StartOffset)
+		return nil, d.problem(line, column, "want an object")
+	}
+	return &v, nil
+}
+
+// json reads JSON with comments and trailing commas.
+func (d *document) json(data []byte) (*node, error) {
+	v, err := ParseJSON(string(d.name), data)
+	if err != nil {
+		return nil, err
+	}
 	j := &jsonReader{document: d, places: newPlaces(data)}
-	root := j.value(&v)
+	root := j.value(v)
 	if root == nil {
 		return nil, d.problem(1, 1, "more than %d values", maxNodes)
-	}
-	if root.kind != object {
-		return nil, d.problem(root.line, root.column, "want an object")
 	}
 	return root, nil
 }

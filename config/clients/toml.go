@@ -5,14 +5,17 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// toml reads a TOML document. The decoder says whether it is one; the tree, with its places,
-// is made of the parser's expressions.
-func (d *document) toml(data []byte) (*node, error) {
+// CheckTOML says what is wrong with a TOML document. The error is diag.Problems with a place in the
+// file of that name.
+func CheckTOML(filename string, data []byte) error {
+	d := &document{name: diag.File(filename)}
 	if at := deep(data); at >= 0 {
 		line, column := position(data, at)
-		return nil, d.problem(line, column, "more than %d values within each other", maxDepth)
+		return d.problem(line, column, "more than %d values within each other", maxDepth)
 	}
 	var whole map[string]any
 	if err := toml.Unmarshal(data, &whole); err != nil {
@@ -21,7 +24,16 @@ func (d *document) toml(data []byte) (*node, error) {
 		if errors.As(err, &at) {
 			line, column = at.Position()
 		}
-		return nil, d.problem(line, column, "%s", trimTOML(err.Error()))
+		return d.problem(line, column, "%s", trimTOML(err.Error()))
+	}
+	return nil
+}
+
+// toml reads a TOML document. The decoder says whether it is one; the tree, with its places,
+// is made of the parser's expressions.
+func (d *document) toml(data []byte) (*node, error) {
+	if err := CheckTOML(string(d.name), data); err != nil {
+		return nil, err
 	}
 	t := &tomlReader{document: d, places: newPlaces(data), root: &node{kind: object, line: 1, column: 1}, known: map[tomlKey]*node{}}
 	t.table = t.root

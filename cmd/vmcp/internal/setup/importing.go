@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
@@ -51,23 +52,23 @@ The exit code is 1 when a file cannot be read or a server cannot be carried; the
 	}
 	flags := c.Flags()
 	output := e.Output(c)
-	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(names, ", ")+", or all; may be given again")
+	flags.StringArrayVar(&f.from, "from", nil, "a client: "+strings.Join(places.Names, ", ")+", or all; may be given again")
 	flags.StringVar(&f.workspace, "workspace", "", "the folder that a client's variables for it mean, and whose project is read")
 	flags.StringVar(&f.write, "write", "", "the configuration to write")
 	_ = c.MarkFlagFilename("write", "yaml", "yml") // the flag exists
 	flags.StringVar(&f.secrets, "secrets", "env", "where values go that are secrets: env or inline")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, say what would be")
-	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, names...), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, places.Names...), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"env", "inline"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if f.secrets != "env" && f.secrets != "inline" {
 			return usage.Error("--secrets: want env or inline, have " + f.secrets)
 		}
-		places, err := f.places(args)
+		all, err := f.places(args)
 		if err != nil {
 			return err
 		}
-		return e.importAll(f, places, *output == "json")
+		return e.importAll(f, all, *output == "json")
 	}
 	return c
 }
@@ -77,13 +78,13 @@ func (f *importFlags) places(args []string) (all []place, err error) {
 	for _, name := range args {
 		all = append(all, place{"", name})
 	}
-	s := thisSystem()
+	s := places.This()
 	for _, client := range f.from {
-		switch file := s.file(client); {
+		switch file := s.File(client); {
 		case client == "all":
 			all = append(all, found()...)
 		case file == "":
-			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, spell.Hint(client, names)))
+			return nil, usage.Error(fmt.Sprintf("--from: there is no client %q%s", client, spell.Hint(client, places.Names)))
 		default:
 			all = append(all, place{client, file})
 		}
@@ -135,7 +136,7 @@ type importedVariable struct {
 	UsedBy      []string `json:"usedBy"`
 }
 
-func (e Env) importAll(f importFlags, places []place, asJSON bool) error {
+func (e Env) importAll(f importFlags, from []place, asJSON bool) error {
 	file := &edited{name: cmp.Or(f.write, e.DefaultFile), new: true}
 	if f.write != "" {
 		var err error
@@ -148,7 +149,7 @@ func (e Env) importAll(f importFlags, places []place, asJSON bool) error {
 	if err := r.readKnown(file.data); err != nil {
 		return fmt.Errorf("%s: %w", file.name, err)
 	}
-	for _, p := range places {
+	for _, p := range from {
 		r.read(e, p, f.workspace)
 	}
 	data, err := r.apply(file)
