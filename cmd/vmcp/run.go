@@ -194,10 +194,10 @@ func (a *app) operate() []*cobra.Command {
 
 // setup are the commands that write configurations.
 func (a *app) setup() []*cobra.Command {
-	return setup.Commands(setup.Env{
+	return append(setup.Commands(setup.Env{
 		Out: a.out, DefaultFile: defaultFile, Tell: a.say, JSON: a.printJSON, Output: outputFlag, Found: errReported,
 		Offers: a.gather,
-	})
+	}), a.connect())
 }
 
 // noteRunning makes a command and those below it note that they run: whatever goes wrong

@@ -26,9 +26,10 @@ type Entry struct {
 	// Shape is the member that the servers are under, such as mcpServers.
 	Shape string
 	Name  string
-	// Value is a JSON object without line breaks, which is indented as its neighbours are; or text of
-	// any form that Find has returned, which is written as it is. In TOML: lines of key = value.
+	// Value is a JSON object, which is indented as its neighbours are. In TOML: lines of key = value.
 	Value []byte
+	// Raw is that Value is a text that Find has returned, which is written as it is.
+	Raw bool
 }
 
 // Found is an entry in a text.

@@ -123,21 +123,22 @@ func (t *jsonText) put(e Entry) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case servers == nil:
-		return t.insert(t.root, e.Shape, fmt.Appendf(nil, `{%s:%s}`, quote(e.Name), e.Value)), nil
+		parent := Entry{Name: e.Shape, Value: fmt.Appendf(nil, `{%s:%s}`, quote(e.Name), e.Value), Raw: e.Raw}
+		return t.insert(t.root, parent), nil
 	}
 	if i := member(servers, e.Name); i >= 0 {
 		m := servers.Value.(*hujson.Object).Members[i]
-		value := t.render(e.Value, t.indentAt(m.Name.StartOffset), strings.Contains(string(m.Name.BeforeExtra), "\n"))
+		value := t.render(e, t.indentAt(m.Name.StartOffset), strings.Contains(string(m.Name.BeforeExtra), "\n"))
 		return apply(t.data, splice{m.Value.StartOffset, m.Value.EndOffset, value}), nil
 	}
-	return t.insert(servers, e.Name, e.Value), nil
+	return t.insert(servers, e), nil
 }
 
 // insert puts a member behind those of an object.
-func (t *jsonText) insert(into *hujson.Value, name string, value []byte) []byte {
+func (t *jsonText) insert(into *hujson.Value, e Entry) []byte {
 	o := into.Value.(*hujson.Object)
 	if len(o.Members) == 0 {
-		return t.first(into, name, value)
+		return t.first(into, e)
 	}
 	last := &o.Members[len(o.Members)-1]
 	before := string(last.Name.BeforeExtra)
@@ -150,10 +151,10 @@ func (t *jsonText) insert(into *hujson.Value, name string, value []byte) []byte 
 	var added string
 	if lines {
 		indent := t.indentAt(last.Name.StartOffset)
-		added = newline(t.data) + indent + quote(name) + ": " + t.render(value, indent, true)
+		added = newline(t.data) + indent + quote(e.Name) + ": " + t.render(e, indent, true)
 		at += lineRest(t.data[at : into.EndOffset-1])
 	} else {
-		added = before[:len(before)-len(strings.TrimLeft(before, " \t"))] + quote(name) + ": " + t.render(value, "", false)
+		added = before[:len(before)-len(strings.TrimLeft(before, " \t"))] + quote(e.Name) + ": " + t.render(e, "", false)
 	}
 	if trailing {
 		return apply(t.data, splice{at, at, added + ","})
@@ -162,13 +163,13 @@ func (t *jsonText) insert(into *hujson.Value, name string, value []byte) []byte 
 }
 
 // first puts the first member into an object. What is in there are spaces and comments.
-func (t *jsonText) first(into *hujson.Value, name string, value []byte) []byte {
+func (t *jsonText) first(into *hujson.Value, e Entry) []byte {
 	from, to := into.StartOffset+1, into.EndOffset-1
 	inner := t.data[from:to]
 	outer, nl := t.indentAt(into.StartOffset), newline(t.data)
 	indent := outer + t.unit()
 	lines := into == t.root || bytes.Contains(bytes.TrimSpace(t.data), []byte{'\n'})
-	added := quote(name) + ": " + t.render(value, indent, lines)
+	added := quote(e.Name) + ": " + t.render(e, indent, lines)
 	switch {
 	case bytes.Contains(inner, []byte{'\n'}):
 		at := from + lineRest(inner)
@@ -223,16 +224,40 @@ func (t *jsonText) unit() string {
 	return "  "
 }
 
-// render is a value as it is written behind its name; one that has line breaks already, as it is.
-func (t *jsonText) render(value []byte, indent string, lines bool) string {
-	if !lines || bytes.Contains(value, []byte{'\n'}) {
-		return string(value)
+// render is a value as it is written behind its name.
+func (t *jsonText) render(e Entry, indent string, lines bool) string {
+	if !lines || e.Raw {
+		return string(e.Value)
 	}
-	var b bytes.Buffer
-	if json.Indent(&b, value, indent, t.unit()) != nil {
-		return string(value) // with comments
+	v, err := hujson.Parse(e.Value)
+	if err != nil {
+		return string(e.Value) // Put finds out
 	}
-	return strings.ReplaceAll(b.String(), "\n", newline(t.data))
+	return t.lines(e.Value, &v, indent)
+}
+
+// lines writes objects a member to a line, and lists on one.
+func (t *jsonText) lines(text []byte, v *hujson.Value, indent string) string {
+	nl := newline(t.data)
+	switch x := v.Value.(type) {
+	case *hujson.Object:
+		if len(x.Members) == 0 {
+			return "{}"
+		}
+		var members []string
+		for i := range x.Members {
+			m := &x.Members[i]
+			members = append(members, indent+t.unit()+string(text[m.Name.StartOffset:m.Name.EndOffset])+": "+t.lines(text, &m.Value, indent+t.unit()))
+		}
+		return "{" + nl + strings.Join(members, ","+nl) + nl + indent + "}"
+	case *hujson.Array:
+		var items []string
+		for i := range x.Elements {
+			items = append(items, t.lines(text, &x.Elements[i], indent))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return string(text[v.StartOffset:v.EndOffset])
 }
 
 func (t *jsonText) take(shape, name string, emptyParent bool) ([]byte, error) {

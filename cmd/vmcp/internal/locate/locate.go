@@ -130,6 +130,9 @@ func foundIn(file string) Endpoint {
 	return f
 }
 
+// TokenFile is the file with the token, if it is known; VMCP_TOKEN goes before it.
+func (f Endpoint) TokenFile() string { return f.tokenFile }
+
 // Token is the credential for the endpoint; "" for nothing. The environment goes before what
 // a file says that nobody named.
 func (f Endpoint) Token() (string, error) { return f.token(f.tokenFile, f.named) }
