@@ -149,7 +149,7 @@ func (a *Admin) CanTry() bool { return a.TryTools == nil || *a.TryTools }
 
 // Discovery is how programs on this machine find the endpoint.
 type Discovery struct {
-	// File is written once the port is open, with the endpoint's URL, the process and the file with the token that is asked for, and removed at the end. Relative to the configuration file.
+	// File is written once the port is open, with the endpoint's URL, the process and the file with the token that is asked for, and removed at the end. Relative to the configuration file. none is no file.
 	File string `json:"file,omitempty"`
 }
 

@@ -47,7 +47,11 @@ func (v *validator) edges(c *Config) {
 		v.report("maxRequestBody", "want a size from 1KB to 64MB, have %s", n)
 	}
 	v.admin(&c.Admin)
-	if c.Discovery.File != "" {
+	switch c.Discovery.File {
+	case "":
+	case "none":
+		c.Discovery.File = ""
+	default:
 		c.Discovery.File = v.absolute(c.Discovery.File)
 	}
 }

@@ -65,7 +65,15 @@ func ReadWith(filename string, data []byte, env func(name string) (value string,
 }
 
 func read(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
-	beside := filepath.Join(folder(filename), EnvFile)
+	return readBeside(filename, data, env, filepath.Join(folder(filename), EnvFile))
+}
+
+// ReadBeside is Read with another file of variables than the vmcp.env beside the configuration.
+func ReadBeside(filename string, data []byte, envFile string) (*Config, diag.Problems) {
+	return readBeside(filename, data, os.LookupEnv, envFile)
+}
+
+func readBeside(filename string, data []byte, env func(string) (string, bool), beside string) (*Config, diag.Problems) {
 	env, envProblems := envfile.Below(env, beside, code)
 	c, problems := readWith(filename, data, env)
 	if c != nil {

@@ -46,6 +46,7 @@ Progress and log messages of the call go to standard error. What the call asks i
 		Args: oneTool,
 	}
 	f.register(c)
+	a.registerEnvFile(c)
 	c.Flags().StringVar(&f.args, "args", "{}", "the arguments, a JSON object; - reads them from standard input")
 	c.Flags().StringArrayVar(&f.answers, "answer", nil, "an answer to what the call asks, name=value; may be given several times")
 	c.Flags().StringVar(&f.answerObject, "answers", "", "answers to what the call asks, a JSON object; {} accepts what has nothing to fill in")

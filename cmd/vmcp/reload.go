@@ -40,7 +40,7 @@ func (a *app) source(name string) (source, error) {
 		}
 		name = defaultFile
 	}
-	from := source{path: name, load: config.Load, remove: func() {}}
+	from := source{path: name, load: a.load, remove: func() {}}
 	var err error
 	if name == "-" {
 		from.fixed, err = a.load(name)

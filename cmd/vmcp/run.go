@@ -44,6 +44,7 @@ type app struct {
 	out, err io.Writer
 	log      logFlags
 	secrets  *secret.Redactor // of the configuration that runs in this process
+	envFile  string           // with the variables of configurations; "" is the vmcp.env beside them
 	running  bool             // past flags and arguments: what goes wrong now is not wrong usage
 }
 
@@ -127,7 +128,8 @@ func (a *app) root() *cobra.Command {
 tools next to theirs. Without a configuration file, "vmcp serve" runs a demo.
 
 Results go to standard output, everything else to standard error. The exit code is 0
-when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
+when all is well, 1 when there is a problem, 2 when vmcp was called wrongly. VMCP_CONFIG in the
+environment is the default of --config.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          knownCommand,
@@ -137,6 +139,12 @@ when all is well, 1 when there is a problem, 2 when vmcp was called wrongly.`,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if c.Name() != "serve" {
 				signal.Stop(earlyHangups)
+			}
+			if err := defaultConfig(c); err != nil {
+				return err
+			}
+			if err := a.checkEnvFile(); err != nil {
+				return err
 			}
 			return a.log.check()
 		},

@@ -104,6 +104,7 @@ of the process alone, such as admin and limits.totalMemory.`,
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	f.kubernetes.register(c)
 	f.bridge.register(c)
+	a.registerEnvFile(c)
 	return c
 }
 

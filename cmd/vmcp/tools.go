@@ -41,6 +41,7 @@ With --config the backends of the file are started for the moment.`,
 		Args:    cobra.NoArgs,
 	}
 	t.register(c)
+	a.registerEnvFile(c)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		e, err := a.open(c.Context(), t, client.Options{})

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -38,11 +40,12 @@ ready, what of their tools is not listed as it is offered, and which profiles ha
 	}
 	output := new(string)
 	checker.OutputFlag(c, output)
+	a.registerEnvFile(c)
 	live := c.Flags().Bool("live", false, "start the backends, and check what they offer, too")
 	c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	c.RunE = func(c *cobra.Command, files []string) error {
 		if len(files) == 0 {
-			files = []string{defaultFile}
+			files = []string{cmp.Or(os.Getenv(configVariable), defaultFile)}
 		}
 		var problems diag.Problems
 		var objects []manifests.File
@@ -96,7 +99,7 @@ func (a *app) check(ctx context.Context, name string, live bool, objects *[]mani
 		*objects = append(*objects, manifests.File{Name: name, Text: data})
 		return nil, nil
 	}
-	cfg, problems := config.Read(name, data)
+	cfg, problems := a.parse(name, data)
 	if cfg != nil {
 		problems = append(problems, validation.Check(cfg)...)
 	}
@@ -136,14 +139,27 @@ func (a *app) read(name string) ([]byte, error) {
 
 // load reads a configuration file, or standard input for "-".
 func (a *app) load(name string) (*config.Config, error) {
-	if name != "-" {
-		return config.Load(name)
-	}
 	data, err := a.read(name)
 	if err != nil {
 		return nil, err
 	}
-	return config.Parse(standardInput, data)
+	if name == "-" {
+		name = standardInput
+	}
+	cfg, problems := a.parse(name, data)
+	if problems, _ = problems.Split(); len(problems) > 0 {
+		return nil, problems
+	}
+	return cfg, nil
+}
+
+// parse reads the text of a configuration, with the variables of --env-file or of the vmcp.env beside
+// it.
+func (a *app) parse(name string, data []byte) (*config.Config, diag.Problems) {
+	if a.envFile == "" {
+		return config.Read(name, data)
+	}
+	return config.ReadBeside(name, data, a.envFile)
 }
 
 // eachProblem takes apart what holds several problems.

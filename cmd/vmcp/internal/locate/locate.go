@@ -121,6 +121,9 @@ func foundIn(file string) Endpoint {
 	if declared.TLS.Cert != "" {
 		scheme = "https://"
 	}
+	if declared.Discovery.File == "none" {
+		declared.Discovery.File = ""
+	}
 	f := foundBy(beside(declared.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
 	f.certFile, f.config = beside(declared.TLS.Cert), file
 	if host, port, err := net.SplitHostPort(declared.Admin.Listen); err == nil && port != "0" && f.AdminURL == "" {
