@@ -17,6 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -186,6 +187,7 @@ func follow(t *testing.T, url string) <-chan string {
 
 // A change of the configuration, refused or not, is an event, and so is that of a backend.
 func TestEventsOfTheConfiguration(t *testing.T) {
+	testmode.Parallel(t)
 	p, url := console(t, &config.Config{})
 	events := follow(t, url)
 	await := func(want string) {

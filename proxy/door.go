@@ -71,7 +71,7 @@ func (p *Proxy) admit(ctx context.Context, r request, serve func(context.Context
 			err = lost
 		}
 		if p.log.Enabled(ctx, slog.LevelDebug) {
-			p.log.LogAttrs(ctx, slog.LevelDebug, "request", logged(o, took, err, slog.String("method", r.method), slog.String("principal", r.principal))...)
+			p.log.LogAttrs(spanned, slog.LevelDebug, "request", logged(o, took, err, slog.String("method", r.method), slog.String("principal", r.principal))...)
 		}
 	}()
 	return serve(spanned)
@@ -239,10 +239,10 @@ func (x *exchange) by() string {
 // callSpan begins the span of a call.
 func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spans.End) {
 	switch {
-	case p.spans == nil:
-		return p.spans.Begin(ctx, "")
 	case x.script == nil:
 		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
+	case p.spans == nil:
+		return p.spans.Begin(ctx, "")
 	}
 	name := clip.Text(jsonscan.Text(x.Get(members.Name)), maxLine)
 	return p.spans.Begin(ctx, "call_tool "+name, attribute.String("vmcp.tool", name), attribute.String("vmcp.key", x.script.Options.Key))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
@@ -338,6 +339,7 @@ func TestDrainSuspendsSleeps(t *testing.T) {
 
 // TestLifetime: a run that is not over in time fails, however it waits.
 func TestLifetime(t *testing.T) {
+	testmode.Parallel(t)
 	_, kept, url := startKept(t, "def run(params):\n    elicit(\"?\")\n", func(c *config.Config) {
 		c.ScriptedTools[0].Limits = &limits.Run{Lifetime: limits.Duration(300 * time.Millisecond)}
 	})

@@ -167,7 +167,7 @@ func New(o Options) *Proxy {
 	if o.Secrets == nil {
 		o.Secrets = &secret.Redactor{}
 	}
-	o.Log = slog.New(secret.Handler(o.Log.Handler(), o.Secrets))
+	o.Log = slog.New(spans.LogHandler(secret.Handler(o.Log.Handler(), o.Secrets)))
 	if o.Server != "" {
 		o.Log = o.Log.With("server", o.Server)
 	}

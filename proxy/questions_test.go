@@ -18,6 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
@@ -198,6 +199,7 @@ func TestAnOperatorAnswersABackend(t *testing.T) {
 
 // TestNobodyAnswersABackend: when the time is over the call has failed, and the question is no longer open.
 func TestNobodyAnswersABackend(t *testing.T) {
+	testmode.Parallel(t)
 	for era := range eras {
 		t.Run(era, func(t *testing.T) {
 			d, kept, url := startDesk(t, era, `def run(params): return try_call_tool("book", {"what": "it"})`, func(c *config.Config) {

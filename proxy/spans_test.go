@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
 
@@ -59,5 +62,55 @@ func TestSpans(t *testing.T) {
 	}
 	if !strings.HasPrefix(carried, "00-"+trace+"-"+above) {
 		t.Errorf("the backend got traceparent %q, want trace %s below span %s", carried, trace, above)
+	}
+}
+
+// Lines about a request that is part of a trace say which, with and without spans being exported.
+func TestLinesNameTheTrace(t *testing.T) {
+	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for name, tracer := range map[string]*sdktrace.TracerProvider{"exported": sdktrace.NewTracerProvider(), "not exported": nil} {
+		t.Run(name, func(t *testing.T) {
+			var log testkit.Buffer
+			o := proxy.Options{Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+			if tracer != nil {
+				o.Tracer = tracer
+			}
+			p := proxy.New(o)
+			srv := httptest.NewServer(p)
+			t.Cleanup(func() { p.Close(); srv.Close() })
+			script := "def run(params):\n    print(\"printed\")\n    log(\"logged\")\n    return {}\n"
+			if err := p.Apply(&config.Config{ScriptedTools: []config.ScriptedTool{{Name: "flow", Description: "d", Script: script}}}); err != nil {
+				t.Fatal(err)
+			}
+			c := connect(t, srv.URL+"/mcp", "2025-11-25", nil)
+			r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "flow", Meta: mcp.Meta{"traceparent": "00-" + trace + "-" + parent + "-01"}})
+			text(t, r, err)
+			want := map[string]bool{"printed": true, "logged": true, "run": true, "call": true}
+			for line := range strings.Lines(log.String()) {
+				var l struct {
+					Msg, Method string
+					TraceID     string `json:"trace_id"`
+					SpanID      string `json:"span_id"`
+				}
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				if !want[l.Msg] {
+					continue
+				}
+				delete(want, l.Msg)
+				if l.TraceID != trace || len(l.SpanID) != 16 || tracer == nil && l.SpanID != parent {
+					t.Errorf("%q is of trace %q, span %q", l.Msg, l.TraceID, l.SpanID)
+				}
+			}
+			if len(want) > 0 {
+				t.Errorf("no line %v in\n%s", want, log.String())
+			}
+			r, err = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "flow"})
+			text(t, r, err)
+			if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); tracer == nil && strings.Contains(lines[len(lines)-1], "trace_id") {
+				t.Errorf("a request of no trace: %s", lines[len(lines)-1])
+			}
+		})
 	}
 }

@@ -148,7 +148,7 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	defer h.Metrics.End()
 	options := script.RunOptions{
 		Args: args, Host: h, Repeat: h.repeat, FailInDoubt: h.settings.OnDoubt == "fail", Limits: h.tool.Limits, Places: trace.Whole(ctx) != nil,
-		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: h.printed, Isolation: h.isolation(),
+		Pool: h.Admission.Pool, Trace: h.observer(ctx), Stats: &stats, Print: func(pos, text string) { h.printed(ctx, pos, text) }, Isolation: h.isolation(),
 	}
 	options.Whole = h.tool.Whole()
 	if h.top() {
@@ -169,7 +169,7 @@ func (h *Host) execute(ctx context.Context, raw json.RawMessage) (*script.Result
 	end(o, err)
 	stats.Duration = time.Since(began)
 	h.done(stats, o, err)
-	h.logRun(stats, o, err)
+	h.logRun(ctx, stats, o, err)
 	return res, err
 }
 
@@ -220,7 +220,7 @@ func explain(err error) string {
 }
 
 // logRun writes the one line of a run.
-func (h *Host) logRun(stats script.Stats, o outcome.Outcome, err error) {
+func (h *Host) logRun(ctx context.Context, stats script.Stats, o outcome.Outcome, err error) {
 	about := make([]slog.Attr, 0, 9)
 	about = append(about, slog.String("tool", h.tool.Name), slog.String("outcome", o.String()), slog.Duration("duration", stats.Duration),
 		slog.Uint64("steps", stats.Steps), slog.Int64("memory", stats.Memory), slog.Int("calls", stats.Calls), slog.Int("replayed", stats.Replayed))
@@ -231,10 +231,10 @@ func (h *Host) logRun(stats script.Stats, o outcome.Outcome, err error) {
 	if err != nil && o != outcome.Suspended {
 		level, about = slog.LevelWarn, append(about, slog.Any("err", err))
 	}
-	h.Log.LogAttrs(context.Background(), level, "run", about...)
+	h.Log.LogAttrs(ctx, level, "run", about...)
 }
 
 // printed is where print() of a script goes.
-func (h *Host) printed(pos, text string) {
-	h.Log.Info(text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
+func (h *Host) printed(ctx context.Context, pos, text string) {
+	h.Log.InfoContext(ctx, text, "tool", h.tool.Name, "pos", pos, "run", h.part.ID)
 }

@@ -84,10 +84,18 @@ func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Cont
 // Request begins the span of a client's request, below the client's own, which is in the _meta of the request.
 func (s *Spans) Request(ctx context.Context, method, revision string, meta json.RawMessage) (context.Context, End) {
 	if s == nil {
-		return ctx, none
+		return known(ctx, meta), none
 	}
 	ctx = traceContext.Extract(ctx, &metaCarrier{meta: meta})
 	return s.Begin(ctx, method, attribute.String("mcp.method.name", method), attribute.String("mcp.protocol.version", revision))
+}
+
+// known is ctx with the trace that a client says that its request is part of, for the log.
+func known(ctx context.Context, meta json.RawMessage) context.Context {
+	if jsonscan.Get(meta, "traceparent") == nil {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, &metaCarrier{meta: meta})
 }
 
 // Inject puts the present trace context into the _meta of a request to a backend.
