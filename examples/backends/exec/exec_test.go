@@ -34,6 +34,7 @@ func start(t *testing.T, o exec.Options) *toolclient.Client {
 
 // What a shell would take for its own arrives as it is.
 func TestArgumentsAreNoShell(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, exec.Options{Allow: []string{"printf", "cat"}, Root: dir})
 	for _, arg := range []string{
@@ -57,6 +58,7 @@ func TestArgumentsAreNoShell(t *testing.T) {
 }
 
 func TestOnlyTheListRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	evil := filepath.Join(dir, "evil")
 	if err := os.WriteFile(evil, []byte("#!/bin/sh\ntouch pwned\n"), 0o755); err != nil {
@@ -89,10 +91,11 @@ func TestNamesAreCheckedAtTheStart(t *testing.T) {
 
 // An endless program ends at its limit, and so does whatever it has started.
 func TestTheGroupEnds(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, exec.Options{Allow: []string{"sh", "yes"}, Root: dir, Timeout: 500 * time.Millisecond})
-	text := c.Refused("run", args{"command": "yes"}, exec.TimedOut)
-	if !strings.Contains(text, "500ms") {
+	c := start(t, exec.Options{Allow: []string{"sh", "yes"}, Root: dir, Timeout: time.Second})
+	text := c.Refused("run", args{"command": "yes", "timeoutSeconds": 0.1}, exec.TimedOut)
+	if !strings.Contains(text, "100ms") {
 		t.Error(text)
 	}
 	c.Refused("run", args{"command": "sh", "args": []string{"-c", "echo $$ >pid; echo oh >&2; sleep 1000 & wait"}, "timeoutSeconds": 3600}, exec.TimedOut)
@@ -145,6 +148,7 @@ func onlyZombies(group int) bool {
 }
 
 func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
 	c := start(t, exec.Options{Allow: []string{"sh"}, MaxOutput: 1000})
 	var r result
 	c.OK("run", args{"command": "sh", "args": []string{"-c", "head -c 3000000 /dev/zero; printf 'a\\377b' >&2; exit 3"}}, &r)

@@ -43,6 +43,7 @@ func serve(t *testing.T, h nethttp.HandlerFunc) (url, host string) {
 }
 
 func TestGetAndPost(t *testing.T) {
+	t.Parallel()
 	url, host := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Seen", r.Header.Get("X-Own"))
@@ -62,6 +63,7 @@ func TestGetAndPost(t *testing.T) {
 }
 
 func TestOnlyTheListIsAsked(t *testing.T) {
+	t.Parallel()
 	url, host := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) { t.Error("asked") })
 	c := start(t, http.Options{Allow: []string{"api.example.com", "other.example.com:8443", "[::1]"}, AllowPrivate: true})
 	for _, to := range []string{
@@ -97,6 +99,7 @@ func TestAddressesAreCheckedWhenDialled(t *testing.T) {
 
 // A redirect stays on the list, and what was meant for one host is not told to another.
 func TestRedirects(t *testing.T) {
+	t.Parallel()
 	evil, _ := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) { t.Error("asked") })
 	second, secondHost := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -135,6 +138,7 @@ func TestRedirects(t *testing.T) {
 }
 
 func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
 	url, host := serve(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		switch r.URL.Path {
 		case "/slow":
