@@ -19,13 +19,15 @@ const (
 	maxTools = 10_000
 	// Of an object so many keys are shown, of a list so many different shapes of members, and so deep.
 	maxKeys, maxMembers, maxDepth = 60, 5, 8
-	// rest says how much longer than it took to look at a result nothing is looked at: calls may not get slower.
-	rest = 50
+	// rest says how much longer than it took to look at a result nothing is looked at, and pause how long at least: calls
+	// may not get slower.
+	rest  = 50
+	pause = 100 * time.Millisecond
 )
 
 // Table has the shapes of results by the names of tools. It is safe for concurrent use, and its zero value is empty.
 type Table struct {
-	mu  sync.Mutex
+	mu  sync.RWMutex
 	all map[string]*last // guarded by mu
 }
 
@@ -50,29 +52,36 @@ func (t *Table) Note(tool string, result []byte) {
 	}
 	l.at, l.shape = began, Of(result)
 	end := time.Now()
-	l.until = end.Add(rest * end.Sub(began))
+	l.until = end.Add(max(rest*end.Sub(began), pause))
 }
 
 // of finds the entry of a tool, or makes it. When there are too many all are forgotten: tools have come and gone.
 func (t *Table) of(tool string) *last {
+	if l := t.find(tool); l != nil {
+		return l
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.all[tool]
-	if l == nil {
-		if t.all == nil || len(t.all) >= maxTools {
-			t.all = map[string]*last{}
-		}
-		l = &last{}
-		t.all[tool] = l
+	if l := t.all[tool]; l != nil {
+		return l
 	}
+	if t.all == nil || len(t.all) >= maxTools {
+		t.all = map[string]*last{}
+	}
+	l := &last{}
+	t.all[tool] = l
 	return l
+}
+
+func (t *Table) find(tool string) *last {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.all[tool]
 }
 
 // Last is the shape of the last result of a tool that was looked at; nil for none.
 func (t *Table) Last(tool string) (at time.Time, shape json.RawMessage) {
-	t.mu.Lock()
-	l := t.all[tool]
-	t.mu.Unlock()
+	l := t.find(tool)
 	if l == nil {
 		return time.Time{}, nil
 	}
