@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/examples/backends/exec"
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
+	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
 type args = toolclient.Args
@@ -123,14 +124,9 @@ func ended(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // a process of somebody else's, which init has to take
-		if syscall.Kill(-group, 0) == syscall.ESRCH || onlyZombies(group) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the group %d is still there", group)
-		}
-	}
+	testkit.Eventually(t, "the end of the process group", func() bool {
+		return syscall.Kill(-group, 0) == syscall.ESRCH || onlyZombies(group)
+	})
 }
 
 // onlyZombies reports whether all that is left of a group has ended; who has to reap it may be slow, or nobody.
