@@ -111,7 +111,7 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	b.dialer = conn.NewDialer(b.ctx, cfg, conn.Options{
 		Log: b.log, Info: s.o.ClientInfo, MaxMessage: s.o.MaxMessage, Secrets: s.o.Named, Guard: s.guard, Credentials: b.credentials,
-		Timeout: b.Timeout, Spawn: b.spawn, Notified: b.notified, Suspect: b.suspect, Idle: b.idle, Started: b.logStarted, Stderr: b.logStderr,
+		Timeout: b.Timeout, Spawn: b.spawn, Notified: b.notified, Streaming: b.streaming, Suspect: b.suspect, Idle: b.idle, Started: b.logStarted, Stderr: b.logStderr,
 		Logged: func(params json.RawMessage) { s.o.Lines.Message(cfg.Name, params) },
 	})
 	b.shared.opening = make(chan struct{}, 1)

@@ -3,9 +3,11 @@ package backends_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/backends"
@@ -29,6 +31,39 @@ func TestChangedListIsFetchedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestChangesBeforeTheStreamAreFound: what a backend announces while the stream for that is not open yet
+// goes to nobody, so its lists are read again when it is.
+func TestChangesBeforeTheStreamAreFound(t *testing.T) {
+	var tools atomic.Value
+	tools.Store(`{"name":"old"}`)
+	open := make(chan struct{})
+	raw := &backendtest.Raw{Session: "s", First: func(x *backendtest.Exchange) bool {
+		switch {
+		case x.Request.Method == http.MethodGet:
+			select {
+			case <-open:
+				x.Header().Set("Content-Type", "text/event-stream")
+				x.WriteHeader(http.StatusOK)
+				x.ResponseWriter.(http.Flusher).Flush()
+				<-x.Request.Context().Done()
+			case <-x.Request.Context().Done():
+			}
+		case x.Message.Method == wire.ToolsList:
+			x.JSON(`{"tools":[` + tools.Load().(string) + `]}`)
+		default:
+			return false
+		}
+		return true
+	}}
+	b, changes := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+	if name := b.Offer().Tools[0].Name; name != "old" {
+		t.Fatalf("the first tool is %q", name)
+	}
+	tools.Store(`{"name":"new"}`)
+	close(open)
+	waitFor(t, changes, "the new tool", func() bool { return b.Offer().Tools[0].Name == "new" })
 }
 
 // listening waits until a modern backend has acknowledged its listen stream: changes

@@ -27,6 +27,19 @@ func (b *Backend) changed(bits listing.Bits) {
 	b.wakeLoop()
 }
 
+// streaming notes that a legacy backend announces changes on c from now on: the lists are read
+// again for those before. Where the stream was only opened again, that waits for the next
+// check: some backends end it every few seconds.
+func (b *Backend) streaming(c *conn.Conn, first bool) {
+	switch {
+	case c.OnDemand:
+	case first:
+		b.changed(listing.All)
+	default:
+		b.stale.Or(listing.All)
+	}
+}
+
 // listChanged counts an announced change of lists.
 func (b *Backend) listChanged(bit listing.Bits) {
 	for i, l := range [...]listing.Bits{listing.Tools, listing.Prompts, listing.Resources} {

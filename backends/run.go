@@ -79,6 +79,7 @@ func (b *Backend) runOnce() error {
 			c.Close()
 		}
 	}()
+	b.stale.Store(0) // all lists are read now
 	if err := b.refresh(ctx, c, listing.All); err != nil {
 		return err
 	}

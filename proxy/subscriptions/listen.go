@@ -46,13 +46,16 @@ func (t *listeners) full() bool {
 	return len(t.all) >= maxListeners
 }
 
-func (t *listeners) add(l *listener) {
+// add makes l one of those that are notified, and sends ack before anything else can be sent: what
+// changes from the moment that the client has it reaches the client.
+func (t *listeners) add(l *listener, ack json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all == nil {
 		t.all = map[*listener]struct{}{}
 	}
 	t.all[l] = struct{}{}
+	l.send(wire.Acknowledged, ack)
 }
 
 // remove ends l and returns what it follows.
@@ -92,8 +95,7 @@ func (t *Set) Listen(ctx context.Context, id json.RawMessage, out edge.FrameWrit
 		uris, _ := json.Marshal(l.uris)
 		honoured.Raw("resourceSubscriptions", uris)
 	}
-	l.send(wire.Acknowledged, new(jsonscan.Object).Raw("notifications", honoured.JSON()).JSON())
-	t.listeners.add(l)
+	t.listeners.add(l, new(jsonscan.Object).Raw("notifications", honoured.JSON()).JSON())
 	<-ctx.Done()
 	t.leave(t.listeners.remove(l))
 	return nil

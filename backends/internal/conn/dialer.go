@@ -66,6 +66,9 @@ type Options struct {
 	// Notified takes a notification that belongs to no call or concerns all of them: of lists
 	// and resources that changed, and that such notifications will come.
 	Notified func(c *Conn, method string, params json.RawMessage)
+	// Streaming is called when the stream of a legacy session over HTTP is open, for the first time or
+	// again: what the backend announced before went to nobody.
+	Streaming func(c *Conn, first bool)
 	// Suspect is called when something went wrong that a health check may explain.
 	Suspect func()
 	// Idle is called when the last running call has ended.

@@ -108,12 +108,14 @@ func (h *httpTransport) readStream(o *sessionStream) {
 		if err == nil || !asked {
 			h.c.d.noteStream(h.c, err)
 		}
-		if !asked {
+		first := !asked
+		if first {
 			asked = true
 			close(o.asked)
 		}
 		switch {
 		case err == nil:
+			h.c.d.o.Streaming(h.c, first)
 			h.scanAll(resp.Body, &pos)
 		case h.streamRefused(o.ctx, err):
 			return
