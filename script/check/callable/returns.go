@@ -32,7 +32,7 @@ func Outcome(output types.Type) types.Type {
 	const name = "the result of try_call_tool"
 	field := func(n string, t types.Type) types.Field { return types.Field{Name: n, Type: t} }
 	kinds := types.Never
-	for _, k := range []string{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "denied", "not_found"} {
+	for _, k := range failures {
 		kinds = types.Join(kinds, types.Of(&types.Atom{Kind: types.Text, Lit: k, Role: types.Output, Set: failures}))
 	}
 	return types.Join(
@@ -41,7 +41,8 @@ func Outcome(output types.Type) types.Type {
 	)
 }
 
-var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "denied", "not_found"}
+// failures are the kinds of builtins.ToolError.
+var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "unknown", "denied", "not_found"}
 
 // Ran is what a test learns of a run. What is in it depends on the fakes.
 var Ran = types.Of(&types.Atom{Kind: types.Struct, Name: "the result of testing.run", Fields: []types.Field{
