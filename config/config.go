@@ -15,6 +15,7 @@ package config
 
 import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/replicas"
 	"github.com/vmcp-dev/vmcp/config/telemetry"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/limits"
@@ -86,6 +87,8 @@ type Config struct {
 	SessionIdle SessionIdle `json:"sessionIdle,omitempty" crd:"yes"`
 	// SessionStorage is where runs of scripted tools are kept.
 	SessionStorage SessionStorage `json:"sessionStorage,omitempty" crd:"no"`
+	// Cluster makes several processes over one PostgreSQL serve as one endpoint.
+	Cluster replicas.Cluster `json:"cluster,omitempty" crd:"no"`
 	// Runs says how runs of scripted tools outlive a request, a connection and the process.
 	Runs Runs `json:"runs,omitempty" crd:"no"`
 	// Limits bound every run of a script, and all runs together.

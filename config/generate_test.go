@@ -100,6 +100,7 @@ func newGenerator(t *testing.T) *generator {
 	g.read(t, "config", "*.go")
 	g.read(t, "limits", "../internal/limits/limits.go")
 	g.read(t, "telemetry", "telemetry/telemetry.go")
+	g.read(t, "replicas", "replicas/replicas.go")
 	return g
 }
 

@@ -2,7 +2,7 @@ package config
 
 // Reads is what a configuration reads besides its own file.
 type Reads struct {
-	// Files are scripts, pins and files of variables; not all of them need be there.
+	// Files are scripts, pins, keys and files of variables; not all of them need be there.
 	Files []string
 	// Folders hold scripts and libraries.
 	Folders []string
@@ -33,6 +33,11 @@ func (c *Config) Reads() Reads {
 		r.Files = append(r.Files, c.Pins.Path)
 	}
 	r.Files = append(r.Files, c.envFiles...)
+	for _, k := range c.SessionStorage.Keys {
+		if k.File != "" {
+			r.Files = append(r.Files, k.File)
+		}
+	}
 	r.Globs = c.IncomingAuth.Authz.PolicyFiles
 	return r
 }

@@ -70,7 +70,7 @@ func refusedField(t reflect.Type, name string) string {
 
 // processKeys are what a configuration may say that is of a process, whatever this serves.
 var processKeys = []string{
-	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "runs", "audit", "telemetry", "tokenStore",
+	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "cluster", "runs", "audit", "telemetry", "tokenStore",
 	"operational.startup", "operational.shutdown", "limits.runs", "limits.totalMemory",
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/config/internal/envfile"
+	"github.com/vmcp-dev/vmcp/config/replicas"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/spell"
@@ -68,6 +69,8 @@ func (v *validator) config(c *Config) {
 	v.recording(&c.Recording)
 	v.rateLimiting(&c.RateLimiting)
 	v.storage(&c.SessionStorage)
+	c.Cluster.Check("cluster", replicas.Checker{Report: v.report, Set: v.set, Expand: v.expandPlain, File: v.existing, Listen: v.listen,
+		Endpoint: c.Listen, Postgres: c.SessionStorage.Provider == StoragePostgres || v.broken("sessionStorage")})
 	v.runs(c)
 	v.backends(c)
 	v.outgoing(c)

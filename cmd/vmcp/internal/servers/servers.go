@@ -160,7 +160,7 @@ func (s *Servers) serve(v *server, served bool) {
 func join(cfg, process *config.Config) {
 	cfg.Hosts, cfg.Origins, cfg.TrustedProxies = process.Hosts, process.Origins, process.TrustedProxies
 	cfg.Listen, cfg.TLS, cfg.Admin = process.Listen, process.TLS, process.Admin
-	cfg.SessionStorage, cfg.Runs, cfg.TokenStore = process.SessionStorage, process.Runs, process.TokenStore
+	cfg.SessionStorage, cfg.Runs, cfg.TokenStore, cfg.Cluster = process.SessionStorage, process.Runs, process.TokenStore, process.Cluster
 	cfg.Audit, cfg.Telemetry = process.Audit, process.Telemetry
 	cfg.Operational.Startup, cfg.Operational.Shutdown = process.Operational.Startup, process.Operational.Shutdown
 	cfg.Limits.Runs, cfg.Limits.TotalMemory = process.Limits.Runs, process.Limits.TotalMemory
