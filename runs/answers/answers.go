@@ -22,11 +22,23 @@ type Answer struct {
 }
 
 // Invalid is an answer that does not fit its question.
-type Invalid struct{ Reason string }
+type Invalid struct {
+	Field  string // of the answer: action, content or key; "" is the question itself
+	Reason string
+}
 
-func (e *Invalid) Error() string { return e.Reason }
+func (e *Invalid) Error() string { return e.Field + e.Reason }
 
-func invalid(format string, args ...any) error { return &Invalid{fmt.Sprintf(format, args...)} }
+// invalid is the error of a field. The reason goes on behind the field's name.
+func invalid(field, format string, args ...any) error {
+	return &Invalid{field, fmt.Sprintf(format, args...)}
+}
+
+// Check says what is wrong with an answer whatever its question is: an *Invalid, or nil.
+func (a Answer) Check() error {
+	_, err := a.result()
+	return err
+}
 
 // Give stores an answer; the run goes on with it. The error is an *Invalid, or one of the store: ErrUnknown, ErrEnded,
 // ErrNoQuestion, ErrAnswered for any but the first answer, ErrLate.
@@ -50,11 +62,11 @@ func (a *Answer) result() (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	switch {
 	case a.Action != "accept" && a.Action != "decline" && a.Action != "cancel":
-		return nil, invalid("action: want accept, decline or cancel, have %q", a.Action)
+		return nil, invalid("action", ": want accept, decline or cancel, have %q", a.Action)
 	case a.Action != "accept" && a.Content != nil:
-		return nil, invalid("content: belongs to action accept")
+		return nil, invalid("content", ": belongs to action accept")
 	case a.Content != nil && (json.Unmarshal(a.Content, &object) != nil || object == nil):
-		return nil, invalid("content: want a JSON object such as {\"ship\": true}")
+		return nil, invalid("content", ": want a JSON object such as {\"ship\": true}")
 	case a.Action == "accept" && a.Content == nil:
 		a.Content = json.RawMessage("{}")
 	}
@@ -81,17 +93,24 @@ func open(ctx context.Context, s runs.Store, id, key string) (runs.Question, err
 	}
 	switch len(found) {
 	case 0:
-		return runs.Question{}, fmt.Errorf("%w %s", runs.ErrNoQuestion, strings.TrimSpace(key))
+		if key == "" {
+			return runs.Question{}, runs.ErrNoQuestion
+		}
+		return runs.Question{}, fmt.Errorf("%w %s", runs.ErrNoQuestion, key)
 	case 1:
 		return found[0], nil
 	}
-	return runs.Question{}, invalid("key: %d questions are open: name one of them", len(found))
+	keys := make([]string, len(found))
+	for i, q := range found {
+		keys[i] = q.Key
+	}
+	return runs.Question{}, invalid("key", ": %d questions are open: name one of them, %s", len(found), strings.Join(keys, ", "))
 }
 
 // fits holds an answer to what the question asks for.
 func (a *Answer) fits(q runs.Question) error {
 	if q.Method != "elicitation/create" {
-		return invalid("the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
+		return invalid("", "the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
 	}
 	var params struct {
 		Schema json.RawMessage `json:"requestedSchema"`
@@ -101,10 +120,10 @@ func (a *Answer) fits(q runs.Question) error {
 	}
 	form, err := schema.Compile(params.Schema)
 	if err != nil {
-		return invalid("the question %s: its schema: %v", q.Key, err)
+		return invalid("", "the question %s: its schema: %v", q.Key, err)
 	}
 	if err := form.Validate(a.Content); err != nil {
-		return invalid("content does not fit the question %s: %v", q.Key, err)
+		return invalid("content", " does not fit the question %s: %v", q.Key, err)
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func TestAnswer(t *testing.T) {
 	s.fails("usage", "answer", id, "--action", "decline", "--content", "{}")
 	s.fails("usage", "answer", id, "--action", "accept", "--content", "[1]")
 	s.fails("does not fit", "answer", id, "--action", "accept", "--content", `{"ship": "yes"}`)
-	s.fails("does not fit", "answer", id, "--action", "accept")
+	s.fails("--content does not fit the question 3", "answer", id, "--action", "accept")
 	s.fails("no such open question 4", "answer", id, "4", "--action", "decline")
 	s.fails("no such run", "answer", runs.NewID(), "--action", "decline")
 	var after struct{ ID, State string }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/answers"
 )
 
 func answer(e Env, file *string) *cobra.Command {
@@ -34,108 +34,31 @@ counts, wherever it comes from.`,
 	c.Flags().StringVar(&content, "content", "", "what is accepted, a JSON object")
 	_ = c.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"accept", "decline", "cancel"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	c.RunE = func(c *cobra.Command, args []string) error {
-		result, err := elicitResult(action, content)
-		if err != nil {
-			return err
+		said := answers.Answer{Action: action}
+		if content != "" {
+			said.Content = json.RawMessage(content)
+		}
+		if len(args) == 2 {
+			said.Key = args[1]
+		}
+		if err := said.Check(); err != nil {
+			return usage.Error(byFlag(err).Error())
 		}
 		return e.change(c.Context(), *file, args[0], *output == "json", func(s runs.Store) error {
-			q, err := asked(c.Context(), s, args)
-			if err != nil {
-				return err
-			}
-			if err := fits(q, action, content); err != nil {
-				return err
-			}
-			return s.Answer(c.Context(), args[0], q.Key, result)
+			return byFlag(answers.Give(c.Context(), s, args[0], said))
 		})
 	}
 	return c
 }
 
-// elicitResult is the answer as the client of a session would send it.
-func elicitResult(action, content string) (json.RawMessage, error) {
-	var object map[string]json.RawMessage
-	switch {
-	case action != "accept" && action != "decline" && action != "cancel":
-		return nil, usage.Error(fmt.Sprintf("--action: want accept, decline or cancel, have %q", action))
-	case action != "accept" && content != "":
-		return nil, usage.Error("--content: belongs to --action accept")
-	case content != "" && (json.Unmarshal([]byte(content), &object) != nil || object == nil):
-		return nil, usage.Error("--content: want a JSON object such as {\"ship\": true}")
+// byFlag names the flag that an error is about, instead of the field of the answer.
+func byFlag(err error) error {
+	var wrong *answers.Invalid
+	if !errors.As(err, &wrong) || wrong.Field == "" {
+		return err
 	}
-	if action == "accept" && content == "" {
-		content = "{}"
-	}
-	return json.Marshal(struct {
-		Action  string          `json:"action"`
-		Content json.RawMessage `json:"content,omitempty"`
-	}{action, json.RawMessage(content)})
-}
-
-// asked is the open question that the arguments name.
-func asked(ctx context.Context, s runs.Store, args []string) (runs.Question, error) {
-	r, _, err := s.Get(ctx, args[0])
-	if err != nil {
-		return runs.Question{}, err
-	}
-	if r.State.Final() {
-		return runs.Question{}, runs.ErrEnded
-	}
-	var open []runs.Question
-	for _, q := range r.Questions {
-		switch {
-		case len(args) == 2 && q.Key == args[1]:
-			return q, nil
-		case q.Answer == nil:
-			open = append(open, q)
-		}
-	}
-	switch {
-	case len(args) == 2:
-		return runs.Question{}, fmt.Errorf("%w %s", runs.ErrNoQuestion, args[1])
-	case len(open) == 0:
-		return runs.Question{}, runs.ErrNoQuestion
-	case len(open) > 1:
-		return runs.Question{}, fmt.Errorf("%d questions are open: name one of them, %s", len(open), keys(open))
-	}
-	return open[0], nil
-}
-
-func keys(open []runs.Question) (text string) {
-	for i, q := range open {
-		if i > 0 {
-			text += ", "
-		}
-		text += q.Key
-	}
-	return text
-}
-
-// fits holds an answer to what the question asks for.
-func fits(q runs.Question, action, content string) error {
-	if q.Method != "elicitation/create" {
-		return fmt.Errorf("the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
-	}
-	if action != "accept" {
-		return nil
-	}
-	var params struct {
-		Schema json.RawMessage `json:"requestedSchema"`
-	}
-	if err := json.Unmarshal(q.Params, &params); err != nil || params.Schema == nil {
-		return nil // it asks for consent, without content
-	}
-	form, err := schema.Compile(params.Schema)
-	if err != nil {
-		return fmt.Errorf("the question %s: its schema: %w", q.Key, err)
-	}
-	if content == "" {
-		content = "{}"
-	}
-	if err := form.Validate(json.RawMessage(content)); err != nil {
-		return fmt.Errorf("--content does not fit the question %s: %w", q.Key, err)
-	}
-	return nil
+	flags := map[string]string{"action": "--action", "content": "--content", "key": "KEY"}
+	return &answers.Invalid{Field: flags[wrong.Field], Reason: wrong.Reason}
 }
 
 func resolve(e Env, file *string) *cobra.Command {
