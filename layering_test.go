@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	"proxy/status":              {"backends/lines", "internal/diag"},
 	"proxy/shape":               {"internal/jsonscan"},
 	"proxy/overview":            {"backends", "config", "internal/diag", "internal/jsonscan", "internal/schema", "proxy/shape", "proxy/catalog", "proxy/status"},
-	"proxy/admin":               {"backends/lines", "internal/spell", "proxy/status"},
+	"proxy/admin":               {"backends/lines", "internal/jsonscan", "internal/spell", "proxy/status"},
 	"proxy/host":                {"auth", "backends", "builtins", "internal/jsonscan", "internal/secret", "internal/wire", "migrate/legacy", "proxy/adapt", "proxy/admission", "proxy/catalog", "proxy/edge", "proxy/history", "proxy/metrics", "proxy/outcome", "proxy/recording", "proxy/runs", "proxy/spans", "proxy/trace", "runs", "script", "script/journal"},
 	"proxy/gate":                {"auth", "config", "internal/files", "internal/origin"},
 	"proxy/events":              {},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
 	"github.com/vmcp-dev/vmcp/proxy/console"
 	"github.com/vmcp-dev/vmcp/proxy/gate"
@@ -83,11 +85,13 @@ func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	if !tools {
 		s.Tools = nil
 	}
-	page, err := json.MarshalIndent(s, "", "  ")
+	text, err := jsonscan.Readable(s)
 	if err != nil {
 		panic(err) // texts, numbers and definitions that were read as JSON
 	}
-	return p.secrets.JSON(page)
+	var page bytes.Buffer
+	_ = json.Indent(&page, text, "", "  ") // it is JSON
+	return p.secrets.JSON(page.Bytes())
 }
 
 // Details are what /readyz shows to operators, for a page about several endpoints: ready says whether this one is.

@@ -9,12 +9,12 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/lines"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -89,7 +89,7 @@ func (a *api) fail(w http.ResponseWriter, code int, message, hint string) {
 }
 
 func (a *api) write(w http.ResponseWriter, code int, document any) {
-	text, err := json.Marshal(document)
+	text, err := jsonscan.Readable(document)
 	if err != nil {
 		panic(err) // texts, numbers and definitions that were read as JSON
 	}

@@ -11,7 +11,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/admin"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/events"
@@ -276,7 +276,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, refusal *gate.R
 
 // reply answers with a document.
 func (c *Console) reply(w http.ResponseWriter, document any) {
-	text, err := json.Marshal(document)
+	text, err := jsonscan.Readable(document)
 	if err != nil {
 		panic(err) // texts, numbers and values that were read as JSON
 	}
@@ -291,7 +291,7 @@ func fail(w http.ResponseWriter, r *http.Request, code int, message, hint string
 		page.Wrong(w, code, message, hint)
 		return
 	}
-	text, _ := json.Marshal(status.Failure{Error: message, Hint: hint}) // two texts
+	text, _ := jsonscan.Readable(status.Failure{Error: message, Hint: hint}) // two texts
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(text, '\n'))

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/events"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -12,7 +13,7 @@ func (c *Console) present() []events.Event {
 	s := c.status()
 	var all []events.Event
 	add := func(kind, key string, document, mark any) {
-		data, err := json.Marshal(document)
+		data, err := jsonscan.Readable(document)
 		if err != nil {
 			panic(err) // texts and numbers
 		}
@@ -53,7 +54,7 @@ func (c *Console) tool(name string) (status.Tool, bool) {
 
 // hidden is a document without the secrets of the configuration.
 func hidden[T any](c *Console, document T) (clean T) {
-	text, err := json.Marshal(document)
+	text, err := jsonscan.Readable(document)
 	if err != nil {
 		return document // a time that no JSON has: it holds no secret
 	}
