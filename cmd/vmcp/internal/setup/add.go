@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ type addFlags struct {
 	cwd          string
 	transport    string
 	prefix       string
+	secrets      string
 	noCheck      bool
 }
 
@@ -35,7 +37,9 @@ func add(e Env) *cobra.Command {
 without a file it makes one. Unless --no-check is given, the server is then started for a moment and
 its tools are counted: one that does not start is written all the same, with the reason.
 
-Values may hold variables of the environment, ${NAME}: put secrets there.`,
+Values may hold variables of the environment, ${NAME}. Those that are secrets go to vmcp.env beside the
+configuration, readable by its owner alone, and the configuration names them as variables; --secrets
+inline leaves them where they are. Remove leaves them in vmcp.env.`,
 		Example: "  vmcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes\n  vmcp add tickets https://mcp.example.com/mcp --header 'Authorization=Bearer ${TICKETS_TOKEN}'",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -52,8 +56,12 @@ Values may hold variables of the environment, ${NAME}: put secrets there.`,
 	flags.StringVar(&f.cwd, "cwd", "", "the folder that the command runs in")
 	flags.StringVar(&f.transport, "transport", "", "sse, for a URL that speaks the older protocol")
 	flags.StringVar(&f.prefix, "prefix", "", "what stands before the names of its tools")
+	secretsFlag(c, &f.secrets)
 	flags.BoolVar(&f.noCheck, "no-check", false, "do not start it")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkSecrets(f.secrets); err != nil {
+			return err
+		}
 		b, err := f.backend(args, c.ArgsLenAtDash() >= 0)
 		if err != nil {
 			return err
@@ -118,12 +126,21 @@ func (e Env) add(ctx context.Context, f addFlags, b edit.Backend) error {
 	if err != nil {
 		return err
 	}
-	data, err := edit.Add(file.data, b)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.config, err)
-	}
-	if err := file.write(data); err != nil {
+	r := newImport(f.secrets)
+	if err := r.readVariables(filepath.Dir(f.config)); err != nil {
 		return err
+	}
+	notes := r.hide(&b)
+	r.add = []edit.Backend{b}
+	data, err := r.apply(file)
+	if err != nil {
+		return err
+	}
+	if err := r.put(e, file, data); err != nil {
+		return err
+	}
+	for _, note := range notes {
+		e.Tell("%s", note)
 	}
 	if f.noCheck {
 		return nil

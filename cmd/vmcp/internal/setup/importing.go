@@ -56,13 +56,12 @@ The exit code is 1 when a file cannot be read or a server cannot be carried; the
 	flags.StringVar(&f.workspace, "workspace", "", "the folder that a client's variables for it mean, and whose project is read")
 	flags.StringVar(&f.write, "write", "", "the configuration to write")
 	_ = c.MarkFlagFilename("write", "yaml", "yml") // the flag exists
-	flags.StringVar(&f.secrets, "secrets", "env", "where values go that are secrets: env or inline")
+	secretsFlag(c, &f.secrets)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "write nothing, say what would be")
 	_ = c.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(append([]string{"all"}, places.Names...), cobra.ShellCompDirectiveNoFileComp))
-	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"env", "inline"}, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if f.secrets != "env" && f.secrets != "inline" {
-			return usage.Error("--secrets: want env or inline, have " + f.secrets)
+		if err := checkSecrets(f.secrets); err != nil {
+			return err
 		}
 		all, err := f.places(args)
 		if err != nil {
@@ -107,10 +106,16 @@ type imported struct {
 	add      []edit.Backend
 	known    []edit.Backend // those of the file, and add
 	secrets  map[string]string
+	have     map[string]string // the variables of vmcp.env
 	inline   bool
 	asked    map[string]clients.Variable // that the file at hand needs, by name
 	describe map[string]string           // of variables
 	filters  map[string][]string         // of tools, by the backend's name
+}
+
+func newImport(secrets string) *imported {
+	return &imported{Backends: []importedBackend{}, Variables: []importedVariable{}, secrets: map[string]string{}, inline: secrets == "inline",
+		describe: map[string]string{}, filters: map[string][]string{}}
 }
 
 type importedBackend struct {
@@ -144,8 +149,12 @@ func (e Env) importAll(f importFlags, from []place, asJSON bool) error {
 			return err
 		}
 	}
-	r := &imported{Backends: []importedBackend{}, Variables: []importedVariable{}, secrets: map[string]string{}, inline: f.secrets == "inline", describe: map[string]string{},
-		filters: map[string][]string{}}
+	r := newImport(f.secrets)
+	if f.write != "" {
+		if err := r.readVariables(filepath.Dir(f.write)); err != nil {
+			return err
+		}
+	}
 	if err := r.readKnown(file.data); err != nil {
 		return fmt.Errorf("%s: %w", file.name, err)
 	}

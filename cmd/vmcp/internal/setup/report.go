@@ -6,10 +6,22 @@ import (
 	"strings"
 )
 
-// write writes what was asked for: first vmcp.env, without which the configuration has problems.
+// write writes what was asked for.
 func (r *imported) write(e Env, f importFlags, file *edited, data []byte) error {
 	if f.write == "" || f.dryRun || len(r.add) == 0 {
 		return nil
+	}
+	if err := r.put(e, file, data); err != nil {
+		return err
+	}
+	r.Written = file.name
+	return nil
+}
+
+// put writes vmcp.env and then the configuration, unless that would have problems.
+func (r *imported) put(e Env, file *edited, data []byte) error {
+	if err := file.check(data); err != nil {
+		return err
 	}
 	env, err := r.writeEnv(filepath.Dir(file.name))
 	if err != nil {
@@ -18,11 +30,7 @@ func (r *imported) write(e Env, f importFlags, file *edited, data []byte) error 
 	if env != "" {
 		e.Tell("secrets are in %s", env)
 	}
-	if err := file.write(data); err != nil {
-		return err
-	}
-	r.Written = file.name
-	return nil
+	return file.write(data)
 }
 
 func (e Env) reportImport(r *imported, f importFlags, data []byte, asJSON bool) error {

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/edit"
@@ -51,6 +54,28 @@ func (r *imported) hide(b *edit.Backend) (notes []string) {
 	return notes
 }
 
+// secretsFlag is the flag of commands that may find secrets.
+func secretsFlag(c *cobra.Command, secrets *string) {
+	c.Flags().StringVar(secrets, "secrets", "env", "where values go that are secrets: env or inline")
+	_ = c.RegisterFlagCompletionFunc("secrets", cobra.FixedCompletions([]string{"env", "inline"}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+func checkSecrets(secrets string) error {
+	if secrets != "env" && secrets != "inline" {
+		return usage.Error("--secrets: want env or inline, have " + secrets)
+	}
+	return nil
+}
+
+// readVariables reads the vmcp.env of a folder, whose names have their values already.
+func (r *imported) readVariables(folder string) (err error) {
+	r.have, err = config.ReadVariables(filepath.Join(folder, config.EnvFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // withDefault is a variable with its default; one that a $ stands before is none.
 var withDefault = regexp.MustCompile(`(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*):-([^}]+)\}`)
 
@@ -72,13 +97,10 @@ func (r *imported) hideDefaults(backend, field, text string) string {
 // that.
 func (r *imported) variable(backend, name, value string) string {
 	field := name
-	if known, ok := r.secrets[name]; ok && known != value {
+	if r.isOther(name, value) {
 		name = clients.VariableName(backend + "_" + field)
 	}
-	for n := 2; ; n++ {
-		if known, ok := r.secrets[name]; !ok || known == value {
-			break
-		}
+	for n := 2; r.isOther(name, value); n++ {
 		name = fmt.Sprintf("%s_%d", clients.VariableName(backend+"_"+field), n)
 	}
 	if _, ok := r.secrets[name]; !ok {
@@ -88,6 +110,15 @@ func (r *imported) variable(backend, name, value string) string {
 	i := slices.IndexFunc(r.Variables, func(v importedVariable) bool { return v.Name == name })
 	r.Variables[i].UsedBy = append(r.Variables[i].UsedBy, backend)
 	return name
+}
+
+// isOther reports whether a variable has another value.
+func (r *imported) isOther(name, value string) bool {
+	known, ok := r.secrets[name]
+	if !ok {
+		known, ok = r.have[name]
+	}
+	return ok && known != value
 }
 
 // envLines are the lines that vmcp.env lacks: secrets, and the variables that somebody has to fill in.
@@ -128,7 +159,7 @@ func (r *imported) writeEnv(folder string) (string, error) {
 	}
 	for _, variable := range slices.Sorted(maps.Keys(r.secrets)) {
 		if value, ok := have[variable]; ok && value != r.secrets[variable] {
-			return "", fmt.Errorf("%s has another value of %s: rename it there, or import with --secrets inline", name, variable)
+			return "", fmt.Errorf("%s has another value of %s: rename it there, or give --secrets inline", name, variable)
 		}
 	}
 	lines := r.envLines(have)

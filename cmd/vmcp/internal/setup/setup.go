@@ -67,15 +67,23 @@ func (f *edited) write(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return files.Replace(f.name, data)
 	}
-	if _, problems := config.ReadWith(f.name, data, anyVariable); len(problems) > 0 {
-		if wrong, _ := problems.Split(); len(wrong) > 0 {
-			return fmt.Errorf("%s is not changed, since it would have problems:\n%w", f.name, wrong)
-		}
+	if err := f.check(data); err != nil {
+		return err
 	}
 	if f.new {
 		return newFile(f.name, data, 0o644)
 	}
 	return files.Replace(f.name, data)
+}
+
+// check says what would be wrong with a configuration.
+func (f *edited) check(data []byte) error {
+	if _, problems := config.ReadWith(f.name, data, anyVariable); len(problems) > 0 {
+		if wrong, _ := problems.Split(); len(wrong) > 0 {
+			return fmt.Errorf("%s is not changed, since it would have problems:\n%w", f.name, wrong)
+		}
+	}
+	return nil
 }
 
 // anyVariable is an environment in which all variables are set that a configuration names.
