@@ -111,6 +111,7 @@ type world struct {
 	backends string // as the configuration has them
 	settings string // more of the configuration
 	storage  string // sessionStorage without keys
+	lease    string // runs.lease
 	replicas []*replica
 }
 
@@ -122,7 +123,7 @@ func newWorld(t *testing.T, pg *pgtest.Server, settings string) *world {
 		t.Fatal(err)
 	}
 	l := &ledger{times: map[string]int{}}
-	w := &world{t: t, bin: bin, dir: t.TempDir(), ledger: l, settings: settings}
+	w := &world{t: t, bin: bin, dir: t.TempDir(), ledger: l, settings: settings, lease: "2s"}
 	w.storage = fmt.Sprintf("provider: postgres, url: %q, schema: %q", pg.URL(), "t_"+strings.ToLower(rand.Text()[:10]))
 	w.backends = fmt.Sprintf("  - {name: bank, url: %q}\n  - {name: desk, url: %q}\n  - {name: kiosk, url: %q}\n", l.bank(t), l.desk(t), l.kiosk(t))
 	for _, id := range []string{"a", "b"} {
@@ -176,8 +177,8 @@ func (w *world) configure(keys ...string) {
 	for _, id := range keys {
 		ring = append(ring, fmt.Sprintf("{id: %s, file: key-%s}", id, id))
 	}
-	w.write("vmcp.yaml", fmt.Sprintf("name: cluster\nbackends:\n%saggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: {%s, keys: [%s]}\nruns: {lease: 2s}\n%s%s",
-		w.backends, w.storage, strings.Join(ring, ", "), w.settings, scripts))
+	w.write("vmcp.yaml", fmt.Sprintf("name: cluster\nbackends:\n%saggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: {%s, keys: [%s]}\nruns: {lease: %s}\n%s%s",
+		w.backends, w.storage, strings.Join(ring, ", "), w.lease, w.settings, scripts))
 }
 
 // end ends what runs. What the replicas have logged is shown when the test has failed.
@@ -331,6 +332,8 @@ func TestCluster(t *testing.T) {
 		{"questions anywhere", testQuestionsAnywhere},
 		{"kills under load", testKills},
 		{"rolling restart", testRollingRestart},
+		{"drain", testDrain},
+		{"health until the end", testHealthUntilTheEnd},
 		{"rotation", testRotation},
 	} {
 		t.Run(line.name, func(t *testing.T) {

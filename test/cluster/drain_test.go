@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"encoding/json"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+)
+
+// testDrain: a run that takes longer than the time to drain is stopped behind the call that it is making, and its lease is
+// given back: another replica goes on at once, and not when the lease is over, which nobody here waits for.
+func testDrain(t *testing.T, pg *pgtest.Server) {
+	w := newWorld(t, pg, "")
+	w.lease = "10m"
+	w.configure("a")
+	w.ledger.slow = 500 * time.Millisecond
+	for _, r := range w.replicas {
+		r.start("--shutdown-delay", "200ms", "--drain-time", "300ms")
+	}
+	for _, r := range w.replicas {
+		r.awaitReady()
+	}
+	first := w.replicas[0]
+	r := w.newRun(first.url(), "slow", "drained")
+	r.repeats = true
+	called := make(chan error, 1)
+	go func() {
+		_, err := r.call(t.Context(), "")
+		called <- err
+	}()
+	first.await("the first call of the run", func() (bool, error) { return w.ledger.did("drained/0") == 1, nil })
+	first.signal(syscall.SIGTERM)
+	if err := <-called; err == nil {
+		t.Error("a run that takes longer than the time to drain was answered")
+	}
+	<-first.process.Done()
+	if code := first.process.Cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the replica ended with %d", code)
+	}
+	if n := w.ledger.did("drained/5"); n != 0 {
+		t.Fatal("the run had ended before its replica: nothing was tested")
+	}
+	w.replicas[1].await("the end of the run, without a client", func() (bool, error) {
+		var list struct{ Runs []struct{ State string } }
+		err := json.Unmarshal(w.command("runs", "list", "--tool", "slow", "-o", "json"), &list)
+		return err == nil && len(list.Runs) == 1 && list.Runs[0].State == "done", err
+	})
+	again := w.newRun(w.replicas[2].url(), "slow", "drained") // the client comes back elsewhere
+	again.repeats = true
+	if err := again.drive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// testHealthUntilTheEnd: while a replica drains, the port for operators says that it is alive and that it is not ready, though
+// the port for clients is closed.
+func testHealthUntilTheEnd(t *testing.T, pg *pgtest.Server) {
+	admin := (&world{t: t}).port()
+	w := newWorld(t, pg, "admin: {listen: \""+admin+"\"}\n")
+	w.ledger.slow = time.Second
+	first := w.replicas[0]
+	first.start("--drain-time", "1m")
+	first.awaitReady()
+	r := w.newRun(first.url(), "slow", "health")
+	ended := make(chan error, 1)
+	go func() { ended <- r.drive(t.Context()) }()
+	first.await("the first call of the run", func() (bool, error) { return w.ledger.did("health/0") == 1, nil })
+	first.signal(syscall.SIGTERM)
+	first.await("the end of the port for clients", func() (bool, error) { return statusOf(t.Context(), "http://"+first.addr+"/healthz") == 0, nil })
+	if code := statusOf(t.Context(), "http://"+admin+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz while the replica drains: %d", code)
+	}
+	if code := statusOf(t.Context(), "http://"+admin+"/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz while the replica drains: %d", code)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the run that was under way: %v", err)
+	} else if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	<-first.process.Done()
+}
