@@ -33,6 +33,8 @@ const (
 	Cursor  = "cursor"  // of lists
 	Peer    = "peer"    // requests between processes
 	Notify  = "notify"  // signatures of what people are told
+	Check   = "check"   // by which processes see whether they have the same keys
+	Tokens  = "tokens"  // of logins at backends
 )
 
 // ErrDamaged is returned for a text that no key of the ring has sealed so, here.
@@ -100,6 +102,15 @@ func (r *Ring) Replace(keys []Key) error {
 
 // First is the id of the key that seals.
 func (r *Ring) First() string { return r.first().ID }
+
+// IDs are the ids of the keys, the one that seals first.
+func (r *Ring) IDs() []string {
+	var ids []string
+	for _, k := range *r.keys.Load() {
+		ids = append(ids, k.ID)
+	}
+	return ids
+}
 
 func (r *Ring) first() *ringKey { return (*r.keys.Load())[0] }
 

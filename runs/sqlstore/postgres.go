@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/vmcp-dev/vmcp/internal/postgres"
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
@@ -29,8 +28,6 @@ type PostgresOptions struct {
 }
 
 const (
-	connectWithin   = 5 * time.Second
-	statementWithin = "5000" // milliseconds
 	// pollEvery is how often others' changes are looked for: notifications may be lost.
 	pollEvery = 5 * time.Second
 	channel   = "vmcp_runs"
@@ -41,55 +38,25 @@ type cluster struct {
 	dialect
 	name string // for errors: no password
 	self string // this store, in notifications
-	pool *pgxpool.Pool
+	pool *postgres.DB
 }
-
-var schemaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // OpenPostgres opens the runs of a database. Many processes may have it open.
 func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
-	if o.Schema == "" {
-		o.Schema = "vmcp"
-	}
-	if !schemaName.MatchString(o.Schema) {
-		return nil, fmt.Errorf("the schema %q: want letters, digits and _", o.Schema)
-	}
-	cfg, err := pgxpool.ParseConfig(o.URL)
+	db, err := postgres.Open(ctx, postgres.Options{URL: o.URL, Schema: o.Schema, MaxConnections: o.MaxConnections, Process: o.Process})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", runs.ErrUnavailable, err) // pgx hides the password
+		return nil, fmt.Errorf("%w: %w", runs.ErrUnavailable, err)
 	}
-	cfg.MaxConns = 16
-	if o.MaxConnections > 0 {
-		cfg.MaxConns = int32(min(o.MaxConnections, 10_000))
-	}
-	cfg.ConnConfig.ConnectTimeout = connectWithin
-	params := cfg.ConnConfig.RuntimeParams
-	if params["statement_timeout"] == "" {
-		params["statement_timeout"] = statementWithin
-	}
-	if params["application_name"] == "" {
-		params["application_name"] = "vmcp"
-	}
-	if o.Process {
-		params["synchronous_commit"] = "off"
-	}
-	c := &cluster{name: fmt.Sprintf("PostgreSQL at %s/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Database), self: o.Schema + " " + runs.NewID()}
-	c.schema, c.dollars = `"`+o.Schema+`".`, true
+	c := &cluster{name: db.Name, self: db.Schema + " " + runs.NewID(), pool: db}
+	c.schema, c.dollars = `"`+db.Schema+`".`, true
 	c.words = strings.NewReplacer("{int}", "BIGINT", "{blob}", "BYTEA", "{norowid}", "", "{sqlite}", "-- ", "{lock}", "FOR UPDATE", "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint")
-	if c.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
-		return nil, c.failure("connect", err)
-	}
 	if err := c.write(ctx, func(t tx) error {
-		// Processes that start at once wait for each other.
-		if _, err := t.exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('vmcp'))`); err != nil {
-			return err
+		if err := db.Prepare(ctx, t.(postgresTx).t); err != nil {
+			return c.failure("prepare the schema", err)
 		}
-		if _, err := t.exec(ctx, `CREATE SCHEMA IF NOT EXISTS "`+o.Schema+`"`); err != nil {
-			return err
-		}
-		return migrate(ctx, t, "the schema "+o.Schema)
+		return migrate(ctx, t, "the schema "+db.Schema)
 	}); err != nil {
-		c.pool.Close()
+		db.Close()
 		return nil, err
 	}
 	return newStore(o.Options, c), nil
@@ -160,7 +127,8 @@ func (c *cluster) read(ctx context.Context, do func(tx) error) error {
 func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) error) (err error, again bool) {
 	t, err := c.pool.BeginTx(ctx, o)
 	if err != nil {
-		return c.failure("begin", err), died(err)
+		err = c.failure("begin", err)
+		return err, died(err)
 	}
 	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect behind a commit
 	if err := do(postgresTx{c, t}); err != nil {
@@ -173,14 +141,7 @@ func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) erro
 }
 
 // died reports whether an error is that of a connection, not of what was asked over it.
-func died(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code == "57P01" || strings.HasPrefix(pg.Code, "08") || pg.Code == "40001" || pg.Code == "40P01"
-	}
-	var connect *pgconn.ConnectError
-	return errors.Is(err, runs.ErrUnavailable) && !errors.As(err, &connect) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
-}
+func died(err error) bool { return errors.Is(err, runs.ErrUnavailable) && postgres.Died(err) }
 
 // batch sends all statements at once: one way there and back. Each of them looks for the epoch by
 // itself, so those behind a fence that did nothing do nothing either.
@@ -222,41 +183,7 @@ func (c *cluster) announce() stmt {
 
 // watch listens on a connection of its own, and looks by itself every now and then.
 func (c *cluster) watch(ctx context.Context, changed func()) {
-	for ctx.Err() == nil {
-		if err := c.listen(ctx, changed); err != nil && ctx.Err() == nil {
-			changed()
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollEvery / 5):
-			}
-		}
-	}
-}
-
-// listen calls changed for notifications of others until the connection ends.
-func (c *cluster) listen(ctx context.Context, changed func()) error {
-	conn, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return err
-	}
-	changed() // what came before
-	for {
-		wait, cancel := context.WithTimeout(ctx, pollEvery)
-		n, err := conn.WaitForNotification(wait)
-		late := wait.Err() != nil
-		cancel()
-		switch {
-		case err == nil && n.Payload == c.self:
-			continue
-		case err != nil && (!late || ctx.Err() != nil):
-			return err
-		}
-		changed()
-	}
+	c.pool.Watch(ctx, channel, c.self, pollEvery, changed)
 }
 
 func (c *cluster) close() error {

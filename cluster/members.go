@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/vmcp-dev/vmcp/runs/seal"
+)
+
+// Replica is one process of a cluster.
+type Replica struct {
+	ID      string
+	Address string        // what the others dial
+	Config  string        // hash of the configuration that it serves; "" before the first
+	Keys    []string      // ids of its keys, the one that seals first
+	Silent  time.Duration // how long it had said nothing when it was looked at
+
+	checks []byte // a check value of each key, sha256.Size bytes each
+	keyed  int64  // since when it has these keys
+}
+
+// view is what a replica knows of all of them. It does not change.
+type view struct {
+	read time.Time
+	all  []Replica          // who lives, this one included, by id
+	by   map[string]Replica // the same
+	keys error              // why the keys of this replica are not those of the others
+}
+
+// Replicas are those that live, this one included, by their ids.
+func (m *Members) Replicas() []Replica { return m.view.Load().all }
+
+// Live is how many replicas there are: at least this one. While the database is away it stays what it was.
+func (m *Members) Live() int { return max(1, len(m.view.Load().all)) }
+
+// Address is where a replica is dialled; false for one that is gone, and for all others once the database has been away
+// for a minute.
+func (m *Members) Address(id string) (addr string, ok bool) {
+	v := m.view.Load()
+	if time.Since(v.read) > remembered {
+		return "", false
+	}
+	r, ok := v.by[id]
+	return r.Address, ok
+}
+
+// Keys says why this replica's keys do not go together with those of a replica that has had its own for longer: what one
+// of them has sealed the other cannot open. nil when they do.
+func (m *Members) Keys() error { return m.view.Load().keys }
+
+// Configurations are the hashes of the configurations that replicas serve, each with how many do. More than one is a
+// rollout on its way, or one that has failed.
+func (m *Members) Configurations() map[string]int {
+	found := map[string]int{}
+	for _, r := range m.Replicas() {
+		if r.Config != "" {
+			found[r.Config]++
+		}
+	}
+	return found
+}
+
+// Away says why the last heartbeat could not be written; nil when it was.
+func (m *Members) Away() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.away
+}
+
+// Changed is closed when replicas have come or gone, or have changed.
+func (m *Members) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// poke asks for a heartbeat at once.
+func (m *Members) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Refresh reads who is there now, and which sessions were adopted.
+func (m *Members) Refresh(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case m.asked <- done:
+	case <-m.ended:
+		return errLeft
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errLeft is that of a replica that has left.
+var errLeft = fmt.Errorf("%w: this replica has left", ErrUnavailable)
+
+// live writes heartbeats until ctx ends.
+func (m *Members) live(ctx context.Context) {
+	defer close(m.ended)
+	tick := time.NewTicker(m.o.Heartbeat)
+	defer tick.Stop()
+	for {
+		var asked chan error
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-m.wake:
+		case asked = <-m.asked:
+		}
+		err := m.beat(ctx)
+		if asked != nil {
+			asked <- err
+		}
+		m.noteAway(ctx, err)
+		if m.beats++; m.beats%cleanEvery == 0 && err == nil {
+			m.clean(ctx)
+		}
+	}
+}
+
+// noteAway logs when the database goes and comes back.
+func (m *Members) noteAway(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	before := m.away
+	m.away = err
+	m.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		m.log.Warn("the shared store is away: replicas are those of before for a minute, and no session is adopted", "err", err)
+	case err == nil && before != nil:
+		m.log.Info("the shared store is back", "replicas", m.Live())
+	}
+}
+
+// beat writes that this replica is alive and reads the others, by the clock of the database. What a statement reads is
+// what was there before it: its own row is not in it the first time.
+func (m *Members) beat(ctx context.Context) error {
+	checks, ids := m.checks()
+	self := Replica{ID: m.self, Address: m.o.Address, Config: *m.hash.Load(), Keys: ids, checks: checks}
+	var all []Replica
+	err := m.try(ctx, "heartbeat", func(ctx context.Context) error {
+		all = all[:0]
+		rows, err := m.db.Query(ctx, m.sql(`WITH t AS MATERIALIZED (SELECT {now} AS now), me AS (
+			INSERT INTO @replicas AS r (id, address, seen, config, keys, checks, keyed) SELECT $1::text, $2::text, t.now, $3::text, $4::text, $5::bytea, t.now FROM t
+			ON CONFLICT (id) DO UPDATE SET address = EXCLUDED.address, seen = EXCLUDED.seen, config = EXCLUDED.config, keys = EXCLUDED.keys, checks = EXCLUDED.checks,
+				keyed = CASE WHEN r.checks = EXCLUDED.checks THEN r.keyed ELSE EXCLUDED.keyed END
+			RETURNING id, address, seen, config, keys, checks, keyed)
+			SELECT id, address, 0::bigint, config, keys, checks, keyed FROM me
+			UNION ALL SELECT r.id, r.address, t.now - r.seen, r.config, r.keys, r.checks, r.keyed FROM @replicas r, t WHERE r.id <> $1 AND t.now - r.seen < $6`),
+			m.self, m.o.Address, self.Config, strings.Join(ids, " "), checks, (silent * m.o.Heartbeat).Microseconds())
+		if err != nil {
+			return err
+		}
+		var r Replica
+		var age int64
+		var keys string
+		_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Address, &age, &r.Config, &keys, &r.checks, &r.keyed}, func() error {
+			r.Silent, r.Keys = time.Duration(age)*time.Microsecond, strings.Fields(keys)
+			all = append(all, r)
+			r.checks = nil
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m.use(all)
+	return m.readAdoptions(ctx)
+}
+
+// checks are the check values of the keys, and their ids: who has the same schema and key has the same value.
+func (m *Members) checks() (all []byte, ids []string) {
+	for _, mac := range m.o.Ring.MACs(seal.Check, []byte(m.db.Schema)) {
+		all = append(all, mac...)
+	}
+	return all, m.o.Ring.IDs()
+}
+
+// use makes what was read the view.
+func (m *Members) use(all []Replica) {
+	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
+	now := &view{read: time.Now(), all: all, by: map[string]Replica{}}
+	for _, r := range all {
+		now.by[r.ID] = r
+	}
+	now.keys = mismatch(now.by[m.self], all)
+	before := m.view.Swap(now)
+	if same(before, now) {
+		return
+	}
+	m.tell(before, now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// same reports whether two views differ in nothing but times.
+func same(a, b *view) bool {
+	return slices.EqualFunc(a.all, b.all, func(x, y Replica) bool {
+		return x.ID == y.ID && x.Address == y.Address && x.Config == y.Config && bytes.Equal(x.checks, y.checks)
+	}) && (a.keys == nil) == (b.keys == nil)
+}
+
+// tell logs who has come and gone.
+func (m *Members) tell(before, now *view) {
+	for _, r := range now.all {
+		if _, known := before.by[r.ID]; !known && r.ID != m.self {
+			m.log.Info("a replica is there", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
+		}
+	}
+	for _, r := range before.all {
+		if _, there := now.by[r.ID]; !there && r.ID != m.self {
+			m.log.Info("a replica is gone", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
+		}
+	}
+	switch {
+	case now.keys != nil && before.keys == nil:
+		m.log.Error("this replica is not ready", "err", now.keys)
+	case now.keys == nil && before.keys != nil:
+		m.log.Info("the keys of all replicas go together")
+	}
+}
+
+// mismatch finds a replica whose keys do not go together with those of self. The one that has had its keys for longer
+// is right: a secret that one process got wrong must not take the others out of service.
+func mismatch(self Replica, all []Replica) error {
+	for _, r := range all {
+		if r.ID == self.ID || r.keyed > self.keyed || r.keyed == self.keyed && r.ID > self.ID || r.opens(self) && self.opens(r) {
+			continue
+		}
+		return fmt.Errorf("sessionStorage.keys: replica %s at %s has other keys (%s) than this one (%s): what one of them seals the other cannot open; give all replicas the same keys, and add a new key behind the old ones first",
+			r.ID, r.Address, strings.Join(r.Keys, ", "), strings.Join(self.Keys, ", "))
+	}
+	return nil
+}
+
+// opens reports whether r has the key that other seals with.
+func (r Replica) opens(other Replica) bool {
+	if len(other.checks) < sha256.Size {
+		return false
+	}
+	for check := range slices.Chunk(r.checks, sha256.Size) {
+		if bytes.Equal(check, other.checks[:sha256.Size]) {
+			return true
+		}
+	}
+	return false
+}

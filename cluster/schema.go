@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// migrations make the tables, each from what the one before has made. They are never changed and only added to. Processes
+// of the version before go on with the tables of this one while a new version is rolled out: nothing that they use goes
+// away, and what is added has a default.
+//
+//	replicas  the processes: seen is when a row was last written, keyed when its keys last changed
+//	sessions  those with something to keep: an owner that is not the one in the id, a state, or an end (deleted)
+//	tasks     which backend runs a task, and for whom
+//	tokens    what logins at backends gave (sealed)
+//	logins    logins that are under way (sealed)
+//
+// Times are microseconds since 1970 by the clock of the database.
+var migrations = []string{`
+CREATE TABLE @replicas (
+	id TEXT PRIMARY KEY, address TEXT NOT NULL, seen BIGINT NOT NULL, config TEXT NOT NULL,
+	keys TEXT NOT NULL, checks BYTEA NOT NULL, keyed BIGINT NOT NULL);
+CREATE TABLE @sessions (
+	id TEXT PRIMARY KEY, owner TEXT NOT NULL, epoch BIGINT NOT NULL, state BYTEA, sealed TEXT NOT NULL DEFAULT '',
+	deleted BOOLEAN NOT NULL DEFAULT FALSE, expires BIGINT NOT NULL, changed BIGINT NOT NULL);
+CREATE INDEX sessions_expires ON @sessions (expires);
+CREATE INDEX sessions_changed ON @sessions (changed) WHERE epoch > 0 OR deleted;
+CREATE TABLE @tasks (
+	principal TEXT NOT NULL, id TEXT NOT NULL, backend TEXT NOT NULL, tool TEXT NOT NULL, session TEXT NOT NULL, expires BIGINT NOT NULL,
+	PRIMARY KEY (principal, id));
+CREATE INDEX tasks_expires ON @tasks (expires);
+CREATE TABLE @tokens (
+	backend TEXT NOT NULL, principal TEXT NOT NULL, issuer TEXT NOT NULL, sealed BYTEA NOT NULL, key TEXT NOT NULL, updated BIGINT NOT NULL,
+	PRIMARY KEY (backend, principal));
+CREATE TABLE @logins (id TEXT PRIMARY KEY, sealed BYTEA NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, expires BIGINT NOT NULL);
+CREATE INDEX logins_expires ON @logins (expires);
+CREATE INDEX logins_state ON @logins (state) WHERE state <> '';
+`}
+
+// compatible is the oldest version of the tables whose programs can use those of this one.
+const compatible = 1
+
+// sql is a statement of this package for the schema: @ stands in front of the names of tables, {now} for the time.
+func (m *Members) sql(text string) string {
+	if t, ok := m.texts.Load(text); ok {
+		return t.(string)
+	}
+	t := strings.NewReplacer("@", `"`+m.db.Schema+`".`, "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint").Replace(text)
+	m.texts.Store(text, t)
+	return t
+}
+
+// migrate brings the tables to what this program knows, unless a newer one has been there that says that this
+// one can use them.
+func (m *Members) migrate(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, m.db.Pool, func(t pgx.Tx) error {
+		if err := m.db.Prepare(ctx, t); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, m.sql(`CREATE TABLE IF NOT EXISTS @meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)`)); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, m.sql(`INSERT INTO @meta (name, value) VALUES ('cluster', 0), ('cluster_compatible', 0) ON CONFLICT (name) DO NOTHING`)); err != nil {
+			return err
+		}
+		var version, since int
+		if err := t.QueryRow(ctx, m.sql(`SELECT a.value, b.value FROM @meta a, @meta b WHERE a.name = 'cluster' AND b.name = 'cluster_compatible'`)).Scan(&version, &since); err != nil {
+			return err
+		}
+		switch {
+		case since > len(migrations):
+			return fmt.Errorf("the schema %s has tables of version %d for replicas, which is newer than this program: it knows version %d", m.db.Schema, version, len(migrations))
+		case version >= len(migrations):
+			return nil
+		}
+		for _, step := range migrations[version:] {
+			if _, err := t.Exec(ctx, m.sql(step)); err != nil {
+				return err
+			}
+		}
+		_, err := t.Exec(ctx, m.sql(`UPDATE @meta SET value = CASE name WHEN 'cluster' THEN $1::bigint ELSE $2::bigint END WHERE name IN ('cluster', 'cluster_compatible')`), len(migrations), compatible)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, m.db.Name, err)
+	}
+	return nil
+}
+
+const (
+	// cleanEvery is after how many heartbeats what has expired is deleted, and cleanMost how many rows of a table at once.
+	cleanEvery = 30
+	cleanMost  = 1000
+	// forgotten is how many microseconds the row of a replica stays that says nothing more.
+	forgotten = 10 * 60 * 1_000_000
+)
+
+// clean deletes what has expired. What cannot be deleted now is deleted later.
+func (m *Members) clean(ctx context.Context) {
+	for _, table := range []string{"sessions", "tasks", "logins"} {
+		m.delete(ctx, `DELETE FROM @`+table+` WHERE ctid IN (SELECT ctid FROM @`+table+` WHERE expires < {now} LIMIT $1)`, cleanMost)
+	}
+	m.delete(ctx, `DELETE FROM @replicas WHERE seen < {now} - $1`, forgotten)
+}
+
+func (m *Members) delete(ctx context.Context, text string, arg int64) {
+	err := m.try(ctx, "clean up", func(ctx context.Context) error {
+		_, err := m.db.Exec(ctx, m.sql(text), arg)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("rows that have expired are kept for now", "err", err)
+	}
+}
