@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/adapt"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 	"github.com/vmcp-dev/vmcp/proxy/host"
 	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
@@ -30,7 +31,7 @@ type exchange struct {
 	id     json.RawMessage
 	params json.RawMessage // the client's, with the reserved _meta keys taken off
 	header http.Header     // nil on stdio
-	body   *edge.Buffer    // what params is a part of; nil when nobody reuses it
+	body   *body.Buffer    // what params is a part of; nil when nobody reuses it
 	live   *parked.Call    // set while a stateless client's call may be parked
 	out    edge.FrameWriter
 

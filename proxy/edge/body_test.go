@@ -15,29 +15,8 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
-
-// TestBodyDeadline: a body that moves may take long, one that stands still or trickles
-// is over.
-func TestBodyDeadline(t *testing.T) {
-	began := time.Now()
-	for _, tt := range []struct {
-		name  string
-		after time.Duration
-		n     int
-		want  time.Duration // since the beginning
-	}{
-		{"nothing yet", 0, 0, 30 * time.Second},
-		{"a byte every now and then", 29 * time.Second, 2, 30 * time.Second},
-		{"slow and moving", 10 * time.Minute, 1 << 20, 10*time.Minute + 30*time.Second},
-		{"fast, then still", time.Second, 1 << 20, 31 * time.Second},
-	} {
-		got := bodyDeadline(began, began.Add(tt.after), tt.n).Sub(began).Round(time.Second)
-		if got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
 
 // served serves a handler as the command does, on an in-memory network where synctest can
 // see that everything waits.
@@ -106,7 +85,7 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 				if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 5<<20 {
 					t.Errorf("%d unfinished bodies hold %d bytes", len(conns), grown)
 				}
-				time.Sleep(bodyTime + time.Second)
+				time.Sleep(body.Time + time.Second)
 				for _, c := range conns {
 					answer, err := io.ReadAll(c)
 					if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
@@ -141,7 +120,7 @@ func TestSlowBodyIsTaken(t *testing.T) {
 // refused and small ones are served; what was held is released.
 func TestLargeBodiesAreBounded(t *testing.T) {
 	v := started(t)
-	v.bodies.limit = 1 << 20
+	v.bodies.Limit = 1 << 20
 	post := func(n int) int {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"x":%q}}`, strings.Repeat("x", n))
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(body))
@@ -159,10 +138,10 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	if got := post(900_000); got != 200 {
 		t.Errorf("0.9 MB of 1 MB: %d, want 200", got)
 	}
-	if held := v.bodies.held.Load(); held != 0 {
+	if held := v.bodies.Held(); held != 0 {
 		t.Errorf("%d bytes are still on the account", held)
 	}
-	v.bodies.take(1 << 20)
+	v.bodies.Take(1 << 20)
 	if got := post(100); got != 200 {
 		t.Errorf("a small request while there is no room: %d, want 200", got)
 	}
@@ -208,7 +187,7 @@ func TestUnfinishedBodiesOverSockets(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, postHead+"Content-Length: 4194304\r\n\r\n{")
-	c.SetReadDeadline(time.Now().Add(10 * bodyTime))
+	c.SetReadDeadline(time.Now().Add(10 * body.Time))
 	if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("%q, %v, want 408 and the end", answer, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // A Client is who a request comes from: a legacy session, or one stateless request with
@@ -64,7 +65,7 @@ type Request struct {
 	Params json.RawMessage // nil where there are none
 	ID     json.RawMessage // nil of what has no response
 	Header http.Header     // of HTTP; nil on stdio, and for clients with a session
-	Body   *Buffer         // what Params is a part of; nil where nobody reuses it
+	Body   *body.Buffer    // what Params is a part of; nil where nobody reuses it
 	Out    FrameWriter     // where frames go ahead of the response
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
@@ -47,6 +48,10 @@ type Peer interface {
 	// Ended is called last.
 	Ended()
 }
+
+// Held is what clients together can make the edges hold, as far as it is much: bodies
+// and streams.
+const Held = body.Most + streamsTotal + replayTotal
 
 // Options are what a Server takes from its surroundings.
 type Options struct {
@@ -83,11 +88,11 @@ type Server struct {
 	within    func(*http.Request, *auth.Principal) context.Context
 
 	access    atomic.Pointer[access]
-	sessions  sessions // over HTTP
-	pipes     sessions // over stdio
-	bodies    account  // of large requests
-	replays   replays  // what streams hold
-	stateless budget   // of streams without a session
+	sessions  sessions     // over HTTP
+	pipes     sessions     // over stdio
+	bodies    body.Account // of large requests
+	replays   replays      // what streams hold
+	stateless budget       // of streams without a session
 	idle      atomic.Pointer[config.SessionIdle]
 	pressed   atomic.Uint64 // sessions that were ended for their place at a backend
 	expired   atomic.Uint64 // sessions that nobody had used
@@ -110,7 +115,7 @@ func New(o Options) *Server {
 	if v.within == nil {
 		v.within = func(r *http.Request, _ *auth.Principal) context.Context { return r.Context() }
 	}
-	v.bodies.limit, v.stateless.all = maxBodies, &v.replays
+	v.bodies.Limit, v.stateless.all = body.Most, &v.replays
 	v.life, v.end = context.WithCancel(context.Background())
 	v.listening, v.drain = context.WithCancel(v.life)
 	v.idle.Store(&config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)})
@@ -216,6 +221,6 @@ func (v *Server) Stats() Stats {
 		Evicted:  v.sessions.evicted.Load(), Unused: v.sessions.ended.Load(), Pressed: v.pressed.Load(), Expired: v.expired.Load(),
 		Refused: v.sessions.refused.Load(), StreamBytes: v.replays.held.Load(),
 		Dropped: v.replays.dropped.Load(), Broken: v.replays.broken.Load(), EvictedStreams: v.replays.evicted.Load(),
-		BodyBytes: v.bodies.held.Load(),
+		BodyBytes: v.bodies.Held(),
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // ErrCancelled answers a request that was cancelled: by its client, or by the end of the
@@ -72,4 +74,30 @@ func ClientError(err error) error {
 		return ErrCancelled
 	}
 	return err
+}
+
+// busyRetry is the Retry-After of a refusal for want of room.
+const busyRetry = "5"
+
+func refuseBody(w http.ResponseWriter, err error) {
+	status, code := http.StatusBadRequest, wire.ParseError
+	switch {
+	case errors.Is(err, body.ErrTooLarge):
+		status, code = http.StatusRequestEntityTooLarge, wire.InvalidRequest
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		status = http.StatusRequestTimeout
+		err = errors.New("the body did not come within " + body.Time.String())
+	case errors.Is(err, body.ErrBusy):
+		refuseBusy(w, nil, err)
+		return
+	}
+	w.Header().Set("Connection", "close")
+	refuse(w, status, nil, wire.Errorf(code, "read request: %v", err))
+}
+
+// refuseBusy answers a request for which there is no room now.
+func refuseBusy(w http.ResponseWriter, id []byte, err error) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Retry-After", busyRetry)
+	refuse(w, http.StatusServiceUnavailable, id, wire.Errorf(wire.Busy, "%v", err))
 }

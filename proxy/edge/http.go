@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 const (
@@ -55,16 +56,16 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, nil, wire.Invalid("Accept: want application/json, text/event-stream"))
 		return
 	}
-	buf := takeBuffer()
-	defer buf.free()
-	if err := buf.read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
+	buf := body.Take()
+	defer buf.Free()
+	if err := buf.Read(w, r, v.access.Load().maxBody, &v.bodies); err != nil {
 		refuseBody(w, err)
 		return
 	}
-	m, err := wire.Parse(buf.b)
+	m, err := wire.Parse(buf.B)
 	switch {
-	case err != nil && isBatch(buf.b):
-		v.postBatch(w, r, buf.b)
+	case err != nil && isBatch(buf.B):
+		v.postBatch(w, r, buf.B)
 	case err != nil:
 		refuse(w, http.StatusBadRequest, m.ID, err)
 	case isModern(r, &m):
@@ -255,11 +256,11 @@ func (h *httpReply) finishJSON(id json.RawMessage, resp *backends.Response, err 
 	case resp.Body != nil:
 		h.streamJSON(id, resp)
 	default:
-		out := takeBuffer()
+		out := body.Take()
 		m := wire.Message{ID: id, Result: resp.Result}
-		out.b = m.Append(out.b)
-		writeJSON(h.w, http.StatusOK, out.b)
-		out.free()
+		out.B = m.Append(out.B)
+		writeJSON(h.w, http.StatusOK, out.B)
+		out.Free()
 	}
 }
 

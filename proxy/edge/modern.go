@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 // isModern tells the eras apart: a stateless client names its revision in every header
@@ -23,7 +24,7 @@ func isModern(r *http.Request, m *wire.Message) bool {
 }
 
 // postModern serves one stateless request.
-func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Message, body *Buffer) {
+func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Message, buf *body.Buffer) {
 	if !m.IsRequest() {
 		if m.IsNotification() {
 			who := &Client{Principal: v.principal(r), Profile: profileOf(r), Revision: wire.Rev2607}
@@ -41,7 +42,7 @@ func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Mess
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
-	asked := Request{Client: c, Method: m.Method, Params: m.Params, ID: m.ID, Header: r.Header, Body: body, Out: reply}
+	asked := Request{Client: c, Method: m.Method, Params: m.Params, ID: m.ID, Header: r.Header, Body: buf, Out: reply}
 	if m.Method == wire.Listen {
 		ctx, done := v.whileListening(r)
 		defer done()

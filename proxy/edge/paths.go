@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 	"github.com/vmcp-dev/vmcp/proxy/gate"
 	"github.com/vmcp-dev/vmcp/proxy/profile"
 )
@@ -46,7 +47,7 @@ func newAccess(cfg *config.Config, old *access, log *slog.Logger) (*access, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), defaultBody)}
+	a := &access{auth: who, incoming: cfg.IncomingAuth, policy: origin.New(cfg.Hosts, cfg.Origins), profiles: profile.NamesOf(cfg), maxBody: cmp.Or(int64(cfg.MaxRequestBody), body.Default)}
 	var before profile.Lives
 	if old != nil {
 		before = old.lives

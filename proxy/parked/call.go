@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
+	"github.com/vmcp-dev/vmcp/proxy/edge/body"
 )
 
 const (
@@ -36,7 +37,7 @@ type Call struct {
 
 	table  *Table
 	cancel context.CancelCauseFunc
-	body   *edge.Buffer // of the request that began it; nil on stdio
+	body   *body.Buffer // of the request that began it; nil on stdio
 	size   int64        // of body
 	done   chan struct{}
 	resp   *backends.Response // set before done closes, like the next
@@ -63,7 +64,7 @@ type question struct {
 
 // Call makes a call of a request of ctx: frames go to out, and body, if there is one, is kept. run is what lines of the
 // audit name.
-func (t *Table) Call(ctx context.Context, body *edge.Buffer, out edge.FrameWriter, run string) *Call {
+func (t *Table) Call(ctx context.Context, body *body.Buffer, out edge.FrameWriter, run string) *Call {
 	l := &Call{Run: run, table: t, body: body, done: make(chan struct{}), wake: make(chan struct{}, 1), out: out, questions: map[string]*question{}}
 	l.principal.Store(edge.PrincipalOf(ctx))
 	if body != nil {
