@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
+	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
@@ -87,6 +88,7 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 // useRuns takes what may change of a configuration.
 func (p *Proxy) useRuns(cfg *config.Config) {
 	p.durable.Store(&durable{cfg.Runs.Hold.Std(), cfg.Limits.ElicitTimeout.Std(), cfg.Runs.Durable})
+	p.sealSessions(cfg)
 	p.notifier.Use(cfg.Runs.Notify, p.runs.Store(), p.ringOf(cfg))
 	p.runs.Retain(runs.Keep{Done: cfg.Runs.Retention.Done.Std(), Failed: cfg.Runs.Retention.Failed.Std()})
 }
@@ -107,6 +109,19 @@ func (p *Proxy) ringOf(cfg *config.Config) *seal.Ring {
 		return ring
 	}
 	return p.ring
+}
+
+// sealSessions has sessions named by sealed texts where there are keys.
+func (p *Proxy) sealSessions(cfg *config.Config) {
+	if len(cfg.SessionStorage.Keys) == 0 {
+		p.edge.Seal(nil)
+		return
+	}
+	space := cfg.SessionStorage.Schema
+	if p.stored != nil {
+		space = p.stored.SessionStorage.Schema // another one needs a restart
+	}
+	p.edge.Seal(ids.NewSealer(p.ringOf(cfg), space, ""))
 }
 
 // storage is what /readyz shows of the store of runs.

@@ -20,6 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy/edge/body"
+	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 	"github.com/vmcp-dev/vmcp/proxy/gate"
 )
 
@@ -88,11 +89,12 @@ type Server struct {
 	within    func(*http.Request, *auth.Principal) context.Context
 
 	access    atomic.Pointer[access]
-	sessions  sessions     // over HTTP
-	pipes     sessions     // over stdio
-	bodies    body.Account // of large requests
-	replays   replays      // what streams hold
-	stateless budget       // of streams without a session
+	sealer    atomic.Pointer[ids.Sealer] // of what sessions are named by; nil: they have no seal
+	sessions  sessions                   // over HTTP
+	pipes     sessions                   // over stdio
+	bodies    body.Account               // of large requests
+	replays   replays                    // what streams hold
+	stateless budget                     // of streams without a session
 	idle      atomic.Pointer[config.SessionIdle]
 	pressed   atomic.Uint64 // sessions that were ended for their place at a backend
 	expired   atomic.Uint64 // sessions that nobody had used
@@ -156,6 +158,10 @@ func (v *Server) Apply(cfg *config.Config, adopt func() error) error {
 	})
 	return nil
 }
+
+// Seal has sessions named by texts that by seals, and no other ones accepted: those that are named otherwise have to begin
+// anew. nil: by random texts.
+func (v *Server) Seal(by *ids.Sealer) { v.sealer.Store(by) }
 
 // EachSession visits the sessions over HTTP and stdio.
 func (v *Server) EachSession(f func(*Session)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
 // postLegacy serves one frame of a revision with sessions.
@@ -41,7 +42,7 @@ func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
 	if id == "" {
 		return nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
 	}
-	s := v.sessions.find(id)
+	s := v.sessions.named(id, v.sealer.Load())
 	if s != nil && s.Client.Principal != v.principal(r) {
 		v.turned(r, http.StatusNotFound, "the session is another principal's")
 		s = nil
@@ -57,10 +58,10 @@ func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
 }
 
 func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.Message) {
-	s, err := v.initialize(r.Context(), m, Client{Principal: v.principal(r), Profile: profileOf(r)}, func(s *Session) error { return v.admitSession(s, r) })
+	s, err := v.initialize(r.Context(), m, Client{Principal: v.principal(r), Profile: profileOf(r)}, func(s *Session) error { v.seal(s); return v.admitSession(s, r) })
 	switch {
 	case err == nil:
-		w.Header().Set(wire.HeaderSession, s.ID)
+		w.Header().Set(wire.HeaderSession, s.Text)
 		writeJSON(w, http.StatusOK, wire.Result(m.ID, s.Peer.Initialize()))
 	case wire.AsError(err).Code == wire.Busy:
 		refuseBusy(w, m.ID, err)
@@ -81,6 +82,17 @@ func (v *Server) initialize(ctx context.Context, m *wire.Message, from Client, k
 		return keep(s)
 	})
 	return s, err
+}
+
+// seal gives a new session a sealed text for a name, where there are keys.
+func (v *Server) seal(s *Session) {
+	by := v.sealer.Load()
+	if by == nil {
+		return
+	}
+	c := s.Client
+	s.Text = by.Seal(&ids.Session{ID: s.ID, Principal: ids.DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities})
+	s.opened = by
 }
 
 // maxIntroduction bounds each of the two things that a client says of itself.

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
 // standaloneID is the id of a session's own stream.
@@ -28,12 +28,14 @@ const (
 // DELETE or idle expiry, over stdio as long as the pipe.
 type Session struct {
 	ID     string
+	Text   string // what the client names it by: ID, or what a key has sealed (package ids)
 	Client *Client
 	Peer   Peer
 	out    FrameWriter // stdio only: every frame goes there
 	budget *budget     // of what the streams hold
 
-	countsFor []string // what the table counts it for; see sessions
+	countsFor []string    // what the table counts it for; see sessions
+	opened    *ids.Sealer // which has sealed Text or opened it; guarded by the table's mu
 
 	mu         sync.Mutex
 	used       time.Time                     // guarded by mu, like all below
@@ -54,8 +56,8 @@ type Session struct {
 }
 
 func newSession(c *Client) *Session {
-	s := &Session{ID: rand.Text(), Client: c, used: time.Now()}
-	c.Session = s
+	s := &Session{ID: ids.New(), Client: c, used: time.Now()}
+	s.Text, c.Session = s.ID, s
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 )
 
 // How many sessions there are.
@@ -57,6 +58,7 @@ type sessions struct {
 
 	mu     sync.Mutex
 	byID   map[string]*Session  // guarded by mu, like all below
+	byText map[string]*Session  // by what clients name them
 	counts map[string]int       // of sessions by what they count for
 	full   map[string]time.Time // when no room was found for a newcomer, by the same
 }
@@ -121,9 +123,9 @@ func (t *sessions) tryAdd(s *Session, l *sessionLimits) (full *string) {
 // put adds a session. mu is held.
 func (t *sessions) put(s *Session) {
 	if t.byID == nil {
-		t.byID, t.counts, t.full = map[string]*Session{}, map[string]int{}, map[string]time.Time{}
+		t.byID, t.byText, t.counts, t.full = map[string]*Session{}, map[string]*Session{}, map[string]int{}, map[string]time.Time{}
 	}
-	t.byID[s.ID] = s
+	t.byID[s.ID], t.byText[s.Text] = s, s
 	for _, key := range s.countsFor {
 		t.counts[key]++
 	}
@@ -142,6 +144,24 @@ func (t *sessions) find(id string) *Session {
 	return t.byID[id]
 }
 
+// named finds the session that a client names. Where keys seal, the text is opened first, once for each set of keys.
+func (t *sessions) named(text string, by *ids.Sealer) *Session {
+	t.mu.Lock()
+	s := t.byText[text]
+	known := s != nil && s.opened == by
+	t.mu.Unlock()
+	if by == nil || known {
+		return s
+	}
+	if _, ok := by.Open(text); !ok || s == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.opened = by
+	return s
+}
+
 func (t *sessions) remove(id string) *Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,6 +170,7 @@ func (t *sessions) remove(id string) *Session {
 		return nil
 	}
 	delete(t.byID, id)
+	delete(t.byText, s.Text)
 	for _, key := range s.countsFor {
 		if t.counts[key]--; t.counts[key] == 0 {
 			delete(t.counts, key)
