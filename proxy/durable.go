@@ -63,6 +63,9 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 		if !settings.SameStore(p.stored, cfg) {
 			p.log.Warn("sessionStorage, runs.lease, runs.maxEntries, runs.maxBytes, runs.retention.keep or runs.notify.events has changed: restart to use it; until then runs are kept as before")
 		}
+		if p.stored.Cluster != cfg.Cluster {
+			p.log.Warn("cluster has changed: restart to use it; until then it is as before")
+		}
 		if p.ring == nil || len(cfg.SessionStorage.Keys) == 0 {
 			return nil
 		}
@@ -75,6 +78,10 @@ func (p *Proxy) useStore(cfg *config.Config) error {
 	}
 	s, ring, err := p.options.OpenStore(cfg)
 	if err != nil {
+		return err
+	}
+	if err := p.joinCluster(cfg, ring); err != nil {
+		s.Close()
 		return err
 	}
 	p.stored, p.ring = cfg, ring

@@ -31,7 +31,7 @@ func (p *Proxy) state() metrics.State {
 	s := metrics.State{
 		Edge: p.edge.Stats(), Listed: len(c.VisibleTools()), Problems: len(c.Problems), Parked: p.parked.Len(),
 		Dropped: p.parked.Dropped(), Unwritten: p.record.Unwritten(), Waiting: p.admission.Waiting(),
-		Draining: p.edge.IsStopping(), Version: p.options.Version, Server: p.server.Load(), Applied: &p.applied,
+		Draining: p.edge.IsStopping(), Version: p.options.Version, Server: p.server.Load(), Applied: &p.applied, Replicas: p.replicas(),
 	}
 	if p.options.Workers != nil {
 		s.Workers = p.options.Workers.Running()

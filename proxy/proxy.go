@@ -27,6 +27,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/lines"
 	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/fingerprint"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -82,6 +83,8 @@ type Options struct {
 	// OpenStore opens the store of runs that the first configuration names; nil: runs are kept in memory,
 	// whatever it names.
 	OpenStore func(*config.Config) (store.Store, *seal.Ring, error)
+	// Joined is told the id of this replica once the first configuration has made it one. May be nil.
+	Joined func(id string)
 	// Profile is the profile of the client on standard input; a configuration without it is refused. "": none.
 	Profile string
 	// Server is the name of this endpoint where the process has several: in lines of the log and the audit. "": it
@@ -117,10 +120,11 @@ type Proxy struct {
 	record    *record.Recorder
 	parked    *parked.Table
 	runs      *runs.Keeper
-	durable   atomic.Pointer[durable] // what the configuration says of runs
-	stored    *config.Config          // whose store is open; nil: one in memory. Guarded by applying
-	notifier  *notifier.Notifier      // guarded by applying
-	ring      *seal.Ring              // of that store; nil: it has none. Guarded by applying
+	durable   atomic.Pointer[durable]         // what the configuration says of runs
+	stored    *config.Config                  // whose store is open; nil: one in memory. Guarded by applying
+	notifier  *notifier.Notifier              // guarded by applying
+	ring      *seal.Ring                      // of that store; nil: it has none. Guarded by applying
+	members   atomic.Pointer[cluster.Members] // nil: this process is alone
 	tasks     tasks.Table
 	admission *admission.Admission
 	hosts     *host.Shared
@@ -275,6 +279,9 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	}
 	p.spawn(p.recording.Use(target))
 	p.applied.Apply(cfg.Place("").File, hash)
+	if m := p.members.Load(); m != nil {
+		m.Serves(hash)
+	}
 	warnComposites(p.log, cfg)
 	for _, w := range warnings {
 		p.log.Warn("policy", "warning", w)
@@ -434,6 +441,9 @@ func (p *Proxy) Close() error {
 	p.work.Wait()
 	p.record.Close()
 	p.recording.Close()
+	if m := p.members.Load(); m != nil {
+		m.Close()
+	}
 	return err
 }
 

@@ -42,7 +42,7 @@ func (p *Proxy) Status() Status {
 func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool) {
 	ready, draining := p.ready()
 	stored := p.storage(r.Context())
-	ready = ready && (stored.OK || p.durable.Load().when != "always") && p.strictly(r.URL.Query())
+	ready = ready && p.serves(stored) && p.strictly(r.URL.Query())
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if !ready {
@@ -53,6 +53,11 @@ func (p *Proxy) serveReady(w http.ResponseWriter, r *http.Request, details bool)
 		return
 	}
 	w.Write(append(p.page(stored, ready, r.URL.Query().Has("tools")), '\n'))
+}
+
+// serves reports whether the store is there where it has to be, and the keys of this replica are those of the others.
+func (p *Proxy) serves(stored *StorageStatus) bool {
+	return (stored.OK || p.durable.Load().when != "always") && p.fits() == nil
 }
 
 // strictly reports whether the backends are ready that a query wants to be.
@@ -82,6 +87,10 @@ func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	s := p.Status()
 	s.Storage, s.Ready = stored, s.Ready && served
 	_, s.Draining = p.ready()
+	if c := p.applied.Config(); c.Generation > 0 {
+		s.Config = &overview.Config{Hash: c.Hash, Generation: c.Generation, AppliedAt: c.AppliedAt}
+	}
+	s.Cluster = p.clusterStatus()
 	if !tools {
 		s.Tools = nil
 	}
@@ -98,7 +107,7 @@ func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, ready bool) {
 	stored := p.storage(ctx)
 	ready, _ = p.ready()
-	ready = ready && (stored.OK || p.durable.Load().when != "always")
+	ready = ready && p.serves(stored)
 	return p.page(stored, ready, tools), ready
 }
 

@@ -9,19 +9,22 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// limit is one bucket of the configuration. It does not change: a limit that does is another one.
+// limit is one bucket of the configuration. It does not change: a limit that does is another one. Only the number of
+// replicas that share it does.
 type limit struct {
 	tool   string // as under rateLimiting.tools; "" for all tools
 	each   bool   // for each principal; else for all together
 	bucket config.Bucket
 	shared *rate.Limiter // of all principals; nil if each has one
+
+	replicas int // guarded by Quota.mu: among how many the bucket is divided
 }
 
-// limitsOf are the limits of a configuration: those of old that it has, too, and new ones.
-func limitsOf(r config.RateLimiting, old []*limit) (all []*limit) {
+// limitsOf are the limits of a configuration, divided among replicas: those of old that it has, too, and new ones.
+func limitsOf(r config.RateLimiting, replicas int, old []*limit) (all []*limit) {
 	add := func(tool string, each bool, b config.Bucket) {
 		if b.MaxTokens > 0 {
-			all = append(all, find(old, limit{tool: tool, each: each, bucket: b}))
+			all = append(all, find(old, limit{tool: tool, each: each, bucket: b, replicas: replicas}))
 		}
 	}
 	add("", false, r.Shared)
@@ -47,11 +50,20 @@ func find(old []*limit, want limit) *limit {
 
 // fresh is a full bucket.
 func (l *limit) fresh() *rate.Limiter {
-	return rate.NewLimiter(l.perSecond(), l.bucket.MaxTokens)
+	return rate.NewLimiter(l.perSecond(), l.burst())
+}
+
+// burst is how many tokens the bucket of this replica holds: its share, and one at least.
+func (l *limit) burst() int { return max(1, l.bucket.MaxTokens/max(1, l.replicas)) }
+
+// resize gives a bucket what the limit is now. Tokens that do not fit are gone.
+func (l *limit) resize(b *rate.Limiter, now time.Time) {
+	b.SetLimitAt(now, l.perSecond())
+	b.SetBurstAt(now, l.burst())
 }
 
 func (l *limit) perSecond() rate.Limit {
-	return rate.Limit(float64(l.bucket.MaxTokens) / l.bucket.RefillPeriod.Std().Seconds())
+	return rate.Limit(float64(l.bucket.MaxTokens) / l.bucket.RefillPeriod.Std().Seconds() / float64(max(1, l.replicas)))
 }
 
 // covers reports whether calls of a tool fall under the limit.

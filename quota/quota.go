@@ -31,7 +31,8 @@ type Quota struct {
 	on atomic.Bool // there are limits
 
 	mu         sync.Mutex
-	limits     []*limit                 // guarded by mu, like all below
+	replicas   int                      // guarded by mu, like all below; 0 is 1
+	limits     []*limit                 // of all replicas together
 	principals map[string]*list.Element // of *principal, by key
 	recent     list.List                // of *principal, who called last first
 }
@@ -65,7 +66,7 @@ type bucket struct {
 func (q *Quota) Apply(r config.RateLimiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.limits = limitsOf(r, q.limits)
+	q.limits = limitsOf(r, q.replicas, q.limits)
 	q.on.Store(len(q.limits) > 0)
 	kept := map[*limit]bool{}
 	for _, l := range q.limits {
@@ -82,6 +83,28 @@ func (q *Quota) Apply(r config.RateLimiting) {
 		clear(p.buckets[len(left):])
 		if p.buckets = left; len(left) == 0 {
 			q.forget(at)
+		}
+	}
+}
+
+// Share says among how many replicas the limits are divided, each of which counts for itself: a bucket here holds
+// maxTokens divided by their number, rounded down, and one at least.
+func (q *Quota) Share(replicas int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.replicas = max(1, replicas); len(q.limits) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, l := range q.limits {
+		l.replicas = q.replicas
+		if l.shared != nil {
+			l.resize(l.shared, now)
+		}
+	}
+	for _, at := range q.principals {
+		for _, b := range at.Value.(*principal).buckets {
+			b.limit.resize(b.tokens, now)
 		}
 	}
 }

@@ -195,3 +195,33 @@ func BenchmarkTake(b *testing.B) {
 		q.Take("somebody", "b_t", "b.t")
 	}
 }
+
+// A replica counts its share of a limit, and what is left follows when replicas come and go.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Quota
+		q.Share(3)
+		q.Apply(config.RateLimiting{Shared: per(9, time.Minute), Tools: []config.ToolRate{{Name: "u", PerUser: per(2, time.Minute)}}})
+		if n := taken(&q, 10, "a", "t", "b.t"); n != 3 {
+			t.Errorf("%d of 10 calls here, want 9 divided by 3", n)
+		}
+		time.Sleep(61 * time.Second) // a bucket that is full to the last bit
+		if n := taken(&q, 10, "a", "t", "b.t"); n != 3 {
+			t.Errorf("%d of 10 calls in the next minute, want 3", n)
+		}
+		time.Sleep(61 * time.Second) // a bucket that is full to the last bit
+		if n := taken(&q, 10, "a", "u", "b.u"); n != 1 {
+			t.Errorf("%d of 10 calls of a limit smaller than the replicas, want 1", n)
+		}
+		q.Share(1)
+		time.Sleep(61 * time.Second) // a bucket that is full to the last bit
+		if n := taken(&q, 10, "a", "t", "b.t"); n != 9 {
+			t.Errorf("%d of 10 calls alone, want 9", n)
+		}
+		q.Share(9)
+		time.Sleep(time.Hour)
+		if n := taken(&q, 10, "a", "t", "b.t"); n != 1 {
+			t.Errorf("%d of 10 calls of nine replicas, want 1", n)
+		}
+	})
+}

@@ -92,7 +92,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
 			p := proxy.New(proxy.Options{
 				Log: k.log, Secrets: &secret.Redactor{}, Version: buildVersion(), Tracer: tracer, AuditOut: a.out, Workers: workers, IsolateScripts: f.isolate,
-				Server: name, Process: shared, Metrics: metrics,
+				Server: name, Process: shared, Metrics: metrics, Joined: a.joined,
 				OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) },
 			})
 			p.ServedBy(status.Server{Commit: release.Read().Commit})

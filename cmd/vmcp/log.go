@@ -8,6 +8,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,35 @@ func (l *logFlags) check() error {
 
 // logger writes to standard error, without the secrets of the configuration.
 func (a *app) logger(level slog.Level) *slog.Logger {
-	return slog.New(secret.Handler(a.log.handler(a.err, level), a.secrets))
+	return slog.New(secret.Handler(replicaHandler{a.log.handler(a.err, level), &a.replica}, a.secrets))
+}
+
+// replicaHandler adds which replica of a cluster a line is of, once that is known.
+type replicaHandler struct {
+	slog.Handler
+	id *atomic.Pointer[string]
+}
+
+// joined notes the id of this replica for all lines from now on.
+func (a *app) joined(id string) { a.replica.Store(&id) }
+
+// Handle implements slog.Handler.
+func (h replicaHandler) Handle(ctx context.Context, r slog.Record) error {
+	if id := h.id.Load(); id != nil {
+		r = r.Clone()
+		r.AddAttrs(slog.String("replica", *id))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h replicaHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return replicaHandler{h.Handler.WithAttrs(attrs), h.id}
+}
+
+// WithGroup implements slog.Handler.
+func (h replicaHandler) WithGroup(name string) slog.Handler {
+	return replicaHandler{h.Handler.WithGroup(name), h.id}
 }
 
 // handler writes to w, from the given level up if no flag says which.

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,9 +44,10 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	log      logFlags
-	secrets  *secret.Redactor // of the configuration that runs in this process
-	envFile  string           // with the variables of configurations; "" is the vmcp.env beside them
-	running  bool             // past flags and arguments: what goes wrong now is not wrong usage
+	secrets  *secret.Redactor       // of the configuration that runs in this process
+	envFile  string                 // with the variables of configurations; "" is the vmcp.env beside them
+	replica  atomic.Pointer[string] // the id of this process in a cluster; nil: it is in none
+	running  bool                   // past flags and arguments: what goes wrong now is not wrong usage
 }
 
 // run is the whole program but for the process around it.

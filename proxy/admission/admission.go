@@ -29,9 +29,12 @@ const (
 // that another one calls is part of that one: waiting for more would be waiting for itself.
 //
 // What runs use once they are in, memory and processors, is shared out by their pool.
+//
+// The limits are those of all replicas together: each of them takes its share, rounded up. While one comes or goes there
+// may be more by a share for as long as the others take to notice.
 type Admission struct {
 	*room
-	perPrincipal int // guarded by room.mu
+	perPrincipal int // of all replicas; guarded by room.mu
 }
 
 // room is what the Admissions of one process share.
@@ -39,7 +42,8 @@ type room struct {
 	Pool *script.Pool // what runs share once they are in
 
 	mu          sync.Mutex
-	total       int               // guarded by mu, like all below
+	replicas    int               // guarded by mu, like all below
+	total       int               // of all replicas
 	memory      int64             //
 	running     int               //
 	byPrincipal map[principal]int // runs by principal
@@ -62,13 +66,16 @@ type entrant struct {
 
 // hasEnough reports whether as many runs of a principal have begun as may. The caller holds the mutex.
 func (a *room) hasEnough(p principal) bool {
-	return p.who != "" && a.byPrincipal[p] >= p.of.perPrincipal
+	return p.who != "" && a.byPrincipal[p] >= a.share(p.of.perPrincipal)
 }
+
+// share is what this replica may have of a limit. The caller holds the mutex.
+func (a *room) share(limit int) int { return (limit + a.replicas - 1) / a.replicas }
 
 // New makes one with the default limits; charged is called with what runs have been charged,
 // when it has changed by a step.
 func New(charged func(int64)) *Admission {
-	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), byPrincipal: map[principal]int{}}}
+	a := &Admission{room: &room{Pool: script.NewPool(0, computing(), charged), replicas: 1, byPrincipal: map[principal]int{}}}
 	a.Set(config.Limits{})
 	return a
 }
@@ -95,6 +102,14 @@ func (a *Admission) Set(l config.Limits) {
 		a.memory = memory
 		a.Pool.SetMemory(memory)
 	}
+	a.admit()
+}
+
+// Share says among how many replicas limits.runs and limits.runsPerPrincipal are divided.
+func (a *Admission) Share(replicas int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replicas = max(1, replicas)
 	a.admit()
 }
 
@@ -158,7 +173,7 @@ func (a *room) queue(e *entrant) string {
 
 // admit lets in who may begin. The caller holds the mutex.
 func (a *room) admit() {
-	for i := 0; i < len(a.waiting) && a.running < a.total; {
+	for i := 0; i < len(a.waiting) && a.running < a.share(a.total); {
 		e := a.waiting[i]
 		if a.hasEnough(e.principal) {
 			i++
@@ -214,8 +229,12 @@ func (a *room) gone(e *entrant) {
 func (a *Admission) full(e *entrant) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.hasEnough(e.principal) {
-		return fmt.Sprintf("%d of your scripts run already (limits.runsPerPrincipal)", a.perPrincipal)
+	whose, limit, name := "of your scripts", a.perPrincipal, "limits.runsPerPrincipal"
+	if !a.hasEnough(e.principal) {
+		whose, limit, name = "scripts", a.total, "limits.runs"
 	}
-	return fmt.Sprintf("%d scripts run already (limits.runs)", a.total)
+	if a.replicas > 1 {
+		return fmt.Sprintf("%d %s run here already (%s: %d among %d replicas)", a.share(limit), whose, name, limit, a.replicas)
+	}
+	return fmt.Sprintf("%d %s run already (%s)", limit, whose, name)
 }

@@ -147,3 +147,35 @@ func TestBeside(t *testing.T) {
 		enter(a, "3 scripts run already (limits.runs)")
 	})
 }
+
+// TestShares: a replica lets in its share of the limits of all, rounded up, and those who wait when others go.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(nil)
+		a.Share(3)
+		a.Set(config.Limits{Runs: 7, RunsPerPrincipal: 5})
+		for _, who := range []string{"ann", "ann", "bob"} {
+			if _, err := a.Enter(t.Context(), who, "t", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for who, want := range map[string]string{
+			"ann": "2 of your scripts run here already (limits.runsPerPrincipal: 5 among 3 replicas)",
+			"eve": "3 scripts run here already (limits.runs: 7 among 3 replicas)",
+		} {
+			if _, err := a.Enter(t.Context(), who, "t", 0); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("one too many of %s: %v, want %s", who, err, want)
+			}
+		}
+		entered := make(chan error)
+		go func() {
+			_, err := a.Enter(t.Context(), "eve", "t", 0)
+			entered <- err
+		}()
+		synctest.Wait()
+		a.Share(2)
+		if err := <-entered; err != nil {
+			t.Errorf("one that waited when a replica left: %v", err)
+		}
+	})
+}

@@ -23,6 +23,7 @@ type Metrics struct {
 	Handler http.Handler // serves the page
 	Runs    *Runs
 	Calls   *Calls
+	Cluster *Cluster
 
 	methods map[string]*Method // made once
 	unknown *Method
@@ -118,7 +119,7 @@ func New(state func() State, to prometheus.Registerer) *Metrics {
 	}
 	m.methods[http.MethodGet], m.methods[http.MethodDelete] = of(http.MethodGet), of(http.MethodDelete)
 	m.unknown = of("other")
-	m.Runs, m.Calls = newRuns(registry), newCalls(registry, wire.FromClients())
+	m.Runs, m.Calls, m.Cluster = newRuns(registry), newCalls(registry, wire.FromClients()), newCluster(registry)
 	m.countDecisions(registry)
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vmcp_access_refused_total", Help: "Requests refused by authentication, by HTTP status.",

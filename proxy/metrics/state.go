@@ -28,6 +28,8 @@ type State struct {
 	Server  *status.Server  // nil: not known
 	Applied *status.Applied // the configuration
 
+	Replicas *Replicas // nil: the process is alone
+
 	Runs          map[string]int // kept runs by state, every state; nil: the store does not answer
 	OldestWaiting time.Duration  // how long the run waits for an answer that has waited longest
 }
@@ -69,6 +71,8 @@ var (
 	descDraining   = prometheus.NewDesc("vmcp_draining", "1 once the process is about to end: /readyz answers 503, and what runs may end.", nil, nil)
 	descBuild      = prometheus.NewDesc("vmcp_build_info", "Always 1; the labels say what was built.", []string{"version", "commit", "goversion"}, nil)
 	descConfig     = prometheus.NewDesc("vmcp_config_info", "Always 1; hash is that of the configuration that is served, with the scripts and libraries that it names. Replicas with one configuration have one hash.", []string{"hash"}, nil)
+	descReplicas   = prometheus.NewDesc("vmcp_cluster_replicas", "Replicas of the cluster that live, as this one sees them.", nil, nil)
+	descConfigs    = prometheus.NewDesc("vmcp_cluster_configs", "Different configurations that the replicas serve, by their hashes; more than 1 while a rollout is on its way, or has failed.", nil, nil)
 	descGeneration = prometheus.NewDesc("vmcp_config_generation", "How many configurations this process has applied.", nil, nil)
 	descReloaded   = prometheus.NewDesc(Reloaded, ReloadedHelp, nil, nil)
 	descReloadTime = prometheus.NewDesc("vmcp_config_last_reload_timestamp_seconds", "When a configuration was last applied or refused.", nil, nil)
@@ -143,6 +147,10 @@ func (state collector) Collect(ch chan<- prometheus.Metric) {
 		commit = s.Server.Commit
 	}
 	gauge(descBuild, 1, s.Version, commit, runtime.Version())
+	if s.Replicas != nil {
+		gauge(descReplicas, float64(s.Replicas.Live))
+		gauge(descConfigs, float64(s.Replicas.Configs))
+	}
 	configuration(s.Applied, gauge)
 }
 

@@ -3,6 +3,7 @@ package overview
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -20,6 +21,24 @@ type Details struct {
 	Profiles []Profile     `json:"profiles,omitempty"`
 	Problems diag.Problems `json:"problems,omitempty"`
 	Storage  *Storage      `json:"storage,omitempty"`
+	Config   *Config       `json:"config,omitempty"`
+	Cluster  *Cluster      `json:"cluster,omitempty"`
+}
+
+// Config is the configuration that is served.
+type Config struct {
+	Hash       string    `json:"hash"`       // see package fingerprint: equal files have equal hashes
+	Generation uint64    `json:"generation"` // how many were applied, this one included
+	AppliedAt  time.Time `json:"appliedAt"`
+}
+
+// Cluster are the replicas as one of them sees them: all of a page is of that one alone.
+type Cluster struct {
+	ID        string         `json:"id"`        // of this replica
+	Advertise string         `json:"advertise"` // where the others dial it
+	Replicas  int            `json:"replicas"`  // that live, this one included
+	Configs   map[string]int `json:"configs"`   // how many replicas serve which configuration, by its hash
+	Error     string         `json:"error,omitempty"`
 }
 
 // Storage is the state of the store of runs.
