@@ -85,6 +85,7 @@ var mayImport = map[string][]string{
 	"auth":                      {"config", "internal/files"},
 	"policy":                    {"config", "internal/diag", "internal/spell"},
 	"quota":                     {"config"},
+	"cluster/peers":             {"config", "internal/certs", "runs"},
 	"backends/credentials":      {"config", "internal/certs", "internal/files", "internal/secret"},
 	"backends/bridge":           {"backends/internal/endpoint", "backends/internal/pace", "internal/jsonscan", "internal/wire"},
 	"backends/backendtest":      {"config", "internal/jsonscan", "internal/wire", "internal/testmode"},
