@@ -12,7 +12,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
 // TLS is the endpoint's certificate. The files are read anew when they change.
@@ -139,7 +139,7 @@ func (v *validator) access(c *Config) {
 // IsLoopback reports whether only this machine reaches an address to listen on, host:port.
 // An empty one is the default, which is such.
 func IsLoopback(addr string) bool {
-	return addr == "" || origin.IsLoopback(addr)
+	return addr == "" || hostname.IsLoopback(addr)
 }
 
 func orDefault(s, fallback string) string {

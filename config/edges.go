@@ -9,7 +9,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
-	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
 // maxToken bounds a file that holds one token.
@@ -21,12 +21,12 @@ const maxBody = 64 << 20
 // edges checks who may come in, and where operators do.
 func (v *validator) edges(c *Config) {
 	for i, h := range c.Hosts {
-		if err := origin.CheckHost(h); err != nil {
+		if err := hostname.CheckHost(h); err != nil {
 			v.report(document.IndexPath("hosts", i), "%v", err)
 		}
 	}
 	for i, o := range c.Origins {
-		if err := origin.CheckOrigin(o); err != nil {
+		if err := hostname.CheckOrigin(o); err != nil {
 			v.report(document.IndexPath("origins", i), "%v", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
-	"github.com/vmcp-dev/vmcp/internal/origin"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
 // OutgoingAuth says with which credentials the requests to backends are made. The token of a
@@ -353,7 +353,7 @@ func (v *validator) publicURL(at, text string) {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
 		v.report(at, "want a URL without a path, such as https://mcp.example.com")
-	case u.Scheme == "http" && !origin.IsLoopback(u.Hostname()):
+	case u.Scheme == "http" && !hostname.IsLoopback(u.Hostname()):
 		v.warn(at, "without TLS, whoever is on the way can take the login over; want https")
 	}
 }
@@ -423,7 +423,7 @@ func (v *validator) tokenURL(at, text string) {
 		v.report(at, "want the token endpoint of the authorization server, such as https://idp.example.com/token")
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
 		v.report(at, "want a URL such as https://idp.example.com/token")
-	case u.Scheme == "http" && !origin.IsLoopback(u.Hostname()):
+	case u.Scheme == "http" && !hostname.IsLoopback(u.Hostname()):
 		v.warn(at, "without TLS, whoever is on the way reads the client's secret and the tokens; want https")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
-	"github.com/vmcp-dev/vmcp/proxy/overview"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
@@ -52,12 +52,12 @@ func (p *Proxy) fits() error {
 }
 
 // clusterStatus is what /readyz shows of the replicas; nil for a process that is alone.
-func (p *Proxy) clusterStatus() *overview.Cluster {
+func (p *Proxy) clusterStatus() *status.DetailsCluster {
 	m := p.members.Load()
 	if m == nil {
 		return nil
 	}
-	s := &overview.Cluster{ID: m.Self(), Advertise: m.Advertised(), Replicas: m.Live(), Configs: m.Configurations()}
+	s := &status.DetailsCluster{ID: m.Self(), Advertise: m.Advertised(), Replicas: m.Live(), Configs: m.Configurations()}
 	if err := m.Keys(); err != nil {
 		s.Error = p.secrets.Text(err.Error())
 	}

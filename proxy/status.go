@@ -20,11 +20,11 @@ import (
 
 // Status is what the proxy is made of at one moment, and the rest what it consists of.
 type (
-	Status        = overview.Details
-	StorageStatus = overview.Storage
-	BackendStatus = overview.Backend
-	ToolStatus    = overview.Tool
-	ProfileStatus = overview.Profile
+	Status        = status.Details
+	StorageStatus = status.Storage
+	BackendStatus = status.DetailsBackend
+	ToolStatus    = status.DetailsTool
+	ProfileStatus = status.DetailsProfile
 )
 
 // Status reports the state of the backends, the tools with their origin, hidden ones
@@ -88,7 +88,7 @@ func (p *Proxy) page(stored *StorageStatus, served, tools bool) []byte {
 	s.Storage, s.Ready = stored, s.Ready && served
 	_, s.Draining = p.ready()
 	if c := p.applied.Config(); c.Generation > 0 {
-		s.Config = &overview.Config{Hash: c.Hash, Generation: c.Generation, AppliedAt: c.AppliedAt}
+		s.Config = &status.DetailsConfig{Hash: c.Hash, Generation: c.Generation, AppliedAt: c.AppliedAt}
 	}
 	s.Cluster = p.clusterStatus()
 	if !tools {

@@ -11,6 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
@@ -20,7 +21,7 @@ func listenAdmin(cfg *config.Admin) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
-	if cfg.TokenFile == "" && !origin.IsLoopback(host) {
+	if cfg.TokenFile == "" && !hostname.IsLoopback(host) {
 		return nil, usage.WithHint(
 			usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and the port asks for no token: whoever connects sees what the backends are", cfg.Listen)),
 			"listen on 127.0.0.1, or name a file with a token in admin.tokenFile",

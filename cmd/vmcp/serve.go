@@ -21,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
@@ -180,12 +181,12 @@ func (f serveFlags) check() error {
 		}
 	}
 	for _, h := range f.hosts {
-		if err := origin.CheckHost(h); err != nil {
+		if err := hostname.CheckHost(h); err != nil {
 			return usageError("--hosts: " + err.Error())
 		}
 	}
 	for _, o := range f.origins {
-		if err := origin.CheckOrigin(o); err != nil {
+		if err := hostname.CheckOrigin(o); err != nil {
 			return usageError("--origins: " + err.Error())
 		}
 	}

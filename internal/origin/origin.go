@@ -19,73 +19,37 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
 // Policy is whom to let in beside loopback names. The zero value lets in no page that is
 // not of this machine. A Policy is immutable and safe for concurrent use.
 type Policy struct {
-	hosts   []host
+	hosts   []hostname.Host
 	origins []string // normalised; "*" is any
 }
 
-type host struct {
-	name string // lower case, without a final dot; "*.example.com" stands for what is below
-	port string // "" is any
-}
-
-// New makes a policy of values that CheckHost and CheckOrigin accept.
+// New makes a policy of values that hostname.CheckHost and hostname.CheckOrigin accept.
 func New(hosts, origins []string) *Policy {
 	p := &Policy{}
 	for _, h := range hosts {
-		p.hosts = append(p.hosts, parseHost(h))
+		p.hosts = append(p.hosts, hostname.Parse(h))
 	}
 	for _, o := range origins {
-		p.origins = append(p.origins, normal(o))
+		p.origins = append(p.origins, hostname.Normal(o))
 	}
 	return p
-}
-
-// CheckHost says what is wrong with a configured host.
-func CheckHost(text string) error {
-	h := parseHost(text)
-	name := strings.TrimPrefix(h.name, "*.")
-	bad := name == "" || strings.ContainsAny(name, "/*@?#\\ \t") || strings.Contains(name, ":") && !isAddress(name)
-	if _, err := strconv.ParseUint(h.port, 10, 16); bad || strings.HasSuffix(text, ":") || h.port != "" && err != nil {
-		return fmt.Errorf("want a name such as mcp.example.com, with a port if only that one is meant, or *.example.com; have %q", text)
-	}
-	return nil
-}
-
-func isAddress(name string) bool {
-	_, err := netip.ParseAddr(name)
-	return err == nil
-}
-
-// CheckOrigin says what is wrong with a configured origin.
-func CheckOrigin(text string) error {
-	if text == "*" {
-		return nil
-	}
-	if text == "null" {
-		return fmt.Errorf("null is the origin of every sandboxed page and local file; it is never accepted")
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || strings.Contains(u.Host, "*") {
-		return fmt.Errorf("want scheme and host such as https://app.example.com, without a path, or * for any; have %q", text)
-	}
-	return nil
 }
 
 // Check looks at the Host and Origin headers of a request. It returns the origin that the
 // request comes from, "" when it names none.
 func (p *Policy) Check(r *http.Request) (origin string, err error) {
 	loopback := OnLoopback(r)
-	known := loopback && IsLoopback(r.Host) || p.hasHost(r.Host)
+	known := loopback && hostname.IsLoopback(r.Host) || p.hasHost(r.Host)
 	if !known && loopback {
 		return "", fmt.Errorf("host %q is not allowed on a loopback address; hosts in the configuration, or --hosts, allows it", r.Host)
 	}
@@ -112,49 +76,15 @@ func (p *Policy) allows(text, hostHeader string, known, loopback bool) bool {
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return false // null and what is none
 	}
-	if slices.Contains(p.origins, "*") || slices.Contains(p.origins, normal(text)) {
+	if slices.Contains(p.origins, "*") || slices.Contains(p.origins, hostname.Normal(text)) {
 		return true
 	}
-	return known && strings.EqualFold(u.Host, hostHeader) || loopback && IsLoopback(u.Host)
+	return known && strings.EqualFold(u.Host, hostHeader) || loopback && hostname.IsLoopback(u.Host)
 }
 
 func (p *Policy) hasHost(text string) bool {
-	if len(p.hosts) == 0 {
-		return false
-	}
-	have := parseHost(text)
-	return slices.ContainsFunc(p.hosts, func(h host) bool {
-		if h.port != "" && h.port != have.port {
-			return false
-		}
-		if below, ok := strings.CutPrefix(h.name, "*"); ok {
-			return strings.HasSuffix(have.name, below) && len(have.name) > len(below)
-		}
-		return h.name == have.name
-	})
-}
-
-func parseHost(text string) host {
-	name, port, err := net.SplitHostPort(text)
-	if err != nil {
-		name, port = text, ""
-	}
-	if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
-		name = name[1 : len(name)-1]
-	}
-	return host{strings.ToLower(strings.TrimSuffix(name, ".")), port}
-}
-
-// normal is an origin in lower case and without the port that its scheme implies.
-func normal(text string) string {
-	text = strings.ToLower(text)
-	switch {
-	case strings.HasPrefix(text, "https://"):
-		return strings.TrimSuffix(text, ":443")
-	case strings.HasPrefix(text, "http://"):
-		return strings.TrimSuffix(text, ":80")
-	}
-	return text
+	have := hostname.Parse(text)
+	return slices.ContainsFunc(p.hosts, func(h hostname.Host) bool { return h.Covers(have) })
 }
 
 // OnLoopback reports whether a request came to a loopback address, which only this machine
@@ -164,22 +94,11 @@ func OnLoopback(r *http.Request) bool {
 	if tcp, ok := local.(*net.TCPAddr); ok {
 		return tcp.IP.IsLoopback()
 	}
-	return local != nil && (local.Network() == "pipe" || IsLoopback(local.String()))
+	return local != nil && (local.Network() == "pipe" || hostname.IsLoopback(local.String()))
 }
 
 // IsLocal reports whether somebody on this machine asks for a loopback name. What a reverse
 // proxy on this machine passes on is not local, if the proxy says so.
 func IsLocal(r *http.Request) bool {
-	return OnLoopback(r) && IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
-}
-
-// IsLoopback reports whether a host, with or without a port, is a loopback name or address:
-// one that only this machine reaches.
-func IsLoopback(text string) bool {
-	h := parseHost(text)
-	if h.name == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(h.name)
-	return err == nil && addr.Unmap().IsLoopback()
+	return OnLoopback(r) && hostname.IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
 }

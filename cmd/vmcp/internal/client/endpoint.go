@@ -22,7 +22,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/internal/wire"
-	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 )
 
@@ -37,7 +37,7 @@ type Options struct {
 	// Transport sends the requests. Default http.DefaultTransport.
 	Transport http.RoundTripper
 	// Status says where the tools come from. Default: what the endpoint answers at /readyz.
-	Status func(context.Context) (proxy.Status, error)
+	Status func(context.Context) (status.Details, error)
 	// Asker answers what calls ask. A client without one cannot be asked.
 	Asker *Asker
 	// Notify is called for every notification before the result that follows it is read. It may be nil.
@@ -48,7 +48,7 @@ type Options struct {
 type Endpoint struct {
 	session  *mcp.ClientSession
 	recorder *recorder
-	status   func(context.Context) (proxy.Status, error)
+	status   func(context.Context) (status.Details, error)
 }
 
 // Dial begins a session.
@@ -63,7 +63,7 @@ func Dial(ctx context.Context, o Options) (*Endpoint, error) {
 	}
 	e := &Endpoint{recorder: &recorder{base: bearer{base, o.Token}, notify: o.Notify}, status: o.Status}
 	if e.status == nil {
-		e.status = func(ctx context.Context) (proxy.Status, error) { return e.fetchStatus(ctx, u) }
+		e.status = func(ctx context.Context) (status.Details, error) { return e.fetchStatus(ctx, u) }
 	}
 	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
 	if o.Asker != nil {
@@ -84,7 +84,7 @@ func Dial(ctx context.Context, o Options) (*Endpoint, error) {
 func (e *Endpoint) Close() { _ = e.session.Close() } // the results are in
 
 // Status is where the tools come from; an error from a server that is no vmcp.
-func (e *Endpoint) Status(ctx context.Context) (proxy.Status, error) { return e.status(ctx) }
+func (e *Endpoint) Status(ctx context.Context) (status.Details, error) { return e.status(ctx) }
 
 // Tools returns all tools that clients see.
 func (e *Endpoint) Tools(ctx context.Context) ([]*mcp.Tool, error) {
@@ -211,10 +211,10 @@ func answered(resp *http.Response) (*http.Response, error) {
 
 // fetchStatus asks a running vmcp where its tools come from. Another server has
 // no such page; then there is no origin to show.
-func (e *Endpoint) fetchStatus(ctx context.Context, mcpURL *url.URL) (proxy.Status, error) {
+func (e *Endpoint) fetchStatus(ctx context.Context, mcpURL *url.URL) (status.Details, error) {
 	page := *mcpURL
 	page.Path, page.RawQuery = "/readyz", "tools"
-	var s proxy.Status
+	var s status.Details
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.String(), nil)
 	if err != nil {
 		return s, err
