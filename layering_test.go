@@ -109,7 +109,7 @@ var mayImport = map[string][]string{
 	"runs/answers":              {"internal/schema", "runs"},
 	"proxy/recording":           {"cases", "config", "internal/secret", "proxy/trace", "script"},
 	"proxy/spans":               {"internal/jsonscan", "proxy/outcome"},
-	"proxy/tasks":               {"internal/jsonscan", "proxy/catalog", "proxy/edge"},
+	"proxy/tasks":               {"cluster", "internal/jsonscan", "proxy/catalog", "proxy/edge"},
 	"proxy/profile":             {"config"},
 	"proxy/overlay":             {"backends", "proxy/catalog"},
 	"proxy/outward":             {"auth", "backends/credentials", "config"},

@@ -94,6 +94,8 @@ const (
 	// cleanEvery is after how many heartbeats what has expired is deleted, and cleanMost how many rows of a table at once.
 	cleanEvery = 30
 	cleanMost  = 1000
+	// rows bounds the rows of a table: beyond it those go that would expire first.
+	rows = 200_000
 	// forgotten is how many microseconds the row of a replica stays that says nothing more.
 	forgotten = 10 * 60 * 1_000_000
 )
@@ -102,6 +104,7 @@ const (
 func (m *Members) clean(ctx context.Context) {
 	for _, table := range []string{"sessions", "tasks", "logins"} {
 		m.delete(ctx, `DELETE FROM @`+table+` WHERE ctid IN (SELECT ctid FROM @`+table+` WHERE expires < {now} LIMIT $1)`, cleanMost)
+		m.delete(ctx, `DELETE FROM @`+table+` WHERE ctid IN (SELECT ctid FROM @`+table+` ORDER BY expires DESC OFFSET $1)`, rows)
 	}
 	m.delete(ctx, `DELETE FROM @replicas WHERE seen < {now} - $1`, forgotten)
 }

@@ -54,7 +54,7 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, e *catalog.Entry) (*back
 	case err != nil:
 		return nil, err
 	case x.script == nil:
-		return p.finish(x, e, resp)
+		return p.finish(ctx, x, e, resp)
 	case resp.Body != nil:
 		resp.Edit(outcome.Watch(&x.outcome))
 	}
@@ -188,7 +188,7 @@ func (x *exchange) answerAll(ctx context.Context, result json.RawMessage) (json.
 
 // finish makes a backend's result fit the client's revision. Where nothing has to
 // change, the bytes stay as they are.
-func (p *Proxy) finish(x *exchange, e *catalog.Entry, resp *backends.Response) (*backends.Response, error) {
+func (p *Proxy) finish(ctx context.Context, x *exchange, e *catalog.Entry, resp *backends.Response) (*backends.Response, error) {
 	if x.method == wire.ResourcesRead && e.Original != e.Name {
 		if err := p.catalogOf(x.client).ExposeContents(e.Backend.Name(), resp); err != nil {
 			resp.Close()
@@ -202,7 +202,9 @@ func (p *Proxy) finish(x *exchange, e *catalog.Entry, resp *backends.Response) (
 	if x.task != nil { // the result is about a task, and its tool is known
 		e = x.task
 	}
-	p.tasks.Note(x.client, e, resp.Result)
+	if err := p.tasks.Note(ctx, x.client, e, resp.Result); err != nil {
+		p.log.Warn("a task is known to this replica only", "backend", e.Backend.Name(), "tool", e.Name, "err", err)
+	}
 	resp.Result = p.edit(x).Apply(resp.Result)
 	return resp, nil
 }

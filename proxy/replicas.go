@@ -21,6 +21,7 @@ func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 		return err
 	}
 	p.members.Store(m)
+	p.tasks.Use(m)
 	if p.options.Joined != nil {
 		p.options.Joined(m.Self())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/members"
+	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
 // A method serves one method of MCP: one that is a call by its callable, any other by serve.
@@ -261,10 +262,14 @@ func (p *Proxy) listen(ctx context.Context, x *exchange) (*backends.Response, er
 }
 
 // taskOf finds the backend that runs a client's task.
-func (p *Proxy) taskOf(_ context.Context, x *exchange) (*catalog.Entry, error) {
+func (p *Proxy) taskOf(ctx context.Context, x *exchange) (*catalog.Entry, error) {
 	id := jsonscan.GetString(x.params, "taskId")
-	tool, ok := p.tasks.Tool(id, x.client)
-	if !ok {
+	tool, ok, err := p.tasks.Tool(ctx, id, x.client, p.catalog.Load())
+	switch {
+	case err != nil:
+		p.log.Warn("a task was not looked up", "err", err)
+		return nil, runs.StoreAway("the store does not answer, which may know the task; send the request again later")
+	case !ok:
 		return nil, unknownTask(x)
 	}
 	x.task = tool

@@ -25,6 +25,9 @@ func Stopped(id string) error {
 	return refusal("stopping", id, "the server is about to end; the run goes on: %s", id)
 }
 
+// StoreAway is what a request gets that needs the store while that does not answer.
+func StoreAway(text string) error { return refusal("store", "", "%s", text) }
+
 // refusal is an error of JSON-RPC that says in its data why.
 func refusal(reason, run, format string, args ...any) error {
 	err := wire.Errorf(wire.InternalError, format, args...)

@@ -6,9 +6,14 @@
 package tasks
 
 import (
+	"context"
 	"encoding/json"
+	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
@@ -19,6 +24,10 @@ const (
 	most = 10_000
 	// idBytes is how long the id of one may be.
 	idBytes = 1 << 10
+	// shortest and longest are for how long the replicas of a cluster remember one.
+	shortest, longest = 24 * time.Hour, 30 * 24 * time.Hour
+	// putWithin is how long their store may take.
+	putWithin = 2 * time.Second
 )
 
 // A Table remembers which backend runs a task, and for whom, so that tasks/get and its
@@ -27,6 +36,8 @@ type Table struct {
 	mu    sync.Mutex
 	owned map[key]owner // guarded by mu
 	order []key         // guarded by mu, oldest first
+
+	shared atomic.Pointer[cluster.Members] // nil: the process is alone
 }
 
 // A key is a task of a principal: ids come from backends, and two of them may give the same
@@ -38,18 +49,42 @@ type owner struct {
 	session string
 }
 
-// Note remembers the task that a result speaks of, which a call of tool has begun.
-func (t *Table) Note(c *edge.Client, tool *catalog.Entry, result json.RawMessage) {
+// Use makes the replicas of a cluster know the tasks, too.
+func (t *Table) Use(m *cluster.Members) { t.shared.Store(m) }
+
+// Note remembers the task that a result speaks of, which a call of tool has begun. Every replica knows it when Note
+// returns, unless the error says why not: then this one does.
+func (t *Table) Note(ctx context.Context, c *edge.Client, tool *catalog.Entry, result json.RawMessage) error {
 	if !jsonscan.Contains(result, `"taskId"`, "I") {
-		return
+		return nil
 	}
+	task := result
 	id := jsonscan.GetString(result, "taskId")
 	if id == "" {
-		id = jsonscan.GetString(jsonscan.Get(result, "task"), "taskId")
+		task = jsonscan.Get(result, "task")
+		id = jsonscan.GetString(task, "taskId")
 	}
-	if id != "" && len(id) <= idBytes {
-		t.add(key{c.Principal, id}, owner{tool, sessionOf(c)})
+	if id == "" || len(id) > idBytes {
+		return nil
 	}
+	m := t.shared.Load()
+	if t.add(key{c.Principal, id}, owner{tool, sessionOf(c)}) || m == nil || tool.Backend == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, putWithin)
+	defer cancel()
+	return m.PutTask(ctx, cluster.Task{Principal: c.Principal, ID: id, Backend: tool.Backend.Name(), Tool: tool.Original, Session: sessionOf(c)}, life(task))
+}
+
+// life is how long the replicas remember a task.
+func life(task json.RawMessage) time.Duration {
+	ttl := time.Duration(0)
+	for _, member := range []string{"ttl", "ttlMs"} {
+		if ms, err := strconv.ParseFloat(string(jsonscan.Get(task, member)), 64); err == nil && ms > 0 {
+			ttl = time.Duration(min(ms, float64(longest/time.Millisecond))) * time.Millisecond
+		}
+	}
+	return min(max(shortest, 2*ttl), longest)
 }
 
 func sessionOf(c *edge.Client) string {
@@ -59,13 +94,14 @@ func sessionOf(c *edge.Client) string {
 	return c.Session.ID
 }
 
-func (t *Table) add(k key, o owner) {
+// add reports whether the task was known.
+func (t *Table) add(k key, o owner) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.owned == nil {
 		t.owned = map[key]owner{}
 	}
-	if _, known := t.owned[k]; !known {
+	if _, known = t.owned[k]; !known {
 		t.order = append(t.order, k)
 	}
 	t.owned[k] = o
@@ -73,15 +109,41 @@ func (t *Table) add(k key, o owner) {
 		delete(t.owned, t.order[0])
 		t.order = t.order[1:]
 	}
+	return known
 }
 
-// Tool is the tool whose call has begun a client's own task; another client's does not exist.
-func (t *Table) Tool(id string, c *edge.Client) (tool *catalog.Entry, ok bool) {
+// Tool is the tool whose call has begun a client's own task; another client's does not exist. The error is that of a
+// store that may know it, and does not answer.
+func (t *Table) Tool(ctx context.Context, id string, c *edge.Client, now *catalog.Catalog) (tool *catalog.Entry, ok bool, err error) {
+	k := key{c.Principal, id}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	o, ok := t.owned[key{c.Principal, id}]
-	if !ok || c.Session != nil && o.session != c.Session.ID {
-		return nil, false
+	o, ok := t.owned[k]
+	t.mu.Unlock()
+	if m := t.shared.Load(); !ok && m != nil && id != "" && len(id) <= idBytes {
+		if o, ok, err = find(ctx, m, k, now); err != nil {
+			return nil, false, err
+		}
+		if ok {
+			t.add(k, o)
+		}
 	}
-	return o.tool, true
+	if !ok || c.Session != nil && o.session != c.Session.ID {
+		return nil, false, nil
+	}
+	return o.tool, true, nil
+}
+
+// find asks the store for a task that another replica has noted. Its tool is the present one.
+func find(ctx context.Context, m *cluster.Members, k key, now *catalog.Catalog) (owner, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, putWithin)
+	defer cancel()
+	task, ok, err := m.Task(ctx, k.principal, k.id)
+	if !ok || err != nil {
+		return owner{}, false, err
+	}
+	tool := now.Find(catalog.AnyTool(task.Backend + "." + task.Tool))
+	if tool == nil || tool.Backend == nil || tool.Backend.Name() != task.Backend || tool.Original != task.Tool {
+		return owner{}, false, nil
+	}
+	return owner{tool, task.Session}, true, nil
 }

@@ -15,7 +15,7 @@ func TestTasksAreBounded(t *testing.T) {
 	var kept Table
 	client := &edge.Client{}
 	note := func(id string) {
-		kept.Note(client, &catalog.Entry{}, json.RawMessage(fmt.Sprintf(`{"taskId":%q}`, id)))
+		kept.Note(t.Context(), client, &catalog.Entry{}, json.RawMessage(fmt.Sprintf(`{"taskId":%q}`, id)))
 	}
 	for i := range most + 100 {
 		note(fmt.Sprint("t", i))
@@ -24,10 +24,10 @@ func TestTasksAreBounded(t *testing.T) {
 	if n := len(kept.owned); n != most || len(kept.order) != most {
 		t.Errorf("%d tasks are remembered, want %d", n, most)
 	}
-	if _, ok := kept.Tool("t99", client); ok {
+	if _, ok, _ := kept.Tool(t.Context(), "t99", client, nil); ok {
 		t.Error("one of the oldest is still there")
 	}
-	if _, ok := kept.Tool("t100", &edge.Client{Principal: "somebody else"}); ok {
+	if _, ok, _ := kept.Tool(t.Context(), "t100", &edge.Client{Principal: "somebody else"}, nil); ok {
 		t.Error("a task is there for somebody else")
 	}
 }
