@@ -336,6 +336,8 @@ type ScriptedTool struct {
 	Script string `json:"script,omitempty" crd:"yes"`
 	// ScriptFile is the file of the source, relative to the configuration file. After Parse it is absolute.
 	ScriptFile string `json:"scriptFile,omitempty" crd:"no"`
+	// Entry is the function of the script that a call of the tool runs, so that several tools may stand in one file. Without it: run.
+	Entry string `json:"entry,omitempty" crd:"yes"`
 	// ScriptFrom names the ConfigMap with the source, in an object of Kubernetes; exactly one of script and scriptFrom is set.
 	ScriptFrom *TextSource `json:"scriptFrom,omitempty" config:"-" crd:"yes"`
 	// Bundle is where the script came from with other texts, which it loads before libraries; nil: nowhere.

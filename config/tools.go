@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -35,6 +36,8 @@ func (v *validator) ownName(owner map[string]string, at, name string) {
 	owner[name] = at
 }
 
+var functionName = regexp.MustCompile(`^[\p{L}_][\p{L}\p{Nd}_]{0,127}$`)
+
 // isolatedOn is the only system that has workers for isolated scripts; tests have another one.
 var isolatedOn = "linux"
 
@@ -43,6 +46,9 @@ func (v *validator) scripted(t *ScriptedTool, at string) {
 		v.report(at+".description", "want a sentence that tells the model what the tool does")
 	}
 	v.source(t, at)
+	if v.set(at+".entry") && !functionName.MatchString(t.Entry) {
+		v.report(at+".entry", "want the name of a function of the script, such as run; have %q", t.Entry)
+	}
 	v.schema(at+".parameters", t.Parameters)
 	v.schema(at+".output", t.Output)
 	if t.Isolated && isolatedOn != runtime.GOOS {

@@ -55,7 +55,7 @@ func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
 		err = reached("output", r.limits.Output)
 	}
 	if err != nil {
-		return nil, &Error{Msg: fmt.Sprintf("%s: %v", what, err), Pos: r.program.compiled.Main.Run, Err: err}
+		return nil, &Error{Msg: fmt.Sprintf("%s: %v", what, err), Pos: r.program.Entry(), Err: err}
 	}
 	return data, nil
 }

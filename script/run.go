@@ -27,11 +27,11 @@ import (
 // RunOptions say what one run works with. Only Args is usually needed; a zero
 // Limits has the program's.
 type RunOptions struct {
-	// Args is the JSON value that run(params) gets; nothing is {}.
+	// Args is the JSON value that run(params), or the function in its place, gets; nothing is {}.
 	Args json.RawMessage
-	// Entry is a function to run instead of run(params), without arguments.
+	// Entry is a function to run instead of that of the program, without arguments.
 	Entry string
-	// entry is the function to run instead of run.
+	// entry is the function to run instead of that of the program.
 	entry string
 	// Host is what the builtins reach the world through; package builtins knows its type.
 	Host any
@@ -373,7 +373,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	r.turns.now = b
 	r.pool.Activate(&r.seat)
 	b.compute()
-	res, err := r.main(b, cmp.Or(o.Entry, o.entry, "run"), o.Args)
+	res, err := r.main(b, cmp.Or(o.Entry, o.entry, r.program.entry), o.Args)
 	b.meter.Settle()
 	r.wg.Wait()
 	r.unsure = b.unsure > 0
@@ -467,7 +467,7 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 	}
 	run, ok := globals[entry]
 	if !ok {
-		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.compiled.Main.Run}
+		return nil, &Error{Msg: "no function " + entry + "(params)", Pos: r.program.Entry()}
 	}
 	given := starlark.Tuple{params}
 	if r.bare {

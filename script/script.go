@@ -1,6 +1,7 @@
 // Package script compiles and runs workflows written in Starlark.
 //
-// A program has a function run(params). It touches the world only through effects,
+// A program has a function run(params), or others that runs may call in its place, see
+// [Program.For]. It touches the world only through effects,
 // and every effect goes through one door, [Run.Do]: there it is counted, recorded in
 // a journal, and answered from that journal when the program is run again. Limits
 // hold for everything that a script can do, in this process: see [Limits].
@@ -31,7 +32,11 @@ type Coverage = cover.Set
 
 // Program is a compiled script with all that it loads. It does not change and may run
 // many times at once.
-type Program struct{ compiled *compile.Program }
+type Program struct {
+	compiled *compile.Program
+	entry    string // the function that a run calls
+	hash     string
+}
 
 // Compile parses and compiles a file and everything that it loads.
 // The error is Errors with all the problems of the first file that has any.
@@ -40,14 +45,42 @@ func Compile(f File, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Program{p}, nil
+	if len(o.Functions) > 0 {
+		return of(p, o.Functions[0]), nil
+	}
+	return of(p, source.Run), nil
 }
 
-// Hash identifies the source of the program, all loaded files included.
-func (p *Program) Hash() string { return p.compiled.Hash }
+// of is a program whose runs call a function. With run it is identified by its source alone, as
+// long as there were no others.
+func of(p *compile.Program, entry string) *Program {
+	if entry == source.Run {
+		return &Program{p, entry, p.Hash}
+	}
+	return &Program{p, entry, source.Digest([]byte(p.Hash), []byte(entry))}
+}
 
-// Entry is where run is defined.
-func (p *Program) Entry() syntax.Position { return p.compiled.Main.Run }
+// For is the same program for runs that call another one of the functions that it was compiled for, see
+// Options.Functions. It shares the code and is identified by its source and that function; nil when there is
+// no such function.
+func (p *Program) For(function string) *Program {
+	if function == p.entry {
+		return p
+	}
+	if _, ok := p.compiled.Main.Entries[function]; !ok {
+		return nil
+	}
+	return of(p.compiled, function)
+}
+
+// Hash identifies the source of the program, all loaded files included, and the function that a run calls.
+func (p *Program) Hash() string { return p.hash }
+
+// Function is the name of the function that a run calls, and Entry where it is defined.
+func (p *Program) Function() string { return p.entry }
+
+// Entry is where the function is defined that a run calls.
+func (p *Program) Entry() syntax.Position { return p.compiled.Main.Entries[p.entry] }
 
 // Name returns the name of the main file.
 func (p *Program) Name() string { return p.compiled.Main.Name }
@@ -68,5 +101,5 @@ func (p *Program) Covered(c *Coverage) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Program{covered}, nil
+	return of(covered, p.entry), nil
 }

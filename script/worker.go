@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/compile"
 	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // This is the side of an isolated run that is in the worker: the interpreter with its
@@ -85,7 +87,9 @@ func (w *worker) dispatch(m *message.Message) error {
 			return err
 		}
 		p, err := b.Compile(w.options.Builtins)
-		w.program = &Program{p}
+		if err == nil {
+			w.program = of(p, cmp.Or(b.Entry, source.Run))
+		}
 		return err
 	case message.Run:
 		return w.run(m)

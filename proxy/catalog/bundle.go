@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -23,6 +24,11 @@ const bundlePrefix = "configmap:"
 
 // bundleFile is the name of a text of a bundle.
 func bundleFile(b *config.Bundle, name string) string { return bundlePrefix + b.Name + "/" + name }
+
+// sameBundle reports whether two tools come with the same texts.
+func sameBundle(a, b *config.Bundle) bool {
+	return a == b || a != nil && b != nil && a.Name == b.Name && maps.Equal(a.Texts, b.Texts)
+}
 
 // find finds a text of a bundle for a file of it.
 func (b *bundles) find(of *config.Bundle, from, name string) (script.File, bool) {

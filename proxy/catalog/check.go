@@ -135,8 +135,10 @@ func (s *Scripts) assign(problems diag.Problems, to func(*scriptText, diag.Probl
 func scriptedTools(texts []*scriptText) map[string]check.Tool {
 	tools := map[string]check.Tool{}
 	for _, t := range texts {
-		if s := t.source; s.Tool != "" {
-			tools[s.Tool] = check.Tool{Input: orAnyObject(s.Input), Output: s.Output, Script: true, Pos: t.named}
+		for i, e := range t.source.Tools {
+			if e.Tool != "" {
+				tools[e.Tool] = check.Tool{Input: orAnyObject(e.Input), Output: e.Output, Script: true, Pos: t.named[i]}
+			}
 		}
 	}
 	return tools

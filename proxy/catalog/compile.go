@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,11 +34,14 @@ type Scripts struct {
 	cache *check.Cache
 }
 
-// A scriptText is the text of a scripted tool, of a library or of tests.
+// A scriptText is the text of a scripted tool or of several, of a library or of tests.
 type scriptText struct {
-	entry  string // the tool, or the name that scripts load
+	entry  string // the tool, the file of several, or the name that scripts load
 	source check.Source
-	named  diag.Pos // where a tool has its name
+	named  []diag.Pos // where each tool of source has its name
+	bundle *config.Bundle
+	made   []compiled
+	failed bool // it does not compile, which is reported
 	// problems are what the text shows without knowing any tool of a backend. They keep nothing
 	// from being served that compiles.
 	problems diag.Problems
@@ -69,7 +74,8 @@ type compiler struct {
 	problems diag.Problems
 	bundled  *bundles
 	given    Known
-	made     []func() // what compiles the tools, once all texts were checked
+	made     []func()                 // what compiles the tools, once all texts were checked
+	files    map[string][]*scriptText // of tools, by the names of their files
 }
 
 // Compile compiles every scripted tool of a configuration, and reads its pins. The problems are
@@ -255,36 +261,72 @@ func librariesBelow(dir string) (names []string) {
 }
 
 // configured compiles a tool of the configuration.
-func (c *compiler) configured(t *config.ScriptedTool, path string) {
+func (c *compiler) configured(t *config.ScriptedTool, at string) {
 	if t.Script == "" && t.ScriptFile == "" {
 		return // the configuration's own problem
 	}
-	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(path + ".script")}
+	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(at + ".script")}
 	if t.Bundle != nil {
 		file.Name = bundleFile(t.Bundle, t.Bundle.File)
 	}
 	if t.ScriptFile != "" {
 		source, err := c.readScript(t.ScriptFile)
 		if err != nil {
-			c.refuse(file, diag.Problem{Pos: c.cfg.Place(path + ".scriptFile"), Code: "config"}, err)
+			c.refuse(file, diag.Problem{Pos: c.cfg.Place(at + ".scriptFile"), Code: "config"}, err)
 			return
 		}
 		file = script.File{Name: t.ScriptFile, Source: source, Origin: diag.InFile(t.ScriptFile)}
 	}
-	c.tool(t, file, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: "schema"})
+	if t.Entry != "" {
+		if p := check.CheckFunction(file, t.Entry); p != nil {
+			p.Path, p.Pos = at+".entry", c.cfg.Place(at+".entry")
+			if p.Line == 0 {
+				p.Pos = file.Origin.Pos
+			}
+			c.problems = append(c.problems, *p)
+			return
+		}
+	}
+	declared := diag.Problem{Pos: c.cfg.Place(at), Path: at, Code: "schema"}
+	c.tool(t, file, declared, declared.Pos)
 }
 
-// tool adds a scripted tool, and has it compiled; at is where it is declared.
-func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Problem) {
-	text := c.add(t.Name, check.Source{File: file, Tool: t.Name, Input: t.Parameters.JSON, Output: t.Output.JSON, Limits: toolLimits(c.cfg, t)})
-	text.named = at.Pos
+// textOf is the text of a file that has tools, with one more.
+func (c *compiler) textOf(name string, file script.File, bundle *config.Bundle, tool check.Entry, named diag.Pos) *scriptText {
+	for _, t := range c.files[file.Name] {
+		if t.source.Origin == file.Origin && bytes.Equal(t.source.Source, file.Source) && sameBundle(t.bundle, bundle) {
+			t.entry = path.Base(filepath.ToSlash(file.Name))
+			t.source.Tools, t.named = append(t.source.Tools, tool), append(t.named, named)
+			return t
+		}
+	}
+	t := c.add(name, check.Source{File: file, Tools: []check.Entry{tool}, Limits: tool.Limits})
+	t.named, t.bundle = []diag.Pos{named}, bundle
+	if c.files == nil {
+		c.files = map[string][]*scriptText{}
+	}
+	c.files[file.Name] = append(c.files[file.Name], t)
+	return t
+}
+
+// entryOf is a tool as checks know it.
+func entryOf(cfg *config.Config, t *config.ScriptedTool) check.Entry {
+	return check.Entry{Tool: t.Name, Function: t.Entry, Input: t.Parameters.JSON, Output: t.Output.JSON, Limits: toolLimits(cfg, t)}
+}
+
+// tool adds a scripted tool, and has it compiled; at is where it is declared, named where its name stands.
+func (c *compiler) tool(t *config.ScriptedTool, file script.File, at diag.Problem, named diag.Pos) {
+	text := c.textOf(t.Name, file, t.Bundle, entryOf(c.cfg, t), named)
 	if c.cfg.Partial() {
 		return
 	}
 	c.made = append(c.made, func() {
-		made, err := compileScript(t, durableOf(c.cfg, t), text, c.loadOf(t))
+		made, err := compileScript(c.cfg, t, text, c.loadOf(t))
 		if err != nil {
-			c.problems = append(c.problems, text.problems...)
+			if !text.failed {
+				c.problems = append(c.problems, text.problems...)
+			}
+			text.failed = true
 			c.refuse(file, diag.Problem{Pos: file.Origin.Pos, Code: "load"}, err)
 			return
 		}

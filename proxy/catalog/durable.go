@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Durable says how the runs of a scripted tool outlive their requests; the words are those of the
@@ -42,6 +43,7 @@ func (t *ScriptedTool) OutputSchema() json.RawMessage {
 // Pinned is what a run began with.
 type Pinned struct {
 	Name, Main, Hash string
+	Entry            string            // the function that it calls; "" is run
 	Files            map[string]string // texts by name
 	Limits           script.Limits
 	Isolated         bool
@@ -54,7 +56,7 @@ func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
 	if known != nil && known.Program != nil && known.Program.Hash() == p.Hash {
 		t.Program = known.Program
 	} else {
-		options := legacy.With(script.Options{Builtins: builtins.All(), Limits: p.Limits})
+		options := legacy.With(script.Options{Builtins: builtins.All(), Limits: p.Limits, Functions: []string{cmp.Or(p.Entry, source.Run)}})
 		options.Load = func(_, name string) (script.File, error) {
 			text, ok := p.Files[name]
 			if !ok {

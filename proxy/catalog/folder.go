@@ -18,8 +18,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// folders makes a scripted tool of every .star file in the scripts folders that declares
-// itself one with tool(...). The others are libraries for those.
+// folders makes scripted tools of every .star file in the scripts folders that declares
+// some with tool(...). The others are libraries for those.
 func (c *compiler) folders() {
 	owners := ownersOf(c.cfg)
 	for i, dir := range c.cfg.Scripts {
@@ -64,7 +64,7 @@ func (c *compiler) readScript(name string) ([]byte, error) {
 	return source, nil
 }
 
-// folderFile checks one file of a scripts folder, and makes a tool of it if it is one.
+// folderFile checks one file of a scripts folder, and makes the tools that it declares.
 func (c *compiler) folderFile(name string, owners map[string]string) {
 	source, err := c.readScript(name)
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 		return
 	}
 	file := script.File{Name: name, Source: source, Origin: diag.InFile(name)}
-	d, problems := check.ReadDeclaration(file)
-	if d == nil {
+	all, problems := check.ReadDeclarations(file)
+	if len(all) == 0 {
 		if problems == nil {
 			problems = undeclared(file)
 		}
@@ -81,14 +81,19 @@ func (c *compiler) folderFile(name string, owners map[string]string) {
 		c.add(filepath.Base(name), check.Source{File: file, Kind: check.Library})
 		return
 	}
-	t, err := c.declared(d, name, owners)
-	if err != nil {
-		c.refuse(file, diag.Problem{}, err)
-		c.add(d.Name, check.Source{File: file})
-		return
+	c.problems = append(c.problems, problems...)
+	for _, d := range all {
+		t, err := c.declared(d, name, owners)
+		switch named := d.Problem("tool.name").Pos; {
+		case err != nil:
+			c.refuse(file, diag.Problem{}, err)
+			c.textOf(d.Name, file, nil, check.Entry{Function: d.Entry, Limits: generalLimits(c.cfg)}, diag.Pos{})
+		case len(problems) > 0: // others may call it, and nothing runs it
+			c.textOf(t.Name, file, nil, entryOf(c.cfg, t), named)
+		default:
+			c.tool(t, file, d.Problem(""), named)
+		}
 	}
-	c.tool(t, file, d.Problem(""))
-	c.set.texts[len(c.set.texts)-1].named = d.Problem("tool.name").Pos
 }
 
 // declared is the tool that a file says it is.
@@ -128,7 +133,7 @@ func undeclared(f script.File) diag.Problems {
 // declared is a declaration as the fields of a scriptedTools entry.
 func declared(d *check.Declaration, file string) json.RawMessage {
 	fields := new(jsonscan.Object).Text("name", d.Name).Text("scriptFile", file)
-	for _, f := range []struct{ name, text string }{{"title", d.Title}, {"description", d.Description}, {"timeout", d.Timeout}} {
+	for _, f := range []struct{ name, text string }{{"title", d.Title}, {"description", d.Description}, {"timeout", d.Timeout}, {"entry", d.Entry}} {
 		if f.text != "" || f.name == "description" {
 			fields.Text(f.name, f.text)
 		}

@@ -37,7 +37,7 @@ func TestABackendsChangeChecksWhatItConcerns(t *testing.T) {
 	for i := range 500 {
 		name := fmt.Sprintf("s%03d", i)
 		text := fmt.Sprintf("load(\"lib.star\", \"N\")\n\ndef run(params):\n    return call_tool(\"tool%d\", {\"n\": N})\n", i%50)
-		s.texts = append(s.texts, &scriptText{entry: name, source: check.Source{Tool: name, File: script.File{Name: name + ".star", Source: []byte(text), Origin: diag.InFile(name + ".star")}}})
+		s.texts = append(s.texts, &scriptText{entry: name, named: []diag.Pos{{}}, source: check.Source{Tools: []check.Entry{{Tool: name}}, File: script.File{Name: name + ".star", Source: []byte(text), Origin: diag.InFile(name + ".star")}}})
 		tools[fmt.Sprintf("tool%d", i%50)] = any
 	}
 	for _, step := range []struct {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -65,17 +66,48 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 	return l
 }
 
-func compileScript(c *config.ScriptedTool, durable Durable, text *scriptText, load loadFunc) (*ScriptedTool, error) {
-	t := &ScriptedTool{Name: c.Name, Limits: text.source.Limits, trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durable}
-	scan := check.NewScan(builtins.Table())
-	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: t.Limits, Inspect: scan.File})
-	var err error
-	if t.Program, err = script.Compile(text.source.File, options); err != nil {
+func compileScript(cfg *config.Config, c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
+	t := &ScriptedTool{Name: c.Name, Limits: toolLimits(cfg, c), trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durableOf(cfg, c)}
+	made, err := text.compile(t.Limits, load)
+	if err != nil {
 		return nil, err
 	}
-	t.calls = scan.Calls()
+	function := cmp.Or(c.Entry, source.Run)
+	t.Program = made.program.For(function)
+	t.calls = made.scan.Calls()
+	if len(text.source.Tools) > 1 { // which do not call what the others call
+		t.calls = made.scan.CallsOf(text.source.File, function)
+	}
 	t.definition = scriptDefinition(c)
 	return t, nil
+}
+
+// compiled is the program of a text, for all of its tools.
+type compiled struct {
+	limits  script.Limits
+	program *script.Program
+	scan    *check.Scan
+}
+
+// compile compiles a text once for all of its tools that set the same limits to that.
+func (t *scriptText) compile(l script.Limits, load loadFunc) (compiled, error) {
+	for _, made := range t.made {
+		if m := made.limits; m.Source == l.Source && m.Program == l.Program && m.LoadDepth == l.LoadDepth {
+			return made, nil
+		}
+	}
+	made := compiled{limits: l, scan: check.NewScan(builtins.Table())}
+	var functions []string
+	for _, e := range t.source.Tools {
+		functions = append(functions, cmp.Or(e.Function, source.Run))
+	}
+	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: l, Inspect: made.scan.File, Functions: functions})
+	var err error
+	if made.program, err = script.Compile(t.source.File, options); err != nil {
+		return compiled{}, err
+	}
+	t.made = append(t.made, made)
+	return made, nil
 }
 
 // compileSchemas compiles what the tool takes and returns.

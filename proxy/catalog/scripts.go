@@ -15,7 +15,7 @@ func (s *Scripts) Tool(name string) (*ScriptedTool, script.File) {
 		return nil, script.File{}
 	}
 	for _, t := range s.texts {
-		if t.entry == name && t.source.Kind == check.ToolFile {
+		if t.source.Kind == check.ToolFile && slices.ContainsFunc(t.source.Tools, func(e check.Entry) bool { return e.Tool == name }) {
 			return s.tools[i], t.source.File
 		}
 	}

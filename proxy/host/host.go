@@ -106,7 +106,7 @@ func (s *Shared) New(part *runs.Part, x Request, tool *catalog.ScriptedTool) (*H
 			return nil, wire.Errorf(wire.InternalError, "the run began with version %d of the script engine, and this program has version %d: it cannot go on here", r.Program.Engine, script.Engine)
 		}
 		if tool, err = (catalog.Pinned{
-			Name: r.Tool, Main: r.Program.Main, Hash: r.Program.Hash, Files: r.Program.Files, Limits: kept.Limits, Isolated: kept.Isolated, Output: kept.Output,
+			Name: r.Tool, Main: r.Program.Main, Hash: r.Program.Hash, Entry: kept.Entry, Files: r.Program.Files, Limits: kept.Limits, Isolated: kept.Isolated, Output: kept.Output,
 		}).Tool(tool); err != nil {
 			return nil, err
 		}

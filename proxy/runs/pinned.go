@@ -5,12 +5,14 @@ import (
 
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Settings are what a run goes on with beside its program and its arguments, whatever is
 // configured by then. They are stored with the run.
 type Settings struct {
 	Limits       script.Limits   `json:"limits"`
+	Entry        string          `json:"entry,omitempty"` // the function that is called; "" is run
 	OnDoubt      string          `json:"onDoubt,omitempty"`
 	OnDisconnect string          `json:"onDisconnect,omitempty"`
 	Isolated     bool            `json:"isolated,omitempty"`
@@ -36,6 +38,14 @@ func (s Settings) JSON() json.RawMessage {
 func settingsOf(r store.Run) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
+}
+
+// EntryOf is Settings.Entry of a program.
+func EntryOf(p *script.Program) string {
+	if p.Function() == source.Run {
+		return ""
+	}
+	return p.Function()
 }
 
 // ProgramOf is a program as it is stored.

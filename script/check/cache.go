@@ -61,8 +61,8 @@ func sameFile(a, b script.File) bool {
 }
 
 func (s *Source) same(other *Source) bool {
-	return s.Kind == other.Kind && s.Tool == other.Tool && s.Limits == other.Limits && sameFile(s.File, other.File) &&
-		bytes.Equal(s.Input, other.Input) && bytes.Equal(s.Output, other.Output)
+	return s.Kind == other.Kind && s.Limits == other.Limits && sameFile(s.File, other.File) &&
+		slices.EqualFunc(s.Tools, other.Tools, func(a, b Entry) bool { return a.same(&b) })
 }
 
 // mostKept bounds what is kept of one file: catalogs of sessions may have other tools.

@@ -22,14 +22,52 @@ type Calls struct {
 type Scan struct {
 	builtins table
 	calls    Calls
+	files    map[string]*scanned // by the name in positions
+}
+
+// scanned is a file, without its tree: that is rewritten when the file is compiled.
+type scanned struct {
+	parts []part
+	calls []Calls // of each part
 }
 
 // NewScan returns a scan that knows the table of builtins.
-func NewScan(builtins []Builtin) *Scan { return &Scan{builtins: tableOf(builtins)} }
+func NewScan(builtins []Builtin) *Scan {
+	return &Scan{builtins: tableOf(builtins), files: map[string]*scanned{}}
+}
 
 // Calls returns the tools that the files so far can call, as far as their text shows them.
 func (s *Scan) Calls() Calls {
-	c := s.calls
+	return s.calls.sorted()
+}
+
+// CallsOf are the tools that one function of a file can call, with all that it gets to, in other files too.
+func (s *Scan) CallsOf(f script.File, function string) Calls {
+	of := s.files[f.Shown()]
+	if of == nil {
+		return s.Calls()
+	}
+	var all Calls
+	for _, i := range reached(of.parts, function) {
+		all.add(of.calls[i])
+	}
+	for _, other := range s.files {
+		if other != of {
+			for _, c := range other.calls {
+				all.add(c)
+			}
+		}
+	}
+	return all.sorted()
+}
+
+func (c *Calls) add(more Calls) {
+	c.Tools = append(c.Tools, more.Tools...)
+	c.Dynamic = c.Dynamic || more.Dynamic
+}
+
+// sorted has each tool once.
+func (c Calls) sorted() Calls {
 	c.Tools = slices.Clone(c.Tools)
 	slices.Sort(c.Tools)
 	c.Tools = slices.Compact(c.Tools)
@@ -38,13 +76,21 @@ func (s *Scan) Calls() Calls {
 
 // File notes the calls of a file, and refuses one with questions that no client can show.
 func (s *Scan) File(tree *syntax.File) error {
-	s.note(tree)
+	of := &scanned{parts: partsOf(tree)}
+	for i := range of.parts {
+		c := s.callsIn(of.parts[i].stmt)
+		of.parts[i].stmt = nil
+		of.calls = append(of.calls, c)
+		s.calls.add(c)
+	}
+	s.files[tree.Path] = of
 	return s.forms(tree)
 }
 
-func (s *Scan) note(tree *syntax.File) {
+// callsIn are the calls of tools in a piece of a script.
+func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 	direct := map[*syntax.Ident]bool{}
-	syntax.Walk(tree, func(n syntax.Node) bool {
+	syntax.Walk(of, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
 			b := s.builtins.called(n)
@@ -53,18 +99,19 @@ func (s *Scan) note(tree *syntax.File) {
 			}
 			direct[n.Fn.(*syntax.Ident)] = true
 			if name, ok := literalString(b.Tool.of(n)); ok {
-				s.calls.Tools = append(s.calls.Tools, name)
+				calls.Tools = append(calls.Tools, name)
 				break
 			}
-			s.calls.Dynamic = true
+			calls.Dynamic = true
 		case *syntax.Ident:
 			// The function as a value can be called with anything.
 			if b := s.builtins[n.Name]; b != nil && b.Tool.Name != "" && !direct[n] {
-				s.calls.Dynamic = true
+				calls.Dynamic = true
 			}
 		}
 		return true
 	})
+	return calls
 }
 
 // forms reports the questions of a file whose literal schema no client can show.

@@ -79,7 +79,7 @@ const (
 
 // File looks for mistakes in one file. It returns all of them, in the order of the text.
 func File(f script.File, o Options) diag.Problems {
-	s := Source{File: f, Output: o.Output, Limits: o.Limits}
+	s := Source{File: f, Tools: []Entry{{Output: o.Output}}, Limits: o.Limits}
 	if o.Library {
 		s.Kind = Library
 	}

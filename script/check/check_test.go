@@ -170,7 +170,7 @@ def f(): return call_tool("in_lib")
 }
 
 func TestDeclarationIsReadWithoutRunning(t *testing.T) {
-	d, err := check.ReadDeclaration(script.File{Name: "d.star", Source: []byte(`
+	all, err := check.ReadDeclarations(script.File{Name: "d.star", Source: []byte(`
 SERVICE = {"type": "string"}
 
 tool(
@@ -188,6 +188,7 @@ fail("never run")
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := all[0]
 	got := strings.Join([]string{d.Name, d.Title, d.Description, d.Timeout, string(d.Parameters), string(d.Annotations), string(d.Limits)}, "\n")
 	const want = `deploy
 Deploy
@@ -208,15 +209,19 @@ func TestDeclarationErrors(t *testing.T) {
 		{`tool("a")`, `d.star:1:6: error: tool: want keyword arguments, as in tool(name="deploy", ...) [tool-declaration]`},
 		{`tool(name=1, parameters=[])`, "d.star:1:11: error: tool: name: want a text, have int [tool-declaration]\nd.star:1:25: error: tool: parameters: want a dict, have list [tool-declaration]"},
 		{`tool(description="x")`, `d.star:1:1: error: tool: want a name, as in tool(name="deploy", ...) [tool-declaration]`},
-		{"tool(name=\"a\")\ntool(name=\"b\")", `d.star:2:1: error: tool(...) was called above already: a file is one tool [tool-declaration]`},
+		{"tool(name=\"a\")\ntool(name=\"b-c\")\ndef run(p): return p", `d.star:2:1: error: tool: b-c needs an entry, as in entry="b_c": run is the function of a above, and a file of several tools has one for each [tool-declaration]`},
+		{"tool(name=\"a\")\ntool(name=\"b\", entry=\"b\")\ndef b(p): return p", `d.star:1:1: error: tool: a needs an entry, as in entry="a": this file has no function run [tool-declaration]`},
+		{"tool(name=\"a\", entry=\"refnd\")\ndef refund(p): return p", `d.star:1:22: error: tool: entry: no function refnd at the top level of this file; did you mean refund? [tool-declaration]`},
+		{`tool(name="a", entry="")`, `d.star:1:22: error: tool: entry: want the name of a function [tool-declaration]`},
+		{"tool(name=\"a\", entry=run)\ndef run(p): return p", `d.star:1:22: error: tool: entry: want the name of the function as a text: entry="run" [tool-declaration]`},
 		{`tool(name="a"`, `d.star:1:14: error: got end of file, want ')' [syntax]`},
 	} {
-		_, err := check.ReadDeclaration(script.File{Name: "d.star", Source: []byte(tt.src)})
+		_, err := check.ReadDeclarations(script.File{Name: "d.star", Source: []byte(tt.src)})
 		if err == nil || err.Error() != tt.want {
-			t.Errorf("ReadDeclaration(%s)\n got %v\nwant %s", tt.src, err, tt.want)
+			t.Errorf("ReadDeclarations(%s)\n got %v\nwant %s", tt.src, err, tt.want)
 		}
 	}
-	if d, err := check.ReadDeclaration(script.File{Name: "lib.star", Source: []byte("def f(): pass")}); d != nil || err != nil {
+	if d, err := check.ReadDeclarations(script.File{Name: "lib.star", Source: []byte("def f(): pass")}); d != nil || err != nil {
 		t.Errorf("a library: got %v, %v", d, err)
 	}
 }

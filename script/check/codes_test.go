@@ -39,12 +39,9 @@ var shop = map[string]check.Tool{
 func checkText(name, text string, tools map[string]check.Tool) []string {
 	f := script.File{Name: name, Source: []byte(text)}
 	src := check.Source{File: f}
-	d, problems := check.ReadDeclaration(f)
-	if d != nil {
-		src.Tool, src.Input, src.Output = d.Name, d.Parameters, d.Output
-		if d.Timeout != "" {
-			_ = src.Limits.Time.UnmarshalText([]byte(d.Timeout))
-		}
+	declared, problems := check.ReadDeclarations(f)
+	for _, d := range declared {
+		src.Tools = append(src.Tools, d.Tool())
 	}
 	p := check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools, Load: source.Library{}.Load})
 	var lines []string

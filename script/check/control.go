@@ -196,13 +196,16 @@ func (p *Program) cycles() (found diag.Problems) {
 	calls := map[string]map[string]*syntax.CallExpr{}
 	files := map[string]*checked{}
 	for _, f := range p.files {
-		if f.parsed && f.source.Tool != "" {
-			files[f.source.Tool] = f
+		if !f.parsed {
+			continue
+		}
+		for tool := range f.sure {
+			files[tool] = f
 		}
 	}
 	for name, f := range files {
 		calls[name] = map[string]*syntax.CallExpr{}
-		for other, call := range f.sure {
+		for other, call := range f.sure[name] {
 			if files[other] != nil {
 				calls[name][other] = call
 			}
@@ -221,9 +224,9 @@ func (p *Program) cycles() (found diag.Problems) {
 	return found
 }
 
-// sureCalls are the calls of tools that run of a file makes on every way, by tool.
-func (p *Program) sureCalls(f *syntax.File) map[string]*syntax.CallExpr {
-	def, _ := tree.FindRun(f)
+// sureCalls are the calls of tools that a function of a file makes on every way, by tool.
+func (p *Program) sureCalls(f *syntax.File, function string) map[string]*syntax.CallExpr {
+	def, _ := tree.FindFunction(f, function)
 	if def == nil {
 		return nil
 	}

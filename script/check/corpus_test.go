@@ -38,12 +38,9 @@ func corpusTools(t testing.TB) map[string]check.Tool {
 // corpusSource is a file that says itself which tool it is.
 func corpusSource(name string, text []byte) (check.Source, []string) {
 	src := check.Source{File: script.File{Name: filepath.Base(name), Source: text}}
-	d, problems := check.ReadDeclaration(src.File)
-	if d != nil {
-		src.Tool, src.Input, src.Output = d.Name, d.Parameters, d.Output
-		if d.Timeout != "" {
-			_ = src.Limits.Time.UnmarshalText([]byte(d.Timeout)) // what is wrong with it is looked for
-		}
+	declared, problems := check.ReadDeclarations(src.File)
+	for _, d := range declared {
+		src.Tools = append(src.Tools, d.Tool())
 	}
 	var lines []string
 	for _, p := range problems {

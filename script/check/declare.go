@@ -14,21 +14,26 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/literal"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Declaration is what a file that is a tool says about itself, in a call at top level:
+// Declaration is what a file says about a tool that it has, in a call at top level:
 //
 //	tool(
 //	    name = "deploy",
 //	    description = "Deploys a service",
 //	    parameters = {"type": "object", "properties": {"service": {"type": "string"}}},
 //	)
+//
+// A file of several tools declares each, and each names the function that a call of it runs.
 type Declaration struct {
 	Name, Title, Description, Timeout       string
+	Entry                                   string          // the function; "" is run
 	Parameters, Output, Annotations, Limits json.RawMessage // nil: not declared
 	TrustAnnotations                        bool
 
@@ -36,11 +41,14 @@ type Declaration struct {
 	call *syntax.CallExpr
 }
 
-// ReadDeclaration reads the declaration of a file without running anything: its
-// arguments have to be literals, or constants of the file. A file without one is a
-// library, and the result nil.
-func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
-	tree, err := source.Parse(f, script.Limits{})
+// entryArgument is the argument that names the function of a tool.
+const entryArgument = "entry"
+
+// ReadDeclarations reads the declarations of a file without running anything: their
+// arguments have to be literals, or constants of the file. A file without any is a
+// library. Where only a function is missing, the declarations are returned with the problems.
+func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
+	parsed, err := source.Parse(f, script.Limits{})
 	if err != nil {
 		c := &checker{file: f}
 		c.engine(codeSyntax, err)
@@ -49,19 +57,101 @@ func ReadDeclaration(f script.File) (*Declaration, diag.Problems) {
 		}
 		return nil, c.found
 	}
-	c := &checker{file: f, constants: literal.Of(tree)}
-	var d *Declaration
-	for _, call := range declarations(tree) {
-		if d != nil {
-			c.add(codeDeclaration, call, "tool(...) was called above already: a file is one tool")
-			break
-		}
-		d = c.declaration(call)
+	c := &checker{file: f, constants: literal.Of(parsed)}
+	var all []*Declaration
+	for _, call := range declarations(parsed) {
+		all = append(all, c.declaration(call))
 	}
 	if len(c.found) > 0 {
 		return nil, c.found
 	}
-	return d, nil
+	c.functions(parsed, all)
+	return all, c.found
+}
+
+// functions reports declared tools whose function is not there. Of several tools one may leave it out.
+func (c *checker) functions(f *syntax.File, all []*Declaration) {
+	var first *Declaration // without entry
+	hint, hasRun := hasFunction(f, source.Run)
+	for _, d := range all {
+		switch {
+		case d.Entry == "" && d.argument(entryArgument) != syntax.Node(d.call):
+			c.add(codeDeclaration, d.argument(entryArgument), "tool: entry: want the name of a function")
+		case d.Entry != "":
+			if hint, ok := hasFunction(f, d.Entry); !ok {
+				at := d.argument(entryArgument)
+				c.add(codeDeclaration, at, "tool: entry: no function %s at the top level of this file", d.Entry).Hint = hint
+			}
+		case len(all) == 1: // what is wrong then is told as of any script
+		case !hasRun:
+			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": this file has no function run`, d.Name, functionName(d.Name)).Hint = hint
+		case first != nil:
+			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": run is the function of %s above, and a file of several tools has one for each`,
+				d.Name, functionName(d.Name), first.Name)
+		default:
+			first = d
+		}
+	}
+}
+
+// CheckFunction says why a file has no function that a tool could run; nil when it has.
+func CheckFunction(f script.File, function string) *diag.Problem {
+	parsed, err := source.Parse(f, script.Limits{})
+	if err != nil {
+		return nil // the file's own problem
+	}
+	hint, ok := hasFunction(parsed, function)
+	if ok {
+		return nil
+	}
+	return &diag.Problem{Code: codeDeclaration, Message: fmt.Sprintf("no function %s at the top level of %s", function, diag.File(f.Shown())), Hint: hint}
+}
+
+// hasFunction reports whether a file gives a name a meaning that may be a function; else hint names what was
+// probably meant.
+func hasFunction(f *syntax.File, name string) (hint string, ok bool) {
+	if _, bound := tree.FindFunction(f, name); bound {
+		return "", true
+	}
+	var names []string
+	for _, s := range f.Stmts {
+		if def, ok := s.(*syntax.DefStmt); ok {
+			names = append(names, def.Name.Name)
+		}
+	}
+	if near := spell.Nearest(name, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return hint, false
+}
+
+// functionName is what the function of a tool might be called.
+func functionName(tool string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, tool)
+}
+
+// Tool is the tool as checks know it. What of the declaration cannot be read is left out.
+func (d *Declaration) Tool() Entry {
+	e := Entry{Tool: d.Name, Function: d.Entry, Input: d.Parameters, Output: d.Output}
+	if t, err := script.ParseDuration(d.Timeout); err == nil {
+		e.Limits.Time = limits.Duration(t)
+	}
+	return e
+}
+
+// argument is the value of an argument, or the whole declaration.
+func (d *Declaration) argument(name string) syntax.Node {
+	for _, arg := range d.call.Args {
+		if key, x, err := keyword(arg); err == nil && key == name {
+			return x
+		}
+	}
+	return d.call
 }
 
 // declarations finds the calls of tool at top level.
@@ -85,7 +175,7 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 	d := &Declaration{file: c.file, call: call}
 	into := map[string]any{
-		"name": &d.Name, "title": &d.Title, "description": &d.Description, "timeout": &d.Timeout,
+		"name": &d.Name, "title": &d.Title, "description": &d.Description, "timeout": &d.Timeout, entryArgument: &d.Entry,
 		"parameters": &d.Parameters, "output": &d.Output, "annotations": &d.Annotations, "limits": &d.Limits,
 		"trust_annotations": &d.TrustAnnotations,
 	}
@@ -119,6 +209,9 @@ func (c *checker) declarationError(name string, at syntax.Expr, err error) {
 	var lit *literal.NotLiteral
 	if errors.As(err, &lit) {
 		at = lit.At
+		if id, ok := at.(*syntax.Ident); ok && name == entryArgument {
+			err = fmt.Errorf("want the name of the function as a text: entry=%q", id.Name)
+		}
 	}
 	if name != "" {
 		name += ": "

@@ -12,11 +12,17 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // declared looks at what tool(...) says beyond what the configuration holds it to.
 func (c *checker) declared(f *syntax.File, s *shared) {
-	for _, call := range declarations(f) {
+	all := declarations(f)
+	for _, call := range all {
+		within := f.Stmts
+		if len(all) > 1 {
+			within = c.reachedBy(f, call)
+		}
 		for _, arg := range call.Args {
 			name, x, err := keyword(arg)
 			if err != nil {
@@ -26,12 +32,27 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 			case "parameters", "output":
 				c.schemaAt(x)
 			case "annotations":
-				c.annotations(f, call, x, s)
+				c.annotations(within, call, x, s)
 			case "timeout":
 				c.timeout(x)
 			}
 		}
 	}
+}
+
+// reachedBy are the statements that a declared tool gets to.
+func (c *checker) reachedBy(f *syntax.File, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
+	function := source.Run
+	for _, arg := range declaration.Args {
+		if name, x, err := keyword(arg); err == nil && name == entryArgument {
+			_ = readText(c.constants, x, &function) // it is reported where it is read
+		}
+	}
+	parts := partsOf(f)
+	for _, i := range reached(parts, function) {
+		stmts = append(stmts, parts[i].stmt)
+	}
+	return stmts
 }
 
 func (c *checker) timeout(x syntax.Expr) {
@@ -226,7 +247,7 @@ func defaultProblem(raw, value json.RawMessage) string {
 }
 
 // annotations warns of a tool that says it only reads, and calls one that is known to write.
-func (c *checker) annotations(f *syntax.File, declaration *syntax.CallExpr, x syntax.Expr, s *shared) {
+func (c *checker) annotations(within []syntax.Stmt, declaration *syntax.CallExpr, x syntax.Expr, s *shared) {
 	key, value := member(unparenthesized(x), "readOnlyHint")
 	if id, ok := value.(*syntax.Ident); !ok || id.Name != "True" {
 		return
@@ -239,7 +260,7 @@ func (c *checker) annotations(f *syntax.File, declaration *syntax.CallExpr, x sy
 		}
 	}
 	told := false
-	syntax.Walk(f, func(n syntax.Node) bool {
+	syntax.Walk(&syntax.File{Stmts: within}, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
 		if !ok || told {
 			return !told

@@ -309,20 +309,16 @@ func checkFiles(files map[string]string) string {
 	var sources []check.Source
 	var lines []string
 	for name, text := range files {
-		src := check.Source{File: script.File{Name: name + ".star", Source: []byte(text)}, Tool: name}
-		d, problems := check.ReadDeclaration(src.File)
-		if d != nil {
-			src.Input, src.Output = d.Parameters, d.Output
-			if d.Timeout != "" {
-				if err := src.Limits.Time.UnmarshalText([]byte(d.Timeout)); err != nil {
-					lines = append(lines, err.Error())
-				}
-			}
+		src := check.Source{File: script.File{Name: name + ".star", Source: []byte(text)}, Tools: []check.Entry{{}}}
+		declared, problems := check.ReadDeclarations(src.File)
+		if len(declared) > 0 {
+			src.Tools[0] = declared[0].Tool()
 		}
+		src.Tools[0].Tool = name
 		for _, p := range problems {
 			lines = append(lines, p.Error())
 		}
-		tools[name] = check.Tool{Input: src.Input, Output: src.Output, Script: true}
+		tools[name] = check.Tool{Input: src.Tools[0].Input, Output: src.Tools[0].Output, Script: true}
 		sources = append(sources, src)
 	}
 	o := corpusOptions(tools)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"runtime"
@@ -36,12 +37,44 @@ const (
 type Source struct {
 	script.File
 	Kind Kind
-	// Tool is the name of the tool that it is, Input what that takes and Output what it returns,
-	// as JSON Schemas; nil: not declared.
-	Tool          string
-	Input, Output json.RawMessage
+	// Tools are those that the file has, one or several. None: it has run, of which nothing else is known.
+	Tools []Entry
 	// Limits are those of a run; zero ones are those of Options.
 	Limits script.Limits
+}
+
+// Entry is a tool of a file: a function, and what it is held to.
+type Entry struct {
+	// Tool is the name of the tool; "": not known.
+	Tool string
+	// Function is what a call runs; "" is run.
+	Function string
+	// Input is what the tool takes and Output what it returns, as JSON Schemas; nil: not declared.
+	Input, Output json.RawMessage
+	// Limits are those of a run; zero ones are those of the file.
+	Limits script.Limits
+}
+
+func (e *Entry) function() string { return cmp.Or(e.Function, source.Run) }
+
+func (e *Entry) same(other *Entry) bool {
+	return e.Tool == other.Tool && e.function() == other.function() && e.Limits == other.Limits && bytes.Equal(e.Input, other.Input) && bytes.Equal(e.Output, other.Output)
+}
+
+// entries are the tools of a file that is one: at least one.
+func (s *Source) entries() []Entry {
+	switch {
+	case s.Kind != ToolFile:
+		return nil
+	case len(s.Tools) == 0:
+		return []Entry{{}}
+	}
+	return s.Tools
+}
+
+// runs reports whether a call of some tool runs a function of the file.
+func (s *Source) runs(function string) bool {
+	return slices.ContainsFunc(s.entries(), func(e Entry) bool { return e.function() == function })
 }
 
 // Program is what is known of the files that were checked together. It does not change.
@@ -62,8 +95,8 @@ type checked struct {
 	found  diag.Problems
 
 	parsed       bool
-	loads        []string                    // names that it loads, "file.star name" each
-	sure         map[string]*syntax.CallExpr // tools that run calls on every way
+	loads        []string                               // names that it loads, "file.star name" each
+	sure         map[string]map[string]*syntax.CallExpr // by tool of the file: the tools that it calls on every way
 	suppressions []*suppression
 }
 
@@ -168,9 +201,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
 	c.constants = literal.Of(tree)
-	if src.Kind == ToolFile {
-		c.engine(codeDeclaration, source.CheckEntry(tree))
-	}
+	c.entries(tree, src)
 	c.block(tree.Stmts)
 	syntax.Walk(tree, c.node)
 	c.branches(tree)
@@ -178,13 +209,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	c.fixUndefined(tree, o.Builtins)
 	out.tree = tree
 	out.unit = flow.NewUnit(src.Name, tree)
-	out.unit.Tool, out.unit.Source = src.Tool, src.File
-	if len(src.Input) > 0 {
-		out.unit.Params = types.Read(src.Input, types.Params, "")
-	}
-	if len(src.Output) > 0 {
-		out.unit.Output = types.Read(src.Output, types.Plain, "")
-	}
+	out.unit.Source, out.unit.Entries = src.File, c.entriesOf(src)
 	names := usesOf(tree)
 	c.scope(names)
 	if !translated(tree) && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
@@ -195,10 +220,48 @@ func (p *Program) check(src Source, n *needs) *checked {
 	c.follow(out, p.shared, src)
 	out.found, out.parsed = c.found.OnePerPlace(), true
 	out.suppressions = suppressions(out)
-	if src.Kind == ToolFile && src.Tool != "" {
-		out.sure = p.sureCalls(tree)
+	out.sure = map[string]map[string]*syntax.CallExpr{}
+	for _, e := range src.Tools {
+		if src.Kind == ToolFile && e.Tool != "" {
+			out.sure[e.Tool] = p.sureCalls(tree, e.function())
+		}
 	}
 	return out
+}
+
+// entries reports tools whose function does not take what a call gives it. One that is not there is reported where
+// it is named; run, which nothing has to name, here.
+func (c *checker) entries(f *syntax.File, src Source) {
+	told := map[string]bool{}
+	for _, e := range src.entries() {
+		_, err := source.EntryOf(f, e.function())
+		if _, there := hasFunction(f, e.function()); err == nil || told[e.function()] || !there && (e.Function != "" || len(src.Tools) > 1) {
+			continue
+		}
+		told[e.function()] = true
+		c.engine(codeDeclaration, source.Errors{err})
+	}
+}
+
+// entriesOf are the tools of a file as types are followed from them.
+func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
+	for _, e := range src.entries() {
+		one := flow.Entry{Function: e.function(), Limits: limitsOf(e.Limits.Or(c.o.Limits))}
+		if len(e.Input) > 0 {
+			one.Params = types.Read(e.Input, types.Params, "")
+		}
+		if len(e.Output) > 0 {
+			one.Output = types.Read(e.Output, types.Plain, "")
+		}
+		entries = append(entries, one)
+	}
+	return entries
+}
+
+// limitsOf are the limits of a run that types say something about.
+func limitsOf(l script.Limits) flow.Limits {
+	l = l.Or(script.DefaultLimits())
+	return flow.Limits{Time: time.Duration(l.Time).Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
 }
 
 // translated reports whether migrate wrote a file in its exact style: such a file loads the module
@@ -232,12 +295,11 @@ func (s *shared) builtinsOf(k Kind) map[string]*callable.Builtin {
 
 // follow follows the types of a file.
 func (c *checker) follow(out *checked, s *shared, src Source) {
-	limits := c.o.Limits.Or(script.DefaultLimits())
 	w := &flow.World{
 		Builtins: s.builtinsOf(src.Kind), ToolNames: s.names,
-		Tool: func(name string) (*flow.Tool, bool) { c.needs.ask(name); return s.tool(name) },
-		Load: func(from *flow.Unit, module string) *flow.Unit { return s.load(c.needs, from, module) },
-		Time: time.Duration(limits.Time).Seconds(), Hold: c.o.Hold.Seconds(), Steps: int64(limits.Steps), Calls: int64(limits.Calls),
+		Tool:   func(name string) (*flow.Tool, bool) { c.needs.ask(name); return s.tool(name) },
+		Load:   func(from *flow.Unit, module string) *flow.Unit { return s.load(c.needs, from, module) },
+		Limits: limitsOf(c.o.Limits), Hold: c.o.Hold.Seconds(),
 		JSON: func(u *flow.Unit, x syntax.Expr) json.RawMessage {
 			if u != out.unit {
 				return nil
@@ -248,7 +310,7 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 		Report: func(p flow.Problem) { c.report(p) },
 	}
 	if src.Kind == Library { // who calls it is not known here, nor with which limits
-		w.Time, w.Steps, w.Calls = 0, 0, 0
+		w.Limits = flow.Limits{}
 	}
 	out.types = flow.Follow(out.unit, w).Types
 }

@@ -239,11 +239,11 @@ func (c *checker) unused(u *uses, src Source, loaded map[string]bool) {
 		switch {
 		case b.kind == byLoad:
 			c.fixUnusedLoad(c.unusedName(b), u, b.id)
-		case b.fn == nil && (b.kind != byDef || src.Kind != ToolFile || b.id.Name == "run" || loadsName(loaded, src.Name, b.id.Name)):
+		case b.fn == nil && (b.kind != byDef || src.Kind != ToolFile || src.runs(b.id.Name) || loadsName(loaded, src.Name, b.id.Name)):
 		case b.kind == byAssignment, b.kind == byDef:
 			c.unusedName(b)
 		case b.kind == byParameter:
-			c.unusedParameter(u, b)
+			c.unusedParameter(u, b, src)
 		}
 	}
 }
@@ -273,9 +273,9 @@ func loadsName(loaded map[string]bool, file, name string) bool {
 
 // unusedParameter warns of a parameter of a function that is only ever called by its name: one
 // that is passed on has the parameters that its caller wants.
-func (c *checker) unusedParameter(u *uses, b *bound) {
+func (c *checker) unusedParameter(u *uses, b *bound, src Source) {
 	def, ok := b.fn.(*syntax.DefStmt)
-	if !ok || def.Name.Name == "run" {
+	if !ok || src.runs(def.Name.Name) {
 		return
 	}
 	fn := u.of(def.Name)

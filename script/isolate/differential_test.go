@@ -120,14 +120,18 @@ type program struct {
 	args         string
 	limits       script.Limits
 	origin       diag.Origin
+	functions    []string // that it is compiled for; the last one is run
 }
 
 // compare runs a program in both ways, and each over the journal of the other.
 func compare(t *testing.T, w *Workers, c program) {
 	t.Helper()
-	p, err := script.Compile(script.File{Name: c.name + ".star", Source: []byte(c.source), Origin: c.origin}, legacy.With(script.Options{Builtins: builtins.All()}))
+	p, err := script.Compile(script.File{Name: c.name + ".star", Source: []byte(c.source), Origin: c.origin}, legacy.With(script.Options{Builtins: builtins.All(), Functions: c.functions}))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := len(c.functions); n > 0 {
+		p = p.For(c.functions[n-1])
 	}
 	var ran [2]remains
 	journals := [2]*recorder{{Memory: journal.New()}, {Memory: journal.New()}}
@@ -323,6 +327,25 @@ func TestTheAttacks(t *testing.T) {
 	}
 }
 
+// several is a file of several tools.
+const several = `
+seen = []
+
+def one(params):
+    seen.append(call_tool("echo", {"one": 1}))
+    return seen
+
+def two(params):
+    if params.get("fail"):
+        fail("no " + str(seen))
+    return [one(params), call_tool("echo", params), parallel([lambda: one(params), lambda: len(seen)])]
+
+def three(params):
+    return lambda: params
+
+run = one
+`
+
 // TestPrograms runs what the others do not have in both ways.
 func TestPrograms(t *testing.T) {
 	w := newWorkers(t)
@@ -349,6 +372,9 @@ func TestPrograms(t *testing.T) {
 		"memory":          {source: "def run(params):\n  l = []\n  while True: l.append(\"x\" * 100000 + str(len(l)))"},
 		"bad_utf8":        {source: `def run(params): fail("é"[:1])`},
 		"odd_message":     {source: `def run(params): fail(json.decode('"\\ud800"'))`},
+		"second":          {source: several, functions: []string{"one", "two"}, args: `{"n":[1]}`},
+		"second_fails":    {source: several, functions: []string{"run", "two"}, args: `{"fail":true}`},
+		"second_no_json":  {source: several, functions: []string{"one", "three"}},
 		"missing":         {source: `def run(params): return {"alpha": 1}["alpa"]`},
 		"caught":          {source: `def run(params): return [try_call_tool(n).kind for n in ["a", "down", "refuse", "junk", "nothing", "denied"]]`},
 		"retried":         {source: `def run(params): return retry(lambda: call_tool("flaky", {"failures": 2}), delay=0)`},

@@ -89,21 +89,16 @@ func Resolve(f *syntax.File, builtins starlark.StringDict) error {
 	return nil
 }
 
-// CheckEntry refuses a file without a function run that takes one argument, as far as
-// the text shows it. The error is Errors.
-func CheckEntry(f *syntax.File) error {
-	if _, err := EntryOf(f); err != nil {
-		return Errors{err}
-	}
-	return nil
-}
+// Run is the function that a call of a tool runs, unless the tool names another one.
+const Run = "run"
 
-// EntryOf looks at the signature of run as far as the text shows it, and returns where it is.
-func EntryOf(f *syntax.File) (syntax.Position, *Error) {
-	def, bound := tree.FindRun(f)
+// EntryOf looks at the signature of the function that a tool runs, as far as the text shows it, and returns
+// where it is.
+func EntryOf(f *syntax.File, function string) (syntax.Position, *Error) {
+	def, bound := tree.FindFunction(f, function)
 	start := tree.Beginning(f)
 	if !bound {
-		return start, &Error{Msg: "no function run(params): it is what a call of the tool runs, and has to be in this file", Pos: start}
+		return start, &Error{Msg: fmt.Sprintf("no function %s(params): it is what a call of the tool runs, and has to be in this file", function), Pos: start}
 	}
 	if def == nil {
 		return start, nil
@@ -123,7 +118,7 @@ func EntryOf(f *syntax.File) (syntax.Position, *Error) {
 		}
 	}
 	if required > 1 || positional == 0 {
-		return start, &Error{Msg: fmt.Sprintf("run must take one argument, as in run(params): it has %d", required), Pos: def.Name.NamePos}
+		return start, &Error{Msg: fmt.Sprintf("%s must take one argument, as in %[1]s(params): it has %d", function, required), Pos: def.Name.NamePos}
 	}
 	return def.Name.NamePos, nil
 }

@@ -96,6 +96,7 @@ var fields = map[field]rules{
 	{reflect.TypeFor[config.Config](), "name"}:                 {with: tree{"description": "The server name shown to clients. Without it: the name of the object."}},
 	{reflect.TypeFor[config.ScriptedTool](), "name"}:           {with: tree{"pattern": toolName, "maxLength": 64}},
 	{reflect.TypeFor[config.ScriptedTool](), "script"}:         {with: tree{"minLength": 1}},
+	{reflect.TypeFor[config.ScriptedTool](), "entry"}:          {with: tree{"pattern": `^[\p{L}_][\p{L}\p{Nd}_]{0,127}$`}},
 	{reflect.TypeFor[config.ScriptedTool](), "parameters"}:     isObject,
 	{reflect.TypeFor[config.ScriptedTool](), "output"}:         isObject,
 	{reflect.TypeFor[config.ToolOverride](), "name"}:           {with: tree{"pattern": toolName, "maxLength": 64}},

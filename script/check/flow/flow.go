@@ -40,8 +40,15 @@ type World struct {
 	JSON func(u *Unit, x syntax.Expr) json.RawMessage
 	// Report takes the problems.
 	Report func(Problem)
-	// Time and Steps, Calls are the limits of a run; 0 for none.
-	Time, Hold   float64 // seconds; Hold is how long a run waits before it is suspended, 0 where none is
+	// Limits are those of a run, unless an entry of the file has its own.
+	Limits
+	// Hold is how many seconds a run waits before it is suspended; 0 where none is.
+	Hold float64
+}
+
+// Limits are those of a run; 0 for none.
+type Limits struct {
+	Time         float64 // seconds
 	Steps, Calls int64
 }
 
@@ -61,10 +68,16 @@ type Unit struct {
 	Name   string
 	Tree   *syntax.File
 	Source any // what the caller knows it by
-	// Params and Output are what a tool's run gets and returns; nil for libraries.
-	Params, Output *types.Schema
-	Tool           string // the tool's name
-	scopes         *scope.Scopes
+	// Entries are the tools of the file; none for libraries.
+	Entries []Entry
+	scopes  *scope.Scopes
+}
+
+// Entry is a tool: the function that a call runs, what that gets and what it returns.
+type Entry struct {
+	Function       string
+	Params, Output *types.Schema // nil: anything
+	Limits         Limits
 }
 
 // NewUnit looks at the names of a file. The resolver must have seen the tree.
@@ -79,6 +92,7 @@ const maxWork = 400_000
 type engine struct {
 	*World
 	root     *Unit
+	entry    *Entry // of root, that is followed or was last
 	modules  map[*Unit]*module
 	frame    *frame
 	env      env.Env        // of what is followed at this moment
@@ -122,7 +136,9 @@ func Follow(u *Unit, w *World) *Result {
 	e.conds = narrow.Refiner{Env: &e.env, Type: e.quiet}
 	e.fits = fit.Checker{Type: e.quiet, Seen: e.recorded, Set: e.isWild, Report: e.say}
 	e.module(u)
-	e.entry(u)
+	for i := range u.Entries {
+		e.follow(&u.Entries[i])
+	}
 	e.rest(u.Tree.Stmts)
 	return &Result{Types: e.types}
 }
@@ -169,16 +185,16 @@ func (e *engine) module(u *Unit) *module {
 	return m
 }
 
-// entry follows run with what the tool's schema says of its arguments.
-func (e *engine) entry(u *Unit) {
-	def := u.scopes.Defs["run"]
+// follow follows the function of a tool with what its schema says of its arguments.
+func (e *engine) follow(entry *Entry) {
+	def := e.root.scopes.Defs[entry.Function]
 	fn := e.funcs[def]
 	if def == nil || fn == nil {
 		return
 	}
 	params := types.Any
-	if u.Params != nil {
-		params = u.Params.Type
+	if entry.Params != nil {
+		params = entry.Params.Type
 	}
 	args := []callable.Argument{}
 	for i, p := range def.Params {
@@ -187,7 +203,10 @@ func (e *engine) entry(u *Unit) {
 		}
 	}
 	e.env.Dead = false
+	general := e.Limits
+	e.entry, e.Limits = entry, entry.Limits
 	e.invoke(fn, args, nil, true)
+	e.Limits = general
 }
 
 // rest follows the functions that no call was seen of, with unknown arguments.

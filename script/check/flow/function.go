@@ -127,14 +127,14 @@ func (e *engine) end(fn *function) {
 			none.Role = types.Made
 		}
 	}
-	if e.isRun() && e.root.Output != nil && !e.root.Output.Type.IsAny() && !e.root.Output.Type.Has(types.None) {
+	if output := e.output(); output != nil && !output.Type.IsAny() && !output.Type.Has(types.None) {
 		if none.Role != types.Made && e.work <= maxWork && !e.chained(fn.body) {
 			def := fn.node.(*syntax.DefStmt)
 			var at syntax.Node = def.Name
 			if !e.frame.returns.IsNever() {
 				at = fn.body[len(fn.body)-1]
 			}
-			e.tell("return-missing", at, "returns None here, output wants %s", finding.Article(e.root.Output.Type))
+			e.tell("return-missing", at, "returns None here, output wants %s", finding.Article(output.Type))
 		}
 	}
 	e.frame.returns = types.Join(e.frame.returns, types.Of(none))

@@ -148,12 +148,12 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		t = e.eval(s.Result)
 	}
 	e.frame.returns = types.Join(e.frame.returns, returnedNone(t))
-	if e.isRun() && e.root.Output != nil && !e.env.Dead {
+	if output := e.output(); output != nil && !e.env.Dead {
 		var n syntax.Node = s
 		if s.Result != nil {
 			n = s.Result
 		}
-		e.fits.Hold(fit.Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, e.root.Output)
+		e.fits.Hold(fit.Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, output)
 	}
 	e.env.End()
 }
@@ -167,9 +167,24 @@ func returnedNone(t types.Type) types.Type {
 	return types.Join(out, types.Of(&types.Atom{Kind: types.None, Role: types.Output}))
 }
 
-// isRun reports whether the function that is followed is the tool itself.
-func (e *engine) isRun() bool {
-	return e.frame.fn != nil && e.frame.unit == e.root && e.frame.fn.node == syntax.Node(e.root.scopes.Defs["run"])
+// output is what the function that is followed has to return, when it is that of a tool: of the one that is
+// followed, if there are several; nil otherwise.
+func (e *engine) output() *types.Schema {
+	if e.frame.fn == nil || e.frame.unit != e.root {
+		return nil
+	}
+	runs := func(entry *Entry) bool {
+		return entry != nil && e.frame.fn.node == syntax.Node(e.root.scopes.Defs[entry.Function])
+	}
+	if runs(e.entry) {
+		return e.entry.Output
+	}
+	for i := range e.root.Entries {
+		if runs(&e.root.Entries[i]) {
+			return e.root.Entries[i].Output
+		}
+	}
+	return nil
 }
 
 func (e *engine) load(s *syntax.LoadStmt) {

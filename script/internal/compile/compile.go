@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -34,7 +35,9 @@ type Options struct {
 	Inspect func(*syntax.File) error
 	// Limits hold for compiling, and for every run that sets none of its own.
 	Limits limits.Run
-	// Entries allows a main file without a function run: a run says what it calls. It may load names
+	// Functions are those of the main file that runs may call with their arguments; nil: run alone.
+	Functions []string
+	// Entries allows a main file without such functions: a run says what it calls. It may load names
 	// that begin with an underscore; errors about those have a space before it.
 	Entries bool
 	// Cover counts what runs reach; nil: nothing does.
@@ -61,9 +64,10 @@ type Program struct {
 type Unit struct {
 	Name   string
 	Source source.File
-	Run    syntax.Position // of the definition of run
 	Code   *starlark.Program
 	Loads  map[string]string // what load calls it: its name in Program.Files
+	// Entries is where the functions are defined that runs may call; of the main file.
+	Entries map[string]syntax.Position
 
 	tree *syntax.File // only while compiling
 	hash string
@@ -80,7 +84,10 @@ func Compile(f source.File, o Options) (*Program, error) {
 		Cover:   o.Cover,
 		entries: o.Entries,
 	}
-	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries}
+	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries, functions: o.Functions}
+	if l.functions == nil {
+		l.functions = []string{source.Run}
+	}
 	main, err := l.file(f, nil)
 	if err != nil {
 		return nil, source.Located(err)
@@ -121,7 +128,8 @@ func (p *Program) Covered(c *cover.Set) (*Program, error) {
 		}
 		return p.Files[f.Loads[name]].Source, nil
 	}
-	return Compile(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c})
+	return Compile(p.Main.Source, Options{Builtins: p.Names, Load: load, Limits: p.Limits, Entries: p.entries, Cover: c,
+		Functions: slices.Sorted(maps.Keys(p.Main.Entries))})
 }
 
 // Texts are the files of the program, the main one first.
@@ -166,11 +174,15 @@ type Bundle struct {
 	Loads  map[string]map[string]string `json:"loads"` // what load calls it, by file
 	Limits limits.Run                   `json:"limits"`
 	Hash   string                       `json:"hash"`
+	Entry  string                       `json:"entry,omitempty"` // what a run calls; "" is run
 }
 
-// Bundle is what the same program is compiled from elsewhere.
-func (p *Program) Bundle() *Bundle {
-	b := &Bundle{Main: p.Main.Source, Files: map[string]source.File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
+// Bundle is what the same program is compiled from elsewhere, for runs that call one of its functions.
+func (p *Program) Bundle(entry string) *Bundle {
+	if entry == source.Run {
+		entry = ""
+	}
+	b := &Bundle{Entry: entry, Main: p.Main.Source, Files: map[string]source.File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
 	for name, f := range p.Files {
 		b.Files[name], b.Loads[name] = f.Source, f.Loads
 	}
@@ -179,7 +191,7 @@ func (p *Program) Bundle() *Bundle {
 
 // Compile makes the program of its texts.
 func (b *Bundle) Compile(builtins starlark.StringDict) (*Program, error) {
-	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Load: func(from, name string) (source.File, error) {
+	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{cmp.Or(b.Entry, source.Run)}, Load: func(from, name string) (source.File, error) {
 		f, ok := b.Files[b.Loads[from][name]]
 		if !ok {
 			return source.File{}, errors.New("not part of the program")

@@ -20,6 +20,8 @@ type loader struct {
 	inspect func(*syntax.File) error
 	entries bool // Options.Entries
 	size    int
+
+	functions []string // that the main file has to have
 }
 
 // file compiles f; chain are the files that are being loaded, outermost first.
@@ -34,9 +36,8 @@ func (l *loader) file(f source.File, chain []string) (*Unit, error) {
 	}
 	out := &Unit{Name: f.Name, Source: f, tree: parsed, Loads: map[string]string{}, hash: source.Digest([]byte(f.Name), f.Source)}
 	if len(chain) == 0 && !l.entries {
-		var wrong *source.Error
-		if out.Run, wrong = source.EntryOf(parsed); wrong != nil {
-			return nil, wrong
+		if err := l.findEntries(out); err != nil {
+			return nil, err
 		}
 	}
 	chain = append(chain[:len(chain):len(chain)], f.Name)
@@ -49,6 +50,26 @@ func (l *loader) file(f source.File, chain []string) (*Unit, error) {
 		}
 	}
 	return out, l.compile(out)
+}
+
+// findEntries finds the functions that runs may call.
+func (l *loader) findEntries(f *Unit) error {
+	var wrong source.Errors
+	f.Entries = map[string]syntax.Position{}
+	for _, name := range l.functions {
+		at, err := source.EntryOf(f.tree, name)
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+		f.Entries[name] = at
+	}
+	switch len(wrong) {
+	case 0:
+		return nil
+	case 1:
+		return wrong[0]
+	}
+	return wrong
 }
 
 // loadStmt compiles what one load statement names.

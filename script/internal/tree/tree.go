@@ -39,16 +39,16 @@ func Loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
 	return found
 }
 
-// FindRun returns the definition of run, if it is one, and whether anything binds that name.
-func FindRun(f *syntax.File) (def *syntax.DefStmt, bound bool) {
+// FindFunction returns the definition of a function at top level, if it is one, and whether anything binds its name.
+func FindFunction(f *syntax.File, name string) (def *syntax.DefStmt, bound bool) {
 	for _, s := range f.Stmts {
 		switch s := s.(type) {
 		case *syntax.DefStmt:
-			if s.Name.Name == "run" {
+			if s.Name.Name == name {
 				def, bound = s, true
 			}
 		case *syntax.AssignStmt:
-			if id, ok := s.LHS.(*syntax.Ident); ok && id.Name == "run" {
+			if id, ok := s.LHS.(*syntax.Ident); ok && id.Name == name {
 				def, bound = nil, true
 			}
 		}

@@ -97,6 +97,22 @@ func (p *project) check(unsaved catalog.Overlay, lockFile string, last *check.Pr
 	return result
 }
 
+// sourceOf is a script as it is checked without a configuration that says what it is: with the tools that it declares.
+func sourceOf(f script.File) check.Source {
+	src := check.Source{File: f, Kind: check.Library}
+	declared, _ := check.ReadDeclarations(f) // their problems are told by the check
+	switch {
+	case files.IsTest(f.Name):
+		src.Kind = check.TestFile
+	case len(declared) > 0 || strings.Contains(string(f.Source), "def run("):
+		src.Kind = check.ToolFile
+		for _, d := range declared {
+			src.Tools = append(src.Tools, d.Tool())
+		}
+	}
+	return src
+}
+
 // checkAlone checks a script that belongs to no configuration.
 func (p *project) checkAlone(data []byte, last *check.Program) checked {
 	if data == nil {
@@ -105,13 +121,7 @@ func (p *project) checkAlone(data []byte, last *check.Program) checked {
 			return checked{project: p, program: last}
 		}
 	}
-	s := check.Source{File: script.File{Name: filepath.Base(p.script), Source: data, Origin: diag.InFile(p.script)}, Kind: check.Library}
-	switch {
-	case files.IsTest(p.script):
-		s.Kind = check.TestFile
-	case strings.Contains(string(data), "def run("):
-		s.Kind = check.ToolFile
-	}
+	s := sourceOf(script.File{Name: filepath.Base(p.script), Source: data, Origin: diag.InFile(p.script)})
 	program := check.Check([]check.Source{s}, check.Options{Builtins: builtins.Table(), TestBuiltins: suite.Table(), Last: last})
 	return checked{project: p, program: program, problems: program.Problems()}
 }

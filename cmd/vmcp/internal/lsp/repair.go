@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/source"
@@ -24,16 +23,7 @@ func (q *query) known() *check.Program {
 	if !ok {
 		return q.program
 	}
-	src := check.Source{File: script.File{Name: q.doc.path, Source: []byte(text), Origin: diag.InFile(q.doc.path)}, Kind: check.Library}
-	switch {
-	case files.IsTest(q.doc.path):
-		src.Kind = check.TestFile
-	case strings.Contains(text, "def run("):
-		src.Kind = check.ToolFile
-		if d, _ := check.ReadDeclaration(src.File); d != nil { // its problems are told by the check
-			src.Tool, src.Input, src.Output = d.Name, d.Parameters, d.Output
-		}
-	}
+	src := sourceOf(script.File{Name: q.doc.path, Source: []byte(text), Origin: diag.InFile(q.doc.path)})
 	q.doc.repaired = repair{q.doc.text, q.line, q.program, q.program.Alone(src, check.Options{Builtins: q.builtins})}
 	return q.doc.repaired.program
 }
