@@ -174,7 +174,8 @@ without_none({"name": params["name"], "tag": params.get("tag")})  # → {"name":
 `},
 	"tool": {`
 The arguments have to be literals or constants of the file. Annotations that look safer than the
-tools that the script can call hold only with trust_annotations.`, `
+tools that the script can call hold only with trust_annotations. A file may declare several tools; ` + "`entry`" + ` is the name of
+the function that a call of this one runs.`, `
 tool(
     name = "deploy",
     description = "Deploys a service",

@@ -79,9 +79,16 @@ const (
 
 // File looks for mistakes in one file. It returns all of them, in the order of the text.
 func File(f script.File, o Options) diag.Problems {
-	s := Source{File: f, Tools: []Entry{{Output: o.Output}}, Limits: o.Limits}
-	if o.Library {
+	s := Source{File: f, Limits: o.Limits}
+	declared, _ := ReadDeclarations(f) // whoever makes tools of them reports what is wrong with them
+	for _, d := range declared {
+		s.Tools = append(s.Tools, Entry{Function: d.Entry, Output: o.Output})
+	}
+	switch {
+	case o.Library:
 		s.Kind = Library
+	case len(declared) == 0:
+		s.Tools = []Entry{{Output: o.Output}}
 	}
 	return Check([]Source{s}, o).Problems()
 }

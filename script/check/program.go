@@ -201,7 +201,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	c.loads(tree)
 	out.loads = namesLoaded(tree)
 	c.constants = literal.Of(tree)
-	c.entries(tree, src)
+	missing := c.entries(tree, src)
 	c.block(tree.Stmts)
 	syntax.Walk(tree, c.node)
 	c.branches(tree)
@@ -212,7 +212,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	out.unit.Source, out.unit.Entries = src.File, c.entriesOf(src)
 	names := usesOf(tree)
 	c.scope(names)
-	if !translated(tree) && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
+	if !translated(tree) && !missing && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
 		c.unused(names, src, p.shared.loadedBy) // else a misspelt name leaves another one without a use
 	}
 	c.resolved(tree)
@@ -229,18 +229,23 @@ func (p *Program) check(src Source, n *needs) *checked {
 	return out
 }
 
-// entries reports tools whose function does not take what a call gives it. One that is not there is reported where
+// entries reports tools whose function does not take what a call gives it. One that is missing is reported where
 // it is named; run, which nothing has to name, here.
-func (c *checker) entries(f *syntax.File, src Source) {
+func (c *checker) entries(f *syntax.File, src Source) (missing bool) {
 	told := map[string]bool{}
 	for _, e := range src.entries() {
 		_, err := source.EntryOf(f, e.function())
-		if _, there := hasFunction(f, e.function()); err == nil || told[e.function()] || !there && (e.Function != "" || len(src.Tools) > 1) {
+		if err == nil || told[e.function()] {
 			continue
 		}
 		told[e.function()] = true
+		if _, there := hasFunction(f, e.function()); !there && (e.Function != "" || len(src.Tools) > 1) {
+			missing = true
+			continue
+		}
 		c.engine(codeDeclaration, source.Errors{err})
 	}
+	return missing
 }
 
 // entriesOf are the tools of a file as types are followed from them.
