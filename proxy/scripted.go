@@ -90,7 +90,7 @@ func (p *Proxy) callScript(ctx context.Context, x *exchange, e *catalog.Entry) (
 func (c *scriptedCall) run(ctx context.Context, args json.RawMessage) (r store.Run, s runs.Settings) {
 	t, x := c.entry.Script, c.x
 	s = runs.Settings{
-		Limits: t.Limits, Entry: runs.EntryOf(t.Program), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
+		Limits: t.Limits, Entry: t.Program.Function(), OnDoubt: t.Durable.OnDoubt, OnDisconnect: t.Durable.OnDisconnect, Isolated: t.Isolated, Whole: t.Whole(),
 		Output: t.OutputSchema(), Can: x.client.Capabilities, Who: x.principalIn(ctx).Keep(), Profile: x.client.Profile, Audit: x.audit.run, Trace: spans.Traceparent(ctx),
 	}
 	r = store.Run{

@@ -114,7 +114,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 	}
 	r.session = &workerSession{session.Open(ctx, session.Options{Channel: channel, Encode: o.Isolation.EncodeError, End: end, Answers: int64(r.limits.Result)}), o.Isolation}
 	r.request().Weigh(WorkerMemory)
-	program, err := json.Marshal(r.program.compiled.Bundle(r.program.entry))
+	program, err := json.Marshal(r.program.compiled.Bundle(r.program.Function()))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@
 package script
 
 import (
+	"cmp"
+
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script/internal/compile"
@@ -48,26 +50,23 @@ func Compile(f File, o Options) (*Program, error) {
 	if len(o.Functions) > 0 {
 		return of(p, o.Functions[0]), nil
 	}
-	return of(p, source.Run), nil
+	return of(p, ""), nil
 }
 
 // of is a program whose runs call a function. With run it is identified by its source alone, as
 // long as there were no others.
 func of(p *compile.Program, entry string) *Program {
-	if entry == source.Run {
+	if entry = cmp.Or(entry, source.Run); entry == source.Run {
 		return &Program{p, entry, p.Hash}
 	}
 	return &Program{p, entry, source.Digest([]byte(p.Hash), []byte(entry))}
 }
 
 // For is the same program for runs that call another one of the functions that it was compiled for, see
-// Options.Functions. It shares the code and is identified by its source and that function; nil when there is
-// no such function.
+// Options.Functions; "" is run. It shares the code and is identified by its source and that function; nil when
+// there is no such function.
 func (p *Program) For(function string) *Program {
-	if function == p.entry {
-		return p
-	}
-	if _, ok := p.compiled.Main.Entries[function]; !ok {
+	if _, ok := p.compiled.Main.Entries[cmp.Or(function, source.Run)]; !ok {
 		return nil
 	}
 	return of(p.compiled, function)
@@ -76,8 +75,13 @@ func (p *Program) For(function string) *Program {
 // Hash identifies the source of the program, all loaded files included, and the function that a run calls.
 func (p *Program) Hash() string { return p.hash }
 
-// Function is the name of the function that a run calls, and Entry where it is defined.
-func (p *Program) Function() string { return p.entry }
+// Function is the name of the function that a run calls; "" is run.
+func (p *Program) Function() string {
+	if p.entry == source.Run {
+		return ""
+	}
+	return p.entry
+}
 
 // Entry is where the function is defined that a run calls.
 func (p *Program) Entry() syntax.Position { return p.compiled.Main.Entries[p.entry] }

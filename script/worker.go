@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/compile"
 	"github.com/vmcp-dev/vmcp/script/internal/message"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // This is the side of an isolated run that is in the worker: the interpreter with its
@@ -88,7 +86,7 @@ func (w *worker) dispatch(m *message.Message) error {
 		}
 		p, err := b.Compile(w.options.Builtins)
 		if err == nil {
-			w.program = of(p, cmp.Or(b.Entry, source.Run))
+			w.program = of(p, b.Entry)
 		}
 		return err
 	case message.Run:

@@ -3,7 +3,6 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,9 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
-	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/texts"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
@@ -33,29 +31,7 @@ type Known struct {
 }
 
 // Overlay are texts that stand for those of files, by absolute path.
-type Overlay map[string][]byte
-
-// read reads a file below a folder.
-func (o Overlay) read(dir, name string) ([]byte, error) {
-	if abs, err := filepath.Abs(filepath.Join(dir, name)); err == nil && o[abs] != nil {
-		return o[abs], nil
-	}
-	return files.ReadBelow(dir, name, maxSource)
-}
-
-// load loads libraries with the texts that are not saved yet.
-func (o Overlay) load(saved loadFunc) loadFunc {
-	if len(o) == 0 {
-		return saved
-	}
-	return func(from, name string) (script.File, error) {
-		f, err := saved(from, name)
-		if abs, absErr := filepath.Abs(f.Origin.File); err == nil && absErr == nil && o[abs] != nil {
-			f.Source = o[abs]
-		}
-		return f, err
-	}
-}
+type Overlay = texts.Overlay
 
 // Check finds what is wrong with the scripts, libraries, tests and workflows of a configuration,
 // and what may not be meant.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 	"github.com/vmcp-dev/vmcp/lock"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/texts"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -25,7 +25,7 @@ import (
 type Scripts struct {
 	tools []*ScriptedTool
 	texts []*scriptText
-	load  loadFunc
+	load  texts.Load
 	hold  time.Duration // after which a run that sleeps is suspended
 	pins  *pins
 	// program is what is known of the texts without any tool of a backend.
@@ -72,7 +72,7 @@ type compiler struct {
 	cfg      *config.Config
 	set      *Scripts
 	problems diag.Problems
-	bundled  *bundles
+	bundled  *texts.Bundles
 	given    Known
 	made     []func()                 // what compiles the tools, once all texts were checked
 	files    map[string][]*scriptText // of tools, by the names of their files
@@ -83,8 +83,8 @@ type compiler struct {
 func Compile(cfg *config.Config) (*Scripts, diag.Problems) { return compile(cfg, Known{}) }
 
 func compile(cfg *config.Config, known Known) (*Scripts, diag.Problems) {
-	bundled := &bundles{libraries: known.Overlay.load(libraries(cfg).Load)}
-	load := legacy.With(script.Options{Load: bundled.loader(cfg.ScriptedTools)}).Load
+	bundled := &texts.Bundles{Libraries: known.Overlay.Load(texts.Libraries(cfg).Load)}
+	load := legacy.With(script.Options{Load: bundled.Loader(cfg.ScriptedTools)}).Load
 	c := &compiler{bundled: bundled, cfg: cfg, set: &Scripts{load: load, hold: cfg.Runs.Hold.Std(), cache: &check.Cache{Lean: true}}, given: known}
 	c.libraries()
 	for i := range cfg.ScriptedTools {
@@ -190,7 +190,7 @@ func (c *compiler) fileAt(f script.File, e *script.Error) script.File {
 			return t.source.File
 		}
 	}
-	return c.bundled.fileAt(e, f)
+	return c.bundled.FileAt(e, f)
 }
 
 // pins reads what the backends are held to.
@@ -214,7 +214,7 @@ func (c *compiler) libraries() {
 			c.add(l.Name, check.Source{Kind: check.Library, File: script.File{Name: l.Name, Source: []byte(l.Source), Origin: origin}})
 			continue
 		}
-		for _, name := range librariesBelow(l.Path) {
+		for _, name := range texts.Below(l.Path) {
 			c.library(l.Path, name)
 		}
 	}
@@ -226,7 +226,7 @@ func (c *compiler) library(dir, name string) {
 		kind = check.TestFile
 	}
 	origin := diag.InFile(filepath.Join(dir, name))
-	source, err := c.given.Overlay.read(dir, name)
+	source, err := c.given.Overlay.Read(dir, name)
 	if err != nil {
 		c.set.texts = append(c.set.texts, &scriptText{entry: name,
 			problems: diag.Problems{{Pos: origin.Pos, Code: "load", Message: err.Error()}}})
@@ -235,29 +235,12 @@ func (c *compiler) library(dir, name string) {
 	c.add(name, check.Source{Kind: kind, File: script.File{Name: filepath.ToSlash(name), Source: source, Origin: origin}})
 }
 
-// maxLibraries bounds how many files of a folder are checked without being asked for.
-const maxLibraries = 5000
-
-// librariesBelow lists the files below a folder that scripts can load, and their tests.
-func librariesBelow(dir string) (names []string) {
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil: // what cannot be read shows when it is loaded
-			return nil
-		case strings.HasPrefix(d.Name(), ".") && name != dir:
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		case len(names) == maxLibraries:
-			return fs.SkipAll
-		case strings.HasSuffix(name, ".star") && !d.IsDir():
-			if rel, err := filepath.Rel(dir, name); err == nil {
-				names = append(names, rel)
-			}
-		}
-		return nil
-	})
-	return names
+// loadOf loads for one tool: its own version of its bundle.
+func (c *compiler) loadOf(t *config.ScriptedTool) texts.Load {
+	if t.Bundle == nil {
+		return c.set.load
+	}
+	return legacy.With(script.Options{Load: c.bundled.LoadFor(t.Bundle)}).Load
 }
 
 // configured compiles a tool of the configuration.
@@ -267,7 +250,7 @@ func (c *compiler) configured(t *config.ScriptedTool, at string) {
 	}
 	file := script.File{Name: t.Name + ".star", Source: []byte(t.Script), Origin: c.cfg.Origin(at + ".script")}
 	if t.Bundle != nil {
-		file.Name = bundleFile(t.Bundle, t.Bundle.File)
+		file.Name = texts.FileOf(t.Bundle, t.Bundle.File)
 	}
 	if t.ScriptFile != "" {
 		source, err := c.readScript(t.ScriptFile)
@@ -294,7 +277,7 @@ func (c *compiler) configured(t *config.ScriptedTool, at string) {
 // textOf is the text of a file that has tools, with one more.
 func (c *compiler) textOf(name string, file script.File, bundle *config.Bundle, tool check.Entry, named diag.Pos) *scriptText {
 	for _, t := range c.files[file.Name] {
-		if t.source.Origin == file.Origin && bytes.Equal(t.source.Source, file.Source) && sameBundle(t.bundle, bundle) {
+		if t.source.Origin == file.Origin && bytes.Equal(t.source.Source, file.Source) && texts.Same(t.bundle, bundle) {
 			t.entry = path.Base(filepath.ToSlash(file.Name))
 			t.source.Tools, t.named = append(t.source.Tools, tool), append(t.named, named)
 			return t

@@ -12,7 +12,6 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Durable says how the runs of a scripted tool outlive their requests; the words are those of the
@@ -56,7 +55,7 @@ func (p Pinned) Tool(known *ScriptedTool) (*ScriptedTool, error) {
 	if known != nil && known.Program != nil && known.Program.Hash() == p.Hash {
 		t.Program = known.Program
 	} else {
-		options := legacy.With(script.Options{Builtins: builtins.All(), Limits: p.Limits, Functions: []string{cmp.Or(p.Entry, source.Run)}})
+		options := legacy.With(script.Options{Builtins: builtins.All(), Limits: p.Limits, Functions: []string{p.Entry}})
 		options.Load = func(_, name string) (script.File, error) {
 			text, ok := p.Files[name]
 			if !ok {

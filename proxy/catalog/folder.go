@@ -51,13 +51,10 @@ func ownersOf(cfg *config.Config) map[string]string {
 	return owners
 }
 
-// maxSource bounds the file of a script; limits.source is below, and says so itself.
-const maxSource = 16 << 20
-
 // readScript reads the file of a script, wherever it is named: nothing that lies outside
 // its folder, and nothing that is no regular file.
 func (c *compiler) readScript(name string) ([]byte, error) {
-	source, err := c.given.Overlay.read(filepath.Dir(name), filepath.Base(name))
+	source, err := c.given.Overlay.Read(filepath.Dir(name), filepath.Base(name))
 	if err != nil {
 		return nil, diag.Problems{{Pos: diag.InFile(name).Pos, Code: "load", Message: err.Error()}}
 	}

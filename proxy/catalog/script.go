@@ -1,21 +1,19 @@
 package catalog
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
-	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/migrate"
 	"github.com/vmcp-dev/vmcp/migrate/legacy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/texts"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // A ScriptedTool is a workflow that clients see as a tool. It does not change.
@@ -34,23 +32,6 @@ type ScriptedTool struct {
 	steps      []migrate.Tool // where a composite names them
 }
 
-// libraries is where load() finds files.
-func libraries(cfg *config.Config) source.Library {
-	l := source.Library{Inline: map[string]string{}, Origins: map[string]diag.Origin{}}
-	for i, lib := range cfg.Libraries {
-		if lib.Path != "" {
-			l.Dirs = append(l.Dirs, lib.Path)
-		} else {
-			l.Inline[lib.Name] = lib.Source
-			l.Origins[lib.Name] = cfg.Origin(fmt.Sprintf("libraries[%d].source", i))
-		}
-	}
-	l.Dirs = append(l.Dirs, cfg.Scripts...)
-	return l
-}
-
-type loadFunc func(from, name string) (script.File, error)
-
 // generalLimits are those of runs of tools that set none.
 func generalLimits(cfg *config.Config) script.Limits { return cfg.Limits.Or(script.DefaultLimits()) }
 
@@ -66,17 +47,16 @@ func toolLimits(cfg *config.Config, c *config.ScriptedTool) script.Limits {
 	return l
 }
 
-func compileScript(cfg *config.Config, c *config.ScriptedTool, text *scriptText, load loadFunc) (*ScriptedTool, error) {
+func compileScript(cfg *config.Config, c *config.ScriptedTool, text *scriptText, load texts.Load) (*ScriptedTool, error) {
 	t := &ScriptedTool{Name: c.Name, Limits: toolLimits(cfg, c), trusted: c.TrustAnnotations, Isolated: c.Isolated, Durable: durableOf(cfg, c)}
 	made, err := text.compile(t.Limits, load)
 	if err != nil {
 		return nil, err
 	}
-	function := cmp.Or(c.Entry, source.Run)
-	t.Program = made.program.For(function)
+	t.Program = made.program.For(c.Entry)
 	t.calls = made.scan.Calls()
 	if len(text.source.Tools) > 1 { // which do not call what the others call
-		t.calls = made.scan.CallsOf(text.source.File, function)
+		t.calls = made.scan.CallsOf(text.source.File, c.Entry)
 	}
 	t.definition = scriptDefinition(c)
 	return t, nil
@@ -90,7 +70,7 @@ type compiled struct {
 }
 
 // compile compiles a text once for all of its tools that set the same limits to that.
-func (t *scriptText) compile(l script.Limits, load loadFunc) (compiled, error) {
+func (t *scriptText) compile(l script.Limits, load texts.Load) (compiled, error) {
 	for _, made := range t.made {
 		if m := made.limits; m.Source == l.Source && m.Program == l.Program && m.LoadDepth == l.LoadDepth {
 			return made, nil
@@ -99,7 +79,7 @@ func (t *scriptText) compile(l script.Limits, load loadFunc) (compiled, error) {
 	made := compiled{limits: l, scan: check.NewScan(builtins.Table())}
 	var functions []string
 	for _, e := range t.source.Tools {
-		functions = append(functions, cmp.Or(e.Function, source.Run))
+		functions = append(functions, e.Function)
 	}
 	options := legacy.With(script.Options{Builtins: builtins.All(), Load: load, Limits: l, Inspect: made.scan.File, Functions: functions})
 	var err error

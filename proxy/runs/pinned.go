@@ -5,7 +5,6 @@ import (
 
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
-	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Settings are what a run goes on with beside its program and its arguments, whatever is
@@ -38,14 +37,6 @@ func (s Settings) JSON() json.RawMessage {
 func settingsOf(r store.Run) (s Settings, err error) {
 	err = json.Unmarshal(r.Limits, &s)
 	return s, err
-}
-
-// EntryOf is Settings.Entry of a program.
-func EntryOf(p *script.Program) string {
-	if p.Function() == source.Run {
-		return ""
-	}
-	return p.Function()
 }
 
 // ProgramOf is a program as it is stored.

@@ -1,12 +1,15 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/literal"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
+	"github.com/vmcp-dev/vmcp/script/source"
 )
 
 // Calls is what the text of a program says about the tools that it calls.
@@ -27,7 +30,7 @@ type Scan struct {
 
 // scanned is a file, without its tree: that is rewritten when the file is compiled.
 type scanned struct {
-	parts []part
+	parts []tree.Part
 	calls []Calls // of each part
 }
 
@@ -41,14 +44,14 @@ func (s *Scan) Calls() Calls {
 	return s.calls.sorted()
 }
 
-// CallsOf are the tools that one function of a file can call, with all that it gets to, in other files too.
+// CallsOf are the tools that one function of a file can call, with all that it gets to, in other files too; "" is run.
 func (s *Scan) CallsOf(f script.File, function string) Calls {
 	of := s.files[f.Shown()]
 	if of == nil {
 		return s.Calls()
 	}
 	var all Calls
-	for _, i := range reached(of.parts, function) {
+	for _, i := range tree.Reached(of.parts, cmp.Or(function, source.Run)) {
 		all.add(of.calls[i])
 	}
 	for _, other := range s.files {
@@ -75,16 +78,16 @@ func (c Calls) sorted() Calls {
 }
 
 // File notes the calls of a file, and refuses one with questions that no client can show.
-func (s *Scan) File(tree *syntax.File) error {
-	of := &scanned{parts: partsOf(tree)}
+func (s *Scan) File(f *syntax.File) error {
+	of := &scanned{parts: tree.Parts(f)}
 	for i := range of.parts {
-		c := s.callsIn(of.parts[i].stmt)
-		of.parts[i].stmt = nil
+		c := s.callsIn(of.parts[i].Stmt)
+		of.parts[i].Stmt = nil
 		of.calls = append(of.calls, c)
 		s.calls.add(c)
 	}
-	s.files[tree.Path] = of
-	return s.forms(tree)
+	s.files[f.Path] = of
+	return s.forms(f)
 }
 
 // callsIn are the calls of tools in a piece of a script.
@@ -115,9 +118,9 @@ func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 }
 
 // forms reports the questions of a file whose literal schema no client can show.
-func (s *Scan) forms(tree *syntax.File) error {
-	c := &checker{builtins: s.builtins, constants: literal.Of(tree)}
-	syntax.Walk(tree, func(n syntax.Node) bool {
+func (s *Scan) forms(f *syntax.File) error {
+	c := &checker{builtins: s.builtins, constants: literal.Of(f)}
+	syntax.Walk(f, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			c.form(call)
 		}

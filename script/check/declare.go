@@ -14,7 +14,6 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
-	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/literal"
@@ -138,9 +137,7 @@ func functionName(tool string) string {
 // Tool is the tool as checks know it. What of the declaration cannot be read is left out.
 func (d *Declaration) Tool() Entry {
 	e := Entry{Tool: d.Name, Function: d.Entry, Input: d.Parameters, Output: d.Output}
-	if t, err := script.ParseDuration(d.Timeout); err == nil {
-		e.Limits.Time = limits.Duration(t)
-	}
+	_ = e.Limits.Time.UnmarshalText([]byte(d.Timeout))
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -48,9 +49,9 @@ func (c *checker) reachedBy(f *syntax.File, declaration *syntax.CallExpr) (stmts
 			_ = readText(c.constants, x, &function) // it is reported where it is read
 		}
 	}
-	parts := partsOf(f)
-	for _, i := range reached(parts, function) {
-		stmts = append(stmts, parts[i].stmt)
+	parts := tree.Parts(f)
+	for _, i := range tree.Reached(parts, function) {
+		stmts = append(stmts, parts[i].Stmt)
 	}
 	return stmts
 }

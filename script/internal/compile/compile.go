@@ -35,7 +35,7 @@ type Options struct {
 	Inspect func(*syntax.File) error
 	// Limits hold for compiling, and for every run that sets none of its own.
 	Limits limits.Run
-	// Functions are those of the main file that runs may call with their arguments; nil: run alone.
+	// Functions are those of the main file that runs may call with their arguments; "" is run, and nil run alone.
 	Functions []string
 	// Entries allows a main file without such functions: a run says what it calls. It may load names
 	// that begin with an underscore; errors about those have a space before it.
@@ -84,10 +84,7 @@ func Compile(f source.File, o Options) (*Program, error) {
 		Cover:   o.Cover,
 		entries: o.Entries,
 	}
-	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries, functions: o.Functions}
-	if l.functions == nil {
-		l.functions = []string{source.Run}
-	}
+	l := &loader{program: p, load: o.Load, inspect: o.Inspect, entries: o.Entries, functions: o.functions()}
 	main, err := l.file(f, nil)
 	if err != nil {
 		return nil, source.Located(err)
@@ -95,6 +92,18 @@ func Compile(f source.File, o Options) (*Program, error) {
 	p.Main = main
 	p.Hash = l.hash()
 	return p, nil
+}
+
+// functions are Functions with all their names, each once.
+func (o *Options) functions() (names []string) {
+	for _, name := range o.Functions {
+		names = append(names, cmp.Or(name, source.Run))
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); names == nil {
+		names = []string{source.Run}
+	}
+	return names
 }
 
 // Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
@@ -177,11 +186,8 @@ type Bundle struct {
 	Entry  string                       `json:"entry,omitempty"` // what a run calls; "" is run
 }
 
-// Bundle is what the same program is compiled from elsewhere, for runs that call one of its functions.
+// Bundle is what the same program is compiled from elsewhere, for runs that call one of its functions; "" is run.
 func (p *Program) Bundle(entry string) *Bundle {
-	if entry == source.Run {
-		entry = ""
-	}
 	b := &Bundle{Entry: entry, Main: p.Main.Source, Files: map[string]source.File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
 	for name, f := range p.Files {
 		b.Files[name], b.Loads[name] = f.Source, f.Loads
@@ -191,7 +197,7 @@ func (p *Program) Bundle(entry string) *Bundle {
 
 // Compile makes the program of its texts.
 func (b *Bundle) Compile(builtins starlark.StringDict) (*Program, error) {
-	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{cmp.Or(b.Entry, source.Run)}, Load: func(from, name string) (source.File, error) {
+	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (source.File, error) {
 		f, ok := b.Files[b.Loads[from][name]]
 		if !ok {
 			return source.File{}, errors.New("not part of the program")

@@ -1,4 +1,4 @@
-package check
+package tree
 
 import (
 	"slices"
@@ -10,18 +10,18 @@ import (
 // runs with the file, and the functions that the tool's own leads to. A function is reached where its name is
 // mentioned, called or not; there is no other way to one.
 
-// part is a statement at the top level of a file.
-type part struct {
-	stmt     syntax.Stmt
+// Part is a statement at the top level of a file.
+type Part struct {
+	Stmt     syntax.Stmt
 	function string   // that it defines; "": it runs with the file
 	mentions []string // names in it
 }
 
-// partsOf takes a file apart.
-func partsOf(f *syntax.File) []part {
-	parts := make([]part, len(f.Stmts))
+// Parts takes a file apart.
+func Parts(f *syntax.File) []Part {
+	parts := make([]Part, len(f.Stmts))
 	for i, s := range f.Stmts {
-		parts[i].stmt = s
+		parts[i].Stmt = s
 		if def, ok := s.(*syntax.DefStmt); ok {
 			parts[i].function = def.Name.Name
 		}
@@ -37,8 +37,8 @@ func partsOf(f *syntax.File) []part {
 	return parts
 }
 
-// reached are the parts that a call of a function gets to, by their places in the file.
-func reached(parts []part, function string) (all []int) {
+// Reached are the parts that a call of a function gets to, by their places in the file.
+func Reached(parts []Part, function string) (all []int) {
 	seen := make([]bool, len(parts))
 	wanted := []string{function}
 	take := func(i int) {
