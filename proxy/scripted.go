@@ -332,7 +332,7 @@ func (c *scriptedCall) settle(ctx context.Context, o runs.Outcome, traced json.R
 			resp, err = c.inputRequired(o)
 			return resp, false, err
 		}
-		return nil, false, runs.Stopped(c.id)
+		return nil, false, runs.Stopped(c.id, c.p.outlived() && !c.never)
 	}
 	return nil, true, nil // paused, by somebody else
 }
@@ -493,7 +493,7 @@ func (c *scriptedCall) await(ctx context.Context, d time.Duration) error {
 func (c *scriptedCall) sleeping(ctx context.Context, o runs.Outcome) (resp *backends.Response, again bool, err error) {
 	left := time.Until(o.Wake)
 	if !c.x.client.Modern() && !c.never && c.p.outlived() && c.p.runs.Stopping() {
-		return nil, false, runs.Stopped(c.id)
+		return nil, false, runs.Stopped(c.id, true)
 	}
 	if c.x.client.Modern() {
 		hold := c.p.hold() - time.Since(c.began)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -261,19 +260,11 @@ func (a *app) serveHTTP(s *served) error {
 	case <-s.ctx.Done():
 	}
 	s.manager.Stopping()
-	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l.Addr()}, server, ended)
-}
-
-// newServer is an HTTP server for peers of any kind.
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: serverLog(log),
-	}
+	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l}, server, ended)
 }
 
 // serveOn serves until the server is closed, over TLS if there is a configuration for it.
-func serveOn(server *http.Server, l net.Listener, secure *tls.Config, ended chan<- error) {
+func serveOn(server interface{ Serve(net.Listener) error }, l net.Listener, secure *tls.Config, ended chan<- error) {
 	l = edge.Listener(l)
 	if secure != nil {
 		l = tls.NewListener(l, secure) // outermost: that is how net/http knows

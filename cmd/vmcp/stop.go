@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,11 +87,11 @@ type ending interface {
 type stopping struct {
 	endpoint ending
 	how      *config.Shutdown
-	addr     net.Addr
+	listener net.Listener
 }
 
 // stopServer ends an HTTP server after the first signal.
-func (a *app) stopServer(s stopping, server *http.Server, ended <-chan error) error {
+func (a *app) stopServer(s stopping, server *server, ended <-chan error) error {
 	s.endpoint.Stopping()
 	if delay := s.how.Delay.Std(); delay > 0 {
 		a.say("serving on for %s, then stopping; interrupt again to stop at once", delay)
@@ -98,17 +100,60 @@ func (a *app) stopServer(s stopping, server *http.Server, ended <-chan error) er
 		select {
 		case <-late.C:
 		case err := <-ended:
-			return fmt.Errorf("serve %s: %w", s.addr, err)
+			return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
 		}
 	}
 	a.say("stopping; interrupt again to stop at once")
 	s.endpoint.Drain()
 	drain, cancel := context.WithTimeout(context.Background(), s.how.DrainTime.Std())
 	defer cancel()
-	if err := server.Shutdown(drain); err != nil {
-		a.say("some calls are cut: they took longer than %s", s.how.DrainTime.Std())
-		_ = server.Close()
-	}
+	_ = s.listener.Close()
 	<-ended
+	if err := server.drain(drain); err != nil {
+		a.say("some calls are cut: they took longer than %s", s.how.DrainTime.Std())
+	}
+	_ = server.Close()
 	return nil
+}
+
+// server is an HTTP server that knows how many connections it has.
+type server struct {
+	http.Server
+	open atomic.Int64
+}
+
+// newServer is an HTTP server for peers of any kind.
+func newServer(h http.Handler, log *slog.Logger) *server {
+	s := &server{Server: http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: serverLog(log),
+	}}
+	s.ConnState = s.count
+	return s
+}
+
+func (s *server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+	}
+}
+
+// drain waits for the connections to end once nothing is accepted any more. http.Server.Shutdown, which would do so,
+// throws away a request that it has just read: a call on a new connection would be lost without an answer. Here each
+// connection ends with the answer to its request, an idle one at once, and one that never sends any after 5 s.
+func (s *server) drain(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		s.SetKeepAlivesEnabled(false) // each time: it closes those that are idle
+		if s.open.Load() == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
 }

@@ -20,8 +20,11 @@ var errTakenOver = errors.New("another process has taken the run over")
 func TakenOver(err error) bool { return errors.Is(err, errTakenOver) }
 
 // Stopped is what a request gets that cannot come back by itself, for a run that goes on when this
-// process has ended.
-func Stopped(id string) error {
+// process has ended, or for one that ends with the process.
+func Stopped(id string, outlives bool) error {
+	if !outlives {
+		return refusal("stopping", "", "the server is about to end, and this run with it")
+	}
 	return refusal("stopping", id, "the server is about to end; the run goes on: %s", id)
 }
 

@@ -53,7 +53,8 @@ type Keeper struct {
 	unwritten store.Options    // of journals of runs without a row
 	keep      Keep             //
 	active    map[string]*Part // by run
-	stopping  bool             // nothing is taken up any more
+	stopping  bool             // nothing is taken up any more but by requests
+	closed    bool             // nor by them
 	drained   chan struct{}    // closed with stopping
 	ready     bool             // what is due may be taken up
 	looked    bool             // Due was asked once
@@ -173,7 +174,7 @@ func (k *Keeper) Begin(run store.Run, s Settings, never bool) *Part {
 	defer k.mu.Unlock()
 	p.journal.kept.bounds = k.unwritten
 	k.active[p.ID] = p
-	if k.stopping {
+	if k.closed {
 		p.Stop()
 	}
 	return p
@@ -276,10 +277,10 @@ func (k *Keeper) began(l store.Lease, of store.Store, cause Cause) *Part {
 	p.taken(l)
 	k.mu.Lock()
 	k.active[p.ID] = p
-	stopping := k.stopping
+	stop := k.closed || k.stopping && p.alone
 	k.mu.Unlock()
 	k.spawn(func() { p.watch(l) })
-	if stopping {
+	if stop {
 		p.Stop()
 	}
 	return p
@@ -339,6 +340,7 @@ const closeWithin = 2 * time.Second
 func (k *Keeper) Close() {
 	k.Stop()
 	k.mu.Lock()
+	k.closed = true
 	parts := make([]*Part, 0, len(k.active))
 	for _, p := range k.active {
 		parts = append(parts, p)

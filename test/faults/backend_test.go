@@ -27,6 +27,9 @@ const role = "VMCP_FAULT_ROLE"
 // that its backends start, by which the test finds those that are left.
 const marker = "VMCP_FAULT_MARKER"
 
+// noteCalls names a file to which a backend writes the text of each call.
+const noteCalls = "VMCP_FAULT_CALLS"
+
 var roles = map[string]func() error{
 	"good":     func() error { return newBackend().ServeStdio(os.Stdin, os.Stdout) },
 	"hang":     func() error { _, err := io.Copy(io.Discard, os.Stdin); return err },
@@ -86,6 +89,21 @@ func tool(name string) string {
 	return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name)
 }
 
+// note writes a line to the file of noteCalls, if there is one.
+func note(text string) error {
+	name := os.Getenv(noteCalls)
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintln(f, text)
+	return err
+}
+
 func callTool(c *raw.Call) (string, error) {
 	var p struct {
 		Name      string
@@ -95,6 +113,9 @@ func callTool(c *raw.Call) (string, error) {
 		return "", err
 	}
 	text := p.Arguments.Text
+	if err := note(text); err != nil {
+		return "", err
+	}
 	switch p.Name {
 	case "pid":
 		text = fmt.Sprint(os.Getpid())

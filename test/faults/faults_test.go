@@ -64,6 +64,12 @@ func urlBackend(name, url string) string {
 // serve starts a proxy in front of the backends; its log is printed when the test fails.
 func serve(t *testing.T, backends ...string) *served {
 	t.Helper()
+	return serveWith(t, nil, backends...)
+}
+
+// serveWith is serve with flags.
+func serveWith(t *testing.T, flags []string, backends ...string) *served {
+	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "vmcp.yaml")
 	if err := os.WriteFile(config, []byte("name: faults\nbackends:\n"+strings.Join(backends, "")), 0o644); err != nil {
@@ -75,7 +81,7 @@ func serve(t *testing.T, backends ...string) *served {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	p, addr, err := rig.Serve(ctx, log, vmcp, config)
+	p, addr, err := rig.ServeWith(ctx, log, vmcp, append([]string{"--config", config}, flags...))
 	if err != nil {
 		text, _ := os.ReadFile(log.Name())
 		t.Fatalf("%v\n%s", err, text)

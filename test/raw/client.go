@@ -3,6 +3,7 @@ package raw
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +27,8 @@ type Client struct {
 	Asked func(m Message) string
 	// Header is added to every request.
 	Header http.Header
+	// HTTP sends its requests. Default: http.DefaultClient.
+	HTTP *http.Client
 
 	session string
 	mu      sync.Mutex
@@ -132,7 +135,7 @@ func (c *Client) send(ctx context.Context, method, params string, body []byte) (
 	if c.Revision == Modern {
 		setModernHeaders(req.Header, method, params)
 	}
-	return http.DefaultClient.Do(req)
+	return cmp.Or(c.HTTP, http.DefaultClient).Do(req)
 }
 
 func setModernHeaders(h http.Header, method, params string) {

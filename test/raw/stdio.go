@@ -14,6 +14,8 @@ type StdioClient struct {
 	Capabilities string
 	// Notified is called for every notification, in order.
 	Notified func(m Message)
+	// Asked answers the requests of the server with a result.
+	Asked func(m Message) string
 
 	in  *bufio.Reader
 	out io.Writer
@@ -69,6 +71,10 @@ func (c *StdioClient) Call(method, params string) (json.RawMessage, error) {
 			return nil, m.Error
 		case m.Method == "" && string(m.ID) == id:
 			return m.Result, nil
+		case m.Method != "" && m.ID != nil && c.Asked != nil:
+			if err := c.write(answer(m.ID, c.Asked(m), nil)); err != nil {
+				return nil, err
+			}
 		case m.Method != "" && c.Notified != nil:
 			c.Notified(m)
 		}
