@@ -21,6 +21,11 @@ func (v *validator) expandPlain(path, s string) string {
 	return v.expandWith(path, s, v.expandedVariable)
 }
 
+// expandPublic is expand for texts that are no secrets at all, and are shown: addresses.
+func (v *validator) expandPublic(path, s string) string {
+	return v.expandWith(path, s, func(string, string) {})
+}
+
 func (v *validator) expandWith(path, s string, note func(name, value string)) string {
 	if v.inObject() {
 		return s

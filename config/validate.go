@@ -69,7 +69,7 @@ func (v *validator) config(c *Config) {
 	v.recording(&c.Recording)
 	v.rateLimiting(&c.RateLimiting)
 	v.storage(&c.SessionStorage)
-	c.Cluster.Check("cluster", replicas.Checker{Report: v.report, Set: v.set, Expand: v.expandPlain, File: v.existing, Listen: v.listen,
+	c.Cluster.Check("cluster", replicas.Checker{Report: v.report, Set: v.set, Expand: v.expandPublic, File: v.existing, Listen: v.listen,
 		Endpoint: c.Listen, Postgres: c.SessionStorage.Provider == StoragePostgres || v.broken("sessionStorage")})
 	v.runs(c)
 	v.backends(c)

@@ -1,0 +1,32 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+// TestClusterAddressesAreNoSecrets: variables in the addresses of replicas are put in and not hidden: /readyz and the log
+// show them.
+func TestClusterAddressesAreNoSecrets(t *testing.T) {
+	t.Setenv("POD_IP", "10.11.12.13")
+	t.Setenv("VMCP_KEY", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=")
+	file := filepath.Join(t.TempDir(), "vmcp.yaml")
+	text := "sessionStorage: {provider: postgres, url: \"postgres://vmcp@db/vmcp\", keys: [{id: a, env: VMCP_KEY}]}\ncluster: {listen: \"${POD_IP}:4485\"}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Cluster.Advertise; got != "10.11.12.13:4485" {
+		t.Errorf("advertise is %q", got)
+	}
+	if slices.Contains(cfg.Secrets(), "10.11.12.13") {
+		t.Error("the address is hidden as a secret")
+	}
+}
