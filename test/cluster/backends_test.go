@@ -13,13 +13,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
 // A ledger is what has been done at the backends, which outlive every replica.
 type ledger struct {
 	mu    sync.Mutex
-	times map[string]int // how often something was done, by what
-	slow  time.Duration  // of each effect
+	times map[string]int  // how often something was done, by what
+	keys  map[string]bool // idempotency keys that were honoured
+	slow  time.Duration   // of each effect
+	notes *mcp.Server
+	gate  chan struct{} // nil: open. Calls of the bank wait until it is closed
+	calls int           // of the bank, under way
 }
 
 type thing struct {
@@ -32,6 +37,16 @@ func (l *ledger) count(what string) {
 	l.times[what]++
 }
 
+// countOnce counts a call of a tool that honours idempotency keys.
+func (l *ledger) countOnce(what, key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.keys[key] {
+		l.keys[key] = true
+		l.times[what]++
+	}
+}
+
 func (l *ledger) did(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,17 +56,56 @@ func (l *ledger) did(what string) int {
 // pause lets a kill hit in front of, and behind an effect.
 func (l *ledger) pause() { <-time.After(l.slow) }
 
-// bank serves two tools without sessions: pay, which counts each call, and look, which only reads.
+// shut lets calls of the bank wait until the function is called that it returns.
+func (l *ledger) shut(t *testing.T) (open func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gate := make(chan struct{})
+	l.gate, open = gate, sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	return open
+}
+
+// enter waits for the gate.
+func (l *ledger) enter(ctx context.Context) {
+	l.mu.Lock()
+	gate := l.gate
+	l.calls++
+	l.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls--
+}
+
+// inside is how many calls wait for the gate.
+func (l *ledger) inside() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
+// bank serves tools without sessions: pay, which counts each call, put, which honours idempotency keys, and look, which only
+// reads.
 func (l *ledger) bank(t *testing.T) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-	add := func(name string, hints mcp.ToolAnnotations, do func(what string)) {
-		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(_ context.Context, _ *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
-			do(in.What)
+	add := func(name string, hints mcp.ToolAnnotations, do func(what, key string)) {
+		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(ctx context.Context, req *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
+			l.enter(ctx)
+			l.pause()
+			do(in.What, fmt.Sprint(req.Params.Meta["dev.vmcp/idempotencyKey"]))
+			l.pause()
 			return nil, map[string]string{"did": in.What}, nil
 		})
 	}
-	add("pay", mcp.ToolAnnotations{}, func(what string) { l.pause(); l.count(what); l.pause() })
-	add("look", mcp.ToolAnnotations{ReadOnlyHint: true}, func(string) {})
+	add("pay", mcp.ToolAnnotations{}, func(what, _ string) { l.count(what) })
+	add("put", mcp.ToolAnnotations{IdempotentHint: true}, l.countOnce)
+	add("look", mcp.ToolAnnotations{ReadOnlyHint: true}, func(string, string) {})
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
 	return serve(t, handler)
 }
@@ -83,6 +137,36 @@ func (l *ledger) kiosk(t *testing.T) string {
 		x.JSON(fmt.Sprintf(`{"resultType":"complete","content":[],"structuredContent":{"did":%s}}`, x.Param("inputResponses", "sure?", "content", "a")))
 	}}
 	return b.Start(t)
+}
+
+// works serves a tool that begins a task.
+func works(t *testing.T) string {
+	s := &raw.Server{Modern: true, Capabilities: `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`}
+	s.Handle = func(c *raw.Call) (string, error) {
+		switch c.Method {
+		case "tools/list":
+			return s.List("tools", `{"name":"begin","inputSchema":{"type":"object"}}`), nil
+		case "tools/call":
+			return `{"resultType":"task","taskId":"t-1","status":"working"}`, nil
+		case "tasks/get":
+			return `{"resultType":"complete","taskId":"t-1","status":"completed","result":{"content":[]}}`, nil
+		}
+		return "", raw.ErrDefault
+	}
+	return serve(t, s)
+}
+
+// shelf serves a resource, over sessions, of which is told when it changes.
+func (l *ledger) shelf(t *testing.T) string {
+	nothing := func(context.Context, *mcp.SubscribeRequest) error { return nil }
+	l.notes = mcp.NewServer(&mcp.Implementation{Name: "shelf", Version: "1"}, &mcp.ServerOptions{
+		SupportedProtocolVersions: []string{legacy}, SubscribeHandler: nothing,
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	l.notes.AddResource(&mcp.Resource{URI: "note://one", Name: "one"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://one", Text: "one"}}}, nil
+	})
+	return backendtest.HTTP(t, l.notes, true)
 }
 
 // answerSchema is of what every question wants to know.

@@ -61,11 +61,18 @@ func (r *run) call(ctx context.Context, more string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	a, err := read(result)
+	if err == nil {
+		r.name = a.Meta.Run.ID
+	}
+	return a, err
+}
+
+func read(result []byte) (*answer, error) {
 	var a answer
 	if err := json.Unmarshal(result, &a); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, result)
 	}
-	r.name = a.Meta.Run.ID
 	return &a, nil
 }
 

@@ -26,6 +26,12 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
+// legacy is the revision of clients and backends with sessions.
+const legacy = "2025-11-25"
+
+// clustered is what the configuration says of replicas that know each other.
+const clustered = "cluster: {listen: \"${VMCP_TEST_PEERS}\", heartbeat: 500ms, forwardTimeout: 1s}\n"
+
 // patience is how long a test waits for what has to come.
 const patience = 40 * time.Second
 
@@ -75,7 +81,6 @@ scriptedTools:
           return [a]
   - name: books
     description: a backend with sessions that asks
-    isolated: false
     parameters: {type: object, required: [id], properties: {id: {type: string}}}
     script: |
       def run(params):
@@ -92,11 +97,17 @@ scriptedTools:
     script: |
       def run(params):
           return [call_tool("pay", {"what": params["id"] + "/" + str(i)})["did"] + "!" for i in range(6)]
+  - name: puts
+    description: calls that may be repeated
+    parameters: {type: object, required: [id], properties: {id: {type: string}}}
+    script: |
+      def run(params):
+          return [call_tool("put", {"what": params["id"] + "/" + str(i)})["did"] + "!" for i in range(6)]
 `
 
 // effects are what a run of a kind does, in order.
 func effects(kind, id string) (all []string) {
-	n := map[string]int{"seq": 2, "par": 2, "nested": 3, "tries": 1, "books": 1, "reserves": 1, "slow": 6}[kind]
+	n := map[string]int{"seq": 2, "par": 2, "nested": 3, "tries": 1, "books": 1, "reserves": 1, "slow": 6, "puts": 6}[kind]
 	for i := range n {
 		all = append(all, fmt.Sprintf("%s/%d", id, i))
 	}
@@ -122,10 +133,11 @@ func newWorld(t *testing.T, pg *pgtest.Server, settings string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &ledger{times: map[string]int{}}
+	l := &ledger{times: map[string]int{}, keys: map[string]bool{}}
 	w := &world{t: t, bin: bin, dir: t.TempDir(), ledger: l, settings: settings, lease: "2s"}
 	w.storage = fmt.Sprintf("provider: postgres, url: %q, schema: %q", pg.URL(), "t_"+strings.ToLower(rand.Text()[:10]))
-	w.backends = fmt.Sprintf("  - {name: bank, url: %q}\n  - {name: desk, url: %q}\n  - {name: kiosk, url: %q}\n", l.bank(t), l.desk(t), l.kiosk(t))
+	w.backends = fmt.Sprintf("  - {name: bank, url: %q}\n  - {name: desk, url: %q}\n  - {name: kiosk, url: %q}\n  - {name: shelf, url: %q}\n  - {name: works, url: %q}\n",
+		l.bank(t), l.desk(t), l.kiosk(t), l.shelf(t), works(t))
 	for _, id := range []string{"a", "b"} {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key)
@@ -270,20 +282,20 @@ func (r *replica) signal(s syscall.Signal) {
 }
 
 // readyz is what /readyz says.
-func (r *replica) readyz(into any) {
-	r.w.t.Helper()
+func (r *replica) readyz() (s status, err error) {
 	resp, err := http.Get("http://" + r.addr + "/readyz")
 	if err != nil {
-		r.w.t.Fatal(err)
+		return s, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil {
-		err = json.Unmarshal(body, into)
+		err = json.Unmarshal(body, &s)
 	}
 	if err != nil {
-		r.w.t.Fatalf("/readyz: %v: %s", err, body)
+		return s, fmt.Errorf("/readyz: %w: %s", err, body)
 	}
+	return s, nil
 }
 
 // A tail keeps the end of what is written to it.
@@ -335,6 +347,9 @@ func TestCluster(t *testing.T) {
 		{"drain", testDrain},
 		{"health until the end", testHealthUntilTheEnd},
 		{"rotation", testRotation},
+		{"seen", testSeen},
+		{"shares", testShares},
+		{"tasks", testTasks},
 	} {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
