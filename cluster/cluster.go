@@ -19,13 +19,10 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/vmcp-dev/vmcp/internal/postgres"
 	"github.com/vmcp-dev/vmcp/runs"
@@ -75,12 +72,11 @@ const (
 
 // Members are the replicas of a cluster as one of them sees them. They are safe for concurrent use.
 type Members struct {
-	o    Options
-	db   *postgres.DB
-	log  *slog.Logger
-	self string
+	*store
+	o      Options
+	self   string
+	tokens *Tokens
 
-	texts   sync.Map               // statements as written -> for this schema
 	hash    atomic.Pointer[string] // of the configuration that is served
 	view    atomic.Pointer[view]
 	adopted atomic.Pointer[func(Adoption)]
@@ -107,7 +103,8 @@ func Join(ctx context.Context, o Options) (*Members, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Members{o: o, db: o.DB, log: o.Log, self: runs.NewID(), wake: make(chan struct{}, 1), asked: make(chan chan error),
+	shared := &store{db: o.DB, ring: o.Ring, log: o.Log}
+	m := &Members{store: shared, o: o, self: runs.NewID(), tokens: newTokens(shared), wake: make(chan struct{}, 1), asked: make(chan chan error),
 		ended: make(chan struct{}), changed: make(chan struct{})}
 	m.hash.Store(new(string))
 	m.view.Store(&view{read: time.Now(), by: map[string]Replica{}})
@@ -191,34 +188,4 @@ func (m *Members) announce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	_, _ = m.db.Exec(ctx, `SELECT pg_notify('`+channel+`', $1)`, m.self) // they look by themselves, too
-}
-
-// try runs one statement, and once more over a fresh connection where the first has died: all statements of this
-// package may be run twice. The error wraps ErrUnavailable, unless it is one of ours.
-func (m *Members) try(ctx context.Context, what string, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	err := do(ctx)
-	if !expected(err) && postgres.Died(err) && ctx.Err() == nil {
-		err = do(ctx)
-	}
-	var own ours
-	switch {
-	case errors.As(err, &own):
-		return own.error
-	case expected(err):
-		return err
-	}
-	return fmt.Errorf("%w: %s: %s: %w", ErrUnavailable, m.db.Name, what, err)
-}
-
-// ours is an error that is not the database's.
-type ours struct{ error }
-
-func (e ours) Unwrap() error { return e.error }
-
-// expected reports whether an error is an answer, or none.
-func expected(err error) bool {
-	var own ours
-	return err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, &own)
 }

@@ -1,12 +1,6 @@
 package cluster
 
-import (
-	"context"
-	"fmt"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
-)
+import "context"
 
 // migrations make the tables, each from what the one before has made. They are never changed and only added to. Processes
 // of the version before go on with the tables of this one while a new version is rolled out: nothing that they use goes
@@ -33,7 +27,7 @@ CREATE TABLE @tasks (
 	PRIMARY KEY (principal, id));
 CREATE INDEX tasks_expires ON @tasks (expires);
 CREATE TABLE @tokens (
-	backend TEXT NOT NULL, principal TEXT NOT NULL, issuer TEXT NOT NULL, sealed BYTEA NOT NULL, key TEXT NOT NULL, updated BIGINT NOT NULL,
+	backend TEXT NOT NULL, principal TEXT NOT NULL, sealed BYTEA NOT NULL, key TEXT NOT NULL, updated BIGINT NOT NULL,
 	PRIMARY KEY (backend, principal));
 CREATE TABLE @logins (id TEXT PRIMARY KEY, sealed BYTEA NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, expires BIGINT NOT NULL);
 CREATE INDEX logins_expires ON @logins (expires);
@@ -42,53 +36,6 @@ CREATE INDEX logins_state ON @logins (state) WHERE state <> '';
 
 // compatible is the oldest version of the tables whose programs can use those of this one.
 const compatible = 1
-
-// sql is a statement of this package for the schema: @ stands in front of the names of tables, {now} for the time.
-func (m *Members) sql(text string) string {
-	if t, ok := m.texts.Load(text); ok {
-		return t.(string)
-	}
-	t := strings.NewReplacer("@", `"`+m.db.Schema+`".`, "{now}", "(extract(epoch from clock_timestamp()) * 1000000)::bigint").Replace(text)
-	m.texts.Store(text, t)
-	return t
-}
-
-// migrate brings the tables to what this program knows, unless a newer one has been there that says that this
-// one can use them.
-func (m *Members) migrate(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, m.db.Pool, func(t pgx.Tx) error {
-		if err := m.db.Prepare(ctx, t); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, m.sql(`CREATE TABLE IF NOT EXISTS @meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)`)); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, m.sql(`INSERT INTO @meta (name, value) VALUES ('cluster', 0), ('cluster_compatible', 0) ON CONFLICT (name) DO NOTHING`)); err != nil {
-			return err
-		}
-		var version, since int
-		if err := t.QueryRow(ctx, m.sql(`SELECT a.value, b.value FROM @meta a, @meta b WHERE a.name = 'cluster' AND b.name = 'cluster_compatible'`)).Scan(&version, &since); err != nil {
-			return err
-		}
-		switch {
-		case since > len(migrations):
-			return fmt.Errorf("the schema %s has tables of version %d for replicas, which is newer than this program: it knows version %d", m.db.Schema, version, len(migrations))
-		case version >= len(migrations):
-			return nil
-		}
-		for _, step := range migrations[version:] {
-			if _, err := t.Exec(ctx, m.sql(step)); err != nil {
-				return err
-			}
-		}
-		_, err := t.Exec(ctx, m.sql(`UPDATE @meta SET value = CASE name WHEN 'cluster' THEN $1::bigint ELSE $2::bigint END WHERE name IN ('cluster', 'cluster_compatible')`), len(migrations), compatible)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, m.db.Name, err)
-	}
-	return nil
-}
 
 const (
 	// cleanEvery is after how many heartbeats what has expired is deleted, and cleanMost how many rows of a table at once.

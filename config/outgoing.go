@@ -134,7 +134,7 @@ type OutgoingOAuth struct {
 	AllowPrivateIP bool `json:"allowPrivateIp,omitempty" crd:"yes"`
 }
 
-// TokenStore is a file with the tokens of logins at backends, each sealed with a key.
+// TokenStore is a file with the tokens of logins at backends, each sealed with a key. In a cluster they are in sessionStorage instead, sealed with its keys.
 type TokenStore struct {
 	// File is the file, relative to the configuration file. It comes to be with the first login.
 	File string `json:"file,omitempty"`
@@ -374,6 +374,13 @@ func (c *Config) BrowsersAt() string {
 func (v *validator) tokenStore(c *Config) {
 	const at = "tokenStore"
 	t := &c.TokenStore
+	switch {
+	case c.Cluster.On() && (t.File != "" || t.KeyEnv != ""):
+		v.warn(at, "is not used in a cluster: logins are kept in sessionStorage, for all replicas, and sealed with its keys; log in again with vmcp login")
+		return
+	case c.Cluster.On():
+		return
+	}
 	if t.File == "" && t.KeyEnv == "" {
 		for _, name := range keys(c.OutgoingAuth.Backends) {
 			if c.OutgoingAuth.Backends[name].Type == Login {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
@@ -22,6 +23,7 @@ func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 	}
 	p.members.Store(m)
 	p.tasks.Use(m)
+	p.backends.ShareLogins(credentials.Share(m.Tokens()))
 	if p.options.Joined != nil {
 		p.options.Joined(m.Self())
 	}

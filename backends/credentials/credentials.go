@@ -103,7 +103,8 @@ type Pool struct {
 	mu     sync.Mutex
 	closed bool                 // guarded by mu: nothing may be fetched any more
 	all    map[string]*Provider // guarded by mu, by the backend's name
-	kept   *Store               // guarded by mu: where logins are kept; nil: nowhere
+	kept   Keeper               // guarded by mu: where logins are kept; nil: nowhere
+	shared Keeper               // guarded by mu: what is kept instead of a file; nil: nothing
 	where  config.TokenStore    // guarded by mu: what kept was made of
 	wg     sync.WaitGroup
 }
@@ -156,18 +157,30 @@ func (p *Pool) hide(values ...string) {
 func (p *Pool) Keep(cfg config.TokenStore) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.shared != nil {
+		p.kept = p.shared
+		return nil
+	}
 	if cfg == p.where {
 		return nil
 	}
-	var s *Store
+	var kept Keeper
 	if cfg.File != "" {
-		var err error
-		if s, err = OpenStore(cfg); err != nil {
+		s, err := OpenStore(cfg)
+		if err != nil {
 			return fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.KeyEnv, err)
 		}
+		kept = s
 	}
-	p.kept, p.where = s, cfg
+	p.kept, p.where = kept, cfg
 	return nil
+}
+
+// Share makes k keep the logins of providers that are made from now on, instead of a file.
+func (p *Pool) Share(k Keeper) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shared = k
 }
 
 // Provider is what the requests to a backend are authenticated with; nil for one that gets no
@@ -194,7 +207,7 @@ type Provider struct {
 	strategy *config.OutgoingStrategy
 	url      string // of the backend
 	tls      config.BackendTLS
-	store    *Store      // of logins; nil: none
+	store    Keeper      // of logins; nil: none
 	shared   Source      // nil: none
 	users    userSources // nil: principals have no credentials of their own
 }

@@ -55,7 +55,7 @@ func TestStoredLoginsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put("b", "first", &Grant{Access: "a"}); err != nil {
+	if err := s.Put(t.Context(), "b", "first", &Grant{Access: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	records := s.records
@@ -71,10 +71,10 @@ func TestStoredLoginsAreBounded(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put("b", "one more", &Grant{}); err == nil || !strings.Contains(err.Error(), "10000 logins are stored") {
+	if err := s.Put(t.Context(), "b", "one more", &Grant{}); err == nil || !strings.Contains(err.Error(), "10000 logins are stored") {
 		t.Errorf("one more: %v", err)
 	}
-	if err := s.Put("b", "first", &Grant{Access: "b"}); err != nil {
+	if err := s.Put(t.Context(), "b", "first", &Grant{Access: "b"}); err != nil {
 		t.Errorf("in the place of one that is there: %v", err)
 	}
 }

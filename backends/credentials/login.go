@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-
-	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
 // LoginNeeded is a login that would give a principal the credential that is missing.
@@ -39,7 +37,7 @@ func NeededLogin(err error) *LoginNeeded {
 type loginAt struct {
 	pool    *Pool
 	client  *http.Client // for the token endpoint
-	store   *Store
+	store   Keeper
 	backend string
 	origin  string // of the backend's URL: tokens for another one are not sent there
 }
@@ -105,10 +103,21 @@ func (s *granted) Get(ctx context.Context) (Credential, error) {
 		s.looked = now
 	}
 	s.mu.Unlock()
-	if due {
-		s.follow(s.current())
+	switch {
+	case !due:
+	case s.store != nil && s.store.remote():
+		s.loginAt.pool.spawn(func() { s.lookLater(s.current()) })
+	default:
+		s.follow(ctx, s.current())
 	}
 	return s.tokens.Get(ctx)
+}
+
+// lookLater is follow for nobody who waits.
+func (s *granted) lookLater(value string) {
+	ctx, cancel := context.WithTimeout(s.loginAt.pool.ctx, issuerTimeout)
+	defer cancel()
+	s.follow(ctx, value)
 }
 
 // current is the token that is used now; "" for none.
@@ -120,11 +129,11 @@ func (s *granted) current() string {
 
 // follow forgets a token that is in use if the store has another one, or none any more. It
 // reports whether there is another one.
-func (s *granted) follow(value string) bool {
+func (s *granted) follow(ctx context.Context, value string) bool {
 	if value == "" || s.store == nil {
 		return false
 	}
-	g, err := s.store.Find(s.backend, s.principal)
+	g, err := s.store.Find(ctx, s.backend, s.principal)
 	if err != nil || g != nil && g.Access == value {
 		return false // a store that cannot be read now takes nothing away
 	}
@@ -145,7 +154,7 @@ func (s *granted) Refused(c Credential) bool {
 // Insufficient is called when a backend has answered 403 to a credential. If it did so for want of
 // scopes (RFC 6750, section 3.1) and its source is a login, it reports whether there is another
 // credential by now, or which login is needed.
-func Insufficient(s Source, c Credential, resp *http.Response) (another bool, err error) {
+func Insufficient(ctx context.Context, s Source, c Credential, resp *http.Response) (another bool, err error) {
 	login, ok := s.(*granted)
 	if !ok || resp.StatusCode != http.StatusForbidden {
 		return false, nil
@@ -156,7 +165,7 @@ func Insufficient(s Source, c Credential, resp *http.Response) (another bool, er
 	}
 	for _, ch := range challenges {
 		if ch.Scheme == "bearer" && ch.Params["error"] == "insufficient_scope" {
-			if value := login.current(); bearer(value) != c || login.follow(value) {
+			if value := login.current(); bearer(value) != c || login.follow(ctx, value) {
 				return true, nil
 			}
 			return false, login.needs(scopesIn(ch.Params["scope"]))
@@ -179,40 +188,44 @@ func scopesIn(text string) []string {
 }
 
 // renew takes the token of the store, and a new one from the authorization server where that
-// has ended or was refused. What is new is on disk before it is used: a refresh token that was
+// has ended or was refused. What is new is kept before it is used: a refresh token that was
 // rotated is the only one that is good. No other process renews it meanwhile.
-func (s *granted) renew(ctx context.Context) (token, error) {
+func (s *granted) renew(ctx context.Context) (t token, err error) {
 	if s.store == nil {
 		return token{}, unavailable("no tokenStore is configured")
 	}
-	if t, g, err := s.stored(); g == nil {
-		return t, err
-	}
-	unlock, err := files.Lock(s.store.path + ".renew-" + s.id())
+	g, err := s.store.Find(ctx, s.backend, s.principal)
 	if err != nil {
 		return token{}, unavailable("%w", err)
 	}
-	defer unlock()
-	t, g, err := s.stored() // another process may have been first
-	if g == nil {
+	if t, g, err = s.usable(g); g == nil {
 		return t, err
 	}
-	return s.refresh(ctx, g)
+	err = s.store.renew(ctx, s.backend, s.principal, func(g *Grant) (*Grant, error) {
+		var err error
+		if t, g, err = s.usable(g); g == nil { // another process was first
+			return nil, err
+		}
+		if g, err = s.refresh(ctx, g); err == nil {
+			t = lasting(g.Access, s.loginAt.pool.o.Now(), g.Expires)
+		}
+		return g, err
+	})
+	if err != nil {
+		return token{}, err
+	}
+	return t, nil
 }
 
-// id names the record in the names of files.
-func (s *granted) id() string {
-	sum := sha256.Sum256(record{Backend: s.backend, Principal: s.principal}.bound())
+// idOf names the record in the names of files.
+func idOf(backend, principal string) string {
+	sum := sha256.Sum256(record{Backend: backend, Principal: principal}.bound())
 	return hex.EncodeToString(sum[:6])
 }
 
-// stored is the token of the store if that can be used, else the grant that has to be renewed.
-func (s *granted) stored() (token, *Grant, error) {
-	g, err := s.store.Find(s.backend, s.principal)
-	switch {
-	case err != nil:
-		return token{}, nil, unavailable("%w", err)
-	case g == nil, g.Resource != "" && originOf(g.Resource) != s.origin: // none, or one for a URL that was configured before
+// usable is the token of a grant of the store if that can be used, else the grant that has to be renewed.
+func (s *granted) usable(g *Grant) (token, *Grant, error) {
+	if g == nil || g.Resource != "" && originOf(g.Resource) != s.origin { // none, or one for a URL that was configured before
 		return token{}, nil, s.needs(nil)
 	}
 	s.mu.Lock()
@@ -233,8 +246,8 @@ func (s *granted) stored() (token, *Grant, error) {
 	return token{}, g, nil
 }
 
-// refresh gets a new token for a grant, and stores it.
-func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
+// refresh gets a new token for a grant, to be kept in its place.
+func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
 	e := &endpoint{pool: s.loginAt.pool, client: s.client, url: g.TokenURL, id: g.ClientID, secret: g.ClientSecret}
 	params := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
 	if g.Resource != "" {
@@ -244,10 +257,10 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
 	var is *Error
 	if errors.As(err, &is) && is.Refused {
 		s.loginAt.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
-		return token{}, s.needs(nil)
+		return nil, s.needs(nil)
 	}
 	if err != nil {
-		return token{}, err
+		return nil, err
 	}
 	next := *g
 	next.Scopes = slices.Clone(g.Scopes)
@@ -256,10 +269,7 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (token, error) {
 		next.Refresh = t.RefreshToken
 	}
 	s.loginAt.pool.hide(next.Access, next.Refresh)
-	if err := s.store.Put(s.backend, s.principal, &next); err != nil {
-		return token{}, unavailable("%w", err)
-	}
-	return lasting(next.Access, s.loginAt.pool.o.Now(), next.Expires), nil
+	return &next, nil
 }
 
 // take puts a token in, which was issued now.

@@ -60,7 +60,7 @@ type PendingLogin struct {
 	id      string
 	backend config.Backend
 	need    LoginNeeded
-	store   *Store
+	store   Keeper
 	base    string // the URL of this endpoint, without a path
 	done    chan struct{}
 	expiry  *time.Timer
@@ -213,7 +213,7 @@ func (l *logins) run(ctx context.Context, a *attempt) {
 func (n *PendingLogin) login(ctx context.Context, a *attempt) error {
 	l := n.logins
 	scopes := n.need.Scopes
-	before, err := n.store.Find(n.backend.Name, n.need.User.Key)
+	before, err := n.store.Find(ctx, n.backend.Name, n.need.User.Key)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (n *PendingLogin) login(ctx context.Context, a *attempt) error {
 		return err
 	}
 	l.pool.hide(grant.Access, grant.Refresh, grant.ClientSecret)
-	return n.store.Put(n.backend.Name, n.need.User.Key, grant)
+	return n.store.Put(ctx, n.backend.Name, n.need.User.Key, grant)
 }
 
 // ask sends the person to the authorization server and waits for it to come back.

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -103,7 +104,7 @@ func ParseKey(text string) ([]byte, error) {
 }
 
 // Find returns the grant of a principal with a backend, nil when there is none.
-func (s *Store) Find(backend, principal string) (*Grant, error) {
+func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.read(); err != nil {
@@ -117,7 +118,7 @@ func (s *Store) Find(backend, principal string) (*Grant, error) {
 }
 
 // Put keeps a grant in the place of one that is there. It is on disk when Put returns.
-func (s *Store) Put(backend, principal string, g *Grant) error {
+func (s *Store) Put(_ context.Context, backend, principal string, g *Grant) error {
 	return s.change(func() error {
 		i := s.index(backend, principal)
 		if i < 0 && len(s.records) >= maxGrants {
@@ -137,12 +138,12 @@ func (s *Store) Put(backend, principal string, g *Grant) error {
 }
 
 // Remove takes out the grants of a principal with a backend and reports how many there were.
-func (s *Store) Remove(backend, principal string) (n int, err error) {
+func (s *Store) Remove(_ context.Context, backend, principal string) (n int, err error) {
 	return s.remove(func(r record) bool { return r.Backend == backend && r.Principal == principal })
 }
 
 // RemoveAll takes out the grants of everybody with a backend and reports how many there were.
-func (s *Store) RemoveAll(backend string) (n int, err error) {
+func (s *Store) RemoveAll(_ context.Context, backend string) (n int, err error) {
 	return s.remove(func(r record) bool { return r.Backend == backend })
 }
 

@@ -2,6 +2,7 @@ package credentials_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 		if !strings.HasSuffix(name, "same") {
 			name += fmt.Sprint(i)
 		}
-		if err = s.Put("b", name, &credentials.Grant{Access: fmt.Sprint(i), Refresh: strings.Repeat("r", 20_000)}); err == nil {
+		if err = s.Put(context.Background(), "b", name, &credentials.Grant{Access: fmt.Sprint(i), Refresh: strings.Repeat("r", 20_000)}); err == nil {
 			fmt.Println(i)
 		}
 	}
@@ -86,14 +87,14 @@ func TestAKilledProcessLeavesAWholeStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := s.Find("b", "same")
+		g, err := s.Find(t.Context(), "b", "same")
 		if err != nil || g == nil || g.Access != fmt.Sprint(last) && g.Access != fmt.Sprint(last+1) {
 			t.Fatalf("the store has %+v, %v, after login %d was stored", g, err, last)
 		}
-		if err := s.Put("b", "next", &credentials.Grant{Access: "x"}); err != nil {
+		if err := s.Put(t.Context(), "b", "next", &credentials.Grant{Access: "x"}); err != nil {
 			t.Errorf("the next process: %v", err)
 		}
-		if g, err := s.Find("b", "same"); err != nil || g == nil {
+		if g, err := s.Find(t.Context(), "b", "same"); err != nil || g == nil {
 			t.Errorf("after the next process: %v, %v", g, err)
 		}
 	}
@@ -118,7 +119,7 @@ func TestProcessesShareAStore(t *testing.T) {
 	}
 	for i := range processes {
 		for j := 1; j <= times; j++ {
-			if g, err := s.Find("b", fmt.Sprintf("process%d-%d", i, j)); err != nil || g == nil || g.Access != fmt.Sprint(j) {
+			if g, err := s.Find(t.Context(), "b", fmt.Sprintf("process%d-%d", i, j)); err != nil || g == nil || g.Access != fmt.Sprint(j) {
 				t.Errorf("login %d of process %d: %+v, %v", j, i, g, err)
 			}
 		}

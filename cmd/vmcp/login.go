@@ -11,9 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
+	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/browser"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/runs/settings"
 )
 
 // loginTime is how long a login waits for the person who logs in.
@@ -41,13 +44,14 @@ again; what was granted before is asked for, too.`,
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "ask for these scopes, too; several with spaces between them, or the flag again")
 	c.Flags().Uint16Var(&port, "port", 0, "take the answer at this port of 127.0.0.1, where the authorization server knows only one; any free one by default")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		b, store, err := a.loginAt(*file, args[0])
+		b, store, done, err := a.loginAt(c.Context(), *file, args[0])
 		if err != nil {
 			return err
 		}
+		defer done()
 		ctx, cancel := context.WithTimeoutCause(c.Context(), loginTime, fmt.Errorf("nobody came back within %s", loginTime))
 		defer cancel()
-		more, err := wantedScopes(store, b.Name, scopes)
+		more, err := wantedScopes(c.Context(), store, b.Name, scopes)
 		if err != nil {
 			return err
 		}
@@ -66,7 +70,7 @@ again; what was granted before is asked for, too.`,
 		if err != nil {
 			return err
 		}
-		if err := store.Put(b.Name, "", grant); err != nil {
+		if err := store.Put(c.Context(), b.Name, "", grant); err != nil {
 			return err
 		}
 		a.say("logged in at %s", b.Name)
@@ -76,12 +80,12 @@ again; what was granted before is asked for, too.`,
 }
 
 // wantedScopes are the scopes of flags, and with them those that the login before was given.
-func wantedScopes(store *credentials.Store, backend string, flags []string) ([]string, error) {
+func wantedScopes(ctx context.Context, store credentials.Keeper, backend string, flags []string) ([]string, error) {
 	more := strings.Fields(strings.Join(flags, " "))
 	if len(more) == 0 {
 		return nil, nil
 	}
-	before, err := store.Find(backend, "")
+	before, err := store.Find(ctx, backend, "")
 	if err != nil {
 		return nil, err
 	}
@@ -103,16 +107,17 @@ func (a *app) logout() *cobra.Command {
 	file := c.Flags().String("config", defaultFile, "the configuration file")
 	_ = c.MarkFlagFilename("config", "yaml", "yml") // the flag exists
 	c.Flags().BoolVar(&everybody, "all", false, "those of all principals, too")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		b, store, err := a.loginAt(*file, args[0])
+	c.RunE = func(c *cobra.Command, args []string) error {
+		b, store, done, err := a.loginAt(c.Context(), *file, args[0])
 		if err != nil {
 			return err
 		}
+		defer done()
 		var n int
 		if everybody {
-			n, err = store.RemoveAll(b.Name)
+			n, err = store.RemoveAll(c.Context(), b.Name)
 		} else {
-			n, err = store.Remove(b.Name, "")
+			n, err = store.Remove(c.Context(), b.Name, "")
 		}
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%s: nobody is logged in", b.Name)
@@ -125,23 +130,34 @@ func (a *app) logout() *cobra.Command {
 	return c
 }
 
-// loginAt finds a backend with a login, and the store.
-func (a *app) loginAt(file, name string) (config.Backend, *credentials.Store, error) {
+// loginAt finds a backend with a login, and what keeps it: the database of replicas, or a file. done closes it.
+func (a *app) loginAt(ctx context.Context, file, name string) (b config.Backend, store credentials.Keeper, done func(), err error) {
 	cfg, err := a.load(file)
 	if err != nil {
-		return config.Backend{}, nil, err
+		return b, nil, nil, err
 	}
 	a.secrets.Use(cfg.Secrets())
 	i := slices.IndexFunc(cfg.Backends, func(b config.Backend) bool { return b.Name == name })
 	switch {
 	case i < 0:
-		return config.Backend{}, nil, fmt.Errorf("%s: no backend is named %q", file, name)
+		return b, nil, nil, fmt.Errorf("%s: no backend is named %q", file, name)
 	case cfg.Backends[i].Outgoing == nil || cfg.Backends[i].Outgoing.Type != config.Login:
-		return config.Backend{}, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} gives it one")
+		return b, nil, nil, usage.WithHint(fmt.Errorf("backend %s has no login", name), "outgoingAuth.backends."+name+": {type: oauth, oauth: {}} gives it one")
 	}
-	store, err := credentials.OpenStore(cfg.TokenStore)
+	if cfg.Cluster.On() {
+		ring, err := seal.New(settings.Keys(cfg))
+		if err != nil {
+			return b, nil, nil, err
+		}
+		tokens, err := cluster.OpenTokens(ctx, cfg, ring)
+		if err != nil {
+			return b, nil, nil, err
+		}
+		return cfg.Backends[i], credentials.Share(tokens), tokens.Close, nil
+	}
+	kept, err := credentials.OpenStore(cfg.TokenStore)
 	if err != nil {
-		return config.Backend{}, nil, fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.TokenStore.KeyEnv, err)
+		return b, nil, nil, fmt.Errorf("tokenStore.keyEnv: %s: %w", cfg.TokenStore.KeyEnv, err)
 	}
-	return cfg.Backends[i], store, nil
+	return cfg.Backends[i], kept, func() {}, nil
 }

@@ -188,7 +188,7 @@ func logIn(t *testing.T, cfg *config.Config, store *credentials.Store, scopes ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Put("b", "", grant); err != nil {
+	if err := store.Put(t.Context(), "b", "", grant); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -232,7 +232,7 @@ func TestALogin(t *testing.T) {
 	if p.refreshes != 1 || p.reused != 0 || p.forms[1].Get("resource") != g.URL+"/mcp" {
 		t.Errorf("%d refreshes, %d of them with a used token: %v", p.refreshes, p.reused, p.forms[1:])
 	}
-	grant, err := store.Find("b", "")
+	grant, err := store.Find(t.Context(), "b", "")
 	if err != nil || !p.refresh[grant.Refresh] {
 		t.Errorf("the refresh token on disk is not the good one: %v", err)
 	}
@@ -243,10 +243,10 @@ func TestALogin(t *testing.T) {
 	}
 	logIn(t, cfg, store)
 	testkit.Eventually(t, "the new login", func() bool { got, err := who(t, v.client(t, legacy, "")); return err == nil && p.good(got) })
-	if n, err := store.Remove("b", ""); n != 1 || err != nil {
+	if n, err := store.Remove(t.Context(), "b", ""); n != 1 || err != nil {
 		t.Errorf("logout: %d, %v", n, err)
 	}
-	if g, err := store.Find("b", ""); g != nil || err != nil {
+	if g, err := store.Find(t.Context(), "b", ""); g != nil || err != nil {
 		t.Errorf("after the logout: %v, %v", g, err)
 	}
 }
@@ -267,7 +267,7 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 	for _, of := range [][2]string{{"b", ""}, {"b", "alice"}, {"b", "bob"}, {"c", "alice"}} {
 		g := *grant
 		g.Access += of[0] + of[1]
-		if err := s.Put(of[0], of[1], &g); err != nil {
+		if err := s.Put(t.Context(), of[0], of[1], &g); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,17 +276,17 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 || bytes.Contains(data, []byte("t0ken")) || bytes.Contains(data, []byte("cl1ent")) {
 		t.Errorf("%v, mode %v:\n%s", err, info.Mode(), data)
 	}
-	if _, err := open(next).Find("b", "alice"); err == nil || !strings.Contains(err.Error(), "a key that is not there") {
+	if _, err := open(next).Find(t.Context(), "b", "alice"); err == nil || !strings.Contains(err.Error(), "a key that is not there") {
 		t.Errorf("with another key: %v", err)
 	}
-	if g, err := open(next, old).Find("b", "alice"); err != nil || g.Access != "acc3ss-t0kenbalice" {
+	if g, err := open(next, old).Find(t.Context(), "b", "alice"); err != nil || g.Access != "acc3ss-t0kenbalice" {
 		t.Errorf("with both keys: %+v, %v", g, err)
 	}
 	both := open(next, old)
-	if err := both.Put("b", "alice", grant); err != nil {
+	if err := both.Put(t.Context(), "b", "alice", grant); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := open(next).Find("b", "alice"); err != nil || g.Refresh != grant.Refresh {
+	if g, err := open(next).Find(t.Context(), "b", "alice"); err != nil || g.Refresh != grant.Refresh {
 		t.Errorf("sealed anew: %+v, %v", g, err)
 	}
 	// Mallory, who can write the file, gives bob's record alice's name, and another issuer.
@@ -306,7 +306,7 @@ func TestTheTokenStoreIsSealed(t *testing.T) {
 		if change[0] != `"principal": "bob"` {
 			find = [2]string{"d", "alice"}
 		}
-		if g, err := open(next, old).Find(find[0], find[1]); err == nil {
+		if g, err := open(next, old).Find(t.Context(), find[0], find[1]); err == nil {
 			t.Errorf("after %v: %+v", change, g)
 		}
 	}
@@ -330,7 +330,7 @@ func TestTheServerFollowsTheStore(t *testing.T) {
 		got, err := who(t, v.client(t, legacy, ""))
 		return err == nil && got != first && p.good(got)
 	})
-	if _, err := store.Remove("b", ""); err != nil {
+	if _, err := store.Remove(t.Context(), "b", ""); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "the logout", func() bool {

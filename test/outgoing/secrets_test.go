@@ -153,7 +153,7 @@ func storeLogins(t *testing.T, cfg *config.Config, issuer *authtest.Issuer, e *e
 	}
 	for _, principal := range []string{"", alice.Key()} {
 		g := &credentials.Grant{Issuer: e.URL, TokenURL: e.URL + "/token", ClientID: "vmcp", Access: stored[0], Refresh: stored[1], ClientSecret: stored[2], Renew: end, Expires: end}
-		if err := s.Put("b", principal, g); err != nil {
+		if err := s.Put(t.Context(), "b", principal, g); err != nil {
 			t.Fatal(err)
 		}
 	}

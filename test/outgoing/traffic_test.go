@@ -257,7 +257,7 @@ func storeOneLogin(t *testing.T, cfg *config.Config, b config.Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Put(b.Name, "", grant); err != nil {
+	if err := store.Put(t.Context(), b.Name, "", grant); err != nil {
 		t.Fatal(err)
 	}
 }

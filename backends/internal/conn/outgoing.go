@@ -56,7 +56,7 @@ func (c *Conn) another(ctx context.Context, used credentials.Credential, resp *h
 	if resp.StatusCode == http.StatusUnauthorized {
 		return c.credential.Refused(used), nil
 	}
-	is, err := credentials.Insufficient(c.credential, used, resp)
+	is, err := credentials.Insufficient(ctx, c.credential, used, resp)
 	if err != nil {
 		discard(resp.Body)
 		return false, c.d.noCredential(ctx, err)
