@@ -2,11 +2,13 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -145,6 +147,34 @@ func TestProfilesShowAPart(t *testing.T) {
 	}
 	if got := fmt.Sprint(p.Status().Problems); !strings.Contains(got, "has 6 tools, and maxTools is 3") {
 		t.Errorf("problems: %s", got)
+	}
+}
+
+// TestTooManyToolsAreLoggedOnce: the warning that a profile has more tools than its clients cope with is logged when
+// that is so first, and not again for every backend that comes with more.
+func TestTooManyToolsAreLoggedOnce(t *testing.T) {
+	testmode.Parallel(t)
+	cfg, late := &config.Config{Profiles: []config.Profile{{Name: "all", MaxTools: 2}}}, newGated(t, "one")
+	mail := department("mail", "list", "send", "delete")
+	cfg.Backends = []config.Backend{{Name: "mail", URL: sdkBackend(t, mail, true)}, {Name: "late", URL: late.url}}
+	var log bytes.Buffer
+	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	defer p.Close()
+	if err := p.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, tools := range []int{3, 4, 5} {
+		comesTrue(t, func() bool {
+			return strings.Contains(fmt.Sprint(p.Status().Problems), fmt.Sprintf("has %d tools", tools))
+		})
+		late.open()
+		if tools == 4 {
+			addEcho(mail, "mail", "move")
+		}
+	}
+	p.Close()
+	if got := log.String(); strings.Count(got, "maxTools") != 1 || !strings.Contains(got, `msg="has 3 tools, and maxTools is 2: narrow its tools or workloads" entry="profile all"`) {
+		t.Errorf("the log is\n%s", got)
 	}
 }
 

@@ -393,20 +393,34 @@ func (p *Proxy) Settled(ctx context.Context) error {
 
 // logProblems says what is new in the list of problems.
 func (p *Proxy) logProblems(old, now *catalog.Catalog) {
-	type identity struct{ backend, entry, text string }
-	known := map[identity]bool{}
-	for _, pr := range old.Problems {
-		known[identity{pr.Backend, pr.Entry, pr.Text()}] = true
+	known := map[[3]string]bool{}
+	for i := range old.Problems {
+		known[sameProblem(&old.Problems[i])] = true
 	}
-	for _, pr := range now.Problems {
-		if !known[identity{pr.Backend, pr.Entry, pr.Text()}] {
-			level := slog.LevelError
-			if pr.Severity == diag.Warning || pr.File != "" { // a script with a mistake is served
-				level = slog.LevelWarn
-			}
-			p.log.Log(p.life, level, pr.Text(), "backend", pr.Backend, "entry", pr.Entry)
+	for i := range now.Problems {
+		pr := &now.Problems[i]
+		if known[sameProblem(pr)] {
+			continue
 		}
+		level := slog.LevelError
+		if pr.Severity == diag.Warning || pr.File != "" { // a script with a mistake is served
+			level = slog.LevelWarn
+		}
+		about := []any{"entry", pr.Entry}
+		if pr.Backend != "" {
+			about = append([]any{"backend", pr.Backend}, about...)
+		}
+		p.log.Log(p.life, level, pr.Text(), about...)
 	}
+}
+
+// sameProblem is equal for problems that are one to an operator: what is wrong with a field of the configuration by
+// what backends offer is, whatever the numbers in it are by now.
+func sameProblem(pr *diag.Problem) [3]string {
+	if pr.File == "" && pr.Path != "" {
+		return [3]string{pr.Path, pr.Entry, ""}
+	}
+	return [3]string{pr.Backend, pr.Entry, pr.Text()}
 }
 
 // Stopping says that the process is about to end: /readyz answers 503 from now on, and
