@@ -117,6 +117,10 @@ func (p *Proxy) discover(_ context.Context, x *exchange) (*backends.Response, er
 // list serves one page of one of the lists.
 func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, error) {
 	p.awaitStart(ctx, x.client.Profile)
+	read := func(string) {}
+	if s := x.client.Session; s != nil {
+		read = p.subscriptions.Reading(s)
+	}
 	c := p.currentCatalog(ctx, x.client)
 	cursor := jsonscan.Get(x.params, "cursor")
 	if cursor != nil && cursor[0] != '"' && cursor[0] != 'n' {
@@ -125,6 +129,9 @@ func (p *Proxy) list(ctx context.Context, x *exchange) (*backends.Response, erro
 	page, ok := x.view(c).Page(x.method, jsonscan.Text(cursor), x.client.Modern())
 	if !ok {
 		return nil, wire.Errorf(wire.InvalidParams, "cursor %s is not valid (any more): list again from the start", cursor)
+	}
+	if cursor == nil {
+		read(x.method)
 	}
 	return answer(page)
 }

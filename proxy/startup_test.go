@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
@@ -280,7 +283,7 @@ func TestChangesAreAnnouncedTogether(t *testing.T) {
 	c.request("tools/list", `{}`)
 	events := c.events()
 	until := func(want string) (count int) {
-		for !strings.Contains(c.request("tools/list", `{}`), want) || count == 0 {
+		for !strings.Contains(c.request("tools/list", `{}`), want) {
 			select {
 			case <-events:
 				count++
@@ -295,15 +298,65 @@ func TestChangesAreAnnouncedTogether(t *testing.T) {
 	}
 	n := 0
 	for i := range 10 {
-		if !strings.Contains(c.request("tools/list", `{}`), fmt.Sprintf(`"b%d_one"`, i)) || i == 0 {
-			n += until(fmt.Sprintf(`"b%d_one"`, i))
-		}
+		n += until(fmt.Sprintf(`"b%d_one"`, i))
 	}
 	if n > 10 { // how many fewer depends on the machine; TestChangesOfAMomentAreOneNotification
 		t.Errorf("%d notifications for ten backends", n)
 	}
 	gates[10].open()
 	until(`"b10_one"`)
+}
+
+// TestWhoHasReadAListIsNotNotified: a client whose first list was held back until it was complete is not notified of
+// what made it so; one that has read nothing is, and of what changes later both are. The same through a profile.
+func TestWhoHasReadAListIsNotNotified(t *testing.T) {
+	testmode.Parallel(t)
+	for _, profile := range []string{"", "/some"} {
+		g, mail := newGated(t, "one"), department("mail", "list")
+		cfg := &config.Config{Backends: []config.Backend{{Name: "mail", URL: sdkBackend(t, mail, true)}, {Name: "b", URL: g.url}}, Profiles: []config.Profile{{Name: "some", Tools: []string{"*"}}}}
+		p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil))})
+		srv := httptest.NewServer(p.Handler())
+		t.Cleanup(func() {
+			p.Close()
+			srv.Close()
+		})
+		if err := p.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		var has, lacks heard
+		reader, other := connect(t, srv.URL+"/mcp"+profile, "2025-11-25", has.options()), connect(t, srv.URL+"/mcp"+profile, "2025-11-25", lacks.options())
+		first := make(chan int, 1)
+		go func() {
+			list, err := reader.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			first <- len(list.Tools)
+		}()
+		g.open()
+		if n := <-first; n != 2 {
+			t.Errorf("%q: the first list has %d tools", profile, n)
+		}
+		comesTrue(t, func() bool { return lacks.count("tools") == 1 })
+		addEcho(mail, "mail", "send")
+		comesTrue(t, func() bool { return lacks.count("tools") == 2 })
+		mail.AddPrompt(&mcp.Prompt{Name: "another"}, nil)
+		comesTrue(t, func() bool { return has.count("prompts") > 0 && lacks.count("prompts") > 0 })
+		if n := has.count("tools"); n != 1 {
+			t.Errorf("%q: notified %d times, want once, of what has changed since it has the list: %v", profile, n, &has)
+		}
+		if list, err := other.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 3 {
+			t.Errorf("%q: %v, %v", profile, list, err)
+		}
+	}
+}
+
+// options note what lists have changed.
+func (h *heard) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		ToolListChangedHandler:   func(context.Context, *mcp.ToolListChangedRequest) { h.note("tools") },
+		PromptListChangedHandler: func(context.Context, *mcp.PromptListChangedRequest) { h.note("prompts") },
+	}
 }
 
 // events opens the session's stream and reports each tools/list_changed on it.

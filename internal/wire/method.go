@@ -127,3 +127,16 @@ var Lists = [...]struct {
 	{PromptsChanged, "promptsListChanged", "prompts"},
 	{ResChanged, "resourcesListChanged", "resources"},
 }
+
+// ListedBy are the methods that list what a notification of Lists is about.
+func ListedBy(changed string) []string {
+	switch changed {
+	case ToolsChanged:
+		return []string{ToolsList}
+	case PromptsChanged:
+		return []string{PromptsList}
+	case ResChanged:
+		return []string{ResourcesList, TemplatesList}
+	}
+	return nil
+}

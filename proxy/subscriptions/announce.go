@@ -24,7 +24,8 @@ type announcements struct {
 	wake chan struct{} // cap 1
 
 	mu      sync.Mutex
-	pending map[announcement]bool // guarded by mu
+	count   uint64                  // guarded by mu: of all changes so far
+	pending map[announcement]uint64 // guarded by mu: the count with the last change of each
 }
 
 // announcement is one notification: for all clients, or for that of one session, whose
@@ -38,9 +39,10 @@ type announcement struct {
 func (a *announcements) add(one announcement) {
 	a.mu.Lock()
 	if a.pending == nil {
-		a.pending = map[announcement]bool{}
+		a.pending = map[announcement]uint64{}
 	}
-	a.pending[one] = true
+	a.count++
+	a.pending[one] = a.count
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -48,12 +50,21 @@ func (a *announcements) add(one announcement) {
 	}
 }
 
-func (a *announcements) take() map[announcement]bool {
+func (a *announcements) take() map[announcement]uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.pending
 	a.pending = nil
 	return all
+}
+
+// Reading is called before a client is given the lists of a catalog. What it returns is called when it has the
+// start of one, with the method that lists it.
+func (t *Set) Reading(s *edge.Session) (done func(method string)) {
+	t.announcements.mu.Lock()
+	change := t.announcements.count
+	t.announcements.mu.Unlock()
+	return func(method string) { t.o.Followed(s).told.hasRead(method, change) }
 }
 
 // ListChanged announces that a list has changed to the client of a session, or with "" to all.
@@ -71,9 +82,9 @@ func (t *Set) ViewsChanged() {
 // Announce sends what is pending whenever nothing has changed for a moment, until Life ends.
 func (t *Set) Announce() {
 	for t.awaitChange() {
-		for a := range t.announcements.take() {
+		for a, change := range t.announcements.take() {
 			if a.session == "" {
-				t.broadcast(a)
+				t.broadcast(a, change)
 			} else if s := t.o.Server.Session(a.session); s != nil {
 				s.Send(wire.Notification(a.method, nil))
 			}
@@ -114,12 +125,13 @@ func (t *Set) awaitQuiet() {
 }
 
 // broadcast sends a list_changed to every session, and to the listeners that want it, for whom
-// the list reads differently.
-func (t *Set) broadcast(a announcement) {
+// the list reads differently. A session that has read it since the change knows.
+func (t *Set) broadcast(a announcement, change uint64) {
 	frame := wire.Notification(a.method, nil)
 	news := func(to *told, v *catalog.View) bool { return !(a.views && v.Whole()) && to.news(v, a.method) }
 	t.o.Server.EachSession(func(s *edge.Session) {
-		if news(&t.o.Followed(s).told, t.o.View(s)) {
+		told := &t.o.Followed(s).told
+		if news(told, t.o.View(s)) && !told.knows(a.method, change) {
 			s.Send(frame)
 		}
 	})

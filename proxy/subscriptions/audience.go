@@ -17,6 +17,32 @@ import (
 type told struct {
 	mu     sync.Mutex
 	prints map[string]catalog.Print // by the notification about a list; guarded by mu
+	read   map[string]uint64        // by the method that lists; guarded by mu: how many changes there had been
+}
+
+// hasRead notes that the client has a list as it was after a change.
+func (t *told) hasRead(method string, change uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.read == nil {
+		t.read = map[string]uint64{}
+	}
+	t.read[method] = change
+}
+
+// knows reports whether the client has read the lists that a notification is about, and none of them before a
+// change.
+func (t *told) knows(changed string, change uint64) (known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, method := range wire.ListedBy(changed) {
+		at, ok := t.read[method]
+		if ok && at < change {
+			return false
+		}
+		known = known || ok
+	}
+	return known
 }
 
 // news reports whether a list reads differently by now, and notes how it does.
