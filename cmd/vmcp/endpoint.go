@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -156,11 +158,47 @@ func (a *app) offered(ctx context.Context, cfg *config.Config) (proxy.Status, er
 func (a *app) awaitBackends(ctx context.Context, p *proxy.Proxy, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if isTerminal(a.err) {
-		slow := time.AfterFunc(time.Second, func() { a.say("waiting for the backends") })
-		defer slow.Stop()
-	}
+	defer a.tellWaiting(limit, func() (missing []string) {
+		for _, b := range p.Status().Backends {
+			if b.State == "connecting" {
+				missing = append(missing, b.Name)
+			}
+		}
+		return missing
+	})()
 	_ = p.Settled(ctx) // the status shows who is missing
+}
+
+// tellWaiting tells somebody at a terminal which backends a command waits for, once it has done so for a second and
+// then every five, until stop is called.
+func (a *app) tellWaiting(limit time.Duration, missing func() []string) (stop func()) {
+	if !isTerminal(a.err) {
+		return func() {}
+	}
+	var told sync.WaitGroup
+	ended := make(chan struct{})
+	told.Go(func() {
+		for wait := time.Second; ; wait = 5 * time.Second {
+			select {
+			case <-ended:
+				return
+			case <-time.After(wait):
+			}
+			if names := missing(); len(names) > 0 {
+				a.say("waiting for %s, for %s at most", named(names), limit)
+			}
+		}
+	})
+	return func() { close(ended); told.Wait() }
+}
+
+// named is some names, in a line.
+func named(names []string) string {
+	const shown = 5
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // find is the endpoint that the flags name, or else the one that is here.
@@ -182,5 +220,5 @@ func isolated() (workers *isolate.Workers, done func()) {
 func (a *app) gather(ctx context.Context, cfg *config.Config) (*lock.File, error) {
 	a.secrets.Use(cfg.Secrets())
 	who := new(jsonscan.Object).Text("name", cmp.Or(cfg.Name, "vmcp")).Text("version", buildVersion()).JSON() // as serve does
-	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime})
+	return offers.Gather(ctx, cfg, offers.Options{Log: a.logger(slog.LevelError), Secrets: a.secrets, Client: who, Limit: settleTime, Waiting: a.tellWaiting})
 }

@@ -48,7 +48,7 @@ func (a *app) live(ctx context.Context, cfg *config.Config) (diag.Problems, erro
 func troubles(status proxy.Status) (problems diag.Problems) {
 	for _, b := range status.Backends {
 		if b.State != "ready" && b.State != "disabled" {
-			reason := strings.TrimPrefix(cmp.Or(b.Error, "no answer yet"), "backend "+b.Name+": ")
+			reason := strings.TrimPrefix(cmp.Or(b.Error, fmt.Sprintf("no answer within %s", settleTime)), "backend "+b.Name+": ")
 			problems = append(problems, diag.Problem{Backend: b.Name, Message: fmt.Sprintf("backend %s is %s: %s", b.Name, b.State, reason)})
 		}
 	}

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,6 +97,44 @@ func TestATerminalGetsNoCommands(t *testing.T) {
 				t.Errorf("vmcp %s: a line of the server's making: %q", strings.Join(args, " "), line)
 			}
 		}
+	}
+}
+
+// TestATerminalIsToldOfWaiting: who waits at a terminal is told which backends a command waits for. The backend does
+// not answer before that stands there.
+func TestATerminalIsToldOfWaiting(t *testing.T) {
+	user, program := openTerminal(t)
+	told := make(chan struct{})
+	slow := &raw.Server{Handle: func(c *raw.Call) (string, error) {
+		select {
+		case <-told:
+		case <-t.Context().Done():
+		}
+		return "", raw.ErrDefault
+	}}
+	server := httptest.NewServer(slow)
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "vmcp.yaml")
+	if err := os.WriteFile(file, []byte("backends:\n  - {name: slow, url: "+server.URL+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(user); lines.Scan(); {
+			if strings.Contains(lines.Text(), "vmcp: waiting for slow, for 15s at most") {
+				close(told)
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, user)
+	}()
+	if code := runContext(t.Context(), []string{"validate", "--live", file}, strings.NewReader(""), program, program); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	_ = program.Close()
+	select {
+	case <-told:
+	default:
+		t.Error("the terminal was not told what the command waited for")
 	}
 }
 

@@ -22,6 +22,9 @@ type Options struct {
 	Secrets *secret.Redactor // of the configuration; none of them may be in what is written
 	Client  json.RawMessage  // how they are told who asks
 	Limit   time.Duration    // for all of them
+	// Waiting is told for how long at most backends are waited for, and how to find out which; it may be nil.
+	// It returns what ends that.
+	Waiting func(limit time.Duration, missing func() []string) (stop func())
 }
 
 // Gather starts or dials all backends of a configuration and returns what they offer to all. One
@@ -41,6 +44,9 @@ func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
+	if o.Waiting != nil {
+		defer o.Waiting(o.Limit, func() []string { return connecting(set) })()
+	}
 	if err := settle(ctx, set, changed); err != nil {
 		return nil, err
 	}
@@ -57,12 +63,7 @@ func Gather(ctx context.Context, cfg *config.Config, o Options) (*lock.File, err
 // settle waits until every backend has answered or failed, or has no more time to.
 func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) error {
 	for {
-		waiting := false
-		for _, be := range set.All() {
-			state, _ := be.Look()
-			waiting = waiting || state.Status == backends.Connecting
-		}
-		if !waiting {
+		if len(connecting(set)) == 0 {
 			return nil
 		}
 		select {
@@ -74,6 +75,16 @@ func settle(ctx context.Context, set *backends.Set, changed <-chan struct{}) err
 			return ctx.Err()
 		}
 	}
+}
+
+// connecting are the names of the backends that have neither answered nor failed.
+func connecting(set *backends.Set) (names []string) {
+	for _, be := range set.All() {
+		if state, _ := be.Look(); state.Status == backends.Connecting {
+			names = append(names, be.Name())
+		}
+	}
+	return names
 }
 
 // take adds what a backend offers.
