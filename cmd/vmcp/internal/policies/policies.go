@@ -3,12 +3,14 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/spell"
 	"github.com/vmcp-dev/vmcp/policy"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -100,6 +103,7 @@ type explained struct {
 	Visible   bool     `json:"visible"`
 	Depends   bool     `json:"dependsOnArguments,omitempty"`
 	Principal string   `json:"principal"`
+	Profile   string   `json:"profile,omitempty"`
 	Action    string   `json:"action"`
 	Origin    string   `json:"origin"`
 }
@@ -114,8 +118,10 @@ func (a Env) explain(file *string) *cobra.Command {
 		Long: `Explain prints allow, deny or step-up, and below it the names of the policies that decide. What
 somebody may use is named by its origin: the backend's name, a dot, and the backend's own name for it;
 scripts.NAME for a scripted tool. Without --arguments the question is whether it may be used with any.
+With --profile it is asked through a profile, which policies read as context.profile; what the profile
+itself leaves out is no matter of policies.
 The exit code is 0 for allow, 1 for deny and step-up.`,
-		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'",
+		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'\n  vmcp policy explain --subject bob --profile office tool files.read",
 		Args:    cobra.ExactArgs(2),
 	}
 	output := a.Output(c)
@@ -126,6 +132,7 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; may be given again")
 	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was given to")
 	f.StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a text; may be given again")
+	f.StringVar(&who.Profile, "profile", "", "the profile that is used (default none)")
 	f.StringVar(&arguments, "arguments", "", "the arguments of the call, a JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		kind, ok := policy.KindOf(args[0])
@@ -143,6 +150,9 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		if who.Claims, err = parseClaims(claims); err != nil {
 			return err
 		}
+		if err := hasProfile(cfg, who.Profile); err != nil {
+			return usage.Error("--profile: " + err.Error())
+		}
 		q := policy.Question{Who: completed(who, cfg), Of: of}
 		if arguments != "" {
 			if q.Arguments, err = object(arguments); err != nil {
@@ -155,7 +165,7 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		}
 		return a.showDecision(d, explained{
 			Decision: decisionWord(d), Policies: append([]string{}, d.Policies...), Scopes: d.Scopes, Visible: d.Outcome != policy.Invisible, Depends: d.Open,
-			Principal: q.Who.Subject, Action: kind.Action(), Origin: args[1],
+			Principal: q.Who.Subject, Profile: q.Who.Profile, Action: kind.Action(), Origin: args[1],
 		}, *output == "json")
 	}
 	return c
@@ -205,6 +215,21 @@ func completed(who policy.Identity, cfg *config.Config) policy.Identity {
 		}
 	}
 	return who
+}
+
+// hasProfile says that there is no such profile; "" is none, which there always is.
+func hasProfile(cfg *config.Config, name string) error {
+	names := make([]string, len(cfg.Profiles))
+	for i, p := range cfg.Profiles {
+		names[i] = p.Name
+	}
+	switch {
+	case name == "" || slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("the configuration has no profiles, and so no %q", name)
+	}
+	return fmt.Errorf("there is no profile %q%s", name, cmp.Or(spell.Hint(name, names), "; there are "+strings.Join(names, ", ")))
 }
 
 // decisionWord is what explain says of an outcome: what cannot be seen is denied.
@@ -297,6 +322,7 @@ type expectation struct {
 		Scopes  []string       `json:"scopes"`
 		Claims  map[string]any `json:"claims"`
 	} `json:"principal"`
+	Profile   string          `json:"profile"`
 	Action    string          `json:"action"`
 	Origin    string          `json:"origin"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -309,9 +335,9 @@ func (a Env) test(file *string) *cobra.Command {
 		Use:   "test FILE",
 		Short: "hold the policies to a table of expectations",
 		Long: `Test reads a YAML list of expectations, each with name, principal (subject, issuer, client, groups,
-scopes, claims), action (call_tool, get_prompt, read_resource), origin, arguments and want: allow,
-step-up, deny, or invisible, which is a deny of what is not even listed. Without arguments the
-question is whether it may be used with any. It says nothing when all hold; otherwise it prints each
+scopes, claims), profile, action (call_tool, get_prompt, read_resource), origin, arguments and want:
+allow, step-up, deny, or invisible, which is a deny of what is not even listed. Without arguments the
+question is whether it may be used with any, without a profile it is used through none. It says nothing when all hold; otherwise it prints each
 that does not, and the exit code is 1.`,
 		Example: "  vmcp policy test policies_test.yaml --config vmcp.yaml",
 		Args:    cobra.ExactArgs(1),
@@ -365,8 +391,11 @@ func (a Env) hold(ctx context.Context, cfg *config.Config, set *policy.Set, e ex
 	if err != nil {
 		return differs("origin: %v", err)
 	}
+	if err := hasProfile(cfg, e.Profile); err != nil {
+		return differs("profile: %v", err)
+	}
 	p := e.Principal
-	who := policy.Identity{Issuer: p.Issuer, Subject: p.Subject, Client: p.Client, Groups: p.Groups, Scopes: p.Scopes, Claims: p.Claims}
+	who := policy.Identity{Issuer: p.Issuer, Subject: p.Subject, Client: p.Client, Groups: p.Groups, Scopes: p.Scopes, Claims: p.Claims, Profile: e.Profile}
 	d, err := a.answer(ctx, cfg, set, policy.Question{Who: completed(who, cfg), Of: of, Arguments: e.Arguments})
 	if err != nil {
 		return differs("%v", err)
