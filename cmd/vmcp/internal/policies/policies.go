@@ -125,15 +125,9 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		Args:    cobra.ExactArgs(2),
 	}
 	output := a.Output(c)
-	f := c.Flags()
-	f.StringVar(&who.Subject, "subject", "", "who asks (default anonymous)")
-	f.StringVar(&who.Issuer, "issuer", "", "who vouches for the subject (default: what incomingAuth.type has)")
-	f.StringArrayVar(&who.Groups, "group", nil, "a group or role of the subject; may be given again")
-	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; may be given again")
-	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was given to")
-	f.StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a text; may be given again")
-	f.StringVar(&who.Profile, "profile", "", "the profile that is used (default none)")
-	f.StringVar(&arguments, "arguments", "", "the arguments of the call, a JSON object")
+	identityFlags(c, &who)
+	c.Flags().StringArrayVar(&claims, "claim", nil, "a claim of the token, NAME=VALUE, where VALUE is JSON or a text; may be given again")
+	c.Flags().StringVar(&arguments, "arguments", "", "the arguments of the call, a JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		kind, ok := policy.KindOf(args[0])
 		if !ok {
@@ -169,6 +163,17 @@ The exit code is 0 for allow, 1 for deny and step-up.`,
 		}, *output == "json")
 	}
 	return c
+}
+
+// identityFlags are the flags that say who asks, and through which profile.
+func identityFlags(c *cobra.Command, who *policy.Identity) {
+	f := c.Flags()
+	f.StringVar(&who.Subject, "subject", "", "who asks (default anonymous)")
+	f.StringVar(&who.Issuer, "issuer", "", "who vouches for the subject (default: what incomingAuth.type has)")
+	f.StringArrayVar(&who.Groups, "group", nil, "a group or role of the subject; may be given again")
+	f.StringArrayVar(&who.Scopes, "scope", nil, "a scope of the token; may be given again")
+	f.StringVar(&who.Client, "client", "", "the OAuth client that the token was given to")
+	f.StringVar(&who.Profile, "profile", "", "the profile that is used (default none)")
 }
 
 // unusable is an error for which there is no answer: exit 2, since 1 says deny.
