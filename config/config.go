@@ -134,7 +134,7 @@ type ClientSessions struct {
 type Admin struct {
 	// Listen is the address of the port, host:port. It serves the page and the API for operators, /metrics and /readyz with details, which the endpoint's port then does not. Without it they are on the endpoint's port, for this machine only.
 	Listen string `json:"listen,omitempty"`
-	// TokenFile is a file, relative to the configuration file, with the bearer token that the port asks for. An address that other machines reach needs it. The file is read anew when it changes.
+	// TokenFile is a file, relative to the configuration file, with the bearer token that the port asks for. An address that other machines reach needs it, or a token of somebody who is an admin. The file is read anew when it changes.
 	TokenFile string `json:"tokenFile,omitempty"`
 	// Page serves a page for browsers: backends, tools, runs and problems. false leaves the API below /api/v1.
 	Page *bool `json:"page,omitempty" default:"true"`

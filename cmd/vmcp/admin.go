@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/auth"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/discovery"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -15,23 +18,57 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
-// listenAdmin opens the port for operators. Other machines reach it only with a token.
-func listenAdmin(cfg *config.Admin) (net.Listener, error) {
+// listenAdmin opens the port for operators. Other machines reach it only with a token: that of admin.tokenFile, or one
+// of somebody who is an admin.
+func listenAdmin(cfg *config.Admin, in *config.IncomingAuth) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("admin.listen: %w", err)
 	}
 	if cfg.TokenFile == "" && !hostname.IsLoopback(host) {
-		return nil, usage.WithHint(
-			usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and the port asks for no token: whoever connects sees what the backends are", cfg.Listen)),
-			"listen on 127.0.0.1, or name a file with a token in admin.tokenFile",
-		)
+		if err := someAdmin(in); err != nil {
+			return nil, usage.WithHint(
+				usageError(fmt.Sprintf("admin.listen %s: other machines reach this address, and %v", cfg.Listen, err)),
+				"listen on 127.0.0.1, name a file with a token in admin.tokenFile, or somebody with a token in incomingAuth.authz.admins",
+			)
+		}
 	}
 	l, err := listen(cfg.Listen, config.IncomingAuth{}, true)
 	if err != nil {
 		return nil, fmt.Errorf("admin.%w", err)
 	}
 	return l, nil
+}
+
+// someAdmin says why nobody can come in with a token as an admin; nil: somebody can. What an issuer says of its
+// principals nobody knows here; what static tokens are is in their file.
+func someAdmin(in *config.IncomingAuth) error {
+	admins := in.Authz.Admins
+	switch {
+	case in.TokenFile != "":
+		return nil // it is that of the user of this machine
+	case in.Type != "oidc" && in.Type != "tokens" && in.Type != "mtls":
+		return errors.New("the port asks for no token: whoever connects sees what the backends are")
+	case len(admins.Groups)+len(admins.Subjects) == 0:
+		return errors.New("nobody comes in: the port asks for an admin, and incomingAuth.authz.admins has none")
+	case in.Type == "oidc":
+		return nil
+	case in.Tokens.File == "":
+		return errors.New("nobody comes in: the port asks for the token of an admin, and there are only certificates, which it does not ask for")
+	}
+	all, err := auth.ReadTokens(in.Tokens.File)
+	if err != nil {
+		return fmt.Errorf("nobody comes in: %w", err)
+	}
+	for _, t := range all {
+		if !t.Expires.IsZero() && t.Expires.Before(time.Now()) {
+			continue
+		}
+		if slices.Contains(admins.Subjects, t.Name) || slices.ContainsFunc(t.Groups, func(g string) bool { return slices.Contains(admins.Groups, g) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("nobody comes in: the port asks for the token of an admin, and none in %s is of one in incomingAuth.authz.admins", in.Tokens.File)
 }
 
 // adminURL is where this machine reaches the port for operators; "" for none.

@@ -161,7 +161,7 @@ func (k *kubernetes) serve(ctx context.Context) error {
 		return err
 	}
 	if k.process.Admin.Listen != "" {
-		admin, err := listenAdmin(&k.process.Admin)
+		admin, err := listenAdmin(&k.process.Admin, &config.IncomingAuth{})
 		if err != nil {
 			return err
 		}

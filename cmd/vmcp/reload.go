@@ -290,7 +290,7 @@ func (s *served) open(cfg *config.Config) (err error) {
 		s.log.Warn("no tls: what is sent to this address can be read on the way, unless TLS ends in front of it", "listen", cfg.Listen)
 	}
 	if cfg.Admin.Listen != "" {
-		s.admin, err = listenAdmin(&cfg.Admin)
+		s.admin, err = listenAdmin(&cfg.Admin, &cfg.IncomingAuth)
 	}
 	return err
 }

@@ -79,6 +79,20 @@ func (g *Gate) Admit(r *http.Request, rules *Rules, port Port) (*auth.Principal,
 	return g.credential(r, rules)
 }
 
+// Operator reports whether a program may have what is no part of the page on the port of admin.listen, such as metrics:
+// with the token, or that of an admin. Where there is no token, this machine may without.
+func (rules *Rules) Operator(r *http.Request) bool {
+	if rules.Token == nil && (origin.OnLoopback(r) || isUnix(r)) {
+		return true
+	}
+	token, ok := bearer(r)
+	if !ok {
+		return false
+	}
+	_, err := rules.holder(r, token)
+	return err == nil
+}
+
 // reach holds a request to the address that it came to and the name that it asks for.
 func (rules *Rules) reach(r *http.Request, port Port) error {
 	switch loopback := origin.OnLoopback(r) || isUnix(r); {
