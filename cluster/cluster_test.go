@@ -201,6 +201,12 @@ func testRows(t *testing.T, server *pgtest.Server, schema string) {
 		t.Errorf("Save of 1 MiB: %v", err)
 	}
 	must(t, b.Save(ctx, cluster.Row{ID: "s5", State: full}, time.Hour)) // sealed by b, which a has not
+	must(t, a.Tokens().PutToken(ctx, "shop", "alice", []byte(`{}`)))
+	sealed, err := a.Tokens().Sealed(ctx)
+	must(t, err)
+	if diff := cmp.Diff(cluster.Sealed{Sessions: map[string]int{"b": 1}, Logins: map[string]int{"a": 1}}, sealed); diff != "" {
+		t.Errorf("keys in use (-want +got):\n%s", diff)
+	}
 	var unknown *seal.UnknownKeyError
 	if _, err := a.Adopt(ctx, "s5", b.Self(), time.Hour); !errors.As(err, &unknown) || unknown.ID != "b" {
 		t.Errorf("Adopt of what another key has sealed: %v", err)

@@ -154,6 +154,39 @@ func (t *Tokens) RemoveTokens(ctx context.Context, backend string, principal *st
 	return n, err
 }
 
+// Sealed is how much is sealed by each key, by its id.
+type Sealed struct{ Sessions, Logins map[string]int }
+
+// Sealed counts what is sealed by which key.
+func (t *Tokens) Sealed(ctx context.Context) (found Sealed, err error) {
+	for _, count := range []struct {
+		to   *map[string]int
+		text string
+	}{
+		{&found.Sessions, `SELECT sealed, count(*) FROM @sessions WHERE sealed <> '' AND NOT deleted AND expires >= {now} GROUP BY sealed`},
+		{&found.Logins, `SELECT key, count(*) FROM @tokens GROUP BY key`},
+	} {
+		err := t.try(ctx, "count keys", func(ctx context.Context) error {
+			*count.to = map[string]int{}
+			rows, err := t.db.Query(ctx, t.sql(count.text))
+			if err != nil {
+				return err
+			}
+			var id string
+			var n int
+			_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+				(*count.to)[id] = n
+				return nil
+			})
+			return err
+		})
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
 // whose is what a text is sealed for: it does not open in another's place.
 func whose(backend, principal string) string { return fmt.Sprintf("tokens|%q|%q", backend, principal) }
 

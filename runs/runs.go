@@ -222,6 +222,8 @@ type Store interface {
 	Outbox
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
+	// Sealed counts the runs of which something is sealed by a key, by its id.
+	Sealed(ctx context.Context) (map[string]int, error)
 	// Changed returns a channel that is closed at the next change that may make a run due or may
 	// answer, resolve, cancel or end one, by whatever process, at most a second later.
 	Changed() <-chan struct{}

@@ -363,6 +363,9 @@ func (s *Store) Prune(_ context.Context, o runs.Old) (int, error) {
 	return n, nil
 }
 
+// Sealed implements [runs.Store]: nothing is.
+func (s *Store) Sealed(context.Context) (map[string]int, error) { return nil, nil }
+
 // Stats implements [runs.Store].
 func (s *Store) Stats(context.Context) (runs.Stats, error) {
 	s.mu.Lock()

@@ -130,6 +130,25 @@ func (s *Store) Due(ctx context.Context, n int) (ids []string, err error) {
 	return ids, err
 }
 
+// Sealed implements [runs.Store].
+func (s *Store) Sealed(ctx context.Context) (counts map[string]int, err error) {
+	err = s.db.read(ctx, func(t tx) error {
+		counts = map[string]int{}
+		return t.query(ctx, `SELECT keys, COUNT(*) FROM @runs GROUP BY keys`, nil, func(scan func(...any) error) error {
+			var keys string
+			var n int64
+			if err := scan(&keys, &n); err != nil {
+				return err
+			}
+			for _, id := range strings.Fields(keys) {
+				counts[fromColumn(id)] += int(n)
+			}
+			return nil
+		})
+	})
+	return counts, err
+}
+
 // Stats implements [runs.Store].
 func (s *Store) Stats(ctx context.Context) (st runs.Stats, err error) {
 	err = s.db.read(ctx, func(t tx) error {

@@ -47,7 +47,7 @@ outcome of a call is not known), done, failed or cancelled. The last three are f
 	}
 	file := c.PersistentFlags().String("config", e.DefaultFile, "the configuration file")
 	_ = c.MarkPersistentFlagFilename("config", "yaml", "yml") // the flag exists
-	for _, sub := range []func(Env, *string) *cobra.Command{list, show, answer, resolve, resume, cancel, export, prune} {
+	for _, sub := range []func(Env, *string) *cobra.Command{list, show, answer, resolve, resume, cancel, export, prune, keysInUse} {
 		c.AddCommand(sub(e, file))
 	}
 	return c

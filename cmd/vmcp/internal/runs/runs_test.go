@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -288,6 +289,33 @@ func TestPrune(t *testing.T) {
 	s.fails("want how long ago", "prune", "--before", "yesterday")
 	if _, err := s.run("show", open); err != nil {
 		t.Error(err)
+	}
+}
+
+// The keys that something is sealed by are counted, those that are not configured any more last.
+func TestKeys(t *testing.T) {
+	s := newShell(t)
+	begin(s, s.store(), runs.Outcome{State: runs.Done})
+	type key struct {
+		ID                     string
+		Configured, Seals      bool
+		Runs, Sessions, Logins int
+	}
+	var got struct{ Keys []key }
+	s.json(&got, "keys")
+	if want := []key{{"file", true, true, 1, 0, 0}}; !slices.Equal(got.Keys, want) {
+		t.Errorf("keys = %+v, want %+v", got.Keys, want)
+	}
+	t.Setenv("TEST_RUNS_KEY", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	if err := os.WriteFile(s.file, []byte("sessionStorage: {provider: sqlite, path: runs.db, keys: [{id: new, env: TEST_RUNS_KEY}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.json(&got, "keys")
+	if want := []key{{"new", true, true, 0, 0, 0}, {"file", false, false, 1, 0, 0}}; !slices.Equal(got.Keys, want) {
+		t.Errorf("keys with another one = %+v, want %+v", got.Keys, want)
+	}
+	if out, err := s.run("keys"); err != nil || !strings.Contains(out, "seals") || !strings.Contains(out, "not configured") {
+		t.Errorf("keys: %s, %v", out, err)
 	}
 }
 
