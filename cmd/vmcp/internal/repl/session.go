@@ -115,8 +115,8 @@ func (s *session) source(c *chunk) (src string, before int) {
 	return b.String(), before
 }
 
-// run executes the top level of a program.
-func (s *session) run(ctx context.Context, f script.File) error {
+// run executes the top level of a program, which has one of the functions.
+func (s *session) run(ctx context.Context, f script.File, functions ...string) error {
 	s.value, s.effects = "", nil
 	if s.repr == nil && f.Name != reprFile {
 		if err := s.run(ctx, script.File{Name: reprFile, Source: []byte(keepName + "(\"repr\", lambda: repr)\n" + endName + "()\ndef run(params):\n    pass\n")}); err != nil {
@@ -132,7 +132,7 @@ func (s *session) run(ctx context.Context, f script.File) error {
 	} {
 		names[name] = starlark.NewBuiltin(name, fn)
 	}
-	p, err := script.Compile(f, legacy.With(script.Options{Builtins: names, Load: s.o.Load, Limits: s.o.Limits}))
+	p, err := script.Compile(f, legacy.With(script.Options{Builtins: names, Load: s.o.Load, Limits: s.o.Limits, Functions: functions}))
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (s *session) open(ctx context.Context, tool *catalog.ScriptedTool, f script
 	}
 	b.WriteString(endName + "()\n")
 	f.Source = []byte(b.String())
-	if err := s.run(ctx, f); err != nil {
+	if err := s.run(ctx, f, tool.Program.Function()); err != nil {
 		return err
 	}
 	s.tool = tool

@@ -74,3 +74,16 @@ func TestInline(t *testing.T) {
 		t.Errorf("%.0f %% of branches", branches.Percent())
 	}
 }
+
+// The example of several tools in one file: its coverage is that of one file, whichever tool is run.
+func TestSeveral(t *testing.T) {
+	dir := examples + "several"
+	cfg := parse(t, dir+"/vmcp.yaml", "backends: [{name: workspace, url: \"http://127.0.0.1:1/mcp\", prefix: workspace_}]\nscripts: [tools]\n")
+	r := run(t, Options{Config: cfg, Replay: true, Orders: 24, Cover: true})
+	if r.Passed != 5 || len(r.Coverage.Files) != 1 {
+		t.Fatalf("%d tests passed, coverage of %d files; want 5 and 1", r.Passed, len(r.Coverage.Files))
+	}
+	if f := r.Coverage.Files[0]; f.Statements.Percent() < 100 || f.Statements.Total != 17 {
+		t.Errorf("%s: %+v of statements, want all 17", f.File, f.Statements)
+	}
+}
