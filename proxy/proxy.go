@@ -97,6 +97,8 @@ type Options struct {
 	// Charged is told what all scripts that run have been charged for memory, whenever that
 	// has changed by a step. It must not wait. May be nil.
 	Charged func(bytes int64)
+	// MemoryLimit is the memory that the process may have, for its metrics; 0: as much as there is.
+	MemoryLimit int64
 }
 
 // Process is what the endpoints of one process share: limits.runs and limits.totalMemory count over all of them.
@@ -207,7 +209,7 @@ func New(o Options) *Proxy {
 	p.catalog.Store(catalog.Build(p.config, nil, nil, p.scripts, p.introduction()))
 	p.newRuns()
 	p.notifier = notifier.New(notifier.Options{Log: p.log, Backends: p.backends.All, Spawn: p.spawn})
-	p.metrics = metrics.New(p.state, o.Metrics)
+	p.metrics = metrics.New(p.state, o.Metrics, o.MemoryLimit)
 	p.history = history.New(history.Options{Secrets: p.secrets, Store: p.runs.Store, Changed: func() { p.console.Poke() }})
 	p.hosts = p.newHosts()
 	p.console = p.newConsole()

@@ -87,7 +87,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	memory := memlimit.New()
 	shared := proxy.NewProcess(memory.Note)
 	k.servers = servers.New(servers.Options{
-		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(),
+		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(), MemoryLimit: memory.Ceiling(),
 		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
 		Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
 			p := proxy.New(proxy.Options{

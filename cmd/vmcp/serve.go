@@ -142,7 +142,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
 	memory := memlimit.New()
-	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
+	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
 		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}

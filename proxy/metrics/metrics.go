@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -83,12 +84,27 @@ func (t *tally) of(o outcome.Outcome) prometheus.Counter {
 
 func (t *tally) add(o outcome.Outcome) { t.of(o).Inc() }
 
+// Process are the metrics of a process that may have so much memory; 0 and math.MaxInt64: as much as there is. Go's own
+// go_gc_gomemlimit_bytes is no measure: it goes up and down with what scripts use.
+func Process(limit int64) []prometheus.Collector {
+	all := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	if limit > 0 && limit < math.MaxInt64 {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "vmcp_memory_limit_bytes", Help: "Memory that the process may have: GOMEMLIMIT, else nine tenths of what its cgroup allows. Left out where nothing limits it.",
+		})
+		g.Set(float64(limit))
+		all = append(all, g)
+	}
+	return all
+}
+
 // New makes the metrics of a proxy; state is asked for what there is whenever the page is read. They are
-// registered with to, whose owner has a page; nil: they have a page of their own, with what the process uses.
-func New(state func() State, to prometheus.Registerer) *Metrics {
+// registered with to, whose owner has a page; nil: they have a page of their own, with what the process uses of its limit
+// of memory.
+func New(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 	own := prometheus.NewRegistry()
 	if to == nil {
-		own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		own.MustRegister(Process(limit)...)
 		to = own
 	}
 	registry := to

@@ -16,12 +16,12 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 )
 
 // Options are what Servers take from their surroundings.
@@ -38,6 +38,8 @@ type Options struct {
 	Stats  func() cluster.Stats
 	// Version is shown to who asks what this is.
 	Version string
+	// MemoryLimit is the memory that the process may have; 0: as much as there is.
+	MemoryLimit int64
 }
 
 // Servers are the servers of one process. They are safe for concurrent use.
@@ -70,7 +72,7 @@ type server struct {
 func New(o Options) *Servers {
 	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), all: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector(o.Stats))
+	s.registry.MustRegister(append(metrics.Process(o.MemoryLimit), collector(o.Stats))...)
 	return s
 }
 
