@@ -71,7 +71,8 @@ type private struct {
 	transient bool               // it serves one call at a time and keeps no state between calls
 	source    credentials.Source // of its principal; nil: all have the same
 
-	dial      *dial // the newest
+	dial      *dial         // the newest
+	resume    *conn.Session // what its first connection goes on with; nil: nothing
 	users     int
 	idle      time.Time // since when users is 0
 	uris      uris      // what its client is subscribed to on it

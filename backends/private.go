@@ -33,6 +33,7 @@ func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 		b.renew(ctx, p, c)
 		c.AwaitFirstQuestions(ctx, p.askable)
 		c.SetOutOfCall(&p.caller)
+		b.report(p, c)
 	}
 	d.conn, d.err = c, err
 	close(d.ready)
@@ -53,7 +54,7 @@ func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (
 			return nil, err
 		}
 	}
-	c, err := b.dialer.Open(ctx, conn.Purpose{Capabilities: declaredBy(&p.caller), Caller: caller, Legacy: caller.Session != "" && b.hasBothEras(), Counted: true, Credential: p.source})
+	c, err := b.openOrResume(ctx, p, conn.Purpose{Capabilities: declaredBy(&p.caller), Caller: caller, Legacy: caller.Session != "" && b.hasBothEras(), Counted: true, Credential: p.source})
 	if err != nil {
 		s.Release()
 		return nil, err

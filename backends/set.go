@@ -49,6 +49,9 @@ type Options struct {
 	// ListChanged is called when a backend says, on the connection of one client's session,
 	// that a list has changed; method is the notification.
 	ListChanged func(b *Backend, session, method string)
+	// Kept is told what a backend keeps for a client session, before anything is done in it: the name by which Resume goes on
+	// with it in another process, "" where that cannot be. It may be nil.
+	Kept func(session, backend, name string)
 	// ClientInfo is how the proxy introduces itself. Default {"name":"vmcp","version":"0"}.
 	ClientInfo json.RawMessage
 	// MaxMessage bounds an answer that must be held in memory. Default 64MB.
