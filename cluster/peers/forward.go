@@ -62,7 +62,7 @@ func (t *passing) outcome() string {
 		return "gone"
 	case errors.Is(t.err, ErrMoved):
 		return "moved"
-	case errors.Is(t.err, errRefused):
+	case errors.Is(t.err, ErrRefused):
 		return "refused"
 	}
 	return "aborted"
@@ -115,8 +115,8 @@ func (p *Peers) rewrite(r *httputil.ProxyRequest) {
 	p.sign(r.Out, t.Passage)
 }
 
-// errRefused says that a replica does not take what this one signs.
-var errRefused = errors.New("the replica does not accept requests of this one: have both the same keys and the same time?")
+// ErrRefused says that a replica does not take what this one signs.
+var ErrRefused = errors.New("the replica does not accept requests of this one: have both the same keys and the same time?")
 
 // look turns answers that are for this replica into errors.
 func (p *Peers) look(resp *http.Response) error {
@@ -129,7 +129,7 @@ func (p *Peers) look(resp *http.Response) error {
 	case who != "" && who != t.To: // another process has its address now
 		return ErrGone
 	case resp.StatusCode == http.StatusUnauthorized && who != "":
-		return errRefused
+		return ErrRefused
 	}
 	t.answers, t.answered = true, time.Since(t.began)
 	return nil
@@ -139,7 +139,7 @@ func (p *Peers) look(resp *http.Response) error {
 func failed(_ http.ResponseWriter, r *http.Request, err error) {
 	t := r.Context().Value(passingKey{}).(*passing)
 	switch {
-	case errors.Is(err, ErrMoved), errors.Is(err, ErrGone), errors.Is(err, errRefused):
+	case errors.Is(err, ErrMoved), errors.Is(err, ErrGone), errors.Is(err, ErrRefused):
 	case t.started:
 		err = fmt.Errorf("broken off in the middle: %w", err)
 	case errors.Is(context.Cause(r.Context()), errSilent):

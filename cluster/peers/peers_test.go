@@ -320,7 +320,7 @@ func TestGone(t *testing.T) {
 	l.Close()
 	addr, _ := c.address("other")
 	c.at("replaced", addr)
-	for id, want := range map[string]error{"unknown": ErrGone, "closed": ErrGone, "replaced": ErrGone, "moved": ErrMoved, "foreign": errRefused, "other": nil} {
+	for id, want := range map[string]error{"unknown": ErrGone, "closed": ErrGone, "replaced": ErrGone, "moved": ErrMoved, "foreign": ErrRefused, "other": nil} {
 		send(t, "POST", a.url, id, "x")
 		if err := <-a.errs; !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", id, err, want)

@@ -46,8 +46,9 @@ type Peer interface {
 	// it cannot any more.
 	Listens()
 	StoppedListening()
-	// Ended is called last.
+	// Ended is called last, or Left: the session goes on at another replica, with what backends keep for it.
 	Ended()
+	Left()
 }
 
 // Held is what clients together can make the edges hold, as far as it is much: bodies
@@ -89,6 +90,7 @@ type Server struct {
 	within    func(*http.Request, *auth.Principal) context.Context
 
 	access    atomic.Pointer[access]
+	elsewhere atomic.Pointer[Elsewhere]  // nil: this process is alone
 	sealer    atomic.Pointer[ids.Sealer] // of what sessions are named by; nil: they have no seal
 	sessions  sessions                   // over HTTP
 	pipes     sessions                   // over stdio
@@ -201,7 +203,13 @@ func (v *Server) Drain() {
 // Close ends every session, and with it its requests.
 func (v *Server) Close() {
 	v.end()
-	v.EachSession(func(s *Session) { v.endSession(s) })
+	v.EachSession(func(s *Session) {
+		if s.out == nil && v.others() != nil {
+			v.Lose(s)
+			return
+		}
+		v.endSession(s)
+	})
 	v.access.Load().auth.Close()
 	v.work.Wait()
 }

@@ -30,6 +30,7 @@ func (empty) Notified(string, json.RawMessage)    {}
 func (empty) Listens()                            {}
 func (empty) StoppedListening()                   {}
 func (empty) Ended()                              {}
+func (empty) Left()                               {}
 
 // started is a Server until the test ends.
 func started(t *testing.T) *Server {

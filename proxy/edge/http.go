@@ -71,7 +71,7 @@ func (v *Server) post(w http.ResponseWriter, r *http.Request) {
 	case isModern(r, &m):
 		v.postModern(w, r, &m, buf)
 	default:
-		v.postLegacy(w, r, &m)
+		v.postLegacy(w, r, &m, buf.B)
 	}
 }
 

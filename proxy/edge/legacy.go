@@ -13,14 +13,13 @@ import (
 )
 
 // postLegacy serves one frame of a revision with sessions.
-func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Message) {
+func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Message, body []byte) {
 	if m.Method == wire.Initialize && m.IsRequest() {
 		v.postInitialize(w, r, m)
 		return
 	}
-	s, status, err := v.sessionOf(r)
-	if err != nil {
-		refuse(w, status, m.ID, err)
+	s := v.claim(w, r, m.ID, body)
+	if s == nil {
 		return
 	}
 	switch {
@@ -36,29 +35,38 @@ func (v *Server) postLegacy(w http.ResponseWriter, r *http.Request, m *wire.Mess
 }
 
 // sessionOf finds the session that a request names; the status tells a client whether
-// to begin a new one.
-func (v *Server) sessionOf(r *http.Request) (*Session, int, error) {
+// to begin a new one. said is what the text says by which the request names a session of its own that is not here.
+func (v *Server) sessionOf(r *http.Request) (s *Session, said *ids.Session, status int, err error) {
 	id := r.Header.Get(wire.HeaderSession)
 	if id == "" {
-		return nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
+		return nil, nil, http.StatusBadRequest, wire.Invalid("no %s header: begin with initialize", wire.HeaderSession)
 	}
-	s := v.sessions.named(id, v.sealer.Load())
-	if s != nil && s.Client.Principal != v.principal(r) {
+	s, said = v.sessions.named(id, v.sealer.Load())
+	who, profile := v.principal(r), profileOf(r)
+	if s != nil && s.Client.Principal != who || said != nil && said.Principal != ids.DigestOf(who) {
 		v.turned(r, http.StatusNotFound, "the session is another principal's")
-		s = nil
+		return nil, nil, http.StatusNotFound, ErrNoSession
 	}
-	if s == nil || s.Client.Profile != profileOf(r) {
-		return nil, http.StatusNotFound, wire.Errorf(wire.InvalidRequest, "session not found: begin a new one with initialize")
+	switch {
+	case said != nil && said.Profile == profile:
+		return nil, said, http.StatusNotFound, ErrNoSession
+	case s == nil || s.Client.Profile != profile:
+		return nil, nil, http.StatusNotFound, ErrNoSession
 	}
 	if v := r.Header.Get(wire.HeaderVersion); v != "" && !wire.IsSupported(v) {
-		return nil, http.StatusBadRequest, wire.Invalid("%s: unsupported revision %q", wire.HeaderVersion, v)
+		return nil, nil, http.StatusBadRequest, wire.Invalid("%s: unsupported revision %q", wire.HeaderVersion, v)
 	}
 	s.touch()
-	return s, 0, nil
+	return s, nil, 0, nil
 }
 
 func (v *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *wire.Message) {
-	s, err := v.initialize(r.Context(), m, Client{Principal: v.principal(r), Profile: profileOf(r)}, func(s *Session) error { v.seal(s); return v.admitSession(s, r) })
+	s, err := v.initialize(r.Context(), m, Client{Principal: v.principal(r), Profile: profileOf(r)}, func(s *Session) error {
+		if err := v.seal(r.Context(), s); err != nil {
+			return err
+		}
+		return v.admitSession(s, r)
+	})
 	switch {
 	case err == nil:
 		w.Header().Set(wire.HeaderSession, s.Text)
@@ -85,14 +93,18 @@ func (v *Server) initialize(ctx context.Context, m *wire.Message, from Client, k
 }
 
 // seal gives a new session a sealed text for a name, where there are keys.
-func (v *Server) seal(s *Session) {
+func (v *Server) seal(ctx context.Context, s *Session) error {
 	by := v.sealer.Load()
 	if by == nil {
-		return
+		return nil
 	}
 	c := s.Client
-	s.Text = by.Seal(&ids.Session{ID: s.ID, Principal: ids.DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities})
-	s.opened = by
+	said := &ids.Session{ID: s.ID, Principal: ids.DigestOf(c.Principal), Profile: c.Profile, Revision: c.Revision, Info: c.Info, Capabilities: c.Capabilities}
+	s.Text, s.opened = by.Seal(said), by
+	if e := v.others(); e != nil {
+		return e.Opened(ctx, s, said)
+	}
+	return nil
 }
 
 // maxIntroduction bounds each of the two things that a client says of itself.
@@ -173,12 +185,7 @@ func (v *Server) sessionOrRefuse(w http.ResponseWriter, r *http.Request) *Sessio
 		notAllowed(w, "POST")
 		return nil
 	}
-	s, status, err := v.sessionOf(r)
-	if err != nil {
-		refuse(w, status, nil, err)
-		return nil
-	}
-	return s
+	return v.claim(w, r, nil, nil)
 }
 
 // get opens a session's own stream, or goes on with one that was interrupted.
@@ -207,6 +214,9 @@ func (s *Session) streamFor(last string) (st *stream, after int, err error) {
 	id, next, ok := parseEventID(last)
 	if ok {
 		st = s.findStream(id)
+	}
+	if s.epoch != "" && (!ok || st == nil) {
+		return s.standalone(), -1, nil // of a stream that ended with its replica: what comes from now on
 	}
 	if !ok || st == nil || !st.issued(next) {
 		return nil, 0, wire.Invalid("%s %q is not one of this session's", wire.HeaderLastEvent, last)
@@ -244,6 +254,9 @@ func (v *Server) delete(w http.ResponseWriter, r *http.Request) {
 	}
 	v.handler.Admit(r.Context(), Request{Client: s.Client, Method: r.Method}, func(context.Context) error {
 		v.endSession(s)
+		if e := v.others(); e != nil {
+			e.Deleted(s)
+		}
 		return nil
 	})
 	w.WriteHeader(http.StatusNoContent)
@@ -304,9 +317,8 @@ func (v *Server) postBatch(w http.ResponseWriter, r *http.Request, body []byte) 
 		refuse(w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
-	s, status, err := v.sessionOf(r)
-	if err != nil {
-		refuse(w, status, nil, err)
+	s := v.claim(w, r, nil, body)
+	if s == nil {
 		return
 	}
 	if s.Client.Revision != wire.Rev2503 {

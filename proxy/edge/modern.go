@@ -43,6 +43,9 @@ func (v *Server) postModern(w http.ResponseWriter, r *http.Request, m *wire.Mess
 		return
 	}
 	asked := Request{Client: c, Method: m.Method, Params: m.Params, ID: m.ID, Header: r.Header, Body: buf, Out: reply}
+	if reply.passOn(buf.B, asked) {
+		return
+	}
 	if m.Method == wire.Listen {
 		ctx, done := v.whileListening(r)
 		defer done()

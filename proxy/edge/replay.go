@@ -172,7 +172,7 @@ func (s *Session) endStream(st *stream) (kept bool) {
 
 // delivered shortens the time that an ended stream is kept whose events were all sent.
 func (s *Session) delivered(st *stream) {
-	if st.id != standaloneID && st.delivered() {
+	if st.id != standaloneID+s.epoch && st.delivered() {
 		st.expire(deliveredFor, func() { s.dropStream(st) })
 	}
 }

@@ -33,6 +33,7 @@ type Session struct {
 	Peer   Peer
 	out    FrameWriter // stdio only: every frame goes there
 	budget *budget     // of what the streams hold
+	epoch  string      // of a session that was adopted: its streams are others than those of before
 
 	countsFor []string    // what the table counts it for; see sessions
 	opened    *ids.Sealer // which has sealed Text or opened it; guarded by the table's mu
@@ -122,7 +123,7 @@ func (s *Session) standalone() *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.get == nil {
-		s.get = newStream(standaloneID, s.budget)
+		s.get = newStream(standaloneID+s.epoch, s.budget)
 		s.get.closed = s.closed
 	}
 	return s.get
@@ -133,7 +134,7 @@ func (s *Session) newStream() *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
-	st := newStream("p"+strconv.Itoa(s.serial), s.budget)
+	st := newStream("p"+s.epoch+strconv.Itoa(s.serial), s.budget)
 	if s.streams == nil {
 		s.streams = map[string]*stream{}
 	}
@@ -143,7 +144,7 @@ func (s *Session) newStream() *stream {
 
 // findStream finds a stream by the id in a Last-Event-ID.
 func (s *Session) findStream(id string) *stream {
-	if id == standaloneID {
+	if id == standaloneID+s.epoch {
 		return s.standalone()
 	}
 	s.mu.Lock()

@@ -144,22 +144,24 @@ func (t *sessions) find(id string) *Session {
 	return t.byID[id]
 }
 
-// named finds the session that a client names. Where keys seal, the text is opened first, once for each set of keys.
-func (t *sessions) named(text string, by *ids.Sealer) *Session {
+// named finds the session that a client names. Where keys seal, the text is opened first, once for each set of keys; said is
+// what it says of a session that is not here.
+func (t *sessions) named(text string, by *ids.Sealer) (s *Session, said *ids.Session) {
 	t.mu.Lock()
-	s := t.byText[text]
+	s = t.byText[text]
 	known := s != nil && s.opened == by
 	t.mu.Unlock()
 	if by == nil || known {
-		return s
+		return s, nil
 	}
-	if _, ok := by.Open(text); !ok || s == nil {
-		return nil
+	said, ok := by.Open(text)
+	if !ok || s == nil {
+		return nil, said
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.opened = by
-	return s
+	return s, nil
 }
 
 func (t *sessions) remove(id string) *Session {
