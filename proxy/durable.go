@@ -6,7 +6,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/limits"
-	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	store "github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
@@ -116,19 +115,6 @@ func (p *Proxy) ringOf(cfg *config.Config) *seal.Ring {
 		return ring
 	}
 	return p.ring
-}
-
-// sealSessions has sessions named by sealed texts where there are keys.
-func (p *Proxy) sealSessions(cfg *config.Config) {
-	if len(cfg.SessionStorage.Keys) == 0 {
-		p.edge.Seal(nil)
-		return
-	}
-	space := cfg.SessionStorage.Schema
-	if p.stored != nil {
-		space = p.stored.SessionStorage.Schema // another one needs a restart
-	}
-	p.edge.Seal(ids.NewSealer(p.ringOf(cfg), space, ""))
 }
 
 // storage is what /readyz shows of the store of runs.

@@ -10,6 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/overlay"
+	"github.com/vmcp-dev/vmcp/proxy/routing"
 	"github.com/vmcp-dev/vmcp/proxy/subscriptions"
 )
 
@@ -22,6 +23,7 @@ type peer struct {
 	tasks     bool                            // the client was told that there are tasks
 	principal atomic.Pointer[auth.Principal]  // who made the last request; nil is anonymous
 	followed  subscriptions.Followed
+	kept      routing.Kept // of it, for another replica
 }
 
 // Open begins to keep something of a session.
@@ -61,6 +63,9 @@ func (s *peer) StoppedListening() { s.p.backends.Unlisten(s.session.ID) }
 func (s *peer) Ended() {
 	s.p.subscriptions.Leave(&s.followed)
 	s.p.backends.Release(s.session.ID)
+	if t := s.p.routing.Load(); t != nil && s.kept.HasRow() {
+		s.p.spawn(func() { t.Deleted(s.session) }) // nobody goes on with it
+	}
 }
 
 // catalogOf is what a client can name, as far as is known.

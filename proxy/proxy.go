@@ -47,6 +47,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/parked"
 	"github.com/vmcp-dev/vmcp/proxy/record"
 	"github.com/vmcp-dev/vmcp/proxy/recording"
+	"github.com/vmcp-dev/vmcp/proxy/routing"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 	"github.com/vmcp-dev/vmcp/proxy/shape"
 	"github.com/vmcp-dev/vmcp/proxy/spans"
@@ -127,6 +128,7 @@ type Proxy struct {
 	notifier  *notifier.Notifier              // guarded by applying
 	ring      *seal.Ring                      // of that store; nil: it has none. Guarded by applying
 	members   atomic.Pointer[cluster.Members] // nil: this process is alone
+	routing   atomic.Pointer[routing.Set]     // to the other replicas; nil: there are none
 	tasks     tasks.Table
 	admission *admission.Admission
 	hosts     *host.Shared
@@ -201,6 +203,7 @@ func New(o Options) *Proxy {
 
 		Pressure:    func(be *backends.Backend, ids []string) bool { return p.edge.Pressure(be.Name(), ids) },
 		ListChanged: p.sessionListChanged,
+		Kept:        p.keptByBackend,
 	})
 	if p.admission = admission.New(o.Charged); o.Process != nil {
 		p.admission = o.Process.admission.Beside()
@@ -451,6 +454,9 @@ func (p *Proxy) Close() error {
 	p.edge.Close()
 	p.console.Close()
 	err := p.backends.Close()
+	if t := p.routing.Load(); t != nil {
+		t.Close()
+	}
 	p.spawning.Lock()
 	p.closed = true
 	p.spawning.Unlock()

@@ -21,6 +21,10 @@ func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 	if err != nil {
 		return err
 	}
+	if err := p.servePeers(cfg, m); err != nil {
+		m.Close()
+		return err
+	}
 	p.members.Store(m)
 	p.tasks.Use(m)
 	p.backends.ShareLogins(credentials.Share(m.Tokens()))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,7 +42,13 @@ func startReplica(t *testing.T, server *pgtest.Server, key byte, cfg config.Conf
 	encrypt := true
 	cfg.SessionStorage = config.SessionStorage{Provider: config.StoragePostgres, URL: server.URL(), MaxConnections: 4, Encrypt: &encrypt,
 		Keys: []config.StorageKey{{ID: "k", Key: []byte(strings.Repeat(string(key), 32))}}}
-	cfg.Cluster = replicas.Cluster{Listen: "127.0.0.1:0", Advertise: "127.0.0.1:1", Heartbeat: config.Duration(200 * time.Millisecond)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	cfg.Cluster = replicas.Cluster{Listen: at, Advertise: at, Heartbeat: config.Duration(200 * time.Millisecond)}
 	p := proxy.New(proxy.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Version: "test", OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
 		return open.Store(context.Background(), c, open.How{})
 	}})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/vmcp-dev/vmcp/backends"
+	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
@@ -225,12 +226,13 @@ func (p *Proxy) complete(ctx context.Context, x *exchange, e *catalog.Entry) (*b
 	return p.relay(ctx, x, e)
 }
 
-func (p *Proxy) setLevel(_ context.Context, x *exchange) (*backends.Response, error) {
+func (p *Proxy) setLevel(ctx context.Context, x *exchange) (*backends.Response, error) {
 	level := jsonscan.GetString(x.params, "level")
 	if wire.Severity(level) < 0 {
 		return nil, wire.Errorf(wire.InvalidParams, "params.level: no log level %q; want debug, info, notice, warning, error, critical, alert or emergency", level)
 	}
 	x.client.Session.SetLevel(level)
+	p.keep(ctx, x.client.Session, func(s *cluster.State) { s.Level = level })
 	return answer([]byte("{}"))
 }
 
@@ -239,6 +241,7 @@ func (p *Proxy) subscribe(ctx context.Context, x *exchange, e *catalog.Entry) (*
 	if err != nil {
 		return nil, err
 	}
+	p.keepSubscriptions(ctx, x.client.Session)
 	return answer([]byte("{}"))
 }
 
@@ -247,6 +250,7 @@ func (p *Proxy) unsubscribe(ctx context.Context, x *exchange) (*backends.Respons
 	if err != nil {
 		return nil, err
 	}
+	p.keepSubscriptions(ctx, x.client.Session)
 	return answer([]byte("{}"))
 }
 

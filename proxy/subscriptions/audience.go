@@ -78,7 +78,7 @@ func (t *Set) Opened(s *edge.Session) { t.o.Followed(s).told.begin(t.o.View(s)) 
 func (t *Set) Recheck() {
 	t.o.Server.EachSession(func(s *edge.Session) {
 		v := t.o.View(s)
-		for _, uri := range t.o.Followed(s).all() {
+		for _, uri := range t.o.Followed(s).All() {
 			if v.Denies(catalog.Resource(uri)) && t.o.Followed(s).unfollow(uri) == shared {
 				t.leave([]string{uri})
 			}

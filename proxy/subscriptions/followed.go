@@ -17,8 +17,8 @@ type Followed struct {
 	told     told
 }
 
-// all are the URIs of what the session follows.
-func (f *Followed) all() []string {
+// All are the URIs of what the session follows.
+func (f *Followed) All() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Keys(f.uris))
