@@ -71,6 +71,15 @@ func (p *Proxy) clusterStatus() *status.DetailsCluster {
 	return s
 }
 
+// viewOf says whose view the status is; nil for a process that is alone.
+func (p *Proxy) viewOf() *status.Cluster {
+	c := p.clusterStatus()
+	if c == nil {
+		return nil
+	}
+	return &status.Cluster{ID: c.ID, Advertise: c.Advertise, Replicas: c.Replicas, Configs: len(c.Configs), Error: c.Error}
+}
+
 // replicas is what /metrics shows of them.
 func (p *Proxy) replicas() *metrics.Replicas {
 	m := p.members.Load()

@@ -160,7 +160,9 @@ func (p *Proxy) Overview() status.Status {
 	if server := p.server.Load(); server != nil {
 		s.Server = *server
 	}
-	return overview.Status(&s)
+	d := overview.Status(&s)
+	d.Cluster = p.viewOf()
+	return d
 }
 
 // ServedBy notes what is known of the process, for Overview.

@@ -23,7 +23,8 @@ type Status struct {
 	Draining  bool          `json:"draining"`
 	Sessions  int           `json:"sessions"` // of clients, open ones
 	Config    Config        `json:"config"`
-	Backends  []Backend     `json:"backends"` // in the order of the configuration
+	Cluster   *Cluster      `json:"cluster,omitempty"` // nil: the process is alone
+	Backends  []Backend     `json:"backends"`          // in the order of the configuration
 	Tools     Tools         `json:"tools"`
 	Profiles  []Profile     `json:"profiles"`
 	Problems  diag.Problems `json:"problems"` // entries of the catalog that were dropped or refused
@@ -37,6 +38,15 @@ func (s *Status) Healthy() bool {
 		}
 	}
 	return s.Config.Error == "" && s.Config.Generation > 0
+}
+
+// Cluster says which replica a status is of: all of it is what that one sees, and has.
+type Cluster struct {
+	ID        string `json:"id"`
+	Advertise string `json:"advertise"` // where the others dial it
+	Replicas  int    `json:"replicas"`  // that live, this one included
+	Configs   int    `json:"configs"`   // different configurations that they serve
+	Error     string `json:"error,omitempty"`
 }
 
 // Server is what is known of the process that serves, and of no configuration.

@@ -55,6 +55,15 @@ func (e Env) printStatus(s *status.Status, now time.Time) error {
 	if s.Config.Generation > 0 {
 		fmt.Fprintf(&b, "configuration %s: generation %d, applied %s ago, %s\n", cmp.Or(s.Config.Source, "-"), s.Config.Generation, age(s.Config.AppliedAt, now), short(s.Config.Hash))
 	}
+	if c := s.Cluster; c != nil {
+		fmt.Fprintf(&b, "replica %s at %s, one of %d: all below is what this one has and sees\n", c.ID, e.Line(c.Advertise), c.Replicas)
+		if c.Configs > 1 {
+			fmt.Fprintf(&b, "the replicas serve %d different configurations\n", c.Configs)
+		}
+		if c.Error != "" {
+			fmt.Fprintf(&b, "not ready: %s\n", e.Line(c.Error))
+		}
+	}
 	fmt.Fprintf(&b, "%s, %s", count(s.Sessions, "session"), count(s.Tools.Visible, "tool"))
 	if s.Tools.Hidden > 0 {
 		fmt.Fprintf(&b, " and %d hidden", s.Tools.Hidden)
