@@ -56,11 +56,16 @@ func (v *validator) expandWith(path, s string, note func(name, value string)) st
 			value = fallback
 		case !ok && !v.lenient:
 			v.report(path, "the environment has no variable %s", name)
+		case ok:
+			v.warn(path, EmptyVariable+"%s; write ${%s:-} if that is meant", name, name)
 		}
 		b.WriteString(value)
 		s = after
 	}
 }
+
+// EmptyVariable is what a warning begins with about a variable that is set to nothing.
+const EmptyVariable = "the value is empty of variable "
 
 // EnvFile is the file beside a configuration that holds variables for it: lines of NAME=value. The
 // environment of the process wins.

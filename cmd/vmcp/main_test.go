@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -77,6 +78,7 @@ func TestCommands(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"freeport":  freePort,
+			"taken":     takenPort,
 			"answers":   answers,
 			"changes":   changes,
 			"closed":    closed,
@@ -91,6 +93,13 @@ func TestCommands(t *testing.T) {
 			"waitline":  waitLine,
 		},
 	})
+}
+
+// takenPort sets TAKEN to a port at which another program serves HTTP, to the end of the script.
+func takenPort(ts *testscript.TestScript, _ bool, _ []string) {
+	h := httptest.NewServer(http.NotFoundHandler())
+	ts.Defer(h.Close)
+	ts.Setenv("TAKEN", h.URL[strings.LastIndex(h.URL, ":")+1:])
 }
 
 // freePort sets a variable to a port that nobody uses.

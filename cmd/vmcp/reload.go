@@ -173,19 +173,23 @@ func (s *served) hangups(hangups chan os.Signal, reload chan<- os.Signal, termin
 	}
 }
 
+// memoryNeed is the memory that scripts, which may be charged for total, and clients can make a process need.
+func memoryNeed(total int64) int64 {
+	return total + total/4 + script.MostReading(total) + proxy.Held + 64<<20
+}
+
 // warnMemory warns when scripts and clients together may need more memory than the process
 // may have.
 func (s *served) warnMemory(total int64) {
-	need := func(total int64) int64 { return total + total/4 + script.MostReading(total) + proxy.Held + 64<<20 }
-	if need(total) <= s.ceiling {
+	if memoryNeed(total) <= s.ceiling {
 		return
 	}
 	fits := total
-	for fits > 64<<20 && need(fits) > s.ceiling {
+	for fits > 64<<20 && memoryNeed(fits) > s.ceiling {
 		fits -= 64 << 20
 	}
 	s.log.Warn("scripts and clients can make this process need more memory than it may have: lower limits.totalMemory, or allow it more",
-		"needed", script.Bytes(need(total)>>20<<20), "allowed", script.Bytes(s.ceiling>>20<<20),
+		"needed", script.Bytes(memoryNeed(total)>>20<<20), "allowed", script.Bytes(s.ceiling>>20<<20),
 		"limits.totalMemory", script.Bytes(total), "fits", script.Bytes(fits))
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/tokens"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/memlimit"
 	"github.com/vmcp-dev/vmcp/internal/secret"
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
@@ -199,6 +200,7 @@ func (a *app) operate() []*cobra.Command {
 	return operate.Commands(operate.Env{
 		Out: a.out, DefaultFile: defaultFile, Version: buildVersion(), Tell: a.say, JSON: a.printJSON, Output: outputFlag,
 		Cell: a.cell, Text: a.shown, Line: visible.Line, Load: a.load, Found: errReported,
+		Memory: func(total int64) (need, may int64) { return memoryNeed(total), memlimit.New().Ceiling() },
 	})
 }
 

@@ -32,7 +32,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{cert, pair.PrivateKey.(*ecdsa.PrivateKey)}
 }
 
-// Issue makes a certificate of servers and clients. It names whom template names; number and times are filled in.
+// Issue makes a certificate of servers and clients. It names whom template names; its number is filled in, and its times but for an end.
 func (a *Authority) Issue(t testing.TB, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -73,7 +73,10 @@ func sign(t testing.TB, a *Authority, template x509.Certificate) tls.Certificate
 		t.Fatal(err)
 	}
 	now := time.Now()
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(time.Hour)
+	template.SerialNumber, template.NotBefore = big.NewInt(now.UnixNano()), now.Add(-48*time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = now.Add(time.Hour)
+	}
 	parent, signer := &template, key
 	if a != nil {
 		parent, signer = a.Cert, a.key

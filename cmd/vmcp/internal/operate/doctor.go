@@ -110,6 +110,7 @@ func (d *doctor) examine(ctx context.Context) {
 		if !d.offline {
 			d.remotes(ctx)
 		}
+		d.memory()
 	}
 	d.endpoint(ctx)
 	d.clients()
@@ -166,6 +167,10 @@ func kindOf(p diag.Problem) (name, hint string) {
 	switch {
 	case strings.Contains(p.Message, "the environment has no variable"):
 		return "variables", "set it before vmcp starts, or put NAME=value into vmcp.env beside the configuration"
+	case strings.HasPrefix(p.Message, config.EmptyVariable):
+		return "variables", "give it a value, in the environment or in vmcp.env beside the configuration"
+	case strings.HasPrefix(p.Message, "not YAML"):
+		return "config", "texts with : or # want quotes, and lists and mappings the same number of spaces in each line"
 	case strings.Contains(p.Message, "keeps state for its client"):
 		return "sessions", "set sessions: exclusive for this backend"
 	case strings.Contains(p.Message, "no such folder"), strings.Contains(p.Message, "no such file"):
@@ -248,13 +253,23 @@ func (d *doctor) endpoint(ctx context.Context) {
 		d.state(&s)
 		return
 	}
+	if d.cfg != nil && d.cfg.Admin.Listen != "" && d.flags.url == "" {
+		d.ownPort()
+		if at, err = d.flags.public(); err != nil {
+			return
+		}
+	}
 	conn, dialed := net.DialTimeout("tcp", at.base.Host, 2*time.Second)
 	if dialed != nil {
 		d.add("port", ok, "", "%s is free: no endpoint runs there", at.base.Host)
 		return
 	}
 	_ = conn.Close()
-	d.add("port", warn, "choose another address with listen, or say with --url or --token-file how to ask for details", "%s is taken, by another program or by an endpoint that does not say how it is: %v", at.base.Host, err)
+	if at.isOurs(ctx) {
+		d.add("port", warn, "say with --url or --token-file how to ask for details", "%s is an endpoint's that does not say how it is: %v", at.base.Host, err)
+		return
+	}
+	d.add("port", fail, "choose another address with listen, or end the program that has it", "%s is taken by another program", at.base.Host)
 }
 
 func (d *doctor) version(s *status.Status) {
@@ -347,18 +362,4 @@ func (d *doctor) lists(ctx context.Context) {
 	default:
 		d.add("tools", ok, "", "%s", message)
 	}
-}
-
-// descriptors compares the limit of open files with what backends and clients may need.
-func (d *doctor) descriptors() {
-	limit := openFiles()
-	if limit == 0 {
-		return // there is none here
-	}
-	const enough = 1024
-	if limit < enough {
-		d.add("descriptors", warn, "raise it: ulimit -n 4096, or LimitNOFILE of the service", "this process may open %d files, and every client and process of a backend needs some; want %d", limit, enough)
-		return
-	}
-	d.add("descriptors", ok, "", "%d files may be open", limit)
 }

@@ -41,6 +41,8 @@ type Env struct {
 	Cell, Text, Line func(string) string
 	// Load reads a configuration.
 	Load func(file string) (*config.Config, error)
+	// Memory is what an endpoint can need with limits.totalMemory, and what this process may have.
+	Memory func(total int64) (need, may int64)
 	// Found is the error of a command that has said what is wrong.
 	Found error
 }
@@ -89,6 +91,35 @@ func (f *flags) open() (*client, error) {
 	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// public is the endpoint itself, where it has a port for operators, too.
+func (f *flags) public() (*client, error) {
+	at := locate.Find(locate.Flags{URL: f.url, TokenFile: f.tokenFile, CAFile: f.caFile, Config: f.config})
+	u, err := url.Parse(at.URL)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{base: url.URL{Scheme: u.Scheme, Host: u.Host}}
+	c.http.Transport, err = at.Transport()
+	return c, err
+}
+
+// isOurs reports whether an endpoint of some version answers, whatever it tells.
+func (c *client) isOurs(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.String()+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	var is struct{ Ready, Draining *bool }
+	return json.NewDecoder(io.LimitReader(resp.Body, maxDocument)).Decode(&is) == nil && is.Ready != nil && is.Draining != nil
 }
 
 // segment is a name as one part of a path below /api/v1: with its slashes, and where it is no more than dots.

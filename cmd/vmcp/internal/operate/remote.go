@@ -82,11 +82,16 @@ func unreachable(err error) (what, hint string) {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &dns):
 		return "DNS: " + dns.Err, "is the name right, and is this machine online?"
-	case errors.As(err, &unknown), errors.As(err, &name), isCertificate(err):
-		return "TLS: " + inner(err), "name who signed its certificate in tls.caFile of the backend"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "TLS: " + inner(err), "have its certificate renewed; or is the clock of this machine wrong?"
+	case errors.As(err, &name):
+		return "TLS: " + inner(err), "write the name that its certificate is for into the url, or into tls.serverName of the backend"
+	case errors.As(err, &unknown), isCertificate(err):
+		return "TLS: " + inner(err), "name who signed its certificate in tls.ca of the backend"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "TCP: connection refused", "is the server started, and is the port right?"
 	case errors.Is(err, context.DeadlineExceeded):
