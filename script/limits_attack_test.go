@@ -294,7 +294,7 @@ func TestAttacks(t *testing.T) {
 	}
 	programs, allowances := attacks(t), []uint64{1_000_000, 10_000_000}
 	if !testmode.Thorough() && !*update {
-		programs, allowances = sample(programs, 20), allowances[:1]
+		programs, allowances = sample(programs, 30), allowances[:1]
 	}
 	for _, a := range programs {
 		row := fmt.Sprintf("| %s | %s |", a.name, about(t, a.name))
@@ -358,7 +358,7 @@ func TestAttacksBesideHonestCalls(t *testing.T) {
 	}()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 4)
-	for _, a := range sample(attacks(t), testmode.Count(16, 1)) {
+	for _, a := range sample(attacks(t), testmode.Count(40, 1)) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

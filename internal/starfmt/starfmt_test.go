@@ -59,6 +59,9 @@ func format1(t *testing.T, name string, src []byte) []byte {
 		t.Errorf("Format(%s): %v\n%s", name, err, src)
 		return nil
 	}
+	if string(out) == string(src) {
+		return out
+	}
 	again, err := Format(script.File{Name: name, Source: out})
 	if err != nil || string(again) != string(out) {
 		t.Errorf("Format(%s) twice: %v\n%s\nthen\n%s", name, err, out, again)

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/clients/entry"
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 var (
@@ -218,7 +219,7 @@ func sameServers(t *testing.T, text, with []byte, e entry.Entry) {
 
 // TestRandomTexts does what the fuzz tests do with texts that are configurations.
 func TestRandomTexts(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(testmode.Count(500, 3000)) {
 		r := &random{rand.New(rand.NewPCG(seed, 1))}
 		check(t, []byte(r.json()), inJSON)
 		check(t, []byte(r.toml()), inTOML)
