@@ -439,6 +439,17 @@ func (p *Proxy) Stopping() { p.edge.Stopping() }
 func (p *Proxy) Drain() {
 	p.edge.Drain()
 	p.runs.Stop()
+	if t := p.routing.Load(); t != nil {
+		t.Leave()
+	}
+}
+
+// Drained waits until the requests have ended that other replicas have passed on to this one, or ctx has.
+func (p *Proxy) Drained(ctx context.Context) error {
+	if t := p.routing.Load(); t != nil {
+		return t.Shutdown(ctx)
+	}
+	return nil
 }
 
 // Close ends every session, call and backend, and waits for all of it.

@@ -15,6 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/edge/ids"
+	"github.com/vmcp-dev/vmcp/proxy/members"
 	"github.com/vmcp-dev/vmcp/proxy/routing"
 )
 
@@ -53,6 +54,7 @@ func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *routing.Kept { return &peerOf(s).kept },
 		Restore: p.restore, Holder: p.holder, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
 	}, o)
+	p.parked.At(m.Self())
 	p.routing.Store(t)
 	p.edge.Join(t)
 	p.spawn(func() {
@@ -140,8 +142,14 @@ func (p *Proxy) renew(ctx context.Context, s *edge.Session, uris []string) {
 	}
 }
 
-// holder is the replica that has the live call which waits for a request; "" for none.
-func (p *Proxy) holder(edge.Request) string { return "" }
+// holder is the other replica that has the call or the run which waits for a request; "" for none.
+func (p *Proxy) holder(asked edge.Request) string {
+	x := newExchange(p, asked)
+	if _, err := x.takeLogin(); err != nil {
+		return ""
+	}
+	return p.parked.Holder(x.Get(members.State), x.binding())
+}
 
 // Left lets a session go that goes on at another replica.
 func (s *peer) Left() {

@@ -184,7 +184,7 @@ func (k *kubernetes) serve(ctx context.Context) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	return k.app.stopServer(stopping{k.servers, k.shutdown(), l}, server, ended)
+	return k.app.stopServer(stopping{endpoint: k.servers, how: k.shutdown(), listener: l}, server, ended)
 }
 
 // shutdown is how the process ends: as the file wants it, or the flags.

@@ -260,7 +260,7 @@ func (a *app) serveHTTP(s *served) error {
 	case <-s.ctx.Done():
 	}
 	s.manager.Stopping()
-	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l}, server, ended)
+	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l, s.proxy.Drained}, server, ended)
 }
 
 // serveOn serves until the server is closed, over TLS if there is a configuration for it.

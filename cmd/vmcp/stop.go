@@ -88,6 +88,7 @@ type stopping struct {
 	endpoint ending
 	how      *config.Shutdown
 	listener net.Listener
+	passed   func(context.Context) error // waits for what other replicas have passed on; nil: there are none
 }
 
 // stopServer ends an HTTP server after the first signal.
@@ -109,7 +110,11 @@ func (a *app) stopServer(s stopping, server *server, ended <-chan error) error {
 	defer cancel()
 	_ = s.listener.Close()
 	<-ended
-	if err := server.drain(drain); err != nil {
+	err := server.drain(drain)
+	if err == nil && s.passed != nil {
+		err = s.passed(drain)
+	}
+	if err != nil {
 		a.say("some calls are cut: they took longer than %s", s.how.DrainTime.Std())
 	}
 	_ = server.Close()

@@ -24,6 +24,7 @@ import (
 // wait in their store, are sealed in the same way.
 type Table struct {
 	ring    atomic.Pointer[seal.Ring]
+	self    atomic.Pointer[string] // this replica; "" without a cluster
 	spawn   func(func()) bool
 	dropped atomic.Uint64 // notifications that calls did not keep
 
@@ -51,8 +52,12 @@ func New(spawn func(f func()) bool) *Table {
 		panic(err) // a key of 32 bytes
 	}
 	t.ring.Store(ring)
+	t.self.Store(new(string))
 	return t
 }
+
+// At has states name this replica where what they name is in its memory alone.
+func (t *Table) At(replica string) { t.self.Store(&replica) }
 
 // Use seals states with the keys of a ring: they are good in every process that has it.
 func (t *Table) Use(ring *seal.Ring) { t.ring.Store(ring) }
@@ -63,6 +68,9 @@ const (
 	Run   = "run"   // the id of a run
 	Never = "never" // that of a run that is not kept
 )
+
+// inMemory reports whether what a state of a kind names is in the memory of one replica.
+func inMemory(kind string) bool { return kind == Live || kind == Never }
 
 // Binding is what a sealed state is good for: a principal, a method, and what else there is.
 func Binding(principal, method string, more ...[]byte) []byte {
@@ -136,20 +144,44 @@ func (t *Table) remove(handle string) *waiting {
 
 // Seal makes a state of what it names.
 func (t *Table) Seal(kind, name string, binding []byte) string {
+	if inMemory(kind) {
+		name = *t.self.Load() + "/" + name
+	}
 	return base64.RawURLEncoding.EncodeToString(t.ring.Load().Encrypt(seal.State, string(binding), []byte(kind+" "+name)))
 }
 
-// Open is what the state of a request names, if it was made here for this.
+// Open is what the state of a request names, if it was made for this, and is not in the memory of another replica.
 func (t *Table) Open(state json.RawMessage, binding []byte) (kind, name string, ok bool) {
+	kind, name, holder, ok := t.open(state, binding)
+	if !ok || inMemory(kind) && holder != *t.self.Load() {
+		return "", "", false
+	}
+	return kind, name, true
+}
+
+// Holder is the other replica in whose memory is what the state of a request names; "" for none.
+func (t *Table) Holder(state json.RawMessage, binding []byte) string {
+	_, _, holder, ok := t.open(state, binding)
+	if !ok || holder == *t.self.Load() {
+		return ""
+	}
+	return holder
+}
+
+func (t *Table) open(state json.RawMessage, binding []byte) (kind, name, holder string, ok bool) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(jsonscan.Text(state))
 	if err != nil {
-		return "", "", false
+		return "", "", "", false
 	}
 	text, err := t.ring.Load().Open(seal.State, string(binding), sealed)
 	if err != nil {
-		return "", "", false
+		return "", "", "", false
 	}
-	return strings.Cut(string(text), " ")
+	kind, name, ok = strings.Cut(string(text), " ")
+	if ok && inMemory(kind) {
+		holder, name, ok = strings.Cut(name, "/")
+	}
+	return kind, name, holder, ok
 }
 
 // Take finds the call that waits behind a request's state. It waits no longer: its state is good for one request.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
 // at is how a call of somebody is parked.
@@ -58,6 +59,52 @@ func TestStateIsBound(t *testing.T) {
 			t.Errorf("after %v it is taken: %v, the call was given up with %v", ann.For, ok, gaveUp)
 		}
 	})
+}
+
+// TestHolder: what is in memory is found by the replica whose memory it is, and the others know which one that is.
+func TestHolder(t *testing.T) {
+	ring, err := seal.New([]seal.Key{{ID: "k", Secret: make([]byte, 32)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := New(spawn), New(spawn)
+	for name, table := range map[string]*Table{"A": a, "B": b} {
+		table.Use(ring)
+		table.At(name)
+		defer table.Close()
+	}
+	ann := at("ann")
+	live, err := a.put(ann, &Call{cancel: func(error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		what, state, binding string
+		holder               string // to b
+		opens                bool   // at b
+	}{
+		{"a call", live, "", "A", false},
+		{"a run that is not kept", a.Seal(Never, "r", ann.Binding()), "", "A", false},
+		{"a run", a.Seal(Run, "r", ann.Binding()), "", "", true},
+		{"a call of its own", b.Seal(Live, "h", ann.Binding()), "", "", true},
+		{"somebody else's call", live, "other", "", false},
+		{"nonsense", live[1:], "", "", false},
+	} {
+		text, binding := json.RawMessage(jsonscan.Quote(tt.state)), ann.Binding()
+		if tt.binding != "" {
+			binding = []byte(tt.binding)
+		}
+		_, _, ok := b.Open(text, binding)
+		if got := b.Holder(text, binding); got != tt.holder || ok != tt.opens {
+			t.Errorf("%s: the holder is %q, it opens: %v; want %q, %v", tt.what, got, ok, tt.holder, tt.opens)
+		}
+	}
+	if _, ok := b.Take(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); ok {
+		t.Error("another replica takes the call")
+	}
+	if _, ok := a.Take(json.RawMessage(jsonscan.Quote(live)), ann.Binding()); !ok {
+		t.Error("its replica does not take the call")
+	}
 }
 
 // TestBindingPartsAreApart: no part of what a state is bound to can speak for the next one.

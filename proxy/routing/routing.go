@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/auth"
@@ -55,11 +56,12 @@ type Options struct {
 
 // A Set is what is elsewhere. It is safe for concurrent use.
 type Set struct {
-	o     Options
-	self  string
-	peers *peers.Peers
-	locks locks
-	dirty dirty
+	o       Options
+	self    string
+	leaving atomic.Bool // Leave was called
+	peers   *peers.Peers
+	locks   locks
+	dirty   dirty
 
 	mu     sync.Mutex
 	owners map[string]string // of sessions whose id names another one, guarded by mu
@@ -87,6 +89,10 @@ func (t *Set) Awake(ctx context.Context) { t.peers.Awake(ctx) }
 
 // serve serves a request that another replica has passed on.
 func (t *Set) serve(w http.ResponseWriter, r *http.Request, p peers.Passage) {
+	if t.leaving.Load() && p.Kind != peers.Live {
+		peers.Moved(w)
+		return
+	}
 	who, err := auth.Kept(p.Principal)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -318,7 +324,7 @@ func (t *Set) Holds(w http.ResponseWriter, r *http.Request, body []byte, asked e
 	}
 	t.o.Log.Warn("a call that waited for its client is lost", "err", err)
 	lost := wire.Errorf(wire.InternalError, "the call was lost with its replica")
-	lost.Data = new(jsonscan.Object).Text("reason", "replica lost").JSON()
+	lost.Data = new(jsonscan.Object).Text("reason", "replica lost").Text("replica", holder).JSON()
 	return true, lost
 }
 
@@ -347,6 +353,16 @@ func (t *Set) forget(id string) {
 	defer t.mu.Unlock()
 	delete(t.owners, id)
 }
+
+// Leave gives the sessions of this replica away: the others adopt them from now on. What runs goes on.
+func (t *Set) Leave() {
+	if !t.leaving.Swap(true) {
+		t.o.Members.Leave()
+	}
+}
+
+// Shutdown lets no more requests of other replicas in, and waits until those that run have ended, or ctx has.
+func (t *Set) Shutdown(ctx context.Context) error { return t.peers.Shutdown(ctx) }
 
 // Close ends what is under way to other replicas and from them.
 func (t *Set) Close() { t.peers.Close() }
