@@ -40,8 +40,10 @@ type Declaration struct {
 	call *syntax.CallExpr
 }
 
-// entryArgument is the argument that names the function of a tool.
-const entryArgument = "entry"
+const (
+	declares      = "tool"  // what a file calls to declare a tool
+	entryArgument = "entry" // names the function of that
+)
 
 // ReadDeclarations reads the declarations of a file without running anything: their
 // arguments have to be literals, or constants of the file. A file without any is a
@@ -141,6 +143,18 @@ func (d *Declaration) Tool() Entry {
 	return e
 }
 
+// Is reports whether an expression is the declaration.
+func (d *Declaration) Is(x syntax.Expr) bool {
+	call, ok := x.(*syntax.CallExpr)
+	return ok && call.Lparen.Line == d.call.Lparen.Line && call.Lparen.Col == d.call.Lparen.Col
+}
+
+// NamesEntry reports whether an argument of a call of a function is the one by which a declaration names the function
+// of its tool.
+func NamesEntry(function, argument string) bool {
+	return function == declares && argument == entryArgument
+}
+
 // argument is the value of an argument, or the whole declaration.
 func (d *Declaration) argument(name string) syntax.Node {
 	for _, arg := range d.call.Args {
@@ -162,12 +176,15 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 		if !ok {
 			continue
 		}
-		if id, ok := call.Fn.(*syntax.Ident); ok && id.Name == "tool" {
+		if id, ok := call.Fn.(*syntax.Ident); ok && id.Name == declares {
 			calls = append(calls, call)
 		}
 	}
 	return calls
 }
+
+// Declares reports whether a file declares tools.
+func Declares(f *syntax.File) bool { return len(declarations(f)) > 0 }
 
 func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 	d := &Declaration{file: c.file, call: call}

@@ -75,7 +75,7 @@ func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to 
 	at := syntax.MakePosition(&file, int32(line), int32(column))
 	for x, known := range f.types {
 		start, end := x.Span()
-		if !inside(at, start, end) || ok && !inside(start, from, to) {
+		if !inside(at, start, end) || ok && !(inside(start, from, to) && inside(end, from, to)) {
 			continue
 		}
 		t, from, to, ok = known, start, end, true

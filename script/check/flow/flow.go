@@ -107,6 +107,7 @@ type engine struct {
 	repeated []repeatedAt // functions around that are called again
 	funcs    map[syntax.Node]*function
 	loading  int
+	later    bool        // the tools of root were followed
 	pending  []*function // nested functions that nobody called yet
 }
 
@@ -139,6 +140,7 @@ func Follow(u *Unit, w *World) *Result {
 	for i := range u.Entries {
 		e.follow(&u.Entries[i])
 	}
+	e.later = true
 	e.rest(u.Tree.Stmts)
 	return &Result{Types: e.types}
 }
@@ -252,11 +254,16 @@ func (e *engine) set(id *syntax.Ident, t types.Type) {
 	}
 }
 
-// note remembers the type of an expression for editors.
+// note remembers the type of an expression for editors. That a function which nothing is known to call may pass on
+// anything says less than what tools were seen to pass.
 func (e *engine) note(x syntax.Expr, t types.Type) {
-	if e.frame.unit == e.root {
-		e.types[x] = t
+	if e.frame.unit != e.root {
+		return
 	}
+	if _, known := e.types[x]; known && e.later && t.IsAny() {
+		return
+	}
+	e.types[x] = t
 }
 
 // tell reports a problem, unless the round is not the last.

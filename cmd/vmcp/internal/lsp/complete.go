@@ -315,6 +315,9 @@ func expression(p *cursor.Path) string {
 // texts are the tools where one is named, and the arguments of a tool where its dict is written.
 func (q *query) texts() (items []completionItem) {
 	c := q.context
+	if c.Kind == cursor.Text && c.Depth == 0 && check.NamesEntry(c.Call.String(), c.Key) {
+		return q.functions()
+	}
 	b, ok := q.builtin(c.Call.String())
 	if !ok || b.Tool.Name == "" {
 		return nil

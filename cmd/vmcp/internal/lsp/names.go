@@ -96,13 +96,16 @@ func (s *server) hover(d *doc, p placeParams) (*hover, error) {
 	if d.project == nil {
 		return nil, nil
 	}
-	n, around := d.nodeAt(s.tree(d, p.Position.Line, true), p.Position)
+	tree := s.tree(d, p.Position.Line, true)
+	n, around := d.nodeAt(tree, p.Position)
 	about := ""
 	switch n := n.(type) {
 	case *syntax.Ident:
 		about = d.aboutName(n, around)
 	case *syntax.Literal:
-		if name, ok := n.Value.(string); ok && d.project.program != nil {
+		if def := entryOf(tree, n, around); def != nil {
+			about = aboutFunction(def)
+		} else if name, ok := n.Value.(string); ok && d.project.program != nil {
 			if tool, ok := d.project.program.Tool(name); ok {
 				about = aboutTool(name, tool)
 			}
@@ -132,7 +135,7 @@ func (d *doc) aboutName(id *syntax.Ident, around []syntax.Node) string {
 		}
 	}
 	if def, ok := last(around).(*syntax.DefStmt); ok && def.Name == id {
-		return "```python\n" + signature(def) + "\n```\n" + docOf(def)
+		return aboutFunction(def)
 	}
 	line, column := int(id.NamePos.Line), int(id.NamePos.Col)
 	t, _, _, ok := d.project.program.TypeAt(diag.File(d.path), line, column)
@@ -140,6 +143,10 @@ func (d *doc) aboutName(id *syntax.Ident, around []syntax.Node) string {
 		return ""
 	}
 	return fmt.Sprintf("`%s`: %s", id.Name, t)
+}
+
+func aboutFunction(def *syntax.DefStmt) string {
+	return "```python\n" + signature(def) + "\n```\n" + docOf(def)
 }
 
 func last(nodes []syntax.Node) syntax.Node {
@@ -213,9 +220,13 @@ func aboutTool(name string, t check.Tool) string {
 // definition is where a name gets its meaning, through load statements, and the declaration of a
 // scripted tool.
 func (s *server) definition(d *doc, p placeParams) (*location, error) {
-	n, around := d.nodeAt(s.tree(d, p.Position.Line, true), p.Position)
+	tree := s.tree(d, p.Position.Line, true)
+	n, around := d.nodeAt(tree, p.Position)
 	switch n := n.(type) {
 	case *syntax.Literal:
+		if def := entryOf(tree, n, around); def != nil {
+			return &location{d.uri, d.text.nodeRange(def.Name)}, nil
+		}
 		return s.defineText(d, n, around)
 	case *syntax.Ident:
 		if load, ok := last(around).(*syntax.LoadStmt); ok {
@@ -422,7 +433,7 @@ func (s *server) renamable(tree *syntax.File, function *syntax.DefStmt, first *s
 		return true
 	})
 	name := function.Name.Name
-	if problem == nil && name != "run" && !strings.HasPrefix(name, "_") && isTopLevel(tree, function) && tree.Path != "" && !definesTool(tree) {
+	if problem == nil && name != source.Run && !strings.HasPrefix(name, "_") && isTopLevel(tree, function) && tree.Path != "" && !definesTool(tree) {
 		return refuse("%s is a parameter of %s, which other files may load: their calls may name it", first.Name, name)
 	}
 	return problem
@@ -463,12 +474,12 @@ func isTopLevel(tree *syntax.File, function *syntax.DefStmt) bool {
 	return false
 }
 
-// definesTool reports whether a file is that of a tool, which nothing but its tests loads.
+// definesTool reports whether a file has tools, so that nothing but its tests loads it.
 func definesTool(tree *syntax.File) bool {
 	for _, id := range globals(tree) {
-		if id.Name == "run" {
+		if id.Name == source.Run {
 			return true
 		}
 	}
-	return false
+	return check.Declares(tree)
 }

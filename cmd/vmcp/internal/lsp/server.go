@@ -200,6 +200,8 @@ func (s *server) handle(m message) (any, error) {
 		return at(s, m.Params, s.hover)
 	case "textDocument/definition":
 		return at(s, m.Params, s.definition)
+	case "textDocument/documentSymbol":
+		return at(s, m.Params, s.symbols)
 	case "textDocument/prepareRename":
 		return at(s, m.Params, s.prepareRename)
 	case "textDocument/rename":
@@ -227,6 +229,7 @@ func (s *server) capabilities() any {
 			"completionProvider":         map[string]any{"triggerCharacters": []string{".", `"`, "'", "["}},
 			"hoverProvider":              true,
 			"definitionProvider":         true,
+			"documentSymbolProvider":     true,
 			"documentFormattingProvider": true,
 			"codeActionProvider":         map[string]any{"codeActionKinds": []string{"quickfix"}},
 			"renameProvider":             map[string]any{"prepareProvider": true},
