@@ -23,8 +23,8 @@ func (s *Set) PendingLogin(id string, user *credentials.User) *credentials.Pendi
 	return s.credentials.Pending(id, user)
 }
 
-// ShareLogins makes k keep what logins give from the next Apply on, instead of a file.
-func (s *Set) ShareLogins(k credentials.Keeper) { s.credentials.Share(k) }
+// ShareLogins makes k keep what logins give from the next Apply on, instead of a file, and b have those under way.
+func (s *Set) ShareLogins(k credentials.Keeper, b credentials.Board) { s.credentials.Share(k, b) }
 
 // ServeLogin serves the pages of logins that principals are asked for.
 func (s *Set) ServeLogin(w http.ResponseWriter, r *http.Request) { s.credentials.ServeHTTP(w, r) }

@@ -11,7 +11,7 @@ import (
 )
 
 // connections bounds those to the database for what replicas share, beside those for runs.
-const connections = 8
+const connections = 10
 
 // Of joins the cluster of a configuration, whose ring is that of its keys.
 func Of(ctx context.Context, cfg *config.Config, ring *seal.Ring, log *slog.Logger) (*Members, error) {

@@ -10,7 +10,7 @@ import "context"
 //	sessions  those with something to keep: an owner that is not the one in the id, a state, or an end (deleted)
 //	tasks     which backend runs a task, and for whom
 //	tokens    what logins at backends gave (sealed)
-//	logins    logins that are under way (sealed)
+//	logins    word that replicas leave each other of logins that are under way (sealed)
 //
 // Times are microseconds since 1970 by the clock of the database.
 var migrations = []string{`
@@ -29,9 +29,8 @@ CREATE INDEX tasks_expires ON @tasks (expires);
 CREATE TABLE @tokens (
 	backend TEXT NOT NULL, principal TEXT NOT NULL, sealed BYTEA NOT NULL, key TEXT NOT NULL, updated BIGINT NOT NULL,
 	PRIMARY KEY (backend, principal));
-CREATE TABLE @logins (id TEXT PRIMARY KEY, sealed BYTEA NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, expires BIGINT NOT NULL);
+CREATE TABLE @logins (id TEXT PRIMARY KEY, sealed BYTEA NOT NULL, key TEXT NOT NULL, expires BIGINT NOT NULL);
 CREATE INDEX logins_expires ON @logins (expires);
-CREATE INDEX logins_state ON @logins (state) WHERE state <> '';
 `}
 
 // compatible is the oldest version of the tables whose programs can use those of this one.

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -152,6 +154,49 @@ func (t *Tokens) RemoveTokens(ctx context.Context, backend string, principal *st
 		return err
 	})
 	return n, err
+}
+
+const (
+	// maxLogin bounds a text about a login that is under way.
+	maxLogin = 64 << 10
+)
+
+// PostLogin leaves a text about a login that is under way, for some time. The first of an id stays: first reports
+// whether this is it.
+func (t *Tokens) PostLogin(ctx context.Context, id string, text []byte, life time.Duration) (first bool, err error) {
+	if len(text) > maxLogin {
+		return false, fmt.Errorf("a login under way with %d bytes: %w", len(text), ErrTooLarge)
+	}
+	sealed := t.ring.Encrypt(seal.Tokens, "logins|"+id, text)
+	err = t.try(ctx, "leave word of a login", func(ctx context.Context) error {
+		var there []byte
+		err := t.db.QueryRow(ctx, t.sql(`INSERT INTO @logins AS l (id, sealed, key, expires) VALUES ($1, $2, $3, {now} + $4)
+			ON CONFLICT (id) DO UPDATE SET expires = l.expires RETURNING sealed`), id, sealed, seal.KeyOf(sealed), life.Microseconds()).Scan(&there)
+		first = bytes.Equal(there, sealed)
+		return err
+	})
+	return first, err
+}
+
+// Logins reads the texts about logins that are there. One that does not open is not.
+func (t *Tokens) Logins(ctx context.Context, ids []string) (map[string][]byte, error) {
+	found := map[string][]byte{}
+	err := t.try(ctx, "look for word of logins", func(ctx context.Context) error {
+		rows, err := t.db.Query(ctx, t.sql(`SELECT id, sealed FROM @logins WHERE id = ANY($1) AND expires >= {now}`), ids)
+		if err != nil {
+			return err
+		}
+		var id string
+		var sealed []byte
+		_, err = pgx.ForEachRow(rows, []any{&id, &sealed}, func() error {
+			if text, err := t.ring.Open(seal.Tokens, "logins|"+id, sealed); err == nil {
+				found[id] = text
+			}
+			return nil
+		})
+		return err
+	})
+	return found, err
 }
 
 // Sealed is how much is sealed by each key, by its id.

@@ -27,7 +27,7 @@ func (p *Proxy) joinCluster(cfg *config.Config, ring *seal.Ring) error {
 	}
 	p.members.Store(m)
 	p.tasks.Use(m)
-	p.backends.ShareLogins(credentials.Share(m.Tokens()))
+	p.backends.ShareLogins(credentials.Share(m.Tokens()), m.Tokens())
 	if p.options.Joined != nil {
 		p.options.Joined(m.Self())
 	}

@@ -101,11 +101,13 @@ type Pool struct {
 	pages  http.Handler // of logins
 
 	mu     sync.Mutex
-	closed bool                 // guarded by mu: nothing may be fetched any more
-	all    map[string]*Provider // guarded by mu, by the backend's name
-	kept   Keeper               // guarded by mu: where logins are kept; nil: nowhere
-	shared Keeper               // guarded by mu: what is kept instead of a file; nil: nothing
-	where  config.TokenStore    // guarded by mu: what kept was made of
+	closed bool                      // guarded by mu: nothing may be fetched any more
+	all    map[string]*Provider      // guarded by mu, by the backend's name
+	at     map[string]config.Backend // guarded by mu, by name: where logins are
+	kept   Keeper                    // guarded by mu: where logins are kept; nil: nowhere
+	words  *board                    // guarded by mu: what replicas tell each other of logins; nil: there is one
+	shared Keeper                    // guarded by mu: what is kept instead of a file; nil: nothing
+	where  config.TokenStore         // guarded by mu: what kept was made of
 	wg     sync.WaitGroup
 }
 
@@ -117,7 +119,7 @@ func NewPool(o Options) *Pool {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pool{o: o, client: issuerClient(), all: map[string]*Provider{}}
+	p := &Pool{o: o, client: issuerClient(), all: map[string]*Provider{}, at: map[string]config.Backend{}}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.logins = logins{pool: p, all: map[string]*PendingLogin{}, returns: map[string]*attempt{}}
 	p.pages = p.logins.serveMux()
@@ -176,11 +178,15 @@ func (p *Pool) Keep(cfg config.TokenStore) error {
 	return nil
 }
 
-// Share makes k keep the logins of providers that are made from now on, instead of a file.
-func (p *Pool) Share(k Keeper) {
+// Share makes k keep the logins of providers that are made from now on, instead of a file. Replicas tell each other of
+// logins that are under way by b; nil: they do not.
+func (p *Pool) Share(k Keeper, b Board) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shared = k
+	if b != nil {
+		p.words = newBoard(p, b)
+	}
 }
 
 // Provider is what the requests to a backend are authenticated with; nil for one that gets no
@@ -191,8 +197,10 @@ func (p *Pool) Provider(b config.Backend) *Provider {
 	defer p.mu.Unlock()
 	if b.Outgoing == nil {
 		delete(p.all, b.Name)
+		delete(p.at, b.Name)
 		return nil
 	}
+	p.at[b.Name] = b
 	if there := p.all[b.Name]; there != nil && there.store == p.kept && there.url == b.URL && there.tls == b.TLS && reflect.DeepEqual(there.strategy, b.Outgoing) {
 		return there
 	}

@@ -53,10 +53,8 @@ var pageGone = page{Title: "No such login", Text: "This login is over, was begun
 
 // asked is the login whose page is asked for; nil for none.
 func (l *logins) asked(r *http.Request) *PendingLogin {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.all[r.URL.Query().Get("id")]
-	if n == nil || n.over || n.backend.Name != r.PathValue("name") {
+	n := l.find(r.Context(), r.URL.Query().Get("id"))
+	if n == nil || n.backend.Name != r.PathValue("name") {
 		return nil
 	}
 	return n
@@ -104,6 +102,9 @@ func (l *logins) serveReturn(w http.ResponseWriter, r *http.Request) {
 	if a == nil {
 		l.write(w, http.StatusBadRequest, pageGone)
 		return
+	}
+	if a.release != nil {
+		defer a.release()
 	}
 	http.SetCookie(w, &http.Cookie{Name: a.of.cookieName(), Path: CallbackPages, MaxAge: -1})
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)

@@ -76,10 +76,13 @@ type attempt struct {
 	of     *PendingLogin
 	cancel context.CancelFunc
 	cookie string
+	hash   string          // of the state; "" before it is known, and for a process that is alone
 	page   chan string     // cap 1: where the person is sent
 	back   chan url.Values // cap 1: with what it comes back
 	over   chan struct{}   // closed when err is set
 	err    error
+
+	release func() // of an attempt of another replica: nobody waits for it here any more; else nil
 }
 
 var errManyLogins = errors.New("too many logins are open; finish one, or try again later")
@@ -93,7 +96,15 @@ func (p *Pool) Begin(b config.Backend, need LoginNeeded, base string) (*PendingL
 	if store == nil {
 		return nil, errors.New("no tokenStore is configured")
 	}
-	l := &p.logins
+	n, there, err := p.logins.add(b, need, base, store)
+	if err == nil && !there {
+		p.logins.announce(p.ctx, n)
+	}
+	return n, err
+}
+
+// add makes a login that is asked for, unless it is there.
+func (l *logins) add(b config.Backend, need LoginNeeded, base string, store Keeper) (n *PendingLogin, there bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	open := 0
@@ -102,24 +113,27 @@ func (p *Pool) Begin(b config.Backend, need LoginNeeded, base string) (*PendingL
 			continue
 		}
 		if there.backend.Name == b.Name && there.base == base && len(union(there.need.Scopes, need.Scopes)) == len(there.need.Scopes) {
-			return there, nil
+			return there, true, nil
 		}
 		open++
 	}
 	if open >= maxPendingOf || len(l.all) >= maxPending {
-		return nil, errManyLogins
+		return nil, false, errManyLogins
 	}
-	n := &PendingLogin{logins: l, id: rand.Text(), backend: b, need: need, store: store, base: base, done: make(chan struct{})}
+	n = &PendingLogin{logins: l, id: rand.Text(), backend: b, need: need, store: store, base: base, done: make(chan struct{})}
 	n.expiry = time.AfterFunc(loginTime, func() { l.expire(n) })
 	l.all[n.id] = n
-	return n, nil
+	return n, false, nil
 }
 
 // Pending is the login with an id that a principal was asked for; nil when there is none.
 func (p *Pool) Pending(id string, u *User) *PendingLogin {
 	p.logins.mu.Lock()
-	defer p.logins.mu.Unlock()
 	n := p.logins.all[id]
+	p.logins.mu.Unlock()
+	if n == nil {
+		n = p.logins.elsewhere(p.ctx, id)
+	}
 	if n == nil || u == nil || n.need.User.Key != u.Key {
 		return nil
 	}
@@ -158,6 +172,7 @@ func (l *logins) expire(n *PendingLogin) {
 	defer l.mu.Unlock()
 	l.end(n, fmt.Errorf("nobody has logged in within %s", loginTime))
 	delete(l.all, n.id)
+	l.pool.board().forget("over/" + n.id)
 }
 
 // close ends all logins.
@@ -204,10 +219,12 @@ func (l *logins) run(ctx context.Context, a *attempt) {
 	}
 	close(a.over)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n.attempt == a {
+	last := n.attempt == a
+	if last {
 		l.end(n, a.err)
 	}
+	l.mu.Unlock()
+	l.ended(a, last)
 }
 
 func (n *PendingLogin) login(ctx context.Context, a *attempt) error {
@@ -244,6 +261,7 @@ func (a *attempt) ask(ctx context.Context, page string) (url.Values, error) {
 		delete(l.returns, state)
 		l.mu.Unlock()
 	}()
+	defer l.underWay(ctx, a, state)()
 	a.page <- page
 	select {
 	case back := <-a.back:
@@ -256,11 +274,15 @@ func (a *attempt) ask(ctx context.Context, page string) (url.Values, error) {
 // came finds whose the answer of an authorization server is, and takes it: the state counts once.
 func (l *logins) came(r *http.Request) *attempt {
 	q := r.URL.Query()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	state := q.Get("state")
+	l.mu.Lock()
 	a := l.returns[state]
-	if a == nil || a.of.backend.Name != r.PathValue("name") {
+	if a == nil {
+		l.mu.Unlock()
+		return l.cameElsewhere(r, state)
+	}
+	defer l.mu.Unlock()
+	if a.of.backend.Name != r.PathValue("name") {
 		return nil
 	}
 	cookie, err := r.Cookie(a.of.cookieName())

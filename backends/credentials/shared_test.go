@@ -66,7 +66,7 @@ func replicas(t *testing.T, server *pgtest.Server, as string, n int) (sources []
 		t.Cleanup(tokens.Close)
 		pool, shared := credentials.NewPool(credentials.Options{}), credentials.Share(tokens)
 		t.Cleanup(pool.Close)
-		pool.Share(shared)
+		pool.Share(shared, nil)
 		if err := pool.Keep(config.TokenStore{}); err != nil {
 			t.Fatal(err)
 		}
