@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"lock":                      {"internal/diag", "internal/files", "internal/jsonscan", "internal/visible"},
 	"config/internal/document":  {"internal/diag", "internal/limits", "internal/spell"},
 	"config/internal/envfile":   {"internal/diag", "internal/files"},
-	"config/telemetry":          {},
+	"config/telemetry":          {"internal/files"},
 	"config/replicas":           {"internal/limits"},
 	"config":                    {"config/replicas", "config/telemetry", "config/internal/envfile", "script/check/codes", "lock", "config/internal/document", "internal/schema", "internal/diag", "internal/files", "internal/limits", "internal/hostname", "internal/secret", "internal/spell"},
 	"config/fingerprint":        {"config", "internal/files", "internal/secret"},

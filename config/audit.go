@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/telemetry"
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
@@ -105,6 +106,15 @@ func (v *validator) audit(a *Audit) {
 	} else if info, err := os.Stat(filepath.Dir(a.LogFile)); err != nil || !info.IsDir() {
 		v.report("audit.logFile", "there is no folder for %q", given)
 	}
+}
+
+// telemetry checks what is sent where.
+func (v *validator) telemetry(c *Config) {
+	c.Telemetry.Check("telemetry", telemetry.File{
+		Report: v.report, Warn: v.warn, Set: v.set, Key: document.KeyPath, URL: v.url, Absolute: v.absolute, Env: v.env,
+		Secret: v.expand, Plain: v.expandPlain,
+		Public: func(path, text string) string { return v.expandWith(path, text, func(string, string) {}) },
+	})
 }
 
 // Recording writes calls of scripted tools down as cases, which can be run again as tests and shown as

@@ -59,7 +59,7 @@ type Config struct {
 	Pins Pins `json:"pins,omitempty" crd:"no"`
 	// Recording writes calls of scripted tools down as cases.
 	Recording Recording `json:"recording,omitempty" crd:"no"`
-	// Telemetry says what metrics show.
+	// Telemetry says what metrics show, and where metrics and traces are sent.
 	Telemetry telemetry.Telemetry `json:"telemetry,omitempty" crd:"no"`
 	// Check says what is made of the problems that checks of scripts find.
 	Check Check `json:"check,omitempty" crd:"no"`

@@ -2,7 +2,7 @@ package config
 
 // Reads is what a configuration reads besides its own file.
 type Reads struct {
-	// Files are scripts, pins, keys and files of variables; not all of them need be there.
+	// Files are scripts, pins, keys, certificates of telemetry and files of variables; not all of them need be there.
 	Files []string
 	// Folders hold scripts and libraries.
 	Folders []string
@@ -31,6 +31,9 @@ func (c *Config) Reads() Reads {
 	r := c.Scripted()
 	if c.Pins.Path != "" { // it may come later
 		r.Files = append(r.Files, c.Pins.Path)
+	}
+	if c.Telemetry.CACertPath != "" {
+		r.Files = append(r.Files, c.Telemetry.CACertPath)
 	}
 	r.Files = append(r.Files, c.envFiles...)
 	for _, k := range c.SessionStorage.Keys {

@@ -10,7 +10,7 @@ import (
 )
 
 // Secrets are the values that must not stand in anything that is written: the headers
-// of backends, variables of the environment that went into a header or a child's
+// of backends and of telemetry, variables of the environment that went into a header or a child's
 // environment, and what has the name or the look of a secret in a child's environment
 // or a URL.
 func (c *Config) Secrets() []string {
@@ -25,6 +25,10 @@ func (c *Config) Secrets() []string {
 		}
 		found = append(found, secret.InURL(b.URL)...)
 	}
+	for _, name := range keys(c.Telemetry.Headers) {
+		found = append(found, inHeader(name, c.Telemetry.Headers[name])...)
+	}
+	found = append(found, secret.InURL(c.Telemetry.Endpoint)...)
 	return append(found, c.OutgoingAuth.secrets()...)
 }
 

@@ -26,15 +26,12 @@ var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[OutgoingStrategy](): {
 		"upstreamInject", "awsSts", "obo", "xaa", "primaryUpstreamProvider", "externalAuthConfigRef", "subjectProviderName",
 	},
-	reflect.TypeFor[telemetry.Telemetry](): {
-		"endpoint", "serviceName", "serviceVersion", "tracingEnabled", "metricsEnabled", "samplingRate", "headers", "insecure",
-		"customAttributes", "enablePrometheusMetricsPath", "caCertPath", "environmentVariables",
-	},
-	reflect.TypeFor[TokenExchange]():   {"subjectProviderName"},
-	reflect.TypeFor[OutgoingAuth]():    {"primaryUpstreamProvider"},
-	reflect.TypeFor[WorkloadTools]():   {"toolConfigRef"},
-	reflect.TypeFor[Operational]():     {"logLevel"},
-	reflect.TypeFor[FailureHandling](): {"healthCheckTimeout", "statusReportingInterval", "partialFailureMode"},
+	reflect.TypeFor[telemetry.Telemetry](): {"environmentVariables", "useLegacyAttributes"},
+	reflect.TypeFor[TokenExchange]():       {"subjectProviderName"},
+	reflect.TypeFor[OutgoingAuth]():        {"primaryUpstreamProvider"},
+	reflect.TypeFor[WorkloadTools]():       {"toolConfigRef"},
+	reflect.TypeFor[Operational]():         {"logLevel"},
+	reflect.TypeFor[FailureHandling]():     {"healthCheckTimeout", "statusReportingInterval", "partialFailureMode"},
 }
 
 // refusedValues are values of ToolHive's configuration that are known and not supported, by

@@ -64,7 +64,7 @@ func (v *validator) config(c *Config) {
 	v.access(c)
 	v.audit(&c.Audit)
 	v.pins(&c.Pins)
-	c.Telemetry.Check("telemetry", v.report)
+	v.telemetry(c)
 	v.check(&c.Check)
 	v.recording(&c.Recording)
 	v.rateLimiting(&c.RateLimiting)
