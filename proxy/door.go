@@ -241,7 +241,7 @@ func (p *Proxy) callSpan(ctx context.Context, x *exchange) (context.Context, spa
 	switch {
 	case x.script == nil:
 		return p.spans.Request(ctx, x.method, x.client.Revision, jsonscan.Get(x.params, "_meta"))
-	case p.spans == nil:
+	case !p.spans.Made():
 		return p.spans.Begin(ctx, "")
 	}
 	name := clip.Text(jsonscan.Text(x.Get(members.Name)), maxLine)

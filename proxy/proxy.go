@@ -69,6 +69,9 @@ type Options struct {
 	Secrets *secret.Redactor
 	// Tracer makes OpenTelemetry spans of requests, runs and calls; nil makes none.
 	Tracer trace.TracerProvider
+	// OpenTracer gets every configuration that is applied, and says who makes spans from then on; begin is called
+	// when nothing can go wrong any more. An error refuses the configuration. nil: Tracer makes them.
+	OpenTracer func(*config.Config) (begin func() trace.TracerProvider, err error)
 	// AuditOut is where the audit goes that has no file.
 	AuditOut io.Writer
 	// Workers compute the runs of isolated scripts; nil: a configuration that has some is refused.
@@ -113,13 +116,14 @@ type Proxy struct {
 	options   Options
 	log       *slog.Logger
 	secrets   *secret.Redactor
-	spans     *spans.Spans // nil: none are made
+	spans     *spans.Spans
 	backends  *backends.Set
 	outward   atomic.Pointer[outward.Rules]
 	rules     atomic.Pointer[access.Rules] // nil: no policy decides
 	catalog   atomic.Pointer[catalog.Catalog]
 	edge      *edge.Server
 	metrics   *metrics.Metrics
+	hidePage  atomic.Bool // there is no /metrics
 	record    *record.Recorder
 	parked    *parked.Table
 	runs      *runs.Keeper
@@ -231,6 +235,9 @@ func (p *Proxy) Handler() http.Handler { return p.edge }
 // ServeHTTP serves the port for clients.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.edge.ServeHTTP(w, r) }
 
+// Gatherer gathers the metrics that /metrics shows; none where Options.Metrics got them.
+func (p *Proxy) Gatherer() prometheus.Gatherer { return p.metrics.Gatherer }
+
 // AdminHandler is the port for operators: /metrics, /readyz with details, /healthz. All but
 // the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
 func (p *Proxy) AdminHandler() http.Handler { return p.edge.AdminHandler() }
@@ -273,7 +280,11 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := p.useStore(cfg); err != nil {
+	trace, err := p.openTracer(cfg)
+	if err == nil {
+		err = p.useStore(cfg)
+	}
+	if err != nil {
 		p.recording.Discard(target)
 		return err
 	}
@@ -283,6 +294,7 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 		return err
 	}
 	p.spawn(p.recording.Use(target))
+	trace()
 	p.applied.Apply(cfg.Place("").File, hash)
 	if m := p.members.Load(); m != nil {
 		m.Serves(hash)
@@ -299,6 +311,18 @@ func (p *Proxy) Apply(cfg *config.Config) error {
 	}
 	p.record.Applied(cfg)
 	return nil
+}
+
+// openTracer makes ready who makes the spans of a configuration; begin lets it.
+func (p *Proxy) openTracer(cfg *config.Config) (begin func(), err error) {
+	if p.options.OpenTracer == nil {
+		return func() {}, nil
+	}
+	open, err := p.options.OpenTracer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return func() { p.spans.Use(open()) }, nil
 }
 
 // adopt makes cfg the configuration, unless its backends are refused. No catalog is
@@ -337,6 +361,7 @@ func (p *Proxy) adopt(cfg *config.Config, scripts *catalog.Scripts, rules *acces
 	p.console.Apply(cfg)
 	p.useRuns(cfg)
 	p.quota.Apply(cfg.RateLimiting)
+	p.hidePage.Store(!cfg.Telemetry.MetricsPath())
 	return nil
 }
 

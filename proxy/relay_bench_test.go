@@ -1,10 +1,13 @@
 package proxy_test
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/wire"
@@ -16,11 +19,25 @@ import (
 // its answer. Allocations are those of the backend, which is in this process, too.
 func BenchmarkRelay(b *testing.B) {
 	for _, size := range []int{100, 10_000, 100_000} {
-		b.Run(fmt.Sprint("size=", size), func(b *testing.B) { benchmarkRelay(b, size) })
+		b.Run(fmt.Sprint("size=", size), func(b *testing.B) { benchmarkRelay(b, size, proxy.Options{}) })
 	}
 }
 
-func benchmarkRelay(b *testing.B, size int) {
+// BenchmarkTracedRelay is BenchmarkRelay where one trace of twenty is made, and thrown away in a batch.
+func BenchmarkTracedRelay(b *testing.B) {
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithBatcher(nobody{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.05))))
+	b.Cleanup(func() { _ = tracer.Shutdown(context.Background()) }) // it has nothing to send
+	benchmarkRelay(b, 100, proxy.Options{Tracer: tracer})
+}
+
+// nobody takes spans.
+type nobody struct{}
+
+func (nobody) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+
+func (nobody) Shutdown(context.Context) error { return nil }
+
+func benchmarkRelay(b *testing.B, size int, o proxy.Options) {
 	result := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
 	backend := httptest.NewServer(&wiretest.Server{Handle: func(c *wiretest.Call) (string, error) {
 		switch c.Method {
@@ -32,7 +49,7 @@ func benchmarkRelay(b *testing.B, size int) {
 		return "", wiretest.ErrDefault
 	}})
 	b.Cleanup(backend.Close)
-	p := proxy.New(proxy.Options{})
+	p := proxy.New(o)
 	b.Cleanup(func() { p.Close() })
 	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: backend.URL}}}); err != nil {
 		b.Fatal(err)

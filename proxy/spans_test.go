@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"slices"
@@ -12,8 +13,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/telemetry"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/proxy"
 )
@@ -112,5 +115,101 @@ func TestLinesNameTheTrace(t *testing.T) {
 				t.Errorf("a request of no trace: %s", lines[len(lines)-1])
 			}
 		})
+	}
+}
+
+// Who makes the spans of a configuration is said anew with each; a configuration that is refused changes nobody.
+func TestTracerOfTheConfiguration(t *testing.T) {
+	first, second := tracetest.NewInMemoryExporter(), tracetest.NewInMemoryExporter()
+	var next trace.TracerProvider
+	var refuse error
+	begun := 0
+	p := proxy.New(proxy.Options{OpenTracer: func(*config.Config) (func() trace.TracerProvider, error) {
+		return func() trace.TracerProvider { begun++; return next }, refuse
+	}})
+	srv := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); srv.Close() })
+	list := func() {
+		if _, err := connect(t, srv.URL+"/mcp", "2025-11-25", nil).ListTools(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		provider    trace.TracerProvider
+		refuse      error
+		first, more bool // who gets spans
+	}{
+		{provider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(first)), first: true},
+		{provider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(second)), more: true},
+		{provider: nil, refuse: errors.New("no certificates"), more: true},
+		{provider: nil},
+	} {
+		next, refuse = step.provider, step.refuse
+		if err := p.Apply(&config.Config{}); (err != nil) != (refuse != nil) {
+			t.Fatalf("Apply: %v, want %v", err, refuse)
+		}
+		first.Reset()
+		second.Reset()
+		list()
+		if got := len(first.GetSpans()) > 0; got != step.first {
+			t.Errorf("step %d: spans of the first: %t, want %t", begun, got, step.first)
+		}
+		if got := len(second.GetSpans()) > 0; got != step.more {
+			t.Errorf("step %d: spans of the second: %t, want %t", begun, got, step.more)
+		}
+	}
+	if begun != 3 {
+		t.Errorf("begun %d times, want 3", begun)
+	}
+}
+
+// A trace that is not sampled makes no spans, and the backend is told so.
+func TestUnsampledTraces(t *testing.T) {
+	var carried string
+	s := mcp.NewServer(&mcp.Implementation{Name: "b", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "traced"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		carried, _ = r.Params.Meta["traceparent"].(string)
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	backend := sdkBackend(t, s, false)
+	spans := tracetest.NewInMemoryExporter()
+	p := proxy.New(proxy.Options{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0))))})
+	srv := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); srv.Close() })
+	if err := p.Apply(&config.Config{Backends: []config.Backend{{Name: "b", URL: backend}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := connect(t, srv.URL+"/mcp", "2025-11-25", nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "traced"})
+	text(t, r, err)
+	if len(spans.GetSpans()) > 0 || !strings.HasPrefix(carried, "00-") || !strings.HasSuffix(carried, "-00") {
+		t.Errorf("%d spans, the backend got traceparent %q", len(spans.GetSpans()), carried)
+	}
+}
+
+// enablePrometheusMetricsPath: false takes the page away, and nothing else; the metrics are still gathered.
+func TestMetricsPath(t *testing.T) {
+	p := proxy.New(proxy.Options{})
+	srv := httptest.NewServer(p)
+	t.Cleanup(func() { p.Close(); srv.Close() })
+	no, yes := false, true
+	for _, tt := range []struct {
+		said *bool
+		want int
+	}{{nil, 200}, {&no, 404}, {&yes, 200}, {&no, 404}, {nil, 200}} {
+		if err := p.Apply(&config.Config{Telemetry: telemetry.Telemetry{EnablePrometheusMetricsPath: tt.said}}); err != nil {
+			t.Fatal(err)
+		}
+		if r, _ := ask(t, "GET", srv.URL+"/metrics", "", ""); r.StatusCode != tt.want {
+			t.Errorf("/metrics: %s, want %d", r.Status, tt.want)
+		}
+		if r, _ := ask(t, "GET", srv.URL+"/healthz", "", ""); r.StatusCode != 200 {
+			t.Errorf("/healthz: %s", r.Status)
+		}
+		if all, err := p.Gatherer().Gather(); err != nil || len(all) < 10 {
+			t.Errorf("%d metrics are gathered, %v", len(all), err)
+		}
 	}
 }

@@ -115,6 +115,10 @@ func (p *Proxy) Details(ctx context.Context, tools bool) (page json.RawMessage, 
 func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) {
 	switch r.URL.Path {
 	case "/metrics":
+		if p.hidePage.Load() {
+			http.NotFound(w, r)
+			return
+		}
 		p.metrics.Handler.ServeHTTP(w, r)
 	case "/readyz":
 		p.serveReady(w, r, details)

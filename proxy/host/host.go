@@ -37,7 +37,7 @@ import (
 type Shared struct {
 	Log       *slog.Logger
 	Secrets   *secret.Redactor
-	Spans     *spans.Spans // nil: none are made
+	Spans     *spans.Spans
 	Metrics   *metrics.Runs
 	Recording *recording.Recorder
 	History   *history.Runs

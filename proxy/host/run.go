@@ -191,7 +191,7 @@ func (h *Host) arguments(raw json.RawMessage) (json.RawMessage, error) {
 // runSpan begins the span of a part of a run. That of a part which goes on is linked to the first.
 func (h *Host) runSpan(ctx context.Context) (context.Context, spans.End) {
 	about := attribute.String("vmcp.tool", h.tool.Name)
-	if !h.top() || h.Spans == nil {
+	if !h.top() || !h.Spans.Made() {
 		return h.Spans.Begin(ctx, "run "+h.tool.Name, about)
 	}
 	return h.Spans.Linked(ctx, h.settings.Trace, "run "+h.tool.Name, about, attribute.String("vmcp.run", h.part.ID))

@@ -21,10 +21,11 @@ import (
 
 // Metrics counts what one proxy does. Each proxy has its own registry, unless it shares a page with others.
 type Metrics struct {
-	Handler http.Handler // serves the page
-	Runs    *Runs
-	Calls   *Calls
-	Cluster *Cluster
+	Handler  http.Handler        // serves the page
+	Gatherer prometheus.Gatherer // of what is on the page
+	Runs     *Runs
+	Calls    *Calls
+	Cluster  *Cluster
 
 	methods map[string]*Method // made once
 	unknown *Method
@@ -147,7 +148,7 @@ func New(state func() State, to prometheus.Registerer, limit int64) *Metrics {
 		Name: "vmcp_pin_violations_total", Help: "Definitions and instructions that were found not to be as they are pinned, by backend and kind.",
 	}, []string{"backend", "kind"})
 	registry.MustRegister(total, calls, seconds, running, m.refused, m.overdue, m.pins, collector(state))
-	m.Handler = promhttp.HandlerFor(own, promhttp.HandlerOpts{})
+	m.Gatherer, m.Handler = own, promhttp.HandlerFor(own, promhttp.HandlerOpts{})
 	return m
 }
 

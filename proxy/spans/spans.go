@@ -6,6 +6,7 @@ package spans
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -18,19 +19,32 @@ import (
 
 var traceContext = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// Spans makes spans. A nil one makes none, at the cost of a comparison.
+// Spans makes spans with the tracer of the moment. Without one, or where it is nil, it makes none, at the cost of a
+// comparison.
 type Spans struct {
-	tracer trace.Tracer
+	tracer atomic.Pointer[trace.Tracer]
 	hide   func(string) string
 }
 
-// New makes spans with a provider; nil for nil. hide takes the secrets out of texts.
+// New makes spans with a provider; nil is none. hide takes the secrets out of texts.
 func New(p trace.TracerProvider, hide func(string) string) *Spans {
-	if p == nil {
-		return nil
-	}
-	return &Spans{p.Tracer("github.com/vmcp-dev/vmcp/proxy"), hide}
+	s := &Spans{hide: hide}
+	s.Use(p)
+	return s
 }
+
+// Use makes spans with another provider from now on; nil is none. A span ends where it began.
+func (s *Spans) Use(p trace.TracerProvider) {
+	if p == nil {
+		s.tracer.Store(nil)
+		return
+	}
+	t := p.Tracer("github.com/vmcp-dev/vmcp/proxy")
+	s.tracer.Store(&t)
+}
+
+// Made reports whether spans are made.
+func (s *Spans) Made() bool { return s != nil && s.tracer.Load() != nil }
 
 // End ends a span with the outcome and the error, if any.
 type End = func(outcome.Outcome, error)
@@ -43,7 +57,14 @@ func (s *Spans) Begin(ctx context.Context, name string, attrs ...attribute.KeyVa
 	if s == nil {
 		return ctx, none
 	}
-	ctx, span := s.tracer.Start(ctx, name, trace.WithAttributes(attrs...))
+	tracer := s.tracer.Load()
+	if tracer == nil {
+		return ctx, none
+	}
+	ctx, span := (*tracer).Start(ctx, name, trace.WithAttributes(attrs...))
+	if !span.IsRecording() {
+		return ctx, none
+	}
 	return ctx, func(o outcome.Outcome, err error) {
 		span.SetAttributes(attribute.String("vmcp.outcome", o.String()))
 		if err != nil {
@@ -55,7 +76,7 @@ func (s *Spans) Begin(ctx context.Context, name string, attrs ...attribute.KeyVa
 
 // Linked is Begin with a link to the trace of first, a traceparent, where that is another one.
 func (s *Spans) Linked(ctx context.Context, first, name string, attrs ...attribute.KeyValue) (context.Context, End) {
-	if s == nil {
+	if !s.Made() {
 		return ctx, none
 	}
 	ctx, end := s.Begin(ctx, name, attrs...)
@@ -75,7 +96,7 @@ func Traceparent(ctx context.Context) string {
 
 // Backend begins the span of a request to a backend; name is the backend's own of what is asked for.
 func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Context, End) {
-	if s == nil {
+	if !s.Made() {
 		return ctx, none
 	}
 	return s.Begin(ctx, "backend "+backend, attribute.String("vmcp.backend", backend), attribute.String("vmcp.name", name))
@@ -83,7 +104,7 @@ func (s *Spans) Backend(ctx context.Context, backend, name string) (context.Cont
 
 // Request begins the span of a client's request, below the client's own, which is in the _meta of the request.
 func (s *Spans) Request(ctx context.Context, method, revision string, meta json.RawMessage) (context.Context, End) {
-	if s == nil {
+	if !s.Made() {
 		return known(ctx, meta), none
 	}
 	ctx = traceContext.Extract(ctx, &metaCarrier{meta: meta})
@@ -100,7 +121,7 @@ func known(ctx context.Context, meta json.RawMessage) context.Context {
 
 // Inject puts the present trace context into the _meta of a request to a backend.
 func (s *Spans) Inject(ctx context.Context, params json.RawMessage) json.RawMessage {
-	if s == nil {
+	if !s.Made() {
 		return params
 	}
 	c := &metaCarrier{meta: jsonscan.Get(params, "_meta")}
