@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
@@ -77,15 +78,17 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	tracer, flush, err := tracing(ctx)
+	sender := a.telemetry(k.log, func() prometheus.Gatherer { return k.servers.Gatherer() })
+	begin, err := sender.Open(k.process)
 	if err != nil {
 		return err
 	}
-	defer flush()
+	defer sender.Close()
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
 	memory := memlimit.New()
 	shared := proxy.NewProcess(memory.Note)
+	var tracer trace.TracerProvider
 	k.servers = servers.New(servers.Options{
 		Log: k.log, Process: k.process, Only: f.kubernetes.server, Version: buildVersion(), MemoryLimit: memory.Ceiling(),
 		Health: func() cluster.Health { return k.source.Health() }, Stats: func() cluster.Stats { return k.source.Stats() },
@@ -100,6 +103,7 @@ func (a *app) serveKubernetes(ctx context.Context, f serveFlags) error {
 		},
 	})
 	defer k.servers.Close()
+	tracer = begin()
 	k.source = cluster.New(client, cluster.Options{
 		Servers: k.servers, Identity: identity(),
 		Resolver: resolve.New(resolve.Options{

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/auth"
@@ -134,15 +135,13 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	defer stopPprof()
-	tracer, flush, err := tracing(ctx)
-	if err != nil {
-		return err
-	}
-	defer flush()
+	var p *proxy.Proxy
+	sender := a.telemetry(log, func() prometheus.Gatherer { return p.Gatherer() })
+	defer sender.Close()
 	workers, closeWorkers := isolated()
 	defer closeWorkers()
 	memory := memlimit.New()
-	p := proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), Tracer: tracer, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
+	p = proxy.New(proxy.Options{Log: log, Secrets: a.secrets, Version: buildVersion(), OpenTracer: sender.Open, Charged: memory.Note, MemoryLimit: memory.Ceiling(), AuditOut: a.out, Profile: f.profile, Workers: workers, IsolateScripts: f.isolate, Joined: a.joined,
 		OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) { return open.Store(ctx, c, open.How{}) }})
 	defer p.Close()
 	s := &served{flags: f, from: from, proxy: p, log: log, ceiling: memory.Ceiling(), applied: make(chan struct{}), ended: make(chan struct{})}

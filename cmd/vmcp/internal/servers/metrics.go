@@ -54,12 +54,23 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 // serveMetrics shows the metrics of the process and of all servers, these with the label server.
 func (s *Servers) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if !s.o.Process.Telemetry.MetricsPath() {
+		http.NotFound(w, r)
+		return
+	}
+	promhttp.HandlerFor(s.gatherers(r.URL.Query().Get("server")), promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// Gatherer gathers the metrics of the process and of all servers that there are now.
+func (s *Servers) Gatherer() prometheus.Gatherer { return s.gatherers("") }
+
+// gatherers gather the metrics of the process and of one server; "" is all.
+func (s *Servers) gatherers(only string) prometheus.Gatherers {
 	all := prometheus.Gatherers{s.registry}
-	only := r.URL.Query().Get("server")
 	s.each(func(v *server, _ bool) {
 		if only == "" || only == v.name {
 			all = append(all, v.registry)
 		}
 	})
-	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	return all
 }

@@ -1,0 +1,260 @@
+// Package otlp sends metrics and spans to a collector over OTLP/HTTP: what a configuration says of telemetry, and
+// OpenTelemetry's variables of the environment where it says nothing.
+//
+//	s := otlp.New(otlp.Options{Log: log, Metrics: gatherer})
+//	begin, err := s.Open(cfg) // nothing is sent differently yet
+//	tracer := begin()         // nil: no spans are wanted
+//	s.Close()                 // sends what is left
+//
+// Metrics are those of the page /metrics, read from the same registry whenever they are sent. Nothing of it holds up
+// who is observed: spans wait in a queue of 2048 (OTEL_BSP_MAX_QUEUE_SIZE), and what does not fit is dropped; a
+// collector that hangs or refuses makes one line of the log a minute.
+package otlp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/vmcp-dev/vmcp/config"
+)
+
+const (
+	// flushTime is how long what is left may take at the end.
+	flushTime = 5 * time.Second
+	// maxAnswer bounds what is read of a collector's answer.
+	maxAnswer = 64 << 10
+)
+
+// Options are what a Sender takes from its surroundings.
+type Options struct {
+	Log     *slog.Logger
+	Version string
+	Env     func(name string) string
+	// Metrics are those that are sent; it is asked each time.
+	Metrics func() prometheus.Gatherer
+	// Flush is how long what is left may take at the end; 0 is five seconds.
+	Flush time.Duration
+}
+
+// Sender sends what the last configuration wants to be sent. It is safe for concurrent use.
+type Sender struct {
+	o        Options
+	reporter *reporter
+	instance string // tells this process from others of its name
+
+	mu       sync.Mutex
+	plan     plan      // guarded by mu
+	running  *pipeline // guarded by mu; nil: nothing is sent
+	retiring sync.WaitGroup
+}
+
+// New makes a Sender that sends nothing yet. What OpenTelemetry's packages have to say goes to its log from now on.
+func New(o Options) *Sender {
+	s := &Sender{o: o, reporter: newReporter(o.Log), instance: uuid()}
+	s.reporter.listen()
+	return s
+}
+
+// uuid is a random UUID.
+func uuid() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Open makes ready what cfg wants. begin makes it so, and returns who makes spans from then on; nil is nobody. What was
+// sent before it is sent to its end, side by side. Where nothing changes, everything goes on.
+func (s *Sender) Open(cfg *config.Config) (begin func() trace.TracerProvider, err error) {
+	next, err := resolve(cfg, s.o)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reflect.DeepEqual(next, s.plan) {
+		return s.tracer, nil
+	}
+	s.reporter.hide(next.secrets())
+	exporters, err := s.exporters(next)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range next.Warnings {
+		s.o.Log.Warn("telemetry", "warning", warning)
+	}
+	return func() trace.TracerProvider {
+		s.swap(next, exporters)
+		return s.tracer()
+	}, nil
+}
+
+// tracer is who makes spans; nil: nobody.
+func (s *Sender) tracer() trace.TracerProvider {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil || s.running.tracer == nil {
+		return nil
+	}
+	return s.running.tracer
+}
+
+func (s *Sender) swap(next plan, e exporters) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.running; old != nil {
+		s.retiring.Go(func() { old.stop(s.o.Flush) })
+	}
+	s.plan, s.running = next, s.start(next, e)
+}
+
+// Close sends what is left, for five seconds at most.
+func (s *Sender) Close() {
+	s.mu.Lock()
+	last := s.running
+	s.running, s.plan = nil, plan{}
+	s.mu.Unlock()
+	if last != nil {
+		last.stop(s.o.Flush)
+	}
+	s.retiring.Wait()
+}
+
+// exporters send; nil: that is not sent.
+type exporters struct {
+	spans   sdktrace.SpanExporter
+	metrics sdkmetric.Exporter
+}
+
+// exporters makes those of a plan. They do nothing by themselves.
+func (s *Sender) exporters(p plan) (e exporters, err error) {
+	if t := p.Traces; t != nil {
+		options := []otlptracehttp.Option{otlptracehttp.WithMaxResponseSize(maxAnswer)}
+		if t.URL != "" {
+			options = append(options, otlptracehttp.WithEndpointURL(t.URL))
+		}
+		if len(p.Headers) > 0 {
+			options = append(options, otlptracehttp.WithHeaders(p.Headers))
+		}
+		if t.OwnTLS {
+			options = append(options, otlptracehttp.WithTLSClientConfig(t.secure()))
+		}
+		if e.spans, err = otlptracehttp.New(context.Background(), options...); err != nil {
+			return e, fmt.Errorf("telemetry: traces: %w", err)
+		}
+	}
+	if t := p.Metrics; t != nil {
+		options := []otlpmetrichttp.Option{otlpmetrichttp.WithMaxResponseSize(maxAnswer)}
+		if t.URL != "" {
+			options = append(options, otlpmetrichttp.WithEndpointURL(t.URL))
+		}
+		if len(p.Headers) > 0 {
+			options = append(options, otlpmetrichttp.WithHeaders(p.Headers))
+		}
+		if t.OwnTLS {
+			options = append(options, otlpmetrichttp.WithTLSClientConfig(t.secure()))
+		}
+		if e.metrics, err = otlpmetrichttp.New(context.Background(), options...); err != nil {
+			return e, fmt.Errorf("telemetry: metrics: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// pipeline sends until it is stopped.
+type pipeline struct {
+	tracer *sdktrace.TracerProvider // nil: no spans are sent
+	meter  *sdkmetric.MeterProvider // nil: no metrics are sent
+	life   context.Context          // of what is being sent
+	end    context.CancelFunc
+}
+
+// start starts a pipeline; nil where nothing is to be sent. mu is held.
+func (s *Sender) start(p plan, e exporters) *pipeline {
+	if e.spans == nil && e.metrics == nil {
+		return nil
+	}
+	about := s.resource(p)
+	r := &pipeline{}
+	r.life, r.end = context.WithCancel(context.Background())
+	if e.spans != nil {
+		options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithBatcher(spanExporter{e.spans, r.life, s.reporter})}
+		if p.Rate >= 0 {
+			options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(p.Rate))))
+		}
+		r.tracer = sdktrace.NewTracerProvider(options...)
+	}
+	if e.metrics != nil {
+		r.meter = sdkmetric.NewMeterProvider(sdkmetric.WithResource(about), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(
+			metricExporter{e.metrics, r.life, s.reporter}, sdkmetric.WithProducer(producer{s.o.Metrics}),
+		)))
+	}
+	return r
+}
+
+// stop sends what is left, for a while, and cuts off the rest.
+func (r *pipeline) stop(within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(within, flushTime))
+	defer cancel()
+	var work sync.WaitGroup
+	if r.tracer != nil {
+		work.Go(func() { _ = r.tracer.Shutdown(ctx) }) // spans that cannot be delivered at the end are lost
+	}
+	if r.meter != nil {
+		work.Go(func() { _ = r.meter.Shutdown(ctx) })
+	}
+	work.Wait()
+	r.end()
+}
+
+// resource says who sends. What the configuration says comes last and wins.
+func (s *Sender) resource(p plan) *resource.Resource {
+	own := []attribute.KeyValue{}
+	for _, name := range slices.Sorted(maps.Keys(p.Attributes)) {
+		own = append(own, attribute.String(name, p.Attributes[name]))
+	}
+	for name, value := range map[string]string{"service.name": p.Name, "service.version": p.Version} {
+		if value != "" {
+			own = append(own, attribute.String(name, value))
+		}
+	}
+	r, err := resource.New(context.Background(),
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(append(host(),
+			attribute.String("service.name", p.DefaultName), attribute.String("service.version", s.o.Version), attribute.String("service.instance.id", s.instance),
+		)...),
+		resource.WithFromEnv(),
+		resource.WithAttributes(own...),
+	)
+	if err != nil { // what could be read is in it
+		s.o.Log.Warn("telemetry", "warning", "OTEL_RESOURCE_ATTRIBUTES: want name=value, separated by commas and escaped as in a URL; a part of it is left out")
+	}
+	return r
+}
+
+// host names this machine, if it has a name.
+func host() []attribute.KeyValue {
+	name, err := os.Hostname()
+	if err != nil {
+		return nil
+	}
+	return []attribute.KeyValue{attribute.String("host.name", name)}
+}
