@@ -24,7 +24,7 @@ var larger = map[string]struct {
 	files, lines int
 	why          string
 }{
-	"config":                {24, 3950, "one struct, whose fields are described and checked at one place"},
+	"config":                {24, 4000, "one struct, whose fields are described and checked at one place"},
 	"script/internal/meter": {24, 3800, "every operator and method that costs something"},
 }
 
