@@ -26,6 +26,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
@@ -92,20 +93,20 @@ func (c *Catalog) Shows(be *backends.Backend) bool { return c.ready[be] }
 
 // An Entry is one thing that clients or scripts can name.
 type Entry struct {
-	Name       string            // as clients see it; a URI for resources
-	Original   string            // as its backend sees it
-	Backend    *backends.Backend // nil for a scripted tool
-	Script     *ScriptedTool     // nil for a backend's entry
-	Definition json.RawMessage   // with the changes that the configuration wants
-	legacy     json.RawMessage   // Definition as clients before 2026-07-28 can read it
-	modern     json.RawMessage   // Definition as clients of 2026-07-28 can read it
-	Hidden     bool              // callable from scripts only
-	Kind       policy.Kind       // what policies take it for
-	contested  bool              // another backend claims the name, too
-	index      int               // in the entries of the catalog, for those that a list has
-	headers    []headerParam     // x-mcp-header declarations of a tool
-	repeatable *bool             // what the configuration says of calling it once more; nil: nothing
-	distrusted bool              // its own hints about that do not count
+	Name       string             // as clients see it; a URI for resources
+	Original   string             // as its backend sees it
+	Backend    *backends.Backend  // nil for a scripted tool
+	Script     *ScriptedTool      // nil for a backend's entry
+	Definition json.RawMessage    // with the changes that the configuration wants
+	legacy     json.RawMessage    // Definition as clients before 2026-07-28 can read it
+	modern     json.RawMessage    // Definition as clients of 2026-07-28 can read it
+	Hidden     bool               // callable from scripts only
+	Kind       policy.Kind        // what policies take it for
+	contested  bool               // another backend claims the name, too
+	index      int                // in the entries of the catalog, for those that a list has
+	headers    []wire.HeaderParam // x-mcp-header declarations of a tool
+	repeatable *bool              // what the configuration says of calling it once more; nil: nothing
+	distrusted bool               // its own hints about that do not count
 	match      *uritemplate.Template
 	literal    string // what a template begins with, before its first variable
 
@@ -273,7 +274,7 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
 			continue
 		}
-		headers, err := headerParams(item.Raw)
+		headers, err := wire.HeaderParams(item.Raw)
 		if err != nil {
 			b.problem(be.Name(), item.Name, "definition dropped: %v", err)
 			continue
