@@ -9,8 +9,10 @@
 //     session that the endpoint does not know any more, because it was restarted, is opened anew
 //     with the client's own initialize, log level and subscriptions; the client is notified that
 //     all lists may have changed.
-//   - Requests of 2026-07-28 are posted one by one with the headers that repeat their body, and
-//     are cancelled by closing their stream (basic/transports).
+//   - Requests of 2026-07-28 are posted one by one with the headers that repeat their body, those for
+//     arguments of tools included, and are cancelled by closing their stream (basic/transports). A
+//     stream of subscriptions/listen that breaks, or that the endpoint ends, is opened again, and the
+//     client is notified that what it listens to may have changed.
 //
 // An endpoint that cannot be reached is an error answer to each request, at once.
 package bridge
@@ -73,6 +75,7 @@ type Bridge struct {
 	ctx context.Context // of all that it does
 	end context.CancelCauseFunc
 
+	schemas  schemas
 	renewing sync.Mutex // held while a session is opened anew
 	saying   sync.Mutex
 

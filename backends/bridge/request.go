@@ -26,12 +26,14 @@ type call struct {
 	revision string // of a request that names its own
 	frame    []byte
 	large    func() // gives the token of a large answer back; may be nil
+	listen   *listening
 }
 
 // release makes room for another large answer, when c's is written.
 func (c *call) release() {
 	if c.large != nil {
 		c.large()
+		c.large = nil
 	}
 }
 
@@ -116,13 +118,11 @@ func (b *Bridge) run(c *call) {
 // exchange posts a request, once more when the endpoint has forgotten the session: it was not
 // looked at then. The answer of a batch of notifications is nil.
 func (b *Bridge) exchange(c *call) ([]byte, error) {
-	if c.modern() {
-		at := b.endpoint()
-		resp, err := at.Post(c.ctx, c.frame, c.header(at.Header()))
-		if err != nil {
-			return nil, err
-		}
-		return b.answer(c, at, resp, nil)
+	switch {
+	case c.modern() && c.method == wire.Listen:
+		return b.listen(c)
+	case c.modern():
+		return b.modern(c)
 	}
 	for again := false; ; again = true {
 		s := b.current()
@@ -145,13 +145,26 @@ func (b *Bridge) exchange(c *call) ([]byte, error) {
 	}
 }
 
+// once posts a request of 2026-07-28.
+func (b *Bridge) once(c *call) ([]byte, error) {
+	at := b.endpoint()
+	resp, err := at.Post(c.ctx, c.frame, b.header(c, at.Header()))
+	if err != nil {
+		return nil, err
+	}
+	return b.answer(c, at, resp, nil)
+}
+
 // header are the headers of a request of 2026-07-28, which repeat what is in its body.
-func (c *call) header(base http.Header) http.Header {
+func (b *Bridge) header(c *call, base http.Header) http.Header {
 	h := maps.Clone(base)
 	h[wire.HeaderVersion] = []string{c.revision}
 	h[wire.HeaderMethod] = []string{c.method}
 	if name, ok := wire.MethodOf(c.method).NameIn(c.params); ok {
 		h[wire.HeaderName] = []string{wire.EncodeHeader(name)}
+	}
+	if c.method == wire.ToolsCall {
+		b.schemas.addTo(h, c.params)
 	}
 	return h
 }
@@ -282,7 +295,11 @@ func (b *Bridge) message(frame []byte, c *call) (answers bool) {
 	case err != nil:
 		b.say("the endpoint sent what is no message of JSON-RPC: %v", err)
 	case !m.IsResponse():
-		b.send(frame)
+		if c == nil || c.listen == nil || c.listen.passes(m.Method) {
+			b.send(frame)
+		} else {
+			b.announceAgain(c, m.Params)
+		}
 	default:
 		return c != nil && (c.id == nil || bytes.Equal(m.ID, c.id))
 	}
