@@ -242,6 +242,14 @@ func (p *Proxy) Gatherer() prometheus.Gatherer { return p.metrics.Gatherer }
 // the last ask for the token of admin.tokenFile, if there is one. It never serves MCP.
 func (p *Proxy) AdminHandler() http.Handler { return p.edge.AdminHandler() }
 
+// ServeAdmin serves a request of that port.
+func (p *Proxy) ServeAdmin(w http.ResponseWriter, r *http.Request) {
+	p.edge.AdminHandler().ServeHTTP(w, r)
+}
+
+// IsOperators reports whether a path is of the page or the API for operators, where these are served.
+func IsOperators(path string) bool { return console.Is(path) }
+
 // ServeStdio serves one client over newline-delimited frames until in ends or ctx does; see
 // edge.Server.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {

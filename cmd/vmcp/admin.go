@@ -81,14 +81,18 @@ func adminURL(l net.Listener) string {
 }
 
 // serveAdmin serves the port for operators until the returned function is called.
-func (a *app) serveAdmin(l net.Listener, h http.Handler, log *slog.Logger) (stop func()) {
+func (a *app) serveAdmin(l net.Listener, h http.Handler, page bool, log *slog.Logger) (stop func()) {
 	if l == nil {
 		return func() {}
 	}
 	server := newServer(h, log)
 	ended := make(chan error, 1)
 	go serveOn(server, l, nil, ended)
-	a.say("metrics and details at http://%s", l.Addr())
+	what := "metrics and details"
+	if page {
+		what = "the page for operators, metrics and details"
+	}
+	a.say("%s at %s/", what, adminURL(l))
 	return func() {
 		_ = server.Close()
 		<-ended

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/servers"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/systemd"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
@@ -169,8 +170,10 @@ func (k *kubernetes) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer k.app.serveAdmin(admin, k.servers.AdminHandler(), k.log)()
+		defer k.app.serveAdmin(admin, k.servers.AdminHandler(), k.process.Admin.HasPage(), k.log)()
 	}
+	manager := k.managed()
+	l = manager.Listener(l)
 	// The source goes on while calls end: its lease is given back last.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -183,12 +186,20 @@ func (k *kubernetes) serve(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go serveOn(server, l, secure.Config(), ended)
 	k.app.say("serving the VirtualMCPServers of namespace %s at %s", k.source.Health().Namespace, l.Addr())
+	manager.Started(l)
+	defer manager.Close()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
+	manager.Stopping()
 	return k.app.stopServer(stopping{endpoint: k.servers, how: k.shutdown(), listener: l}, server, ended)
+}
+
+// managed is what the service manager is told, if there is one.
+func (k *kubernetes) managed() *systemd.Manager {
+	return systemd.New(systemd.Options{Log: k.log, Changed: k.servers.News, Look: func() { k.servers.Summary() }, Status: func() string { return k.servers.Summary() }})
 }
 
 // shutdown is how the process ends: as the file wants it, or the flags.

@@ -204,3 +204,123 @@ func TestServeKubernetesProcess(t *testing.T) {
 		}
 	}
 }
+
+// operators asks the port for operators with its token, as a browser does for HTML.
+func operators(t *testing.T, method, url, accept, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Authorization", "Bearer right-token")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// TestServeKubernetesForOperators: the one server has its page and its API on the port for operators, each of several its
+// API below its name; the clients' port has neither, and without a port for operators they are for this machine. The
+// service manager is told how the servers are.
+func TestServeKubernetesForOperators(t *testing.T) {
+	socket := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
+	notes, err := net.ListenUnixgram("unixgram", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notes.Close()
+	t.Setenv("NOTIFY_SOCKET", socket.Name)
+	api := clustertest.New(t)
+	api.Apply(kubeObjects)
+	dir := t.TempDir()
+	port, err := rig.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := fmt.Sprintf("http://127.0.0.1:%d", port)
+	for name, text := range map[string]string{"token": "right-token\n", "vmcp.yaml": fmt.Sprintf("admin: {listen: \"127.0.0.1:%d\", tokenFile: token}\n", port)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url, written, end := serveKube(t, api, "--config", filepath.Join(dir, "vmcp.yaml"))
+	become(t, url+"/readyz", 200, written)
+	awaitNote(t, notes, "READY=1\n", "STATUS=1 of 1 servers served, 0 of 1 backends ready, 1 tools")
+
+	shown := ""
+	for _, tt := range []struct {
+		method, path, accept, body string
+		want                       int
+		has                        string
+	}{
+		{"GET", "/", "text/html", "", 200, `data-backend="away"`},
+		{"GET", "/tools/hello", "text/html", "", 200, "Says hello."},
+		{"GET", "/api/v1/status", "", "", 200, `"name":"away"`},
+		{"GET", "/ops/api/v1/status", "", "", 200, `"name":"away"`},
+		{"POST", "/api/v1/tools/hello/call", "", `{"arguments":{}}`, 200, "hello"},
+		{"GET", "/nobody/api/v1/status", "", "", 404, ""},
+		{"GET", "/ops/mcp", "", "", 404, ""},
+	} {
+		status, text := operators(t, tt.method, admin+tt.path, tt.accept, tt.body)
+		if shown += text; status != tt.want || !strings.Contains(strings.ReplaceAll(text, `": `, `":`), tt.has) {
+			t.Errorf("%s %s = %d %s, want %d with %s", tt.method, tt.path, status, text, tt.want, tt.has)
+		}
+	}
+	for _, at := range []string{admin + "/api/v1/status", admin + "/", admin + "/ops/api/v1/status"} {
+		if status, text := page(at); status != 401 {
+			t.Errorf("without the token: GET %s = %d %s", at, status, text)
+		}
+	}
+	for _, path := range []string{"/api/v1/status", "/ops/api/v1/status", "/tools"} {
+		if status, text := operators(t, "GET", url+path, "", ""); status != 404 {
+			t.Errorf("on the clients' port: GET %s = %d %s", path, status, text)
+		}
+	}
+
+	api.Apply(strings.ReplaceAll(kubeObjects[:strings.Index(kubeObjects, "---")], "name: ops", "name: dev"))
+	become(t, url+"/dev/mcp", 400, written) // it is served: a GET wants a session
+	if status, text := operators(t, "GET", admin+"/dev/api/v1/tools", "", ""); status != 200 || !strings.Contains(text, "hello") {
+		t.Errorf("the API of one of two: %d %s", status, text)
+	}
+	if status, text := operators(t, "GET", admin+"/api/v1/status", "", ""); status != 404 {
+		t.Errorf("the API of no server: %d %s", status, text)
+	}
+	if code := end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	awaitNote(t, notes, "STOPPING=1\n", "")
+	for _, text := range []string{written.String(), shown} {
+		if strings.Contains(text, "s3cr3t") || strings.Contains(text, "right-token") {
+			t.Errorf("a secret is shown: %s", text)
+		}
+	}
+	if !strings.Contains(written.String(), "vmcp: the page for operators, metrics and details at "+admin+"/\n") {
+		t.Errorf("it does not say where the page is: %s", written)
+	}
+}
+
+// awaitNote reads what the service manager is told until a message begins with one text, and one has another.
+func awaitNote(t *testing.T, c *net.UnixConn, begins, has string) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	buf, begun, had := make([]byte, 4096), false, false
+	for !begun || !had {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("waiting for %q and %q: %v", begins, has, err)
+		}
+		begun, had = begun || strings.HasPrefix(string(buf[:n]), begins), had || strings.Contains(string(buf[:n]), has)
+	}
+}

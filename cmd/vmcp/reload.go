@@ -65,6 +65,7 @@ type served struct {
 	listener net.Listener
 	tls      *certs.Server // nil: plain HTTP
 	admin    net.Listener  // for operators; nil without admin.listen
+	page     bool          // the page for operators is served, there or at the endpoint
 	applied  chan struct{} // closed when the first configuration is
 	ended    chan struct{} // closed when the source is not followed any more
 	err      error         // why; set before ended closes
@@ -293,6 +294,7 @@ func (s *served) open(cfg *config.Config) (err error) {
 	if cfg.TLS.Cert == "" && !config.IsLoopback(cfg.Listen) {
 		s.log.Warn("no tls: what is sent to this address can be read on the way, unless TLS ends in front of it", "listen", cfg.Listen)
 	}
+	s.page = cfg.Admin.HasPage()
 	if cfg.Admin.Listen != "" {
 		s.admin, err = listenAdmin(&cfg.Admin, &cfg.IncomingAuth)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -155,7 +156,7 @@ func (a *app) runServe(ctx context.Context, f serveFlags) error {
 	if err := s.start(ctx, isTerminal(a.err)); err != nil {
 		return err
 	}
-	defer a.serveAdmin(s.admin, p.AdminHandler(), log)()
+	defer a.serveAdmin(s.admin, p.AdminHandler(), s.page, log)()
 	if f.stdio {
 		return a.serveStdio(s)
 	}
@@ -275,6 +276,9 @@ func serveOn(server interface{ Serve(net.Listener) error }, l net.Listener, secu
 func (a *app) reportStart(ctx context.Context, p *proxy.Proxy, s *served, endpoint string, done chan<- struct{}) {
 	defer close(done)
 	a.say("serving %s", endpoint)
+	if s.page && s.admin == nil && config.IsLoopback(s.listener.Addr().String()) {
+		a.say("the page for operators is at %s/", strings.TrimSuffix(endpoint, "/mcp"))
+	}
 	a.awaitBackends(ctx, p, gatherTime)
 	a.reportBackends(ctx, p)
 	if ctx.Err() != nil {

@@ -107,11 +107,16 @@ func (c *Console) Close() { c.events.Close() }
 // isAPI reports whether a path is of the API.
 func isAPI(path string) bool { return path == "/api" || strings.HasPrefix(path, "/api/") }
 
+// Is reports whether a path is of the API or of the page.
+func Is(path string) bool { return isAPI(path) || isPage(path) }
+
+func isPage(path string) bool { return page.Is(path) || path == "/login" || path == "/logout" }
+
 // Serve serves a request for what operators see; false: it is for something else. Where the page is not served, GET / is
 // for everybody, and left to the caller.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, port gate.Port, rules *gate.Rules) bool {
 	path, s := r.URL.Path, c.settings.Load()
-	mine := isAPI(path) || s.page && (page.Is(path) || path == "/login" || path == "/logout")
+	mine := isAPI(path) || s.page && isPage(path)
 	if !mine {
 		return false
 	}

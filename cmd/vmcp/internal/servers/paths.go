@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/internal/wire"
+	"github.com/vmcp-dev/vmcp/proxy"
 )
 
 // What is served at which path.
@@ -22,6 +23,8 @@ import (
 //	/healthz    200 as long as the process lives
 //	/readyz     whether the first complete state is applied, and the process not about to end
 //	/           what this is
+//	/, /api/…   the page and the API for operators, of the one server or of --server
+//	/NAME/api/… the API for operators of each of several
 //
 // Everything below /NAME/ goes to the proxy of the server, which checks Host, Origin and credentials by itself.
 // Details of /readyz, and /metrics, are for operators: on the port of admin.listen where there is one, and
@@ -50,11 +53,51 @@ func (s *Servers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if s.serveOperators(w, r, (*proxy.Proxy).ServeHTTP) {
+		return
+	}
 	if _, err := s.policy.Check(r); err != nil {
 		refuse(w, http.StatusForbidden, err.Error())
 		return
 	}
 	s.servePage(w, r)
+}
+
+// serveOperators serves the page and the API for operators of the server that a request is about, by its proxy, which
+// knows whom it lets in; false: it is for something else, or for none of several servers. The pages lead to each other
+// by paths from the root: of several servers each has its API.
+func (s *Servers) serveOperators(w http.ResponseWriter, r *http.Request, serve func(*proxy.Proxy, http.ResponseWriter, *http.Request)) bool {
+	path, v := r.URL.EscapedPath(), s.only()
+	if name, rest, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/"); ok && strings.HasPrefix(rest, "api/") && s.find(name) != nil {
+		path, v = "/"+rest, s.find(name)
+	}
+	switch {
+	case v == nil || !s.isServed(v) || !proxy.IsOperators(path): // one without a configuration does not know whom it lets in
+		return false
+	case path == "/" && !strings.Contains(r.Header.Get("Accept"), "text/html"):
+		return false
+	}
+	to := *r
+	to.URL = new(url.URL)
+	*to.URL = *r.URL
+	to.URL.RawPath = path
+	var err error
+	if to.URL.Path, err = url.PathUnescape(path); err != nil {
+		return false
+	}
+	serve(v.proxy, w, &to)
+	return true
+}
+
+// only is the server that the paths without a name are about; nil: there are several, or none.
+func (s *Servers) only() *server {
+	if s.o.Only != "" {
+		return s.find(s.o.Only)
+	}
+	if names := s.names(); len(names) == 1 {
+		return s.find(names[0])
+	}
+	return nil
 }
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/health" }
@@ -72,12 +115,15 @@ func serverIn(path string) (name, rest string, ok bool) {
 	return name, rest, true
 }
 
+func (s *Servers) isServed(v *server) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return v.served
+}
+
 // serveServer passes a request on to the proxy of a server; path is the one that it shall see.
 func (s *Servers) serveServer(w http.ResponseWriter, r *http.Request, v *server, path string) {
-	s.mu.RLock()
-	served := v.served
-	s.mu.RUnlock()
-	if !served {
+	if !s.isServed(v) {
 		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not served, see its status: kubectl describe virtualmcpserver %s", v.name, v.name))
 		return
 	}
@@ -108,15 +154,9 @@ func (s *Servers) servePage(w http.ResponseWriter, r *http.Request) {
 
 // serveOnly serves /mcp and what belongs to it where that can be one server only.
 func (s *Servers) serveOnly(w http.ResponseWriter, r *http.Request) {
-	names := s.names()
-	if s.o.Only != "" {
-		names = []string{s.o.Only}
-	}
-	if len(names) == 1 {
-		if v := s.find(names[0]); v != nil {
-			s.serveServer(w, r, v, r.URL.Path)
-			return
-		}
+	if v := s.only(); v != nil {
+		s.serveServer(w, r, v, r.URL.Path)
+		return
 	}
 	s.refuseUnknown(w, r.URL.Path)
 }
@@ -159,6 +199,7 @@ func (s *Servers) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case isHealth(path):
 		io.WriteString(w, "ok\n")
+	case s.serveOperators(w, r, (*proxy.Proxy).ServeAdmin):
 	case !s.admin.accepts(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vmcp admin"`)
 		http.Error(w, "want the token of admin.tokenFile as Authorization: Bearer", http.StatusUnauthorized)

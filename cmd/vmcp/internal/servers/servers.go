@@ -8,6 +8,7 @@ package servers
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"maps"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/origin"
 	"github.com/vmcp-dev/vmcp/proxy"
 	"github.com/vmcp-dev/vmcp/proxy/metrics"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 )
 
 // Options are what Servers take from their surroundings.
@@ -57,6 +59,7 @@ type Servers struct {
 	mu     sync.RWMutex
 	all    map[string]*server // guarded by mu
 	closed bool               // guarded by mu
+	news   chan struct{}      // guarded by mu: closed when something has changed, and replaced
 }
 
 // server is one of them.
@@ -70,7 +73,7 @@ type server struct {
 
 // New makes Servers without any.
 func New(o Options) *Servers {
-	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), all: map[string]*server{}}
+	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
 	s.registry.MustRegister(append(metrics.Process(o.MemoryLimit), collector(o.Stats))...)
 	return s
@@ -83,6 +86,7 @@ func (s *Servers) Known(names []string) {
 	if s.closed {
 		return
 	}
+	defer s.poke()
 	for name, v := range s.all {
 		if !slices.Contains(names, name) {
 			delete(s.all, name)
@@ -116,7 +120,16 @@ func (s *Servers) watch(v *server) {
 	}
 }
 
+// poke has everybody look who waits for News. mu is held.
+func (s *Servers) poke() {
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
 func (s *Servers) noteChange() {
+	s.mu.Lock()
+	s.poke()
+	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:
 	default:
@@ -156,6 +169,7 @@ func (s *Servers) serve(v *server, served bool) {
 		s.log.Info("server", "server", v.name, "served", served)
 	}
 	v.served = served
+	s.poke()
 }
 
 // join puts what is said of the process into the configuration of a server.
@@ -219,6 +233,37 @@ var ours = regexp.MustCompile(`[^\s"]+:[0-9]+->`)
 // still is the text of an error without what is another one with each attempt: it goes into a status, in which
 // nothing moves by itself.
 func still(text string) string { return ours.ReplaceAllString(text, "") }
+
+// News is closed when something has changed since it was asked for. Changed is for one who waits, this for any number.
+func (s *Servers) News() <-chan struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.news
+}
+
+// Summary is a line about all servers.
+func (s *Servers) Summary() string {
+	all, served, backends, ready, tools := 0, 0, 0, 0, 0
+	s.each(func(v *server, is bool) {
+		all++
+		if !is {
+			return
+		}
+		served++
+		now := v.proxy.Overview()
+		tools += now.Tools.Visible
+		for _, b := range now.Backends {
+			switch b.State {
+			case status.Disabled:
+				continue
+			case status.Ready:
+				ready++
+			}
+			backends++
+		}
+	})
+	return fmt.Sprintf("%d of %d servers served, %d of %d backends ready, %d tools", served, all, ready, backends, tools)
+}
 
 // Changed implements cluster.Servers.
 func (s *Servers) Changed() <-chan struct{} { return s.changed }
