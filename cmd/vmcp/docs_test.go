@@ -250,6 +250,60 @@ var (
 	codePath = regexp.MustCompile("`((?:config|script|migrate|internal|backends|builtins|proxy|cmd|examples|test|docs|bench)/[\\w./-]*\\w)`")
 )
 
+// TestWalkFromAClient takes the way from a client with servers to one endpoint, and back, by the commands of the guide as
+// they stand there.
+func TestWalkFromAClient(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "So this is the way from a client")
+	section, _, _ = strings.Cut(section, "\n## ")
+	r := newReader(t)
+	r.at = "the walk in docs/guide.md"
+	theirs := block.FindStringSubmatch(section)[3]
+	file := filepath.Join(r.home, ".cursor", "mcp.json")
+	r.must(os.MkdirAll(filepath.Dir(file), 0o700))
+	r.must(os.WriteFile(file, []byte(theirs), 0o600))
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		r.must(err)
+		return string(text)
+	}
+	mine := filepath.Join(r.dir, defaultFile)
+	var done []string
+	for _, m := range regexp.MustCompile("(?m)^[0-9]\\. (.*?`)(?:: |, if )").FindAllStringSubmatch(section, -1) {
+		for _, command := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(m[1], -1) {
+			done = append(done, command[1])
+		}
+	}
+	want := map[string]string{
+		"vmcp tools": "notes_read_file ...\nvalues_get ...\n",
+		"vmcp call notes_list_files --args '{\"path\":\".cursor\"}'": "...mcp.json...\n",
+		"vmcp connect cursor --replace":                              "cursor: ...mcpServers.vmcp added\ncursor: in its place: notes, values\n",
+		"vmcp connect cursor --undo":                                 "cursor: ...the file is as it was\n",
+	}
+	for _, command := range done {
+		r.run(command, want[command])
+		switch {
+		case strings.HasPrefix(command, "vmcp import"):
+			if text := read(mine); strings.Contains(text, "4711") || !strings.Contains(read(filepath.Join(r.dir, "vmcp.env")), "n0tes-and-m0re-4711") {
+				t.Errorf("the secret is not beside the configuration: %s", text)
+			}
+			r.must(os.WriteFile(mine, []byte("listen: 127.0.0.1:"+r.port+"\n"+read(mine)), 0o600))
+		case strings.HasSuffix(command, "--replace"):
+			if text := read(file); !strings.Contains(text, "http://127.0.0.1:"+r.port+"/mcp") || strings.Contains(text, "yamlfile") || !strings.Contains(text, "// started by Cursor") {
+				t.Errorf("the client's file is\n%s", text)
+			}
+		}
+		delete(want, command)
+	}
+	if text := read(file); text != theirs || len(done) != 6 || len(want) != 0 {
+		t.Errorf("after %q the file is\n%s\nwant\n%s; not done: %v", done, text, theirs, want)
+	}
+}
+
 // TestPathsInPages finds links and names of files that lead nowhere.
 func TestPathsInPages(t *testing.T) {
 	root := filepath.Join("..", "..")
