@@ -1,0 +1,145 @@
+package check_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/script"
+	"github.com/vmcp-dev/vmcp/script/check"
+)
+
+// another is one more tool, which stands behind what a file has.
+const another = "\n\ntool(name = \"zz\", description = \"Z.\", entry = \"zz_tool\")\n\ndef zz_tool(params):\n    return params\n"
+
+// TestAToolBesideAnother holds what is found in the scripts of the corpus, as the only tool of a file, to what is found
+// where another one stands below it.
+func TestAToolBesideAnother(t *testing.T) {
+	files, _ := filepath.Glob(corpus + "/*/*.star")
+	tools := corpusTools(t)
+	compared := 0
+	for i, name := range files {
+		if !testmode.Thorough() && i%5 != 0 {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, known := range []map[string]check.Tool{tools, nil} {
+			alone, want := corpusSource(name, text)
+			if filepath.Base(filepath.Dir(name)) == "lib" || len(alone.Tools) == 0 && len(want) > 0 {
+				continue // it is no tool's, or what it declares cannot be read
+			}
+			beside, have := corpusSource(name, append(slices.Clone(text), another...))
+			switch len(alone.Tools) {
+			case 0: // it is run that the configuration says more of
+				beside.Tools = append([]check.Entry{{}}, beside.Tools...)
+			case 1:
+			default:
+				t.Fatalf("%s has several tools already", name)
+			}
+			for _, p := range check.Check([]check.Source{alone}, corpusOptions(known)).Problems() {
+				want = append(want, p.Error())
+			}
+			for _, p := range check.Check([]check.Source{beside}, corpusOptions(known)).Problems() {
+				have = append(have, p.Error())
+			}
+			if slices.Sort(want); !slices.Equal(want, sorted(have)) {
+				t.Errorf("%s beside another tool:\n got %s\nwant %s", name, strings.Join(have, "\n     "), strings.Join(want, "\n     "))
+			}
+			compared++
+		}
+	}
+	if compared < testmode.Count(60, 300) {
+		t.Errorf("%d were compared", compared)
+	}
+}
+
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
+}
+
+// TestWhatEachToolOfAFileIsHeldTo: limits, schemas, hints and ways from call to call are those of one tool, not of its
+// file.
+func TestWhatEachToolOfAFileIsHeldTo(t *testing.T) {
+	const head = `
+tool(name = "slow", description = "S.", timeout = "1h", entry = "slow")
+tool(name = "fast", description = "F.", timeout = "2s", annotations = {"readOnlyHint": True}, entry = "fast")
+`
+	for _, tt := range []struct{ name, text, want string }{
+		{"a wait that one has the time for", "def slow(params):\n    sleep(\"5s\")\ndef fast(params):\n    return 1", ""},
+		{"a wait that the other has not", "def slow(params):\n    nap()\ndef fast(params):\n    nap()\ndef nap():\n    sleep(\"5s\")",
+			"a.star:9:11: warning: waits 5s, the tool has 2s [limit]"},
+		{"a write of the other one", "def slow(params):\n    call_tool(\"wipe\")\ndef fast(params):\n    return 1", ""},
+		{"a write by way of a helper", "def slow(params):\n    return 1\ndef fast(params):\n    return [f() for f in [wipe]]\ndef wipe():\n    call_tool(\"wipe\")",
+			"a.star:3:72: warning: says it only reads, but calls wipe [annotation]"},
+		{"a write at top level", "X = call_tool(\"wipe\")\ndef slow(params):\n    return X\ndef fast(params):\n    return 1",
+			"a.star:3:72: warning: says it only reads, but calls wipe [annotation]"},
+		{"a circle", "def slow(params):\n    return call_tool(\"fast\")\ndef fast(params):\n    return call_tool(\"slow\")",
+			"a.star:7:12: error: fast and slow call each other in a circle [tool-cycle]"},
+		{"one that calls itself", "def slow(params):\n    return 1\ndef fast(params):\n    return call_tool(\"fast\")",
+			"a.star:7:12: error: fast always calls itself [tool-cycle]"},
+		{"a parameter that is not used", "def slow(_):\n    return helper(1, 2)\ndef fast(params):\n    return 1\ndef helper(a, b):\n    return a",
+			"a.star:8:15: warning: b is never used; _b if on purpose [unused-parameter]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := script.File{Name: "a.star", Source: []byte(head + tt.text + "\n")}
+			src := check.Source{File: f}
+			declared, problems := check.ReadDeclarations(f)
+			tools := map[string]check.Tool{"wipe": {Annotations: []byte(`{"destructiveHint": true}`)}}
+			for _, d := range declared {
+				src.Tools = append(src.Tools, d.Tool())
+				tools[d.Name] = check.Tool{Script: true}
+			}
+			o := check.Options{Builtins: builtins.Table(), Tools: tools, Hold: time.Hour}
+			problems = append(problems, check.Check([]check.Source{src}, o).Problems()...)
+			if have := problems.Error(); have != tt.want {
+				t.Errorf("\n got %s\nwant %s", have, tt.want)
+			}
+		})
+	}
+}
+
+func TestCallsOfOneTool(t *testing.T) {
+	const text = `
+load("lib.star", "helper")
+def a(p): return call_tool("one")
+def b(p): return [f(p) for f in [inner]]
+def inner(p):
+    helper()
+    return call_tool(p["name"]) if p else call_tool("two")
+def c(p): return a
+def d(p): return 1
+call_tool("always")
+`
+	scan := check.NewScan(builtins.Table())
+	file := script.File{Name: "shop.star", Source: []byte(text)}
+	load := func(_, name string) (script.File, error) {
+		return script.File{Name: name, Source: []byte("def helper(): return call_tool(\"lib\")\n")}, nil
+	}
+	if _, err := script.Compile(file, script.Options{Builtins: builtins.All(), Inspect: scan.File, Load: load, Functions: []string{"a", "b", "c", "d"}}); err != nil {
+		t.Fatal(err)
+	}
+	for function, want := range map[string]string{"a": "always lib one false", "b": "always lib two true", "c": "always lib one false", "d": "always lib false"} {
+		calls := scan.CallsOf(file, function)
+		have := strings.Join(calls.Tools, " ")
+		if calls.Dynamic {
+			have += " true"
+		} else {
+			have += " false"
+		}
+		if have != want {
+			t.Errorf("%s calls %s, want %s", function, have, want)
+		}
+	}
+	if all := scan.Calls(); strings.Join(all.Tools, " ") != "always lib one two" || !all.Dynamic {
+		t.Errorf("all together call %+v", all)
+	}
+}
