@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -404,5 +405,80 @@ func TestStoreAway(t *testing.T) {
 	}
 	if b.Live() != 2 {
 		t.Errorf("%d replicas behind the outage, want 2", b.Live())
+	}
+}
+
+// A database that has stopped accepts connections and says nothing: whoever asks it is told so in time, the others are
+// known as before, and when it goes on so does everything, without a second owner.
+func TestStoreStandsStill(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	a, b := join(t, server, "vmcp", keys(t, "a")), join(t, server, "vmcp", keys(t, "a"))
+	eventually(t, a, "two replicas", func() bool { return a.Live() == 2 })
+	server.Signal(t, syscall.SIGSTOP)
+	stopped := true
+	defer func() {
+		if stopped {
+			server.Signal(t, syscall.SIGCONT)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, do := range []func() error{
+		func() error { return a.Save(ctx, cluster.Row{ID: "s1"}, time.Hour) },
+		func() error { return second(b.Adopt(ctx, "s1", a.Self(), time.Hour)) },
+		func() error { _, _, err := a.Task(ctx, "alice", "t1"); return err },
+		func() error { return second(a.Tokens().Token(ctx, "shop", "alice")) },
+		func() error { return a.Ping(ctx) },
+	} {
+		wg.Go(func() {
+			if err := do(); !errors.Is(err, cluster.ErrUnavailable) {
+				t.Errorf("a store that stands still: %v", err)
+			}
+		})
+	}
+	wg.Wait() // each is bounded by itself
+	if ctx.Err() != nil {
+		t.Fatal("nobody was told in a minute")
+	}
+	if _, ok := a.Address(b.Self()); !ok || a.Live() != 2 {
+		t.Errorf("beside a store that stands still: %d replicas, the other one known: %v", a.Live(), ok)
+	}
+	server.Signal(t, syscall.SIGCONT)
+	stopped = false
+	must(t, a.Refresh(t.Context()))
+	must(t, b.Refresh(t.Context()))
+	r, err := b.Adopt(t.Context(), "s1", a.Self(), time.Hour)
+	must(t, err)
+	if r.Owner != b.Self() {
+		t.Errorf("adopted behind the stop: %+v", r)
+	}
+	var lost *cluster.AdoptedError
+	if err := a.Save(t.Context(), cluster.Row{ID: "s1"}, time.Hour); !errors.As(err, &lost) || lost.Owner != b.Self() {
+		t.Errorf("Save of the owner before: %v", err)
+	}
+}
+
+// A database that crashes has what it has acknowledged.
+func TestStoreCrashes(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.StartDurable(t)
+	a, b := join(t, server, "vmcp", keys(t, "a")), join(t, server, "vmcp", keys(t, "a"))
+	for round := range 3 {
+		id := fmt.Sprint("s", round)
+		must(t, a.Save(t.Context(), cluster.Row{ID: id, State: full}, time.Hour))
+		must(t, second(b.Adopt(t.Context(), id, a.Self(), time.Hour)))
+		must(t, a.PutTask(t.Context(), cluster.Task{Principal: "alice", ID: id, Backend: "shop"}, time.Hour))
+		server.Signal(t, syscall.SIGKILL)
+		server.Up(t)
+		r, ok, err := a.Session(t.Context(), id)
+		must(t, err)
+		if !ok || r.Owner != b.Self() || r.Epoch != 1 || r.State.Level != "debug" {
+			t.Errorf("behind crash %d: %+v, %v", round, r, ok)
+		}
+		if _, ok, err := b.Task(t.Context(), "alice", id); !ok || err != nil {
+			t.Errorf("behind crash %d: the task: %v, %v", round, ok, err)
+		}
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -94,7 +96,8 @@ func (s *Server) run(t testing.TB, name string, args ...string) {
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.who}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, out)
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		t.Fatalf("%s: %v\n%s\n%s", name, err, out, log)
 	}
 }
 
@@ -108,6 +111,55 @@ func (s *Server) Up(t testing.TB) {
 func (s *Server) Down(t testing.TB) {
 	t.Helper()
 	s.run(t, "pg_ctl", "-D", s.data(), "-w", "-s", "-m", "fast", "stop")
+}
+
+// Signal sends a signal to the server and to the processes that serve its connections: SIGSTOP makes it a server that is
+// there and says nothing, SIGCONT ends that, SIGKILL is a crash, after which Up starts it again.
+func (s *Server) Signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := []int{postmaster}
+	children, err := os.ReadFile(filepath.Join("/proc", first, "task", first, "children"))
+	if err != nil {
+		t.Skipf("the children of a process are not known here: %v", err)
+	}
+	for _, pid := range strings.Fields(string(children)) {
+		if n, err := strconv.Atoi(pid); err == nil {
+			pids = append(pids, n)
+		}
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
+			t.Fatalf("signal %v to %d: %v", sig, pid, err)
+		}
+	}
+	if sig == syscall.SIGKILL {
+		for _, pid := range pids {
+			awaitEnd(pid)
+		}
+		os.Remove(filepath.Join(s.data(), "postmaster.pid")) // a zombie looks like one that runs
+		os.Remove(filepath.Join(s.dir, ".s.PGSQL.5432.lock"))
+	}
+}
+
+// awaitEnd waits until a process that was killed has let go of what it had; it may stay a zombie.
+func awaitEnd(pid int) {
+	for {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if err != nil || strings.HasPrefix(rest, "Z") {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // URL is where the server is reached.
