@@ -9,8 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/config"
@@ -192,6 +194,130 @@ func TestSessionsOfReplicas(t *testing.T) {
 	}
 }
 
+// shellServer is a backend over standard input and output with a tool.
+const shellServer = `while read -r l; do
+	id=$(printf %s "$l" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+	case "$l" in
+	*'"initialize"'*) r='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"shell","version":"1"}}' ;;
+	*'"tools/list"'*) r='{"tools":[{"name":"own","inputSchema":{"type":"object"}}]}' ;;
+	*'"tools/call"'*) r='{"content":[]}' ;;
+	*'"server/discover"'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}'; continue ;;
+	*) r='{}' ;;
+	esac
+	[ -n "$id" ] && echo '{"jsonrpc":"2.0","id":'$id',"result":'"$r"'}'
+done`
+
+// TestAdoption: of many requests at two replicas one adopts a session. A session with a process of its own is not adopted, and
+// a stream goes on with what comes now. Without the store nothing is adopted, and sessions of one's own are served.
+func TestAdoption(t *testing.T) {
+	testmode.NeedThorough(t)
+	if _, err := exec.LookPath("sed"); err != nil {
+		t.Skip("there is no sed")
+	}
+	server := pgtest.Start(t)
+	backend := &counters{sessions: map[string]*counter{}, subscribed: map[string]int{}}
+	srv := httptest.NewServer(backend)
+	defer srv.Close()
+	cfg := config.Config{Backends: []config.Backend{{Name: "b", URL: srv.URL}, {Name: "shell", Command: "sh", Args: []string{"-c", shellServer}}}}
+	start := func() *replica { return startReplica(t, server, 'k', cfg) }
+	a, b, c := start(), start(), start()
+	for _, r := range []*replica{a, b, c} {
+		r.sees(3)
+	}
+	open := func(at *replica, capabilities string) string {
+		t.Helper()
+		resp, body := ask(t, "POST", at.url, "", strings.Replace(greet, `"capabilities":{}`, `"capabilities":`+capabilities, 1))
+		if resp.StatusCode != 200 {
+			t.Fatalf("initialize: %d %s", resp.StatusCode, body)
+		}
+		return resp.Header.Get("Mcp-Session-Id")
+	}
+	use := func(at *replica, id, body string) (int, string) {
+		t.Helper()
+		resp, text := ask(t, "POST", at.url, "", body, "Mcp-Session-Id", id)
+		return resp.StatusCode, text
+	}
+	many, process, mine := open(a, `{}`), open(a, `{"elicitation":{}}`), open(b, `{}`)
+	use(a, many, calling("b_count"))
+	if status, body := use(a, process, calling("shell_own")); status != 200 || strings.Contains(body, "error") {
+		t.Fatalf("a call of the process: %d %s", status, body)
+	}
+	listening := listenAt(t, c.url, "", many)
+	a.Close()
+	b.sees(2)
+	c.sees(2)
+	listening.ended()
+
+	const each = 10
+	var all sync.WaitGroup
+	seen := make(chan string, 2*each)
+	var serial atomic.Int64
+	for range each {
+		for _, at := range []*replica{b, c} {
+			all.Go(func() {
+				resp, body := ask(t, "POST", at.url, "", strings.Replace(calling("b_count"), `"id":7`, fmt.Sprintf(`"id":%d`, 100+serial.Add(1)), 1), "Mcp-Session-Id", many)
+				if resp.StatusCode != 200 {
+					t.Errorf("%d %s", resp.StatusCode, body)
+				}
+				seen <- body
+			})
+		}
+	}
+	all.Wait()
+	close(seen)
+	values := map[string]bool{}
+	for body := range seen {
+		_, n, _ := strings.Cut(body, "counts ")
+		n, _, _ = strings.Cut(n, `"`)
+		values[n] = true
+	}
+	if len(values) != 2*each || !values["2"] || !values[fmt.Sprint(2*each+1)] {
+		t.Errorf("the backend counted %v", values)
+	}
+	adopted := 0
+	for _, at := range []*replica{b, c} {
+		_, page := ask(t, "GET", at.admin+"/metrics", "", "")
+		if strings.Contains(page, "vmcp_sessions_adopted_total 1") {
+			adopted++
+		}
+	}
+	if adopted != 1 {
+		t.Errorf("%d replicas have adopted a session, want one", adopted)
+	}
+	for _, at := range []*replica{b, c, b} {
+		if status, body := use(at, process, countText); status != 404 || body != goneText {
+			t.Errorf("a session with a process of its own: %d %s", status, body)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", b.url, nil)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Mcp-Session-Id", many)
+	r.Header.Set("Last-Event-ID", "g/41")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Errorf("a stream that ended with its replica: %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+
+	late := open(c, `{}`)
+	c.Close()
+	b.sees(1)
+	server.Down(t)
+	defer server.Up(t) // it is stopped at the end
+	if status, body := use(b, mine, pingText); status != 200 {
+		t.Errorf("without the store, a session of one's own: %d %s", status, body)
+	}
+	if resp, body := ask(t, "POST", b.url, "", pingText, "Mcp-Session-Id", late); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("without the store, a session to be adopted: %d %s", resp.StatusCode, body)
+	}
+}
+
+// calling is a call of a tool.
+func calling(tool string) string { return strings.Replace(countText, `"count"`, `"`+tool+`"`, 1) }
+
 // stream is the stream of a session.
 type stream struct {
 	lines chan string
@@ -217,6 +343,12 @@ func listenAt(t *testing.T, url, token, id string) *stream {
 	}()
 	t.Cleanup(func() { cancel(); resp.Body.Close() })
 	return s
+}
+
+// ended waits for the end of the stream.
+func (s *stream) ended() {
+	for range s.lines {
+	}
 }
 
 // until reads events until one has a text.

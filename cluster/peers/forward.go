@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 )
 
@@ -18,6 +18,8 @@ type passing struct {
 	addr   string
 	began  time.Time
 	cancel context.CancelCauseFunc
+
+	sending sending
 
 	// Set while the request is passed on, one after the other:
 	started  bool          // the replica has said that it begins
@@ -47,6 +49,8 @@ func (p *Peers) Forward(w http.ResponseWriter, r *http.Request, passage Passage)
 		return fmt.Errorf("replica %s: %w: %w", passage.To, errSilent, ErrGone)
 	}
 	defer done()
+	t.sending.rest = passage.Body
+	defer t.sending.Close()
 	outcome := "aborted"
 	defer func() { p.o.Forwarded(passage.Kind, outcome, t.answered) }()
 	p.proxy.ServeHTTP(&answer{ResponseWriter: w, t: t, ahead: http.Header{}}, r.WithContext(context.WithValue(ctx, passingKey{}, t)))
@@ -67,6 +71,39 @@ func (t *passing) outcome() string {
 	}
 	return "aborted"
 }
+
+// sending reads the body of a request until it is closed: the transport may go on when the answer is there, and the body is
+// not this request's then any more.
+type sending struct {
+	mu   sync.Mutex
+	rest []byte // guarded by mu
+	over bool   // guarded by mu
+}
+
+// Read reads on.
+func (s *sending) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over:
+		return 0, errEnded
+	case len(s.rest) == 0:
+		return 0, io.EOF
+	}
+	n := copy(b, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// Close has nothing more read.
+func (s *sending) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest, s.over = nil, true
+	return nil
+}
+
+var errEnded = errors.New("the request is over")
 
 // answer writes what comes back. That a replica begins is for nobody else.
 type answer struct {
@@ -110,7 +147,7 @@ func (p *Peers) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Header.Del(headerReplica)
 	r.Out.Body, r.Out.ContentLength, r.Out.GetBody, r.Out.TransferEncoding = http.NoBody, int64(len(t.Body)), nil, nil
 	if len(t.Body) > 0 {
-		r.Out.Body = io.NopCloser(bytes.NewReader(t.Body)) // without GetBody: what was sent is not sent again
+		r.Out.Body = &t.sending // without GetBody: what was sent is not sent again
 	}
 	p.sign(r.Out, t.Passage)
 }

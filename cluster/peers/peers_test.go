@@ -307,6 +307,21 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestBodyIsNotReadAfterwards: a replica that answers before it has the whole body does not get what comes into the same
+// memory later.
+func TestBodyIsNotReadAfterwards(t *testing.T) {
+	var s sending
+	s.rest = []byte("mine and theirs")
+	b := make([]byte, 4)
+	if n, err := s.Read(b); n != 4 || err != nil || string(b) != "mine" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	s.Close()
+	if n, err := s.Read(b); n != 0 || err != errEnded {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 // TestGone: a replica that is not known, does not listen, is another process by now, does not have the session, or does not
 // take what is signed. Nothing was done.
 func TestGone(t *testing.T) {

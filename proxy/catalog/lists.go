@@ -110,7 +110,8 @@ func (l *list) page(cursor string, modern bool) (result []byte, ok bool) {
 }
 
 // find maps a cursor to a page. A cursor names the entry before its page, so that one
-// from before a change still finds its place when that entry is still at a page's end.
+// from before a change still finds its place when that entry is still at a page's end. It needs no seal: the name is one
+// that the client has seen in the list, and one that it makes up finds a page of what it is shown, or none.
 func (l *list) find(cursor string) (int, bool) {
 	if cursor == "" {
 		return 0, true
