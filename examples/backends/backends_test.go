@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/examples/backends/internal/toolclient"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -86,6 +88,67 @@ scriptedTools:
 	toolclient.Connect(t, &mcp.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp"}).OK("all", nil, &got)
 	if got.Run != "$HOME; ls\n" || got.Web != "from the web" || got.DB[0][0] != 9007199254740993 || !strings.Contains(got.Refused, "not_allowed") {
 		t.Errorf("%+v\n%s", got, &log)
+	}
+}
+
+// The configuration of the README as it stands, but for the folders, which are on a server: every backend is there, and
+// each is called.
+func TestReadme(t *testing.T) {
+	testmode.NeedThorough(t)
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("the README has %d configurations, want one", len(blocks))
+	}
+	db := pgtest.Start(t)
+	srv := t.TempDir()
+	for _, folder := range []string{"notes", "repo"} {
+		if err := os.Mkdir(filepath.Join(srv, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(srv, "notes", "todo.md"), []byte("buy milk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "vmcp.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(blocks[0][1], "/srv/", srv+"/")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	p, addr, err := rig.Serve(t.Context(), &log, binary, file, "PATH="+build(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "DATABASE_URL="+db.URL())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	defer p.Stop()
+	if err := rig.AwaitReady(t.Context(), addr); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	c := toolclient.Connect(t, &mcp.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp"})
+	var note struct {
+		Path, Text           string
+		Size, Offset, Length int
+	}
+	c.OK("files_read_file", toolclient.Args{"path": "todo.md"}, &note)
+	var ran struct {
+		ExitCode       int
+		Stdout, Stderr string
+		Truncated      bool
+	}
+	c.OK("git_run", map[string]any{"command": "git", "args": []string{"--version"}}, &ran)
+	var shop struct {
+		Columns   []string
+		Rows      [][]any
+		Truncated bool
+	}
+	c.OK("shop_query", map[string]any{"sql": "SELECT 'sold', 42::bigint"}, &shop)
+	if note.Text != "buy milk" || !strings.HasPrefix(ran.Stdout, "git version ") || len(shop.Rows) != 1 || shop.Rows[0][0] != "sold" {
+		t.Errorf("%+v, %+v, %+v\n%s", note, ran, shop, &log)
+	}
+	if strings.Contains(log.String(), db.URL()) {
+		t.Errorf("the log has the URL of the database:\n%s", &log)
 	}
 }
 
