@@ -186,11 +186,16 @@ func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone stri
 	case !ok:
 		row.Owner = said.Owner
 	}
-	if t.lives(row.Owner, gone) {
+	if t.lives(row.Owner, gone) || row.Owner != gone && t.hasCome(ctx, row.Owner) {
 		t.remember(said, row.Owner)
 		return place{Row: row}, nil
 	}
 	return place{Row: row, here: true}, nil
+}
+
+// hasCome reports whether a replica has come that is not known yet: its sessions are not to be adopted.
+func (t *Set) hasCome(ctx context.Context, id string) bool {
+	return id != t.self && t.o.Members.Refresh(ctx) == nil && t.lives(id, "")
 }
 
 // row reads the row of a session. One that has ended here, or is over, has none of those that are of use.
