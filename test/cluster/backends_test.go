@@ -57,7 +57,7 @@ func (l *ledger) did(what string) int {
 func (l *ledger) pause() { <-time.After(l.slow) }
 
 // shut lets calls of the bank wait until the function is called that it returns.
-func (l *ledger) shut(t *testing.T) (open func()) {
+func (l *ledger) shut(t testing.TB) (open func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	gate := make(chan struct{})
@@ -92,7 +92,7 @@ func (l *ledger) inside() int {
 
 // bank serves tools without sessions: pay, which counts each call, put, which honours idempotency keys, and look, which only
 // reads.
-func (l *ledger) bank(t *testing.T) string {
+func (l *ledger) bank(t testing.TB) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
 	add := func(name string, hints mcp.ToolAnnotations, do func(what, key string)) {
 		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &hints}, func(ctx context.Context, req *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
@@ -111,7 +111,7 @@ func (l *ledger) bank(t *testing.T) string {
 }
 
 // desk serves a tool of a backend with sessions, of 2025-11-25, that asks in the middle of its call.
-func (l *ledger) desk(t *testing.T) string {
+func (l *ledger) desk(t testing.TB) string {
 	s := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
 	mcp.AddTool(s, &mcp.Tool{Name: "book"}, func(ctx context.Context, req *mcp.CallToolRequest, in thing) (*mcp.CallToolResult, map[string]string, error) {
 		l.count(in.What + " begun")
@@ -126,7 +126,7 @@ func (l *ledger) desk(t *testing.T) string {
 }
 
 // kiosk serves a tool of a backend of 2026-07-28 that asks: its answer ends with the question.
-func (l *ledger) kiosk(t *testing.T) string {
+func (l *ledger) kiosk(t testing.TB) string {
 	b := &backendtest.Raw{Modern: true, Tools: `{"name":"reserve","inputSchema":{"type":"object"}}`, Handle: func(x *backendtest.Exchange) {
 		what := strings.Trim(x.Param("arguments", "what"), `"`)
 		if x.Param("inputResponses", "sure?", "action") == "" {
@@ -140,7 +140,7 @@ func (l *ledger) kiosk(t *testing.T) string {
 }
 
 // works serves a tool that begins a task.
-func works(t *testing.T) string {
+func works(t testing.TB) string {
 	s := &raw.Server{Modern: true, Capabilities: `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`}
 	s.Handle = func(c *raw.Call) (string, error) {
 		switch c.Method {
@@ -157,7 +157,7 @@ func works(t *testing.T) string {
 }
 
 // shelf serves a resource, over sessions, of which is told when it changes.
-func (l *ledger) shelf(t *testing.T) string {
+func (l *ledger) shelf(t testing.TB) string {
 	nothing := func(context.Context, *mcp.SubscribeRequest) error { return nil }
 	l.notes = mcp.NewServer(&mcp.Implementation{Name: "shelf", Version: "1"}, &mcp.ServerOptions{
 		SupportedProtocolVersions: []string{legacy}, SubscribeHandler: nothing,
@@ -167,6 +167,11 @@ func (l *ledger) shelf(t *testing.T) string {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://one", Text: "one"}}}, nil
 	})
 	return backendtest.HTTP(t, l.notes, true)
+}
+
+// touch says that a resource has changed.
+func (l *ledger) touch(ctx context.Context, uri string) {
+	_ = l.notes.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 }
 
 // answerSchema is of what every question wants to know.

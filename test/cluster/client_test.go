@@ -127,7 +127,11 @@ func (r *run) ended(a *answer) error {
 	if a.IsError {
 		return fmt.Errorf("%s: %+v", r.id, a.Content)
 	}
-	return json.Unmarshal(a.StructuredContent, &r.result)
+	result := []byte(a.StructuredContent)
+	if result == nil && len(a.Content) > 0 { // before 2026-07-28 structured content is an object
+		result = []byte(a.Content[0].Text)
+	}
+	return json.Unmarshal(result, &r.result)
 }
 
 // check holds what the run returned and did against what it should have.

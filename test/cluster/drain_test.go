@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
 // testDrain: a run that takes longer than the time to drain is stopped behind the call that it is making, and its lease is
@@ -72,11 +73,11 @@ func testHealthUntilTheEnd(t *testing.T, pg *pgtest.Server) {
 	go func() { ended <- r.drive(t.Context()) }()
 	first.await("the first call of the run", func() (bool, error) { return w.ledger.did("health/0") == 1, nil })
 	first.signal(syscall.SIGTERM)
-	first.await("the end of the port for clients", func() (bool, error) { return statusOf(t.Context(), "http://"+first.addr+"/healthz") == 0, nil })
-	if code := statusOf(t.Context(), "http://"+admin+"/healthz"); code != http.StatusOK {
+	first.await("the end of the port for clients", func() (bool, error) { return replicas.StatusOf(t.Context(), "http://"+first.addr+"/healthz") == 0, nil })
+	if code := replicas.StatusOf(t.Context(), "http://"+admin+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz while the replica drains: %d", code)
 	}
-	if code := statusOf(t.Context(), "http://"+admin+"/readyz"); code != http.StatusServiceUnavailable {
+	if code := replicas.StatusOf(t.Context(), "http://"+admin+"/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz while the replica drains: %d", code)
 	}
 	if err := <-ended; err != nil {

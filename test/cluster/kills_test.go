@@ -31,7 +31,7 @@ func testKills(t *testing.T, pg *pgtest.Server) {
 				default:
 				}
 				kind := kinds[(i+n)%len(kinds)]
-				r := w.newRun(b.url, kind, fmt.Sprintf("%s-%d-%d", kind, i, n))
+				r := w.newRun(b.URL, kind, fmt.Sprintf("%s-%d-%d", kind, i, n))
 				r.repeats = true
 				mu.Lock()
 				runs = append(runs, r)

@@ -22,7 +22,7 @@ func testQuestionsAnywhere(t *testing.T, pg *pgtest.Server) {
 		var all sync.WaitGroup
 		for _, kind := range []string{"seq", "par", "nested", "reserves"} {
 			for i := range 3 {
-				r := w.newRun(b.url, kind, fmt.Sprintf("%s-%d-%v", kind, i, kept))
+				r := w.newRun(b.URL, kind, fmt.Sprintf("%s-%d-%v", kind, i, kept))
 				all.Go(func() {
 					if err := r.drive(t.Context()); err != nil {
 						t.Error(err)
@@ -35,7 +35,7 @@ func testQuestionsAnywhere(t *testing.T, pg *pgtest.Server) {
 			}
 		}
 		all.Wait()
-		for i, n := range b.counts() {
+		for i, n := range b.Counts() {
 			if n < 5 {
 				t.Errorf("replica %d got %d requests: the balancer did not distribute them", i, n)
 			}
@@ -59,7 +59,7 @@ func testRotation(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, "")
 	b := w.balanced(false, 0)
 	waiting := func(id string) (*run, string) {
-		r := w.newRun(b.url, "seq", id)
+		r := w.newRun(b.URL, "seq", id)
 		a, err := r.call(t.Context(), "")
 		if err != nil || a.RequestState == "" {
 			t.Fatalf("%+v, %v; want a question", a, err)
@@ -119,7 +119,7 @@ func (w *world) reconfigure(keys ...string) {
 func testStoreAway(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, "")
 	b := w.balanced(false, 0)
-	r := w.newRun(b.url, "seq", "through")
+	r := w.newRun(b.URL, "seq", "through")
 	a, err := r.call(t.Context(), "")
 	if err != nil || len(a.InputRequests) != 1 {
 		t.Fatalf("%+v, %v; want a question", a, err)
@@ -127,7 +127,7 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 	more := r.next(a)
 	pg.Down(t)
 	for i := range 30 {
-		if err := plain(t.Context(), b.url); err != nil {
+		if err := plain(t.Context(), b.URL); err != nil {
 			t.Errorf("plain call %d without the store: %v", i, err)
 		}
 	}
@@ -137,7 +137,7 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 		}
 	}
 	for i := range w.replicas {
-		if n := b.answers(i, http.StatusServiceUnavailable); n != 0 {
+		if n := b.Answers(i, http.StatusServiceUnavailable); n != 0 {
 			t.Errorf("/readyz of replica %d was 503 %d times while only the store was away", i, n)
 		}
 	}
@@ -159,19 +159,19 @@ func testRollingRestart(t *testing.T, pg *pgtest.Server) {
 		w := started(t, pg, "", flags...)
 		w.ledger.slow = 10 * time.Millisecond
 		b := w.balanced(kept, 3*time.Second)
-		l := w.load(b.url)
+		l := w.load(b.URL)
 		for i, r := range w.replicas {
-			before := b.answers(i, http.StatusServiceUnavailable)
+			before := b.Answers(i, http.StatusServiceUnavailable)
 			r.signal(syscall.SIGTERM)
-			r.await("503 from /readyz over a new connection", func() (bool, error) { return b.answers(i, http.StatusServiceUnavailable) > before, nil })
+			r.await("503 from /readyz over a new connection", func() (bool, error) { return b.Answers(i, http.StatusServiceUnavailable) > before, nil })
 			<-r.process.Done()
 			if code := r.process.Cmd.ProcessState.ExitCode(); code != 0 {
 				t.Errorf("replica %d ended with %d", i, code)
 			}
 			r.start(flags...)
 			r.awaitReady()
-			got := b.counts()[i]
-			r.await("requests after the restart", func() (bool, error) { return b.counts()[i] > got+5, nil })
+			got := b.Counts()[i]
+			r.await("requests after the restart", func() (bool, error) { return b.Counts()[i] > got+5, nil })
 		}
 		l.end()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 	"github.com/vmcp-dev/vmcp/test/raw"
+	"github.com/vmcp-dev/vmcp/test/replicas"
 )
 
 // status is what /readyz says of a replica.
@@ -56,13 +57,14 @@ func testSeen(t *testing.T, pg *pgtest.Server) {
 	}
 	w.replicas[2].process.Kill()
 	w.replicas[0].await("two replicas", func() (bool, error) { return at(w.replicas[0]).Cluster.Replicas == 2, nil })
-	w.configure("b") // a secret that was rolled out wrongly: the others keep what they have
+	w.configureAs("wrong.yaml", "b") // a secret that did not arrive everywhere
+	w.replicas[2].config = "wrong.yaml"
 	w.replicas[2].start()
 	w.replicas[2].await("503 for keys that are not those of the others", func() (bool, error) {
 		s, _ := w.replicas[2].readyz() // refused until it listens
 		return s.Cluster.Error != "", nil
 	})
-	if code := statusOf(t.Context(), "http://"+w.replicas[2].addr+"/readyz"); code != http.StatusServiceUnavailable {
+	if code := replicas.StatusOf(t.Context(), "http://"+w.replicas[2].addr+"/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz with other keys: %d", code)
 	}
 }
@@ -96,7 +98,7 @@ func testShares(t *testing.T, pg *pgtest.Server) {
 	b := w.balanced(false, 0)
 	var all sync.WaitGroup
 	for i := range 8 {
-		r := w.newRun(b.url, "puts", fmt.Sprintf("share-%d", i))
+		r := w.newRun(b.URL, "puts", fmt.Sprintf("share-%d", i))
 		all.Go(func() {
 			if err := r.drive(t.Context()); err != nil {
 				t.Error(err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+	"github.com/vmcp-dev/vmcp/test/replicas"
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
@@ -116,7 +117,7 @@ func effects(kind, id string) (all []string) {
 
 // A world is three replicas with one configuration, what is behind them and the folder that they have in common.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	bin, dir string
 	ledger   *ledger
 	backends string // as the configuration has them
@@ -127,7 +128,7 @@ type world struct {
 }
 
 // newWorld is a world whose replicas are not started yet; settings are more of its configuration.
-func newWorld(t *testing.T, pg *pgtest.Server, settings string) *world {
+func newWorld(t testing.TB, pg *pgtest.Server, settings string) *world {
 	t.Helper()
 	bin, err := rig.Build(t.Context(), t.TempDir())
 	if err != nil {
@@ -145,14 +146,14 @@ func newWorld(t *testing.T, pg *pgtest.Server, settings string) *world {
 	}
 	w.configure("a")
 	for range 3 {
-		w.replicas = append(w.replicas, &replica{w: w, addr: w.port(), peers: w.port()})
+		w.replicas = append(w.replicas, &replica{w: w, addr: w.port(), peers: w.port(), config: "vmcp.yaml"})
 	}
 	t.Cleanup(w.end)
 	return w
 }
 
 // started is a world whose replicas are ready.
-func started(t *testing.T, pg *pgtest.Server, settings string, flags ...string) *world {
+func started(t testing.TB, pg *pgtest.Server, settings string, flags ...string) *world {
 	w := newWorld(t, pg, settings)
 	for _, r := range w.replicas {
 		r.start(flags...)
@@ -183,13 +184,16 @@ func (w *world) write(name, text string) {
 }
 
 // configure writes the configuration, with these keys.
-func (w *world) configure(keys ...string) {
+func (w *world) configure(keys ...string) { w.t.Helper(); w.configureAs("vmcp.yaml", keys...) }
+
+// configureAs writes it to another file.
+func (w *world) configureAs(file string, keys ...string) {
 	w.t.Helper()
 	var ring []string
 	for _, id := range keys {
 		ring = append(ring, fmt.Sprintf("{id: %s, file: key-%s}", id, id))
 	}
-	w.write("vmcp.yaml", fmt.Sprintf("name: cluster\nbackends:\n%saggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: {%s, keys: [%s]}\nruns: {lease: %s}\n%s%s",
+	w.write(file, fmt.Sprintf("name: cluster\nbackends:\n%saggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [bank]}}\nsessionStorage: {%s, keys: [%s]}\nruns: {lease: %s}\n%s%s",
 		w.backends, w.storage, strings.Join(ring, ", "), w.lease, w.settings, scripts))
 }
 
@@ -207,13 +211,13 @@ func (w *world) end() {
 }
 
 // balanced is a balancer in front of all replicas.
-func (w *world) balanced(kept bool, late time.Duration) *balancer {
+func (w *world) balanced(kept bool, late time.Duration) *replicas.Balancer {
 	w.t.Helper()
 	var hosts []string
 	for _, r := range w.replicas {
 		hosts = append(hosts, r.addr)
 	}
-	return newBalancer(w.t, kept, late, hosts...)
+	return replicas.NewBalancer(w.t, kept, late, hosts...)
 }
 
 // command runs vmcp with the configuration of the replicas.
@@ -233,6 +237,7 @@ type replica struct {
 	w       *world
 	addr    string // for clients
 	peers   string // for the other replicas
+	config  string // the name of its configuration
 	process *rig.Process
 	log     tail
 }
@@ -242,7 +247,7 @@ func (r *replica) url() string { return "http://" + r.addr + "/mcp" }
 // start starts the process, and waits for nothing.
 func (r *replica) start(flags ...string) {
 	r.w.t.Helper()
-	cmd := exec.Command(r.w.bin, append([]string{"serve", "--config", filepath.Join(r.w.dir, "vmcp.yaml"), "--listen", r.addr}, flags...)...)
+	cmd := exec.Command(r.w.bin, append([]string{"serve", "--config", filepath.Join(r.w.dir, r.config), "--listen", r.addr}, flags...)...)
 	cmd.Env = append(os.Environ(), "VMCP_TEST_PEERS="+r.peers)
 	cmd.Stdout, cmd.Stderr = &r.log, &r.log
 	p, err := rig.StartCmd(cmd)
@@ -261,7 +266,7 @@ func (r *replica) awaitReady() {
 			return false, fmt.Errorf("the replica has ended:\n%s", r.log.tail())
 		default:
 		}
-		return statusOf(r.w.t.Context(), "http://"+r.addr+"/readyz") == http.StatusOK, nil
+		return replicas.StatusOf(r.w.t.Context(), "http://"+r.addr+"/readyz") == http.StatusOK, nil
 	})
 }
 
@@ -327,7 +332,7 @@ func (l *tail) count(what string) int {
 	return bytes.Count(l.buf.Bytes(), []byte(what))
 }
 
-func serve(t *testing.T, h http.Handler) string {
+func serve(t testing.TB, h http.Handler) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s.URL
@@ -350,6 +355,14 @@ func TestCluster(t *testing.T) {
 		{"seen", testSeen},
 		{"shares", testShares},
 		{"tasks", testTasks},
+		{"sessions", testSessions},
+		{"hop", testHop},
+		{"questions of sessions", testSessionQuestions},
+		{"live calls", testLiveCalls},
+		{"streams", testStreams},
+		{"killed owner", testKilledOwner},
+		{"stopped owner", testStoppedOwner},
+		{"hostile ids", testHostileIDs},
 	} {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,9 +1,10 @@
-package cluster
+// Package replicas has a load balancer for tests that knows nothing of MCP, and three replicas of vmcp serve behind it.
+package replicas
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -13,14 +14,12 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// A balancer distributes requests over replicas in turn. It knows nothing of MCP: no affinity, no header is looked at. It
+// A Balancer distributes requests over replicas in turn. It knows nothing of MCP: no affinity, no header is looked at. It
 // never repeats a request, and it sends to a replica for as long as it believes that /readyz answers 200, which it learns late.
-type balancer struct {
-	url  string
+type Balancer struct {
+	URL  string        // of the endpoint
 	late time.Duration // how long after a change of /readyz it reacts
 
 	proxy httputil.ReverseProxy
@@ -46,15 +45,15 @@ type view struct {
 	ready bool
 }
 
-// newBalancer starts a balancer in front of hosts. With kept it keeps its connections to them.
-func newBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *balancer {
+// NewBalancer starts a balancer in front of hosts. With kept it keeps its connections to them.
+func NewBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *Balancer {
 	t.Helper()
-	b := &balancer{late: late}
+	b := &Balancer{late: late}
 	for _, h := range hosts {
 		b.targets = append(b.targets, &target{host: h, codes: map[int]int{}})
 	}
 	b.proxy = httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme = "http" },
+		Rewrite:       rewrite,
 		Transport:     once{&http.Transport{DisableKeepAlives: !kept, MaxIdleConnsPerHost: 64}},
 		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0),
@@ -69,7 +68,7 @@ func newBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *
 		b.work.Go(func() { b.follow(ctx, target) })
 	}
 	front := httptest.NewServer(b)
-	b.url = front.URL + "/mcp"
+	b.URL = front.URL + "/mcp"
 	t.Cleanup(func() {
 		stop()
 		b.work.Wait()
@@ -79,8 +78,21 @@ func newBalancer(t testing.TB, kept bool, late time.Duration, hosts ...string) *
 	return b
 }
 
+// rewrite reads the body first. Otherwise ReverseProxy cuts off an answer that comes before it has seen the end of the body, which
+// the server closes with the first byte that goes back.
+func rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme = "http"
+	if r.In.Body != nil && r.In.ContentLength != 0 {
+		text, err := io.ReadAll(r.In.Body)
+		if err != nil {
+			text = nil // the replica refuses it
+		}
+		r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	}
+}
+
 // ServeHTTP sends a request to the next replica.
-func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *Balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host := b.next()
 	if host == "" {
 		http.Error(w, "balancer: no replica is ready", http.StatusServiceUnavailable)
@@ -91,7 +103,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // next is whose turn it is, "" when nobody is ready.
-func (b *balancer) next() string {
+func (b *Balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for range b.targets {
@@ -116,7 +128,7 @@ func (t *target) readyAt(when time.Time) bool {
 }
 
 // follow looks at /readyz until ctx ends.
-func (b *balancer) follow(ctx context.Context, t *target) {
+func (b *Balancer) follow(ctx context.Context, t *target) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -130,8 +142,8 @@ func (b *balancer) follow(ctx context.Context, t *target) {
 }
 
 // look asks /readyz over a new connection.
-func (b *balancer) look(ctx context.Context, t *target) {
-	code := statusOf(ctx, "http://"+t.host+"/readyz")
+func (b *Balancer) look(ctx context.Context, t *target) {
+	code := StatusOf(ctx, "http://"+t.host+"/readyz")
 	if ctx.Err() != nil {
 		return
 	}
@@ -143,8 +155,8 @@ func (b *balancer) look(ctx context.Context, t *target) {
 	}
 }
 
-// statusOf is the status of a GET over a new connection, 0 without an answer.
-func statusOf(ctx context.Context, url string) int {
+// StatusOf is the status of a GET over a new connection, 0 without an answer.
+func StatusOf(ctx context.Context, url string) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -160,8 +172,8 @@ func statusOf(ctx context.Context, url string) int {
 	return resp.StatusCode
 }
 
-// counts are the requests that each replica got.
-func (b *balancer) counts() (got []int) {
+// Counts are the requests that each replica got.
+func (b *Balancer) Counts() (got []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range b.targets {
@@ -170,8 +182,8 @@ func (b *balancer) counts() (got []int) {
 	return got
 }
 
-// answers are how often /readyz of a replica had a status.
-func (b *balancer) answers(replica, status int) int {
+// Answers are how often /readyz of a replica had a status.
+func (b *Balancer) Answers(replica, status int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.targets[replica].codes[status]
@@ -218,70 +230,3 @@ func (b *body) Close() error {
 
 // Write is for answers that switch protocols, which this balancer does not.
 func (b *body) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
-
-// TestBalancer: requests go round robin over new and over kept connections, one that fails is not repeated, and a
-// replica that is not ready gets requests until the balancer reacts.
-func TestBalancer(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []bool{false, true} {
-		t.Run(fmt.Sprintf("kept %v", kept), func(t *testing.T) { testBalancer(t, kept) })
-	}
-}
-
-func testBalancer(t *testing.T, kept bool) {
-	var mu sync.Mutex
-	ready, breaks, requests := true, false, 0
-	set := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
-	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case r.URL.Path != "/readyz" && breaks:
-			requests++
-			conn, _, _ := http.NewResponseController(w).Hijack()
-			conn.Close()
-		case r.URL.Path == "/readyz" && !ready:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer first.Close()
-	second := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer second.Close()
-	b := newBalancer(t, kept, 500*time.Millisecond, first.Listener.Addr().String(), second.Listener.Addr().String())
-	get := func() int { return statusOf(t.Context(), b.url) }
-	for range 10 {
-		if code := get(); code != http.StatusOK {
-			t.Fatalf("status %d", code)
-		}
-	}
-	if got := b.counts(); got[0] != 5 || got[1] != 5 {
-		t.Errorf("ten requests went to the replicas as %v, want 5 and 5", got)
-	}
-	set(func() { breaks = true })
-	if codes := []int{get(), get()}; codes[0] != http.StatusBadGateway || codes[1] != http.StatusOK {
-		t.Errorf("one replica breaks its connections: statuses %v", codes)
-	}
-	set(func() {
-		if requests != 1 {
-			t.Errorf("the request that failed came %d times", requests)
-		}
-		breaks, ready = false, false
-	})
-	if err := rig.Poll(t.Context(), "a look at /readyz that sees 503", func() (bool, error) { return b.answers(0, 503) > 0, nil }); err != nil {
-		t.Fatal(err)
-	}
-	before := b.counts()[0]
-	get()
-	get()
-	if got := b.counts()[0]; got != before+1 {
-		t.Errorf("%d requests to a replica that is not ready before the balancer reacts, want 1", got-before)
-	}
-	if err := rig.Poll(t.Context(), "the balancer to react", func() (bool, error) {
-		before := b.counts()[0]
-		get()
-		get()
-		return b.counts()[0] == before, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
