@@ -62,6 +62,9 @@ func (h *harness) runDirect(ctx context.Context, s suite) (result, error) {
 
 // runProxied runs every suite against one proxy in front of one backend.
 func (h *harness) runProxied(ctx context.Context, b backend) (map[string]result, error) {
+	if h.front != "" {
+		return h.runSuites(ctx, b, h.front, nil)
+	}
 	entry := fmt.Sprintf("  - name: fixture\n    command: %q\n", h.fixture)
 	if !b.stdio {
 		p, addr, err := h.startFixture(ctx, b.name, b.stateless)
@@ -92,11 +95,18 @@ func (h *harness) runProxied(ctx context.Context, b backend) (map[string]result,
 			return nil, err
 		}
 	}
+	return h.runSuites(ctx, b, addr, env)
+}
+
+// runSuites runs every suite against an address.
+func (h *harness) runSuites(ctx context.Context, b backend, addr string, env []string) (map[string]result, error) {
 	results := map[string]result{}
 	for _, s := range h.suites {
-		if results[s.name], err = h.runSuite(ctx, s, b.name, addr, env...); err != nil {
+		r, err := h.runSuite(ctx, s, b.name, addr, env...)
+		if err != nil {
 			return nil, err
 		}
+		results[s.name] = r
 	}
 	return results, nil
 }

@@ -13,6 +13,10 @@
 // (jwt). Clients of every revision are
 // the suites themselves. There is no list of expected failures.
 //
+//	go run ./test/conformance -backend http -front 127.0.0.1:4483
+//
+// runs the suites against an endpoint that runs already, such as replicas behind a balancer, over a fixture server with sessions.
+//
 //	go run ./test/conformance -clients
 //
 // runs the suite of clients as far as it is about authorization, with the SDK's client and with
@@ -21,6 +25,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -54,6 +59,7 @@ type harness struct {
 	backends []backend
 	scenario string // "": all
 	clients  bool   // the suite of clients instead
+	front    string // an endpoint over one of backends that runs already; "": each is started
 
 	out     io.Writer
 	verbose io.Writer // what the suite prints and the logs of proxy and fixture server
@@ -95,6 +101,7 @@ func (h *harness) parse(args []string) error {
 	backendName := flags.String("backend", "", "put one backend behind the proxy: "+strings.Join(names(backends), ", ")+"; direct for none")
 	flags.StringVar(&h.scenario, "scenario", "", "run one scenario, in every suite that has it")
 	flags.BoolVar(&h.clients, "clients", false, "run the suite of clients, with vmcp as the client")
+	flags.StringVar(&h.front, "front", "", "with -backend: the address of an endpoint that runs already, in front of such a fixture server, instead of a vmcp of its own")
 	verbose := flags.Bool("v", false, "print what the suite, the proxy and the fixture server print")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -105,6 +112,9 @@ func (h *harness) parse(args []string) error {
 	var err error
 	if h.suites, err = pick(suites, *suiteName); err != nil {
 		return err
+	}
+	if h.front != "" && *backendName == "" {
+		return errors.New("-front: say with -backend what is behind it")
 	}
 	if *backendName != "direct" {
 		h.backends, err = pick(backends, *backendName)
