@@ -302,7 +302,14 @@ func TestAdoption(t *testing.T) {
 		resp.Body.Close()
 	}
 
-	late := open(c, `{}`)
+	// A replica that ends gives its sessions away, and ends the streams that it has passed on.
+	given, late := open(c, `{}`), open(c, `{}`)
+	through := listenAt(t, c.url, "", mine)
+	c.Drain()
+	through.ended()
+	if status, body := use(b, given, pingText); status != 200 {
+		t.Errorf("a session that was given away: %d %s", status, body)
+	}
 	c.Close()
 	b.sees(1)
 	server.Down(t)

@@ -137,6 +137,8 @@ func (p *Peers) alive(e *peer) bool {
 type pause struct {
 	last  atomic.Int64 // nanoseconds since 1970 when the process was last seen to go on
 	stood atomic.Bool  // it has stood still, and nobody has looked since what others have taken over
+
+	looking sync.Mutex // held by who looks: the others wait for what is found
 }
 
 const (
@@ -171,16 +173,22 @@ func (s *pause) stoodStill() bool {
 	return s.stood.Load() || time.Now().UnixNano()-s.last.Load() > int64(stillFor)
 }
 
-// Awake looks up what others have taken over, if this process has stood still: a session of its own may be theirs now. What
-// cannot be looked up, because the store is away, nobody can have taken over either.
+// Awake looks up what others have taken over, if this process has stood still: a session of its own may be theirs now. While
+// the store is away it cannot, and goes on with what it has: calls do not wait for a store.
 func (p *Peers) Awake(ctx context.Context) {
 	if !p.pause.stoodStill() {
 		return
 	}
+	p.pause.looking.Lock()
+	defer p.pause.looking.Unlock()
+	if !p.pause.stoodStill() {
+		return
+	}
 	p.pause.tick(time.Now())
-	p.pause.stood.Store(false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeout)
+	defer cancel()
 	if err := p.o.Refresh(ctx); err != nil {
-		p.pause.stood.Store(true)
 		p.log.Warn("this process has stood still, and cannot look up what others have taken over", "err", err)
 	}
+	p.pause.stood.Store(false)
 }

@@ -468,7 +468,7 @@ func TestAwake(t *testing.T) {
 	for _, step := range []struct {
 		still, away bool
 		want        int64
-	}{{false, false, 0}, {true, true, 1}, {false, false, 2}, {false, false, 2}, {true, false, 3}} {
+	}{{false, false, 0}, {true, true, 1}, {false, false, 1}, {true, false, 2}} {
 		away.Store(step.away)
 		if step.still {
 			b.pause.last.Store(time.Now().Add(-2 * stillFor).UnixNano())

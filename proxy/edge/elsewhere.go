@@ -62,6 +62,11 @@ func (v *Server) claim(w http.ResponseWriter, r *http.Request, id json.RawMessag
 	e := v.others()
 	if e != nil {
 		e.Awake(r.Context())
+		if r.Method == http.MethodGet { // a stream that is passed on ends with Drain, as one of this process does
+			ctx, done := v.untilDrained(r.Context())
+			defer done()
+			r = r.WithContext(ctx)
+		}
 	}
 	s, said, status, err := v.sessionOf(r)
 	if said != nil && e != nil {

@@ -109,7 +109,7 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *i
 		return t.passed(w, r, said)
 	}
 	gone := ""
-	for try := range 3 {
+	for try := range tries {
 		at, err := t.find(r.Context(), said, try > 0, gone)
 		if err != nil {
 			return nil, err
@@ -125,8 +125,10 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *i
 		switch {
 		case err == nil:
 			return nil, nil
-		case errors.Is(err, peers.ErrMoved):
+		case errors.Is(err, peers.ErrMoved) && try == 0:
 			t.forget(said.ID)
+		case errors.Is(err, peers.ErrMoved): // though its row says so: it gives its sessions away
+			gone = at.Owner
 		case errors.Is(err, peers.ErrGone):
 			t.forget(said.ID)
 			gone = at.Owner
@@ -136,6 +138,9 @@ func (t *Set) Route(w http.ResponseWriter, r *http.Request, body []byte, said *i
 	}
 	return nil, errBusy
 }
+
+// tries is how often it is looked whose a session is, while replicas come and go.
+const tries = 4
 
 // broken ends a request that may have been begun elsewhere: its client sees the connection break off, and decides itself.
 func (t *Set) broken(r *http.Request, err error) error {
