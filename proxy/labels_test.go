@@ -136,6 +136,70 @@ func TestMostToolLabels(t *testing.T) {
 	}
 }
 
+// TestLabelsFollowTheBound: maxToolLabels counts at once when it changes, for scripts and their effects, too, and what a
+// script that is gone was counted as is gone with it, whatever it was.
+func TestLabelsFollowTheBound(t *testing.T) {
+	cfg := many(t, 2, 2)
+	cfg.ScriptedTools = []config.ScriptedTool{{Name: "twice", Description: "d", Script: "def run(params):\n    call_tool(\"b0_t0\")\n    call_tool(\"b1.t0\")\n    return {}\n"}}
+	p, url := start(t, cfg)
+	call := func() {
+		for _, tool := range []string{"twice", "b0_t0", "b1_t1"} {
+			modernCall(t, url, tool, "")
+		}
+	}
+	own := []string{
+		`vmcp_tool_calls_total{backend="b0",outcome="ok",tool="b0_t0"}`, `vmcp_tool_call_duration_seconds_count{backend="b1",tool="b1_t1"}`,
+		`vmcp_script_runs_total{outcome="ok",tool="twice"}`, `vmcp_script_run_duration_seconds_count{tool="twice"}`, `vmcp_script_steps_total{tool="twice"}`,
+		`vmcp_script_effects_total{kind="call",name="b0_t0",outcome="ok",tool="twice"}`, `vmcp_script_effects_total{kind="call",name="b1.t0",outcome="ok",tool="twice"}`,
+		`vmcp_script_effect_duration_seconds_count{kind="call",tool="twice"}`,
+	}
+	together := []string{
+		`vmcp_tool_calls_total{backend="b0",outcome="ok",tool="other"}`, `vmcp_script_runs_total{outcome="ok",tool="other"}`,
+		`vmcp_script_effects_total{kind="call",name="other",outcome="ok",tool="other"}`,
+	}
+	has := func(what string, want bool, names []string) {
+		t.Helper()
+		all := series(t, url)
+		for _, s := range names {
+			if got := len(with(all, s+" ")) == 1; got != want {
+				t.Errorf("%s: series %s: %t, want %t", what, s, got, want)
+			}
+		}
+	}
+	bound := func(most int, scripts []config.ScriptedTool) {
+		t.Helper()
+		next := *cfg
+		next.Telemetry, next.ScriptedTools = telemetry.Telemetry{MaxToolLabels: &most}, scripts
+		if err := p.Apply(&next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call()
+	has("with labels", true, own)
+	has("with labels", false, together)
+	bound(0, cfg.ScriptedTools)
+	has("as soon as there are none", false, own)
+	call()
+	has("without labels", false, own)
+	has("without labels", true, together)
+	bound(500, cfg.ScriptedTools)
+	call()
+	has("with labels again", true, own)
+	next := *cfg
+	next.Backends = cfg.Backends[:1]
+	if err := p.Apply(&next); err != nil {
+		t.Fatal(err)
+	}
+	has("without the backend", true, []string{`vmcp_script_runs_total{outcome="ok",tool="twice"}`})
+	has("without the backend", false, []string{`vmcp_script_effects_total{kind="call",name="b1.t0",outcome="ok",tool="twice"}`})
+	bound(500, nil)
+	for _, s := range series(t, url) {
+		if strings.Contains(s, `"twice"`) {
+			t.Errorf("the script is gone, its series is there: %s", s)
+		}
+	}
+}
+
 // TestNativeHistograms are beside the classic buckets, for who reads them.
 func TestNativeHistograms(t *testing.T) {
 	_, url := start(t, many(t, 1, 1))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/history"
+	"github.com/vmcp-dev/vmcp/proxy/metrics"
 	"github.com/vmcp-dev/vmcp/proxy/outcome"
 	"github.com/vmcp-dev/vmcp/proxy/trace"
 	"github.com/vmcp-dev/vmcp/script"
@@ -59,7 +60,7 @@ func (h *Host) label(e script.Event) string {
 		return ""
 	}
 	if h.catalog.Find(catalog.AnyTool(e.Name)) == nil {
-		return "unknown"
+		return metrics.Unknown
 	}
 	return e.Name
 }

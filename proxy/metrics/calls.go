@@ -59,17 +59,22 @@ func ToolOf(e *catalog.Entry) (t Tool) {
 func (m *Metrics) Use(c *catalog.Catalog, all []*backends.Backend, most int) {
 	entries := slices.Concat(c.VisibleTools(), c.HiddenTools())
 	tools, names := make([]Tool, len(entries)), make([]string, len(all))
+	scripts, called := map[string]bool{}, map[string]bool{}
 	for i, e := range entries {
 		tools[i] = ToolOf(e)
+		switch {
+		case i >= most:
+		case e.Backend == nil:
+			scripts[e.Name], called[e.Name] = true, true
+		default:
+			called[e.Name], called[e.Origin()] = true, true
+		}
 	}
 	for i, b := range all {
 		names[i] = b.Name()
 	}
-	for _, gone := range m.Calls.use(tools, names, most) {
-		if gone.Backend == "" {
-			m.Runs.forget(gone.Name)
-		}
-	}
+	m.Calls.use(tools, names, most)
+	m.Runs.use(scripts, called)
 }
 
 // other stands for tools without labels of their own, and for names that are nobody's.
@@ -128,8 +133,8 @@ func (s seconds) Describe(ch chan<- *prometheus.Desc) { s.now().Describe(ch) }
 func (s seconds) Collect(ch chan<- prometheus.Metric) { s.now().Collect(ch) }
 
 // use resolves the labels of a catalog: of the first most tools, in the order of the
-// catalog, and of all backends. What it has not any more is deleted, and returned.
-func (c *Calls) use(tools []Tool, backends []string, most int) (gone []Tool) {
+// catalog, and of all backends. What it has not any more is deleted.
+func (c *Calls) use(tools []Tool, backends []string, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.resolved.Load()
@@ -161,7 +166,6 @@ func (c *Calls) use(tools []Tool, backends []string, most int) (gone []Tool) {
 	for label, t := range labels {
 		if !used[label] {
 			c.delete(t)
-			gone = append(gone, label)
 		}
 	}
 	for name, methods := range old.backends {
@@ -169,7 +173,6 @@ func (c *Calls) use(tools []Tool, backends []string, most int) (gone []Tool) {
 			c.deleteBackend(name, methods)
 		}
 	}
-	return gone
 }
 
 // showUnknown makes the series of names that no tool has, so that the first one adds none.

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,8 +11,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Runs counts what scripted tools do.
+// Runs counts what scripted tools do. Labels are of the catalog: those tools have series of their own that Calls gives
+// some, the rest is counted as tool other. Series of a tool that is gone, or has none of its own any more, are deleted,
+// and a run of it that ends later is one of other.
 type Runs struct {
+	mu      sync.RWMutex    // held while series are made, and alone while they are deleted
+	scripts map[string]bool // guarded by mu: scripted tools with series of their own
+	tools   map[string]bool // guarded by mu: tools that effects are counted of by name, under all their names
+	named   map[string]bool // guarded by mu: those of them that some effect was counted of
+
 	runs, steps, effects, limits, answers *prometheus.CounterVec
 	seconds, effectSeconds, memory        *prometheus.HistogramVec
 	suspensions, refusals                 *prometheus.CounterVec
@@ -25,6 +33,7 @@ type Runs struct {
 func newRuns(r prometheus.Registerer) *Runs {
 	seconds := []float64{.001, .005, .025, .1, .5, 1, 5, 30, 120, 600}
 	m := &Runs{
+		named: map[string]bool{},
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vmcp_script_runs_total", Help: "Runs of scripted tools that are over, by outcome (" + outcome.Words() + ").",
 		}, []string{"tool", "outcome"}),
@@ -90,7 +99,25 @@ func (m *Runs) Resumed(cause string) { m.resumed.WithLabelValues(cause).Inc() }
 // Waited notes how long a run waited to begin.
 func (m *Runs) Waited(took time.Duration) { m.waits.Observe(took.Seconds()) }
 
-// forget deletes the series of a scripted tool that is gone.
+// use takes the labels of a new catalog, and deletes the series that have none there.
+func (m *Runs) use(scripts, tools map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tool := range m.scripts {
+		if !scripts[tool] {
+			m.forget(tool)
+		}
+	}
+	for name := range m.named {
+		if !tools[name] {
+			m.effects.DeletePartialMatch(prometheus.Labels{"name": name})
+			delete(m.named, name)
+		}
+	}
+	m.scripts, m.tools = scripts, tools
+}
+
+// forget deletes the series of a scripted tool. mu is held.
 func (m *Runs) forget(tool string) {
 	of := prometheus.Labels{"tool": tool}
 	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
@@ -100,8 +127,20 @@ func (m *Runs) forget(tool string) {
 	}
 }
 
+// label is what a scripted tool is counted as. mu is held.
+func (m *Runs) label(tool string) string {
+	if m.scripts[tool] {
+		return tool
+	}
+	return other
+}
+
 // Doubts counts calls whose outcome is not known.
-func (m *Runs) Doubts(tool string, n int) { m.doubts.WithLabelValues(tool).Add(float64(n)) }
+func (m *Runs) Doubts(tool string, n int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.doubts.WithLabelValues(m.label(tool)).Add(float64(n))
+}
 
 // Wrote notes how long the store of runs took, below 0 where it is not known, and whether it failed.
 func (m *Runs) Wrote(took time.Duration, err error) {
@@ -114,32 +153,78 @@ func (m *Runs) Wrote(took time.Duration, err error) {
 }
 
 // Steps counts the interpreter steps of a part of a run.
-func (m *Runs) Steps(tool string, n uint64) { m.steps.WithLabelValues(tool).Add(float64(n)) }
+func (m *Runs) Steps(tool string, n uint64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.steps.WithLabelValues(m.label(tool)).Add(float64(n))
+}
 
 // Suspended counts that a run ended with questions.
-func (m *Runs) Suspended(tool string) { m.suspensions.WithLabelValues(tool).Inc() }
+func (m *Runs) Suspended(tool string) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.suspensions.WithLabelValues(m.label(tool)).Inc()
+}
 
 // Refused counts a call that found no room for its run.
-func (m *Runs) Refused(tool string) { m.refusals.WithLabelValues(tool).Inc() }
+func (m *Runs) Refused(tool string) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.refusals.WithLabelValues(m.label(tool)).Inc()
+}
 
 // Over counts a run that is over.
-func (m *Runs) Over(tool string, o outcome.Outcome) { m.runs.WithLabelValues(tool, o.String()).Inc() }
+func (m *Runs) Over(tool string, o outcome.Outcome) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.runs.WithLabelValues(m.label(tool), o.String()).Inc()
+}
 
 // Took notes the time and memory that a whole run took, and the limit that ended it, if one did.
 func (m *Runs) Took(tool string, took time.Duration, memory int64, err error) {
-	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
-	m.memory.WithLabelValues(tool).Observe(float64(memory))
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	label := m.label(tool)
+	m.seconds.WithLabelValues(label).Observe(took.Seconds())
+	m.memory.WithLabelValues(label).Observe(float64(memory))
 	var limit *script.LimitError
 	if errors.As(err, &limit) {
-		m.limits.WithLabelValues(tool, limit.Limit).Inc()
+		m.limits.WithLabelValues(label, limit.Limit).Inc()
 	}
 }
 
-// Effect counts one effect of a run. name is the tool of a call, if it exists.
+// Unknown is the name of an effect that calls what no tool is the name of.
+const Unknown = "unknown"
+
+// Effect counts one effect of a run. name is the tool of a call, Unknown if there is none, "" of other effects.
 func (m *Runs) Effect(tool, kind, name string, o outcome.Outcome, took time.Duration) {
-	m.effects.WithLabelValues(tool, kind, name, o.String()).Inc()
-	m.effectSeconds.WithLabelValues(tool, kind).Observe(took.Seconds())
+	m.mu.RLock()
+	if m.tools[name] && !m.named[name] {
+		m.mu.RUnlock()
+		m.name(name)
+		m.mu.RLock()
+	}
+	defer m.mu.RUnlock()
+	if name != "" && name != Unknown && !m.tools[name] {
+		name = other
+	}
+	label := m.label(tool)
+	m.effects.WithLabelValues(label, kind, name, o.String()).Inc()
+	m.effectSeconds.WithLabelValues(label, kind).Observe(took.Seconds())
+}
+
+// name notes that effects of a name are counted.
+func (m *Runs) name(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tools[name] {
+		m.named[name] = true
+	}
 }
 
 // Answered counts what a user did with a question.
-func (m *Runs) Answered(tool, action string) { m.answers.WithLabelValues(tool, action).Inc() }
+func (m *Runs) Answered(tool, action string) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.answers.WithLabelValues(m.label(tool), action).Inc()
+}
