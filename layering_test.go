@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"config/kube/cluster":       {"config", "config/kube/object", "config/kube/resolve", "config/kube/toolhive", "internal/clip"},
 	"script/internal/cover":     {},
 	"script/internal/ledger":    {"internal/limits", "script/internal/meter", "script/internal/pool"},
-	"script":                    {"script/source", "script/journal", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/compile", "script/internal/meter", "script/internal/value", "internal/limits"},
+	"script":                    {"script/internal/ending", "script/internal/backtrace", "script/source", "script/journal", "script/internal/ledger", "script/internal/session", "script/internal/cover", "script/internal/message", "script/internal/pool", "internal/clip", "script/internal/compile", "script/internal/meter", "script/internal/value", "internal/limits"},
 	"script/journal":            {"internal/limits", "script/internal/ledger"},
 	"script/source":             {"script/internal/meter", "script/internal/rewrite", "script/internal/tree", "internal/diag", "internal/files", "internal/limits"},
 	"script/isolate":            {"script", "builtins", "migrate/legacy"},
@@ -55,6 +55,8 @@ var mayImport = map[string][]string{
 	"script/check/codes":        {},
 	"script/internal/meter":     {"script/internal/cover", "internal/spell"},
 	"script/internal/message":   {},
+	"script/internal/ending":    {"internal/clip"},
+	"script/internal/backtrace": {"script/internal/ending"},
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests
 	"script/internal/session":   {"script/internal/message"},

@@ -244,7 +244,7 @@ func waits(e *Entry, s *Suspended) *Suspended {
 		return s
 	}
 	all := &Suspended{Wake: e.Until}
-	all.join(s)
+	all.Join(s)
 	for i := range all.Questions {
 		if q := &all.Questions[i]; q.Key == e.Key && q.Deadline.IsZero() {
 			q.Deadline = e.Until

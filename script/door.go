@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/internal/backtrace"
 	"github.com/vmcp-dev/vmcp/script/internal/clock"
+	"github.com/vmcp-dev/vmcp/script/internal/ending"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
@@ -40,29 +41,6 @@ type Effect struct {
 }
 
 type performer = func(context.Context) (json.RawMessage, error)
-
-// Question is what a run asks of somebody.
-type Question struct {
-	// Key is the question's position in the run: the same question has the same key when the run is resumed.
-	Key string
-	// Method and Params are the request, such as elicitation/create.
-	Method string
-	Params json.RawMessage
-	// Deadline is until when an answer counts: written with the question when it is first asked, it does
-	// not move when it is asked again. Zero where it is not known.
-	Deadline time.Time
-}
-
-// NotDone marks an error of an effect that surely did not happen, so that a later run
-// over the same journal may perform it.
-func NotDone(err error) error { return &notDone{err} }
-
-// IsNotDone reports whether NotDone has marked err, or what it was made of.
-func IsNotDone(err error) bool { return errors.As(err, new(*notDone)) }
-
-type notDone struct{ error }
-
-func (n *notDone) Unwrap() error { return n.error }
 
 // Key returns the position of the effect that t performs next.
 func (r *Run) Key(t *starlark.Thread) string { return branchOf(t).key() }
@@ -145,7 +123,7 @@ func (r *Run) place(t *starlark.Thread) (at syntax.Position) {
 // innermost is the innermost place in a script that t is at.
 func innermost(t *starlark.Thread) (at syntax.Position) {
 	for i := range t.CallStackDepth() {
-		if f := t.CallFrame(i); inScript(f) {
+		if f := t.CallFrame(i); backtrace.InScript(f) {
 			return f.Pos
 		}
 	}
@@ -212,12 +190,7 @@ func (r *Run) deliver(res json.RawMessage, read int64, err error) (json.RawMessa
 }
 
 // String names the effect for a reader: call "deploy".
-func (e Effect) String() string {
-	if e.Name == "" {
-		return e.Kind
-	}
-	return fmt.Sprintf("%s %q", e.Kind, e.Name)
-}
+func (e Effect) String() string { return ending.What(e.Kind, e.Name) }
 
 // replay delivers a recorded answer when its turn comes.
 func (r *Run) replay(b *branch, e *Entry) (json.RawMessage, error) {

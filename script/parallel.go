@@ -250,7 +250,7 @@ func (g *group) resume() {
 func (g *group) wants() *Suspended {
 	all := &Suspended{}
 	for _, i := range slices.Sorted(maps.Keys(g.waiting)) {
-		all.join(g.waiting[i])
+		all.Join(g.waiting[i])
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/clock"
 	"github.com/vmcp-dev/vmcp/script/internal/compile"
+	"github.com/vmcp-dev/vmcp/script/internal/ending"
 	"github.com/vmcp-dev/vmcp/script/internal/ledger"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
@@ -385,7 +386,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 		err = o.Accept(res)
 	}
 	if s, ok := suspended(err); ok && len(s.Doubts) > 0 && callerOf(ctx) == nil && (o.FailInDoubt || r.log == nil) {
-		err = &Interrupted{s.Doubts}
+		err = &Interrupted{Doubts: s.Doubts}
 	}
 	if err != nil {
 		return nil, r.describe(err)
@@ -579,16 +580,6 @@ func (r *Run) Call(t *starlark.Thread, fn starlark.Value, args starlark.Tuple, k
 	return v, branchOf(t).took(err)
 }
 
-// stopped is an error that had to stop the interpreter from inside: the steps that
-// ended, an iterator that failed.
-type stopped struct {
-	eval  *starlark.EvalError
-	cause error
-}
-
-func (s *stopped) Error() string { return s.cause.Error() }
-func (s *stopped) Unwrap() error { return s.cause }
-
 // Stop makes the interpreter of t end with err at its next step. It is for builtins
 // that have no error to return, such as iterators.
 func (r *Run) Stop(t *starlark.Thread, err error) { branchOf(t).meter.Stop(err) }
@@ -607,7 +598,7 @@ func (b *branch) took(err error) error {
 		return err
 	}
 	eval, _ := err.(*starlark.EvalError)
-	return &stopped{eval: eval, cause: cause}
+	return &ending.Stopped{Eval: eval, Cause: cause}
 }
 
 // check is called every now and then while a branch computes: it returns why the

@@ -44,3 +44,22 @@ func Line(s string, n int) string {
 	}
 	return string([]rune(s)[:max(n-1, 0)]) + Mark
 }
+
+// Share is how many bytes each text may have so that all of them fit into room: what
+// short ones leave is for the long ones.
+func Share(texts []string, room int) int {
+	for share := 0; ; {
+		used, longer, shortest := 0, 0, room
+		for _, t := range texts {
+			used += min(len(t), share)
+			if len(t) > share {
+				longer++
+				shortest = min(shortest, len(t)-share)
+			}
+		}
+		if longer == 0 || room-used < longer {
+			return share
+		}
+		share += min(shortest, (room-used)/longer)
+	}
+}

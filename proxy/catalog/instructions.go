@@ -42,7 +42,7 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts 
 		names, texts = append(names, be.Name), append(texts, strings.TrimSpace(o.Instructions))
 		b.reportHidden(be.Name, "instructions", o.Instructions)
 	}
-	share := fairShare(texts, room)
+	share := clip.Share(texts, room)
 	for i, text := range texts {
 		if len(text) > share {
 			b.problem(names[i], "instructions", "cut to %d of %d bytes: those of all backends together have %d", share, len(text), maxInstructions)
@@ -54,25 +54,6 @@ func (b *builder) composeInstructions(offers map[string]*backends.Offer) (parts 
 		parts = append(parts, instructionsOf{names[i], text})
 	}
 	return parts
-}
-
-// fairShare is how many bytes each text may have so that all of them fit into room: what
-// short ones leave is for the long ones.
-func fairShare(texts []string, room int) int {
-	for share := 0; ; {
-		used, longer, shortest := 0, 0, room
-		for _, t := range texts {
-			used += min(len(t), share)
-			if len(t) > share {
-				longer++
-				shortest = min(shortest, len(t)-share)
-			}
-		}
-		if longer == 0 || room-used < longer {
-			return share
-		}
-		share += min(shortest, (room-used)/longer)
-	}
 }
 
 const cutMark = " […]"
