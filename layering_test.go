@@ -53,9 +53,9 @@ var mayImport = map[string][]string{
 	"script/check/scope":        {},
 	"script/check/types":        {},
 	"script/check/codes":        {},
-	"script/internal/meter":     {"script/internal/cover", "internal/spell"},
+	"script/internal/meter":     {"script/internal/cover", "script/internal/ending"},
 	"script/internal/message":   {},
-	"script/internal/ending":    {"internal/clip"},
+	"script/internal/ending":    {"internal/clip", "internal/spell"},
 	"script/internal/backtrace": {"script/internal/ending"},
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests

@@ -6,7 +6,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/backtrace"
 	"github.com/vmcp-dev/vmcp/script/internal/ending"
-	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/journal"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
@@ -102,7 +101,7 @@ func runError(err error) *Error {
 	}
 	frames, suffix := backtrace.Trace(err, isBranch)
 	e := &Error{Msg: Clip(err.Error()), Err: err}
-	var missing *meter.MissingKey
+	var missing *ending.MissingKey
 	if errors.As(err, &missing) {
 		e.Msg += missing.Others()
 	}

@@ -8,6 +8,8 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
 func unary(op syntax.Token) func(*Budget, starlark.Value) (starlark.Value, error) {
@@ -211,7 +213,7 @@ func (b *Budget) intCost(op syntax.Token, x starlark.Int, y starlark.Value) erro
 
 // bigCost pays for x op y, one of which has more than 64 bits, and bounds the result.
 func (b *Budget) bigCost(op syntax.Token, x, y starlark.Int) error {
-	m, n := bits(x), bits(y)
+	m, n := repr.Bits(x), repr.Bits(y)
 	size := max(m, n)
 	switch op {
 	case syntax.STAR:
@@ -233,12 +235,5 @@ func (b *Budget) chargeInt(i starlark.Int) error {
 	if _, small := i.Int64(); small {
 		return nil
 	}
-	return b.Charge(int64(bits(i)))
-}
-
-func bits(i starlark.Int) int {
-	if v, ok := i.Int64(); ok && int64(int32(v)) == v {
-		return 32
-	}
-	return i.BigInt().BitLen()
+	return b.Charge(int64(repr.Bits(i)))
 }

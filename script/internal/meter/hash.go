@@ -5,6 +5,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
+
+	"github.com/vmcp-dev/vmcp/script/internal/meter/sketch"
 )
 
 // keyCost pays for hashing k and comparing it with an equal key. The hash of a tuple
@@ -70,7 +72,7 @@ func (b *Budget) setKey(d *starlark.Dict, k, v starlark.Value) error {
 	return b.inserted(d, n, k, weight)
 }
 
-// insert does s.add(k).
+// insert does s.Add(k).
 func (b *Budget) insert(s *starlark.Set, k starlark.Value) error {
 	n := s.Len()
 	weight, err := b.insertCost(n, k)
@@ -129,7 +131,7 @@ func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 		}
 		return nil
 	}
-	if n < smallTable && weight < bulky {
+	if n < smallTable && weight < sketch.Bulky {
 		return nil
 	}
 	return b.crowdCost(t, k, weight)
@@ -144,86 +146,38 @@ func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 // so a chain of the table, which is merely walked; keys that share all bits are compared.
 const (
 	smallTable = 64
-	bulky      = 4 // steps that a key is worth
 	maxChain   = 20_000
 	maxEqual   = 500
 
 	chainPerStep = 256 // keys that are passed by for one step
 )
 
-// sketch counts the keys of a table by the low bits of their hash, as the table does,
-// and by all of its bits. The keys of a chain are in one cell of the former, those with
-// equal hashes in one cell of both.
-type sketch struct {
-	low, all []int32 // their length is the same power of two
-	n        int
-	peak     int // the most entries that the table has had
-}
-
-// crowd is how many keys fall where a key does, beyond what chance explains.
-type crowd struct{ chain, equal int64 }
-
-// add counts k.
-func (s *sketch) add(k starlark.Value, weight int64) crowd {
-	s.n++
-	s.peak = max(s.peak, s.n)
-	if low, all := s.cells(k); low != nil {
-		*low++
-		*all++
-	}
-	return s.crowd(k, weight)
-}
-
-func (s *sketch) cells(k starlark.Value) (low, all *int32) {
-	h, err := k.Hash()
-	if err != nil {
-		return nil, nil
-	}
-	mask := uint32(len(s.low) - 1)
-	return &s.low[h&mask], &s.all[((h^h>>15)*2654435769)>>8&mask]
-}
-
-// crowd returns what is where k falls. The hash of a long string is another one in every
-// process, and what is charged must not depend on it: to have that many keys in one place
-// by chance takes longer than anybody waits.
-func (s *sketch) crowd(k starlark.Value, weight int64) crowd {
-	low, all := s.cells(k)
-	if low == nil {
-		return crowd{}
-	}
-	byChance := int64(4*s.n/len(s.low) + 32)
-	if weight >= bulky {
-		byChance -= 20
-	}
-	return crowd{int64(*low) - byChance, int64(min(*low, *all)) - byChance}
-}
-
 // crowdCost pays for the chain that the new key k of t ends.
 func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
 	s := b.large[t]
-	if s == nil || s.n >= 16*len(s.low) || t.Len() < s.n/2 {
+	if s == nil || s.Stale(t.Len()) {
 		_, err := b.resketch(t, s)
 		return err
 	}
-	return b.crowded(s.add(k, weight), weight)
+	return b.crowded(s.Add(k, weight), weight)
 }
 
 // crowded pays for a search among keys that hash alike.
-func (b *Budget) crowded(c crowd, weight int64) error {
+func (b *Budget) crowded(c sketch.Crowd, weight int64) error {
 	switch {
-	case c.chain <= 0:
+	case c.Chain <= 0:
 		return nil
-	case c.chain > maxChain:
+	case c.Chain > maxChain:
 		return fmt.Errorf("more than %d keys whose hashes end alike in one table", maxChain)
-	case c.equal > maxEqual:
+	case c.Equal > maxEqual:
 		return fmt.Errorf("more than %d keys that hash alike in one table", maxEqual)
 	}
 	b.flooded = true
-	return b.Work(c.chain/chainPerStep + max(c.equal, 0)*(weight+1)/elemsPerStep + 1)
+	return b.Work(c.Chain/chainPerStep + max(c.Equal, 0)*(weight+1)/elemsPerStep + 1)
 }
 
 // resketch counts the keys of t afresh.
-func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
+func (b *Budget) resketch(t table, old *sketch.Sketch) (*sketch.Sketch, error) {
 	cells := 2 * smallTable
 	for cells*4 < t.Len() {
 		cells *= 2
@@ -231,12 +185,13 @@ func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
 	if err := b.Charge(int64(2*4*cells) + 2*TinyWeight); err != nil {
 		return nil, err
 	}
-	s := &sketch{low: make([]int32, cells), all: make([]int32, cells)}
+	most := 0
 	if old != nil {
-		s.peak = old.peak
+		most = old.Peak()
 	}
+	s := sketch.New(cells, most)
 	if b.large == nil {
-		b.large = map[starlark.Value]*sketch{}
+		b.large = map[starlark.Value]*sketch.Sketch{}
 	}
 	b.large[t] = s
 	if err := b.visit(t.Len()); err != nil {
@@ -248,7 +203,7 @@ func (b *Budget) resketch(t table, old *sketch) (*sketch, error) {
 			return nil, err
 		}
 		weight := b.steps - before
-		if err := b.crowded(s.add(k, weight), weight); err != nil {
+		if err := b.crowded(s.Add(k, weight), weight); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +217,7 @@ func (b *Budget) lookup(t table, k starlark.Value) error {
 		return err
 	}
 	weight := b.steps - before
-	if !b.flooded || t.Len() < smallTable && weight < bulky {
+	if !b.flooded || t.Len() < smallTable && weight < sketch.Bulky {
 		return nil
 	}
 	s := b.large[t]
@@ -272,7 +227,7 @@ func (b *Budget) lookup(t table, k starlark.Value) error {
 			return err
 		}
 	}
-	return b.crowded(s.crowd(k, weight), weight)
+	return b.crowded(s.Crowd(k, weight), weight)
 }
 
 // lookups pays for finding every key of x in y.
@@ -289,7 +244,7 @@ func (b *Budget) lookups(x, y table) error {
 func (b *Budget) peak(t table) int64 {
 	n := int64(t.Len())
 	if s := b.large[t]; s != nil {
-		n = max(n, int64(s.peak))
+		n = max(n, int64(s.Peak()))
 	}
 	return n
 }

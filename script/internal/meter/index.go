@@ -7,6 +7,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/vmcp-dev/vmcp/script/internal/ending"
 )
 
 // place is the target x of an assignment x[i] = v, or of an augmented one, where it
@@ -128,17 +130,6 @@ func (b *Budget) noKey(x, key starlark.Value) error {
 	return fmt.Errorf("key %s not in %s", text, x.Type())
 }
 
-// MissingKey says that a dict lacks a key. The text is the interpreter's own.
-type MissingKey struct {
-	error
-	Key  string
-	Keys []string // some of those that there are
-	Size int      // of the dict
-}
-
-// Unwrap returns the interpreter's error.
-func (m *MissingKey) Unwrap() error { return m.error }
-
 const (
 	maxKeysSeen = 100 // of a dict that are looked at
 	maxKeyShown = 64  // bytes of a key that is shown
@@ -151,7 +142,7 @@ func (b *Budget) noDictKey(d *starlark.Dict, key starlark.Value) error {
 	if !ok || b.Final(err) {
 		return err
 	}
-	missing := &MissingKey{error: err, Key: string(want), Size: d.Len()}
+	missing := &ending.MissingKey{Err: err, Key: string(want), Size: d.Len()}
 	it := d.Iterate() // d.Keys makes a list of all
 	defer it.Done()
 	var k starlark.Value

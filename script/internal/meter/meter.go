@@ -49,6 +49,8 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/vmcp-dev/vmcp/script/internal/cover"
+	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
+	"github.com/vmcp-dev/vmcp/script/internal/meter/sketch"
 )
 
 // What things weigh in the budget, in bytes and in steps.
@@ -79,7 +81,7 @@ const (
 	// with the square of its length.
 	MaxDigits = 4096
 	// maxNesting bounds how deep a value may be nested to be hashed or written out.
-	maxNesting = 400
+	maxNesting = repr.MaxNesting
 	// maxIntBits bounds integers; their operations are charged by their size.
 	maxIntBits = 16 << 10
 
@@ -124,14 +126,14 @@ type Options struct {
 // a run share it; they take turns, so it needs no lock.
 type Budget struct {
 	Options
-	look    int64                      // the steps at which work looks at the clock again
-	steps   int64                      // used; of the interpreter those up to the last tick
-	memory  int64                      // charged
-	granted Amount                     // all in all
-	stack   int64                      // what the stacks of all threads weigh
-	paid    int64                      // the most that stack has been
-	large   map[starlark.Value]*sketch // tables whose keys are watched
-	flooded bool                       // in some of them many keys hash alike
+	look    int64                             // the steps at which work looks at the clock again
+	steps   int64                             // used; of the interpreter those up to the last tick
+	memory  int64                             // charged
+	granted Amount                            // all in all
+	stack   int64                             // what the stacks of all threads weigh
+	paid    int64                             // the most that stack has been
+	large   map[starlark.Value]*sketch.Sketch // tables whose keys are watched
+	flooded bool                              // in some of them many keys hash alike
 	concats concats
 	ops     operators
 }
