@@ -14,7 +14,7 @@ import (
 
 const (
 	mostFiles = 24
-	mostLines = 3700
+	mostLines = 3550 // about 3,500: a line more is no reason to cut
 	// mostFunction bounds a function; half of them have ten lines.
 	mostFunction = 60
 )
@@ -24,8 +24,10 @@ var larger = map[string]struct {
 	files, lines int
 	why          string
 }{
-	"config":                {24, 4000, "one struct, whose fields are described and checked at one place"},
-	"script/internal/meter": {24, 3800, "every operator and method that costs something"},
+	"config":       {24, 4000, "one struct, whose fields are described and checked at one place"},
+	"cmd/vmcp":     {24, 3700, "flags and wiring; what a command does is in a room below"},
+	"proxy/edge":   {24, 3700, "two eras and two transports over one kind of session and one kind of stream"},
+	"script/check": {24, 3700, "one pass over a text, a file for each topic"},
 }
 
 // TestRoomsHaveASize: what a stranger has to read before a change is bounded.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 )
 
 // absent is a backend that was not up when a catalog was built, with the rules that its
@@ -30,7 +31,7 @@ func (b *builder) noteAbsent(be *backends.Backend, state backends.State) {
 	name := be.Name()
 	rule := b.rules[name]
 	b.c.absent = append(b.c.absent, &absent{
-		backend: be, state: state, prefix: sanitise(b.prefix(name)),
+		backend: be, state: state, prefix: naming.Clean(b.prefix(name)),
 		toolsHidden: b.cfg.Aggregation.ExcludeAllTools || rule == nil && b.cfg.Aggregation.DefaultToolVisibility == "hidden" || rule != nil && rule.ExcludeAll,
 		tools:       rule, prompts: b.promptRules[name], resources: b.resourceRules[name],
 	})
@@ -48,11 +49,11 @@ func (v *View) Starting() bool {
 // this backend's. whole is false when only a part of the own name may be left: names
 // that would be too long end in a hash.
 func (a *absent) cut(name string) (rest string, whole, ok bool) {
-	if len(name) < maxName {
+	if len(name) < naming.Max {
 		rest, ok = strings.CutPrefix(name, a.prefix)
 		return rest, true, ok && rest != ""
 	}
-	room := maxName - len(hashTail(""))
+	room := naming.Max - len(naming.Tail(""))
 	return "", false, strings.HasPrefix(name, a.prefix[:min(len(a.prefix), room)])
 }
 
@@ -66,7 +67,7 @@ func (a *absent) mayHaveTool(name string) bool {
 		return true
 	}
 	for own, over := range a.tools.Overrides {
-		if over.Name != "" && sanitise(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
+		if over.Name != "" && naming.Clean(over.Name) == rest && keeps(a.tools.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -93,7 +94,7 @@ func (a *absent) mayHavePrompt(name string) bool {
 		return true
 	}
 	for own, over := range a.prompts.Overrides {
-		if over.Name != "" && sanitise(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
+		if over.Name != "" && naming.Clean(over.Name) == rest && keeps(a.prompts.Filter, own, over.Name) {
 			return true
 		}
 	}
@@ -131,6 +132,6 @@ func sanitiseGlob(g string) string {
 		if r == '*' || r == '?' {
 			return r
 		}
-		return fit(r)
+		return naming.Fit(r)
 	}, g)
 }

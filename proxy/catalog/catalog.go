@@ -28,6 +28,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 	"github.com/vmcp-dev/vmcp/policy"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 )
 
 // A Catalog is everything a client can name at one moment. It is immutable: a change of
@@ -265,7 +266,7 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 	rule := b.rules[be.Name()]
 	exact := map[string]bool{} // names that need no change
 	for _, item := range offer.Tools {
-		if text := b.toolText(be.Name(), rule, item.Name); exposedName(text) == text {
+		if text := b.toolText(be.Name(), rule, item.Name); naming.Exposed(text) == text {
 			exact[text] = true
 		}
 	}
@@ -281,9 +282,9 @@ func (b *builder) addTools(be *backends.Backend, offer *backends.Offer) {
 		}
 		e := &Entry{Original: item.Name, Backend: be, headers: headers, Hidden: b.isHidden(rule, item.Name)}
 		text := b.toolText(be.Name(), rule, item.Name)
-		e.Name = exposedName(text)
+		e.Name = naming.Exposed(text)
 		if e.Name != text && exact[e.Name] {
-			e.Name = hashedName(text)
+			e.Name = naming.Hashed(text)
 		}
 		b.claimTool(e, rule, item)
 	}
@@ -419,7 +420,7 @@ func (b *builder) addPrompts(be *backends.Backend, offer *backends.Offer) {
 			b.problem(be.Name(), item.Name, "prompt dropped: %v", err)
 			continue
 		}
-		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: exposedName(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
+		e := &Entry{Kind: policy.Prompt, Original: item.Name, Backend: be, Name: naming.Exposed(b.prefix(be.Name()) + cmp.Or(over.Name, item.Name))}
 		if owner := b.c.promptByName[e.Name]; owner != nil {
 			owner.contested = true
 			b.problem(be.Name(), item.Name, "prompt name %q refused: it belongs to %s", e.Name, owner.Origin())

@@ -13,6 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/definition"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 	"github.com/vmcp-dev/vmcp/proxy/catalog/texts"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -148,7 +149,7 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 		rule := b.rules[name]
 		items, exact := lockedItems(f, name), map[string]bool{}
 		for _, item := range items {
-			if text := b.toolText(name, rule, item.Name); exposedName(text) == text {
+			if text := b.toolText(name, rule, item.Name); naming.Exposed(text) == text {
 				exact[text] = true
 			}
 		}
@@ -157,9 +158,9 @@ func eachLocked(cfg *config.Config, f *lock.File, visit func(exposed, origin str
 				continue
 			}
 			text := b.toolText(name, rule, item.Name)
-			exposed := exposedName(text)
+			exposed := naming.Exposed(text)
 			if exposed != text && exact[exposed] {
-				exposed = hashedName(text)
+				exposed = naming.Hashed(text)
 			}
 			var over config.ToolOverride
 			if rule != nil {
@@ -215,7 +216,7 @@ func mayBeOf(cfg *config.Config, indices []int, name string) bool {
 	b := &builder{cfg: cfg}
 	for _, i := range indices {
 		backend := cfg.Backends[i].Name
-		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, sanitise(b.prefix(backend))) {
+		if strings.HasPrefix(name, backend+".") || strings.HasPrefix(name, naming.Clean(b.prefix(backend))) {
 			return true
 		}
 	}

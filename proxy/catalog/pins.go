@@ -14,6 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/lock"
+	"github.com/vmcp-dev/vmcp/proxy/catalog/naming"
 )
 
 // What a backend offers is held to its pins before anything else is made of it: what is withheld
@@ -121,13 +122,13 @@ func (b *builder) withhold(v *Violation) {
 	switch n.Kind {
 	case lock.Tool:
 		text := b.toolText(n.Backend, b.rules[n.Backend], n.Own)
-		note(Tool(exposedName(text)))
-		for _, name := range []string{exposedName(text), hashedName(text), n.Backend + "." + n.Own} {
+		note(Tool(naming.Exposed(text)))
+		for _, name := range []string{naming.Exposed(text), naming.Hashed(text), n.Backend + "." + n.Own} {
 			b.c.withheld[Tool(name)], b.c.withheld[AnyTool(name)] = true, true
 		}
 	case lock.Prompt:
 		over := b.promptRules[n.Backend].Overrides[n.Own]
-		note(Prompt(exposedName(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
+		note(Prompt(naming.Exposed(b.prefix(n.Backend) + cmp.Or(over.Name, n.Own))))
 	case lock.Resource:
 		note(Resource(b.c.ExposedURI(n.Backend, n.Own)))
 	case lock.Template:
