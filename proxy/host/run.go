@@ -27,6 +27,7 @@ import (
 
 // Execute executes the part, and ends it.
 func (h *Host) Execute(ctx context.Context) {
+	growStack()
 	ctx, done := h.part.Context(ctx)
 	if end := h.part.Run().Expires; !end.IsZero() {
 		var cancel context.CancelFunc
@@ -40,6 +41,21 @@ func (h *Host) Execute(ctx context.Context) {
 	}
 	h.part.End(o)
 }
+
+// stackOfRun is about what a run needs of its goroutine's stack.
+const stackOfRun = 12 << 10
+
+// growStack makes the stack of a goroutine as large as a run needs it while there is little on it. It would grow to that
+// step by step, and each step copies what is there by then: a tenth of what a short run costs.
+//
+//go:noinline
+func growStack() {
+	var room [stackOfRun]byte
+	keep(&room)
+}
+
+//go:noinline
+func keep(*[stackOfRun]byte) {}
 
 // runPart executes one part of a run: from where its journal ends to its end, or to what it waits for.
 func (h *Host) runPart(ctx context.Context) runs.Outcome {
