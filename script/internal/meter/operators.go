@@ -59,9 +59,9 @@ func (o *operator) Freeze()               {}
 func (o *operator) Truth() starlark.Bool  { return true }
 func (o *operator) Hash() (uint32, error) { return 0, errors.New("unhashable: operator") }
 
-// operators are the operators of one run. Every file takes those that it uses from it.
+// operators are the operators of one run. Every file takes those that it uses from it, and only those are made.
 type operators struct {
-	byName [len(operatorNames)]operator
+	byName [len(operatorNames)]*operator
 	place  place
 	view   view
 }
@@ -88,10 +88,16 @@ var operatorTable, operatorIndex = func() (table [len(operatorNames)]operator, i
 
 func (ops *operators) init(b *Budget) {
 	ops.place.budget = b
-	ops.byName = operatorTable
-	for i := range ops.byName {
-		ops.byName[i].budget = b
+}
+
+// of is an operator, which is made when a file takes it first.
+func (ops *operators) of(i int) *operator {
+	if ops.byName[i] == nil {
+		o := operatorTable[i]
+		o.budget = ops.place.budget
+		ops.byName[i] = &o
 	}
+	return ops.byName[i]
 }
 
 // operatorKinds say what the operators do.
@@ -145,10 +151,11 @@ func (ops *operators) Attr(name string) (starlark.Value, error) {
 		return starlark.None, nil
 	}
 	if i, ok := operatorIndex[name]; ok {
-		if o := &ops.byName[i]; o.mark {
+		o := ops.of(i)
+		if o.mark {
 			o.budget.steps -= takingSteps
 		}
-		return &ops.byName[i], nil
+		return o, nil
 	}
 	return nil, nil
 }
