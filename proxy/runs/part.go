@@ -29,8 +29,7 @@ type Part struct {
 	pause chan struct{} // closed to stop the run behind its present effects
 	once  sync.Once
 
-	cut    context.CancelCauseFunc // ends the run at once
-	inside context.Context         // ends with cut
+	cut cut // ends the run at once
 
 	ended   chan struct{}
 	outcome Outcome // set before ended closes
@@ -39,6 +38,45 @@ type Part struct {
 	counted bool // by who executes it, since it has no row
 	alone   bool // it goes on when nobody waits
 	resumed bool // the run had begun before
+}
+
+// cut is the end of a part before its time. The zero value is none yet. A context would cost each run several times as
+// much, with another one made of it.
+type cut struct {
+	mu     sync.Mutex
+	done   bool                    // guarded by mu, like all below
+	cause  error                   // of the first
+	cancel context.CancelCauseFunc // of the context that the part runs in; nil: it runs in none
+}
+
+// off cuts the part off.
+func (c *cut) off(cause error) {
+	c.mu.Lock()
+	if !c.done {
+		c.done, c.cause = true, cause
+	}
+	cancel := c.cancel
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+}
+
+func (c *cut) is() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.done
+}
+
+// follow has cancel called when the part is cut off: at once, if it is.
+func (c *cut) follow(cancel context.CancelCauseFunc) {
+	c.mu.Lock()
+	done, cause := c.done, c.cause
+	c.cancel = cancel
+	c.mu.Unlock()
+	if done && cancel != nil {
+		cancel(cause)
+	}
 }
 
 // A Cause says why a run goes on.
@@ -78,7 +116,6 @@ type Outcome struct {
 
 func (k *Keeper) newPart(run store.Run, of store.Store, cause Cause) *Part {
 	p := &Part{ID: run.ID, Cause: cause, k: k, store: of, run: run, pause: make(chan struct{}), ended: make(chan struct{}), alone: cause != Request}
-	p.inside, p.cut = context.WithCancelCause(context.Background())
 	p.journal.part = p
 	p.asked.all, p.asked.opened = map[string]store.Question{}, make(chan struct{})
 	for _, q := range run.Questions {
@@ -135,7 +172,7 @@ func (p *Part) Alone() bool { return p.alone }
 func (p *Part) Resumed() bool { return p.resumed }
 
 // CutOff reports whether the part was ended by Cut.
-func (p *Part) CutOff() bool { return p.inside.Err() != nil }
+func (p *Part) CutOff() bool { return p.cut.is() }
 
 // Kept reports whether the run has a row.
 func (p *Part) Kept() bool { return p.journal.held() != nil }
@@ -152,15 +189,15 @@ func (p *Part) Outcome() Outcome { return p.outcome }
 // Context is ctx, and ends when the part is cut off.
 func (p *Part) Context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.inside, func() { cancel(context.Cause(p.inside)) })
-	return ctx, func() { stop(); cancel(nil) }
+	p.cut.follow(cancel)
+	return ctx, func() { p.cut.follow(nil); cancel(nil) }
 }
 
 // Stop lets the run stop behind its present effects.
 func (p *Part) Stop() { p.once.Do(func() { close(p.pause) }) }
 
 // Cut ends the run at once. What it was doing may have been done.
-func (p *Part) Cut(cause error) { p.cut(cause) }
+func (p *Part) Cut(cause error) { p.cut.off(cause) }
 
 // watch stops the run when it has another owner or was cancelled.
 func (p *Part) watch(l store.Lease) {
@@ -211,7 +248,7 @@ func (p *Part) End(o Outcome) {
 	}
 	p.k.leave(p)
 	p.outcome = o
-	p.cut(nil)
+	p.cut.off(nil)
 	close(p.ended)
 }
 
