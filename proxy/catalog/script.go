@@ -3,6 +3,8 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/config"
@@ -24,9 +26,10 @@ type ScriptedTool struct {
 	Limits     script.Limits
 	input      *schema.Schema // nil: anything, like output
 	output     *schema.Schema
-	trusted    bool // its annotations may look safer than what it calls
-	Isolated   bool // runs in worker processes
-	composite  bool // it is written in the legacy format
+	none       atomic.Pointer[json.RawMessage] // what a call without arguments comes to, once it is known to fit
+	trusted    bool                            // its annotations may look safer than what it calls
+	Isolated   bool                            // runs in worker processes
+	composite  bool                            // it is written in the legacy format
 	Durable    Durable
 	calls      check.Calls    // the tools that it calls
 	steps      []migrate.Tool // where a composite names them
@@ -108,12 +111,21 @@ func (t *ScriptedTool) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	if t.input == nil {
 		return wire.OrEmpty(raw), nil
 	}
-	args, err := t.input.Defaults(wire.OrEmpty(raw))
+	raw = wire.OrEmpty(raw)
+	empty := string(raw) == "{}"
+	if known := t.none.Load(); known != nil && empty {
+		return *known, nil
+	}
+	args, err := t.input.Defaults(raw)
 	if err == nil {
 		err = t.input.Validate(args)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the arguments of %s do not fit its parameters: %w", t.Name, err)
+	}
+	if empty {
+		known := slices.Clip(slices.Clone(args)) // those of this call may be a part of its request
+		t.none.Store(&known)
 	}
 	return args, nil
 }
