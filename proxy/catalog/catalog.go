@@ -137,6 +137,8 @@ type builder struct {
 	// tool that is not there does not exist.
 	complete bool
 
+	derived map[*Entry]hints // of scripted tools
+
 	reserved map[Ref]string // names that withheld entries keep from other backends: whose they are
 
 	prefixes      map[string]string // by backend

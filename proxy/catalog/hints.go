@@ -24,24 +24,31 @@ func (h hints) and(o hints) hints {
 }
 
 // hintsOf reads a backend's hints with the defaults of the specification
-// (schema, ToolAnnotations), or derives a script's.
-func (b *builder) hintsOf(e *Entry, seen map[*Entry]bool) hints {
-	if e == nil || seen[e] {
+// (schema, ToolAnnotations), or derives a script's, once for each: tools that can call each other
+// have the worst of hints, and so has what calls them.
+func (b *builder) hintsOf(e *Entry) hints {
+	if e == nil {
 		return worst
 	}
 	if e.Script == nil {
 		return readHints(jsonscan.Get(e.Definition, "annotations"))
 	}
-	seen[e] = true
-	defer delete(seen, e)
+	if known, ok := b.derived[e]; ok {
+		return known
+	}
+	if b.derived == nil {
+		b.derived = map[*Entry]hints{}
+	}
+	b.derived[e] = worst // for those that it calls
 	calls := e.Script.calls
 	if calls.Dynamic {
 		return worst
 	}
 	all := hints{readOnly: true}
 	for _, name := range calls.Tools {
-		all = all.and(b.hintsOf(b.find(name), seen))
+		all = all.and(b.hintsOf(b.find(name)))
 	}
+	b.derived[e] = all
 	return all
 }
 
@@ -98,7 +105,7 @@ func (e *Entry) hinted() script.Repeat {
 // configuration says wins, unless it looks safer than what the script calls and the
 // configuration does not say that this is meant.
 func (b *builder) annotate(e *Entry) {
-	derived := b.hintsOf(e, map[*Entry]bool{})
+	derived := b.hintsOf(e)
 	annotations := jsonscan.Get(e.Script.definition, "annotations")
 	for _, hint := range []struct {
 		key           string

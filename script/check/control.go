@@ -212,7 +212,7 @@ func (p *Program) cycles() (found diag.Problems) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
-		if way := circle(calls, name, nil); way != nil && name == slices.Min(way) {
+		if way := circle(calls, name, nil, map[string]bool{}); way != nil && name == slices.Min(way) {
 			words := strings.Join(way, " and ") + " call each other in a circle"
 			if len(way) == 1 {
 				words = name + " always calls itself"
@@ -259,15 +259,15 @@ func (p *Program) sureCalls(f *syntax.File, function string) map[string]*syntax.
 // mostSure bounds how many tools of a file are looked for on its ways.
 const mostSure = 100
 
-// circle is a way from a tool back to it.
-func circle(calls map[string]map[string]*syntax.CallExpr, from string, way []string) []string {
-	way = append(way, from)
+// circle is a way from a tool back to it, past those that no way leads back from.
+func circle(calls map[string]map[string]*syntax.CallExpr, from string, way []string, tried map[string]bool) []string {
+	way, tried[from] = append(way, from), true
 	for _, next := range slices.Sorted(maps.Keys(calls[from])) {
 		if next == way[0] {
 			return way
 		}
-		if !slices.Contains(way, next) {
-			if found := circle(calls, next, slices.Clone(way)); found != nil {
+		if !tried[next] {
+			if found := circle(calls, next, slices.Clone(way), tried); found != nil {
 				return found
 			}
 		}

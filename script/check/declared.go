@@ -19,10 +19,14 @@ import (
 // declared looks at what tool(...) says beyond what the configuration holds it to.
 func (c *checker) declared(f *syntax.File, s *shared) {
 	all := declarations(f)
+	var parts []tree.Part
+	if len(all) > 1 {
+		parts = tree.Parts(f)
+	}
 	for _, call := range all {
 		within := f.Stmts
 		if len(all) > 1 {
-			within = c.reachedBy(f, call)
+			within = c.reachedBy(parts, call)
 		}
 		for _, arg := range call.Args {
 			name, x, err := keyword(arg)
@@ -42,14 +46,13 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 }
 
 // reachedBy are the statements that a declared tool gets to.
-func (c *checker) reachedBy(f *syntax.File, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
+func (c *checker) reachedBy(parts []tree.Part, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
 	function := source.Run
 	for _, arg := range declaration.Args {
 		if name, x, err := keyword(arg); err == nil && name == entryArgument {
 			_ = readText(c.constants, x, &function) // it is reported where it is read
 		}
 	}
-	parts := tree.Parts(f)
 	for _, i := range tree.Reached(parts, function) {
 		stmts = append(stmts, parts[i].Stmt)
 	}

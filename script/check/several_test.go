@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,5 +142,37 @@ call_tool("always")
 	}
 	if all := scan.Calls(); strings.Join(all.Tools, " ") != "always lib one two" || !all.Dynamic {
 		t.Errorf("all together call %+v", all)
+	}
+}
+
+// TestCirclesAmongManyTools: of forty tools each calls all behind it, and the last one the first.
+func TestCirclesAmongManyTools(t *testing.T) {
+	var b strings.Builder
+	tools := map[string]check.Tool{}
+	f := func(back string) string {
+		b.Reset()
+		for i := range 40 {
+			fmt.Fprintf(&b, "tool(name = \"t%02d\", description = \"T.\", entry = \"f%d\")\n", i, i)
+			tools[fmt.Sprintf("t%02d", i)] = check.Tool{Script: true}
+		}
+		for i := range 40 {
+			fmt.Fprintf(&b, "def f%d(params):\n", i)
+			for j := i + 1; j < 40; j++ {
+				fmt.Fprintf(&b, "    call_tool(\"t%02d\")\n", j)
+			}
+			b.WriteString("    return 1\n")
+		}
+		src := check.Source{File: script.File{Name: "a.star", Source: []byte(strings.Replace(b.String(), "def f39(params):\n", "def f39(params):\n"+back, 1))}}
+		declared, _ := check.ReadDeclarations(src.File)
+		for _, d := range declared {
+			src.Tools = append(src.Tools, d.Tool())
+		}
+		return check.Check([]check.Source{src}, check.Options{Builtins: builtins.Table(), Tools: tools}).Problems().Error()
+	}
+	if have := f(""); have != "" {
+		t.Errorf("there is no circle: %s", have)
+	}
+	if have := f("    call_tool(\"t38\")\n"); !strings.Contains(have, "t38 and t39 call each other in a circle [tool-cycle]") || strings.Count(have, "\n") > 0 {
+		t.Errorf("the circle of two is reported as %s", have)
 	}
 }
