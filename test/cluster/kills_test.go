@@ -11,18 +11,20 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// testKills: 12 replicas are killed and 4 are stopped for longer than a lease while scripts run. Nothing is done twice, no
+// testKills: 12 replicas are killed and 4 are stopped for longer than a lease while scripts of clients of both eras run. Nothing is done twice, no
 // answer is lost, every run ends right or in doubt.
 func testKills(t *testing.T, pg *pgtest.Server) {
-	w := started(t, pg, "")
+	w := started(t, pg, clustered)
 	w.ledger.slow = 10 * time.Millisecond
 	b := w.balanced(false, 0)
 	stop := make(chan struct{})
 	var mu sync.Mutex
 	var runs []*run
 	var clients sync.WaitGroup
+	add := func(r *run) { mu.Lock(); defer mu.Unlock(); runs = append(runs, r) }
 	for i := range 6 {
 		clients.Go(func() {
+			v := &visitor{w: w, url: b.URL}
 			kinds := []string{"seq", "par", "nested", "tries", "reserves", "slow"}
 			for n := 0; ; n++ {
 				select {
@@ -31,14 +33,21 @@ func testKills(t *testing.T, pg *pgtest.Server) {
 				default:
 				}
 				kind := kinds[(i+n)%len(kinds)]
-				r := w.newRun(b.URL, kind, fmt.Sprintf("%s-%d-%d", kind, i, n))
+				id := fmt.Sprintf("%s-%d-%d", kind, i, n)
+				if i%3 == 2 {
+					r, err := v.run(t.Context(), kind, id)
+					if err != nil {
+						t.Error(err)
+					}
+					add(r)
+					continue
+				}
+				r := w.newRun(b.URL, kind, id)
 				r.repeats = true
-				mu.Lock()
-				runs = append(runs, r)
-				mu.Unlock()
 				if err := r.drive(t.Context()); err != nil {
 					t.Error(err)
 				}
+				add(r)
 			}
 		})
 	}
@@ -69,6 +78,7 @@ func testKills(t *testing.T, pg *pgtest.Server) {
 				t.Error(err)
 				break
 			}
+			r.repeats = true
 			if err := r.drive(t.Context()); err != nil {
 				t.Error(err)
 				break

@@ -56,8 +56,9 @@ func plain(ctx context.Context, url string) error {
 // testRotation: [a], [a, b], [b, a], [b] by editing the file. Runs that wait for an answer go on with states that were sealed
 // before; those of a key that is gone are refused, and nothing runs on.
 func testRotation(t *testing.T, pg *pgtest.Server) {
-	w := started(t, pg, "")
+	w := started(t, pg, clustered)
 	b := w.balanced(false, 0)
+	first := session(t, b.URL)
 	waiting := func(id string) (*run, string) {
 		r := w.newRun(b.URL, "seq", id)
 		a, err := r.call(t.Context(), "")
@@ -84,11 +85,25 @@ func testRotation(t *testing.T, pg *pgtest.Server) {
 				t.Errorf("keys %v: %v", ring, err)
 			}
 		}
+		for range 3 {
+			if err := lists(t.Context(), first); err != nil {
+				t.Errorf("keys %v: a session of before: %v", ring, err)
+			}
+		}
 	}
+	second := session(t, b.URL)
 	young, more := waiting("young") // sealed by b
 	w.reconfigure("b")
 	if err := young.from(t.Context(), more); err != nil {
 		t.Errorf("sealed by the key that is left: %v", err)
+	}
+	for i, r := range w.replicas {
+		if code, body := post(t, r.url(), first.Session(), listing); code != http.StatusNotFound {
+			t.Errorf("a session of a key that is gone, at replica %d: %d %s", i, code, body)
+		}
+	}
+	if err := lists(t.Context(), second); err != nil {
+		t.Errorf("a session of the key that is left: %v", err)
 	}
 	for _, r := range old[2:] {
 		if err := r.from(t.Context(), r.more); err == nil || !strings.Contains(err.Error(), "-32602") {
@@ -156,7 +171,7 @@ func testStoreAway(t *testing.T, pg *pgtest.Server) {
 func testRollingRestart(t *testing.T, pg *pgtest.Server) {
 	flags := []string{"--shutdown-delay", "5s", "--drain-time", "10s"}
 	for _, kept := range []bool{true} {
-		w := started(t, pg, "", flags...)
+		w := started(t, pg, clustered, flags...)
 		w.ledger.slow = 10 * time.Millisecond
 		b := w.balanced(kept, 3*time.Second)
 		l := w.load(b.URL)
@@ -191,6 +206,8 @@ func (w *world) load(url string) *load {
 	l := &load{w: w, stop: make(chan struct{})}
 	for i := range 3 {
 		l.work.Go(func() { l.each(func(int) error { l.count(&l.calls); return plain(w.t.Context(), url) }) })
+		c := session(w.t, url)
+		l.work.Go(func() { l.each(func(int) error { l.count(&l.calls); return lists(w.t.Context(), c) }) })
 		l.work.Go(func() {
 			l.each(func(n int) error {
 				kinds := []string{"slow", "seq", "par", "nested", "reserves"}

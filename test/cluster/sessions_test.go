@@ -331,3 +331,47 @@ func testStreams(t *testing.T, pg *pgtest.Server) {
 		}
 	}
 }
+
+// A visitor is a client whose session is begun anew when it is over, and whose calls are repeated until they are answered.
+type visitor struct {
+	w      *world
+	url    string
+	client *raw.Client // nil: it has no session
+}
+
+// run runs a scripted tool to its end, under an idempotency key.
+func (v *visitor) run(ctx context.Context, kind, id string) (*run, error) {
+	r := v.w.newRun(v.url, kind, id)
+	params := fmt.Sprintf(`{"name":%q,"arguments":{"id":%q},"_meta":{"dev.vmcp/idempotencyKey":%q}}`, kind, id, id)
+	for began := time.Now(); time.Since(began) < 2*patience; <-time.After(20 * time.Millisecond) {
+		result, err := v.call(ctx, params)
+		if err != nil {
+			continue
+		}
+		a, err := read(result)
+		if err != nil {
+			return r, err
+		}
+		r.name = a.Meta.Run.ID
+		return r, r.ended(a)
+	}
+	return r, fmt.Errorf("%s: no end in %s", id, 2*patience)
+}
+
+// call makes one call, with a new session where there is none.
+func (v *visitor) call(ctx context.Context, params string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience/4)
+	defer cancel()
+	if v.client == nil {
+		c := &raw.Client{URL: v.url, Revision: legacy, Capabilities: `{"elicitation":{}}`, Asked: agree}
+		if err := c.Connect(ctx); err != nil {
+			return nil, err
+		}
+		v.client = c
+	}
+	result, err := v.client.Call(ctx, "tools/call", params)
+	if err != nil && strings.Contains(err.Error(), "404") {
+		v.client = nil
+	}
+	return result, err
+}
