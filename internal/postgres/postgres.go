@@ -30,6 +30,9 @@ type Options struct {
 const (
 	connectWithin   = 5 * time.Second
 	statementWithin = "5000" // milliseconds
+	// idleWithin is how long a transaction may stand still before the database ends it. A process that was stopped, or whose
+	// machine was, holds rows until then which others wait for.
+	idleWithin = "5000"
 )
 
 // DB is a schema of a database.
@@ -61,11 +64,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	cfg.ConnConfig.ConnectTimeout = connectWithin
 	params := cfg.ConnConfig.RuntimeParams
-	if params["statement_timeout"] == "" {
-		params["statement_timeout"] = statementWithin
-	}
-	if params["application_name"] == "" {
-		params["application_name"] = "vmcp"
+	for name, value := range map[string]string{"statement_timeout": statementWithin, "idle_in_transaction_session_timeout": idleWithin, "application_name": "vmcp"} {
+		if params[name] == "" {
+			params[name] = value
+		}
 	}
 	if o.Process {
 		params["synchronous_commit"] = "off"
@@ -91,7 +93,7 @@ func (db *DB) Prepare(ctx context.Context, t pgx.Tx) error {
 func Died(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == "57P01" || strings.HasPrefix(pg.Code, "08") || pg.Code == "40001" || pg.Code == "40P01"
+		return pg.Code == "57P01" || pg.Code == "25P03" || strings.HasPrefix(pg.Code, "08") || pg.Code == "40001" || pg.Code == "40P01"
 	}
 	var connect *pgconn.ConnectError
 	return err != nil && !errors.As(err, &connect) && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)

@@ -1,0 +1,45 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/postgres"
+	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
+)
+
+// TestPostgresEndsATransactionThatStandsStill: a process that was stopped in the middle of a transaction does not keep others from the
+// rows that it holds, and has lost its connection when it goes on.
+func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
+	ctx, pg := t.Context(), pgtest.Start(t)
+	open := func(more string) *postgres.DB {
+		db, err := postgres.Open(ctx, postgres.Options{URL: pg.URL() + more})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(db.Close)
+		return db
+	}
+	other := open("")
+	var within string
+	if err := other.QueryRow(ctx, "SHOW idle_in_transaction_session_timeout").Scan(&within); err != nil || within != "5s" {
+		t.Errorf("a transaction may stand still for %q, %v; want 5s", within, err)
+	}
+	if _, err := other.Exec(ctx, "CREATE TABLE held AS SELECT 1 AS id"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := open("&idle_in_transaction_session_timeout=100").Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Rollback(context.WithoutCancel(ctx))
+	if _, err := stopped.Exec(ctx, "UPDATE held SET id = 2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(ctx, "UPDATE held SET id = 3"); err != nil { // it waits for the row
+		t.Errorf("beside a transaction that stands still: %v", err)
+	}
+	if _, err := stopped.Exec(ctx, "SELECT 1"); !postgres.Died(err) {
+		t.Errorf("the transaction went on with %v; want an error after which a fresh connection does better", err)
+	}
+}
