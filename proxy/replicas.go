@@ -1,6 +1,11 @@
 package proxy
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
@@ -78,6 +83,39 @@ func (p *Proxy) viewOf() *status.Cluster {
 		return nil
 	}
 	return &status.Cluster{ID: c.ID, Advertise: c.Advertise, Replicas: c.Replicas, Configs: len(c.Configs), Error: c.Error}
+}
+
+// ownStatus is what other replicas get that ask how this one is.
+func (p *Proxy) ownStatus() []byte {
+	text, err := json.Marshal(p.Overview())
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return p.secrets.JSON(text)
+}
+
+// everyReplica asks all replicas how they are; this one comes first.
+func (p *Proxy) everyReplica(ctx context.Context) []status.Replica {
+	own := p.Overview()
+	all := []status.Replica{{Status: &own}}
+	t, m := p.routing.Load(), p.members.Load()
+	if t == nil || m == nil {
+		return all
+	}
+	all[0].ID, all[0].Address = m.Self(), m.Advertised()
+	t.AskAll(ctx, func(id, address string, text []byte, err error) {
+		r := status.Replica{ID: id, Address: address}
+		if err == nil {
+			r.Status = &status.Status{}
+			err = json.Unmarshal(text, r.Status)
+		}
+		if err != nil {
+			r.Status, r.Error = nil, err.Error()
+		}
+		all = append(all, r)
+	})
+	slices.SortFunc(all[1:], func(a, b status.Replica) int { return cmp.Compare(a.ID, b.ID) })
+	return all
 }
 
 // replicas is what /metrics shows of them.

@@ -22,6 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/proxy/status"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/open"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
@@ -135,6 +136,7 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	testSeen(t, all)
+	testStatusOfAll(t, all)
 	for i, r := range all { // three calls a day are one for each replica
 		for try, want := range []string{`"content":[]`, `rateLimiting.tools.shared`} {
 			if got := r.ask("tools/call", "t1", `"name":"t1","arguments":{}`); !strings.Contains(got, want) {
@@ -171,6 +173,23 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// testStatusOfAll: each replica is asked by the one that an operator asks.
+func testStatusOfAll(t *testing.T, all []*replica) {
+	t.Helper()
+	for i, r := range all {
+		_, body := ask(t, "GET", r.admin+"/api/v1/replicas", "", "")
+		var got struct{ Replicas []status.Replica }
+		if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Replicas) != len(all) || got.Replicas[0].ID != r.Members().Self() {
+			t.Fatalf("/api/v1/replicas of replica %d: %s", i, body)
+		}
+		for _, one := range got.Replicas {
+			if one.Error != "" || one.Status == nil || one.Status.Cluster.ID != one.ID || !one.Status.Ready || len(one.Status.Backends) != 1 {
+				t.Errorf("replica %s, asked by %d: %+v", one.ID, i, one)
+			}
+		}
+	}
+}
+
 // testSeen: replicas with equal files have equal hashes, and show how many there are.
 func testSeen(t *testing.T, all []*replica) {
 	t.Helper()
@@ -178,7 +197,7 @@ func testSeen(t *testing.T, all []*replica) {
 	for i, r := range all {
 		testkit.Eventually(t, "one configuration", func() bool { return r.Members().Configurations()[hash] == len(all) })
 		status, page := r.details()
-		if status != http.StatusOK || page.Cluster.ID != r.Members().Self() || page.Cluster.Replicas != 3 || page.Cluster.Advertise != "127.0.0.1:1" ||
+		if status != http.StatusOK || page.Cluster.ID != r.Members().Self() || page.Cluster.Replicas != 3 || page.Cluster.Advertise != r.cfg.Cluster.Advertise ||
 			page.Config.Hash != hash || page.Config.Generation != 1 || page.Config.AppliedAt.IsZero() || page.Storage.Provider != "postgres" {
 			t.Errorf("/readyz of replica %d: %d, %+v, %+v, %+v", i, status, page.Cluster, page.Config, page.Storage)
 		}

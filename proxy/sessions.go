@@ -52,7 +52,7 @@ func (p *Proxy) servePeers(cfg *config.Config, m *cluster.Members) error {
 	}
 	t := routing.New(routing.Options{
 		Members: m, Edge: p.edge, Log: p.log, Kept: func(s *edge.Session) *routing.Kept { return &peerOf(s).kept },
-		Restore: p.restore, Holder: p.holder, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
+		Restore: p.restore, Holder: p.holder, Status: p.ownStatus, Life: p.life, Spawn: p.spawn, Adopted: p.metrics.Cluster.Adopted,
 	}, o)
 	p.parked.At(m.Self())
 	p.routing.Store(t)

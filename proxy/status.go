@@ -131,7 +131,7 @@ func (p *Proxy) servePage(w http.ResponseWriter, r *http.Request, details bool) 
 func (p *Proxy) newConsole() *console.Console {
 	return console.New(console.Options{
 		Admin: admin.Options{
-			Status: p.Overview, Hide: p.secrets.JSON,
+			Status: p.Overview, Replicas: p.everyReplica, Hide: p.secrets.JSON,
 			Draining: p.edge.Draining(), Lines: p.lines, Backends: func() []string { return names(p.backends.All()) },
 			Tools: func() []status.ToolRow { return overview.Rows(p.catalog.Load()) },
 			Tool:  func(name string) (status.Tool, bool) { return overview.ToolNamed(p.catalog.Load(), &p.shapes, name) },

@@ -61,7 +61,7 @@ type Options struct {
 	MaxBody func() int64
 	// TLS is how peers are dialled and served; nil: without TLS.
 	TLS *TLS
-	// Forwarded is told of every request that was passed on: its kind (session, stream or live), how it ended
+	// Forwarded is told of every request that was passed on: its kind (session, stream, live or status), how it ended
 	// (ok, gone, moved, aborted or refused), and how long it took until the answer began. May be nil.
 	Forwarded func(kind, outcome string, took time.Duration)
 	// Log gets what is wrong; nil: nothing is logged.
@@ -73,7 +73,7 @@ type Passage struct {
 	From, To string // replicas
 	// Session is what the request is about: the id of a session, or the handle of a call that waits.
 	Session string
-	// Kind is Session, Stream or Live.
+	// Kind is Session, Stream, Live or Status.
 	Kind string
 	// Principal is who was let in, as the receiver takes it; nil is nobody.
 	Principal []byte
@@ -88,6 +88,7 @@ const (
 	Session = "session"
 	Stream  = "stream"
 	Live    = "live"
+	Status  = "status" // how a replica is, for operators
 )
 
 // Peers are the other replicas, as this one speaks with them. They are safe for concurrent use.

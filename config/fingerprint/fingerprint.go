@@ -55,7 +55,9 @@ func Of(cfg *config.Config) string {
 func written(cfg *config.Config) []byte {
 	text := cfg.Written()
 	if text == nil {
-		all, err := json.Marshal(cfg)
+		same := cfg.Fork()
+		same.Cluster.Listen, same.Cluster.Advertise = "", "" // of each replica, with variables put in
+		all, err := json.Marshal(same)
 		if err != nil {
 			return []byte(err.Error())
 		}

@@ -77,4 +77,13 @@ func TestOfGo(t *testing.T) {
 	if of("Bearer first-token", "http://a.example") == of("Bearer first-token", "http://b.example") {
 		t.Error("a URL does not change the hash")
 	}
+	replica := func(at string) string {
+		cfg := &config.Config{}
+		cfg.Cluster.Listen, cfg.Cluster.Advertise = at, at
+		cfg.Complete()
+		return fingerprint.Of(cfg)
+	}
+	if replica("10.0.0.7:4485") != replica("10.0.0.8:4485") {
+		t.Error("where a replica is reached changes the hash")
+	}
 }

@@ -2,6 +2,7 @@
 // before: see package edge.
 //
 //	GET /api/v1/status       status.Status
+//	GET /api/v1/replicas     {"replicas": [status.Replica, …]}
 //	GET /api/v1/tools        {"tools": [status.ToolRow, …]}
 //	GET /api/v1/tools/NAME   status.Tool
 //	GET /api/v1/backends/NAME/logs?tail=100&follow=true   status.LogLine, one JSON text per line
@@ -9,6 +10,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -22,7 +24,9 @@ import (
 // Options are what the API shows.
 type Options struct {
 	Status func() status.Status
-	Tools  func() []status.ToolRow
+	// Replicas asks all replicas of the endpoint how they are; nil: there is this one.
+	Replicas func(context.Context) []status.Replica
+	Tools    func() []status.ToolRow
 	// Tool describes a tool by its name; false: there is none.
 	Tool func(name string) (status.Tool, bool)
 	// Lines are the last ones about the backends, whose names are Backends.
@@ -45,6 +49,7 @@ type api struct {
 func New(o Options) http.Handler {
 	a := &api{Options: o, mux: http.NewServeMux()}
 	a.mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { a.reply(w, a.Status()) })
+	a.mux.HandleFunc("GET /api/v1/replicas", a.serveReplicas)
 	a.mux.HandleFunc("GET /api/v1/tools", func(w http.ResponseWriter, _ *http.Request) {
 		a.reply(w, map[string]any{"tools": a.Tools()})
 	})
@@ -55,6 +60,17 @@ func New(o Options) http.Handler {
 		a.fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path), "")
 	})
 	return a.mux
+}
+
+func (a *api) serveReplicas(w http.ResponseWriter, r *http.Request) {
+	var all []status.Replica
+	if a.Replicas != nil {
+		all = a.Replicas(r.Context())
+	} else {
+		own := a.Status()
+		all = []status.Replica{{Status: &own}}
+	}
+	a.reply(w, map[string]any{"replicas": all})
 }
 
 func (a *api) serveTool(w http.ResponseWriter, r *http.Request) {

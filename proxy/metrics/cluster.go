@@ -22,7 +22,7 @@ type Replicas struct {
 func newCluster(r prometheus.Registerer) *Cluster {
 	c := &Cluster{
 		forwards: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vmcp_forwards_total", Help: "Requests that another replica was given, by kind (session, live: a call that waits there, stream) and outcome.",
+			Name: "vmcp_forwards_total", Help: "Requests that another replica was given, by kind (session, live: a call that waits there, stream, status: how it is) and outcome.",
 		}, []string{"kind", "outcome"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "vmcp_forward_seconds", Help: "Time from a request that another replica is given to the head of its answer; streams included.", Buckets: []float64{.0005, .001, .0025, .005, .01, .05, .25, 1, 5, 30},

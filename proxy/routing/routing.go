@@ -47,6 +47,8 @@ type Options struct {
 	Restore func(ctx context.Context, s *edge.Session, state cluster.State) error
 	// Holder is the replica that has the call which waits for a request; "" for none.
 	Holder func(edge.Request) string
+	// Status is how this replica is, as JSON without secrets.
+	Status func() []byte
 	// Adopted is called for every session that was.
 	Adopted func()
 	// Life ends with the process; Spawn runs what is waited for then.
@@ -89,6 +91,11 @@ func (t *Set) Awake(ctx context.Context) { t.peers.Awake(ctx) }
 
 // serve serves a request that another replica has passed on.
 func (t *Set) serve(w http.ResponseWriter, r *http.Request, p peers.Passage) {
+	if p.Kind == peers.Status {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(t.o.Status()) // whoever asked may be gone
+		return
+	}
 	if t.leaving.Load() && p.Kind != peers.Live {
 		peers.Moved(w)
 		return

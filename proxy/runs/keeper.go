@@ -46,6 +46,7 @@ type Keeper struct {
 	owner   string
 	life    context.Context
 	end     context.CancelFunc
+	away    bool // the store did not answer when loop looked last; for loop alone
 
 	mu        sync.Mutex
 	store     store.Store      // guarded by mu, as all below: what the configuration says

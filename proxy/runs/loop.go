@@ -40,9 +40,16 @@ func (k *Keeper) takeUp(of store.Store, never bool) {
 	if err != nil {
 		if k.life.Err() == nil {
 			k.wrote(time.Time{}, err)
-			k.options.Log.Warn("the store of runs does not answer", "err", err)
+			if !k.away {
+				k.options.Log.Warn("the store of runs does not answer: no run goes on by itself until it does", "err", err)
+			}
+			k.away = true
 		}
 		return
+	}
+	if k.away && !never {
+		k.away = false
+		k.options.Log.Info("the store of runs answers again")
 	}
 	for _, id := range ids {
 		k.resume(ctx, of, id)

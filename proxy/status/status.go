@@ -49,6 +49,14 @@ type Cluster struct {
 	Error     string `json:"error,omitempty"`
 }
 
+// Replica is one of the replicas in the document of GET /api/v1/replicas: {"replicas": [...]}, the one that was asked first.
+type Replica struct {
+	ID      string  `json:"id"` // "" for a process that is alone
+	Address string  `json:"address"`
+	Status  *Status `json:"status,omitempty"`
+	Error   string  `json:"error,omitempty"` // why there is no status
+}
+
 // Server is what is known of the process that serves, and of no configuration.
 type Server struct {
 	Commit string // that was built

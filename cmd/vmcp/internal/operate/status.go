@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -20,16 +21,21 @@ func (e Env) status() *cobra.Command {
 		Short: "show how a running endpoint is: its backends, its configuration, its tools",
 		Long: `Status asks a running endpoint how it is. The exit code is 0 when every backend that is not disabled
 is ready and the last version of the configuration is the one that is served, and 1 otherwise, also
-when nothing answers.`,
+when nothing answers. Of the replicas of a cluster it asks the one that it reaches, and with --all that one
+asks every other.`,
 		Example: "  vmcp status\n  vmcp status --output json | jq '.backends[] | select(.state != \"ready\")'",
 		Args:    cobra.NoArgs,
 	}
 	f.register(c, e)
 	output := e.Output(c)
+	all := c.Flags().Bool("all", false, "of every replica of the cluster")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		at, err := f.open()
 		if err != nil {
 			return err
+		}
+		if *all {
+			return e.statusOfAll(c.Context(), at, *output == "json")
 		}
 		var s status.Status
 		if err := at.fetch(c.Context(), "status", &s); err != nil {
@@ -46,6 +52,42 @@ when nothing answers.`,
 		return err
 	}
 	return c
+}
+
+// statusOfAll prints how every replica is.
+func (e Env) statusOfAll(ctx context.Context, at *client, asJSON bool) error {
+	var found struct {
+		Replicas []status.Replica `json:"replicas"`
+	}
+	err := at.fetch(ctx, "replicas", &found)
+	if err != nil {
+		return err
+	}
+	healthy := true
+	for i, r := range found.Replicas {
+		healthy = healthy && r.Status != nil && r.Status.Healthy()
+		switch {
+		case asJSON:
+			continue
+		case i > 0:
+			fmt.Fprintln(e.Out)
+		}
+		if r.Status == nil {
+			_, err = fmt.Fprintf(e.Out, "replica %s at %s does not answer: %s\n", e.Line(r.ID), e.Line(r.Address), e.Line(r.Error))
+		} else {
+			err = e.printStatus(r.Status, time.Now())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		err = e.JSON(found)
+	}
+	if err == nil && !healthy {
+		err = e.Found
+	}
+	return err
 }
 
 // printStatus writes a status for a person.

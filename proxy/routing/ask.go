@@ -1,0 +1,95 @@
+package routing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/vmcp-dev/vmcp/cluster/peers"
+)
+
+const (
+	// askTime is how long another replica may take to say how it is.
+	askTime = 5 * time.Second
+	// askSide is how many are asked side by side, and maxStatus how long the answer of one may be, in bytes.
+	askSide   = 16
+	maxStatus = 8 << 20
+	// statusPath is what is asked for; whoever signs with the keys of the cluster is answered.
+	statusPath = "/peer/status"
+)
+
+// AskAll asks every replica but this one how it is. answered is called for each, one at a time: with what Options.Status
+// has there, or with why it has not answered.
+func (t *Set) AskAll(ctx context.Context, answered func(id, address string, text []byte, err error)) {
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	places := make(chan struct{}, askSide)
+	for _, r := range t.o.Members.Replicas() {
+		if r.ID == t.self {
+			continue
+		}
+		places <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-places }()
+			text, err := t.ask(ctx, r.ID)
+			mu.Lock()
+			defer mu.Unlock()
+			answered(r.ID, r.Address, text, err)
+		})
+	}
+	wait.Wait()
+}
+
+// ask asks one replica.
+func (t *Set) ask(ctx context.Context, id string) (text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	defer func() {
+		if gone := recover(); gone != nil {
+			if gone != http.ErrAbortHandler {
+				panic(gone)
+			}
+			err = fmt.Errorf("replica %s: its answer broke off", id)
+		}
+	}()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://replica"+statusPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	w := &reply{header: http.Header{}, status: http.StatusOK}
+	if err := t.peers.Forward(w, r, peers.Passage{To: id, Kind: peers.Status}); err != nil {
+		return nil, err
+	}
+	if w.status != http.StatusOK {
+		return nil, fmt.Errorf("replica %s: HTTP %d", id, w.status)
+	}
+	return w.text.Bytes(), nil
+}
+
+// reply is the answer of a replica, in memory.
+type reply struct {
+	header http.Header
+	status int
+	text   bytes.Buffer
+}
+
+var errLong = errors.New("the answer of a replica is too long")
+
+func (r *reply) Header() http.Header { return r.header }
+
+func (r *reply) WriteHeader(status int) { r.status = status }
+
+// Write implements http.ResponseWriter.
+func (r *reply) Write(text []byte) (int, error) {
+	if r.text.Len()+len(text) > maxStatus {
+		return 0, errLong
+	}
+	return r.text.Write(text)
+}
+
+// Flush implements http.Flusher.
+func (r *reply) Flush() {}
