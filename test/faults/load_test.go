@@ -70,7 +70,7 @@ func (l *load) run(client int) {
 func (l *load) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		l.refused++
 		return
 	}
