@@ -73,19 +73,25 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 // functions reports declared tools whose function is not there. Of several tools one may leave it out.
 func (c *checker) functions(f *syntax.File, all []*Declaration) {
 	var first *Declaration // without entry
-	hint, hasRun := hasFunction(f, source.Run)
+	_, hasRun := hasFunction(f, source.Run)
 	for _, d := range all {
 		switch {
 		case d.Entry == "" && d.argument(entryArgument) != syntax.Node(d.call):
 			c.add(codeDeclaration, d.argument(entryArgument), "tool: entry: want the name of a function")
 		case d.Entry != "":
-			if hint, ok := hasFunction(f, d.Entry); !ok {
+			if names, ok := hasFunction(f, d.Entry); !ok {
 				at := d.argument(entryArgument)
-				c.add(codeDeclaration, at, "tool: entry: no function %s at the top level of this file", d.Entry).Hint = hint
+				p := c.add(codeDeclaration, at, "tool: entry: no function %s at the top level of this file", d.Entry)
+				if near := spell.Nearest(d.Entry, names); near != "" {
+					p.Hint = "did you mean " + near + "?"
+					if fix := strconv.Quote(near); replaceable(at, fix) {
+						p.Fix = fixed(*p, fix, spell.Only(d.Entry, names))
+					}
+				}
 			}
 		case len(all) == 1: // what is wrong then is told as of any script
 		case !hasRun:
-			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": this file has no function run`, d.Name, functionName(d.Name)).Hint = hint
+			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": this file has no function run`, d.Name, functionName(d.Name))
 		case first != nil:
 			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": run is the function of %s above, and a file of several tools has one for each`,
 				d.Name, functionName(d.Name), first.Name)
@@ -101,29 +107,29 @@ func CheckFunction(f script.File, function string) *diag.Problem {
 	if err != nil {
 		return nil // the file's own problem
 	}
-	hint, ok := hasFunction(parsed, function)
+	names, ok := hasFunction(parsed, function)
 	if ok {
 		return nil
 	}
-	return &diag.Problem{Code: codeDeclaration, Message: fmt.Sprintf("no function %s at the top level of %s", function, diag.File(f.Shown())), Hint: hint}
+	p := &diag.Problem{Code: codeDeclaration, Message: fmt.Sprintf("no function %s at the top level of %s", function, diag.File(f.Shown()))}
+	if near := spell.Nearest(function, names); near != "" {
+		p.Hint = "did you mean " + near + "?"
+	}
+	return p
 }
 
-// hasFunction reports whether a file gives a name a meaning that may be a function; else hint names what was
-// probably meant.
-func hasFunction(f *syntax.File, name string) (hint string, ok bool) {
+// hasFunction reports whether a file gives a name a meaning that may be a function; else names are the functions
+// that it has.
+func hasFunction(f *syntax.File, name string) (names []string, ok bool) {
 	if _, bound := tree.FindFunction(f, name); bound {
-		return "", true
+		return nil, true
 	}
-	var names []string
 	for _, s := range f.Stmts {
 		if def, ok := s.(*syntax.DefStmt); ok {
 			names = append(names, def.Name.Name)
 		}
 	}
-	if near := spell.Nearest(name, names); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	return hint, false
+	return names, false
 }
 
 // functionName is what the function of a tool might be called.
