@@ -369,6 +369,9 @@ clients apart, so a client that can be asked has a process of its own. The lists
 updates of resources for stateless clients are those of the process that all share: the
 test makes that one change through a client that cannot be asked.
 
+Clients over HTTP get the same from backends over HTTP through three replicas behind a load balancer that knows nothing of
+MCP ([Scaling](scaling.md)): TestMatrixThroughReplicas holds them to these lines.
+
 The table is written by the test that checks it:
 
     go test ./test/matrix -update
