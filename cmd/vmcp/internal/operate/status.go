@@ -73,7 +73,7 @@ func (e Env) statusOfAll(ctx context.Context, at *client, asJSON bool) error {
 			fmt.Fprintln(e.Out)
 		}
 		if r.Status == nil {
-			_, err = fmt.Fprintf(e.Out, "replica %s at %s does not answer: %s\n", e.Line(r.ID), e.Line(r.Address), e.Line(r.Error))
+			_, err = fmt.Fprintf(e.Out, "replica %s at %s does not answer: %s\n", e.Line(r.ID), e.Line(r.Address), e.Line(strings.TrimPrefix(r.Error, "replica "+r.ID+": ")))
 		} else {
 			err = e.printStatus(r.Status, time.Now())
 		}
