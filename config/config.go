@@ -61,6 +61,8 @@ type Config struct {
 	Recording Recording `json:"recording,omitempty" crd:"no"`
 	// Telemetry says what metrics show, and where metrics and traces are sent.
 	Telemetry telemetry.Telemetry `json:"telemetry,omitempty" crd:"no"`
+	// Introspection shows the endpoint to its own clients.
+	Introspection Introspection `json:"introspection,omitempty" crd:"yes"`
 	// Check says what is made of the problems that checks of scripts find.
 	Check Check `json:"check,omitempty" crd:"no"`
 	// RateLimiting bounds how often tools are called.

@@ -79,3 +79,9 @@ func (v *validator) code(at, code string) {
 		v.report(at, "%s stays an error: nothing runs with it", code)
 	}
 }
+
+// Introspection shows the endpoint to its own clients: to agents that write scripts, for one.
+type Introspection struct {
+	// Resources offers vmcp://state, the backends and how much they offer; vmcp://scripts, the scripted tools; and vmcp://scripts/NAME, the text of each. Whoever may not see a backend or a tool does not see it there.
+	Resources bool `json:"resources,omitempty" crd:"yes"`
+}

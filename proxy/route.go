@@ -10,6 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/catalog"
 	"github.com/vmcp-dev/vmcp/proxy/edge"
 	"github.com/vmcp-dev/vmcp/proxy/members"
+	"github.com/vmcp-dev/vmcp/proxy/overview"
 	"github.com/vmcp-dev/vmcp/proxy/runs"
 )
 
@@ -30,7 +31,7 @@ var methods = map[string]method{
 	wire.PromptsGet:    {callable: callable{(*Proxy).promptOf, (*Proxy).relay}},
 	wire.ResourcesList: {serve: (*Proxy).list},
 	wire.TemplatesList: {serve: (*Proxy).list},
-	wire.ResourcesRead: {callable: callable{(*Proxy).resourceOf, (*Proxy).relay}},
+	wire.ResourcesRead: {callable: callable{(*Proxy).resourceOf, (*Proxy).resourcesRead}},
 	wire.Complete:      {callable: callable{(*Proxy).completed, (*Proxy).complete}},
 	wire.Listen:        {serve: (*Proxy).listen},
 	wire.SetLevel:      {serve: (*Proxy).setLevel},
@@ -185,6 +186,15 @@ func (p *Proxy) resourceOf(ctx context.Context, x *exchange) (*catalog.Entry, er
 	return e, err
 }
 
+// resourcesRead answers for the endpoint's own resources, and relays the others.
+func (p *Proxy) resourcesRead(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	if e.Own == catalog.NotOwn {
+		return p.relay(ctx, x, e)
+	}
+	v := x.view(p.catalogOf(x.client))
+	return answer(v.Contents(e, p.secrets.Text(overview.Own(v, e, p.backends.All())), x.client.Modern()))
+}
+
 func noResource(c *edge.Client, uri string) error {
 	code := wire.ResourceNotFound
 	if c.Modern() {
@@ -215,6 +225,9 @@ func (p *Proxy) completed(ctx context.Context, x *exchange) (*catalog.Entry, err
 
 // complete relays a completion under the backend's own name of what it belongs to.
 func (p *Proxy) complete(ctx context.Context, x *exchange, e *catalog.Entry) (*backends.Response, error) {
+	if e.Own != catalog.NotOwn { // which has no arguments
+		return answer([]byte(`{"completion":{"values":[]}}`))
+	}
 	ref := jsonscan.Get(x.params, "ref")
 	member := "name"
 	if jsonscan.GetString(ref, "type") == "ref/resource" {

@@ -96,7 +96,7 @@ func (c *Catalog) Shows(be *backends.Backend) bool { return c.ready[be] }
 type Entry struct {
 	Name       string             // as clients see it; a URI for resources
 	Original   string             // as its backend sees it
-	Backend    *backends.Backend  // nil for a scripted tool
+	Backend    *backends.Backend  // nil for a scripted tool, and for a resource of the endpoint's own
 	Script     *ScriptedTool      // nil for a backend's entry
 	Definition json.RawMessage    // with the changes that the configuration wants
 	legacy     json.RawMessage    // Definition as clients before 2026-07-28 can read it
@@ -110,6 +110,10 @@ type Entry struct {
 	distrusted bool               // its own hints about that do not count
 	match      *uritemplate.Template
 	literal    string // what a template begins with, before its first variable
+	of         *Entry // the scripted tool whose text a resource shows
+
+	// Own is what a resource of the endpoint's own shows.
+	Own Own
 
 	// IdempotencyHeader is the header in which the idempotency key of a call is sent, too; "" for none.
 	IdempotencyHeader string
@@ -122,7 +126,10 @@ type Entry struct {
 
 // Origin names where e comes from.
 func (e *Entry) Origin() string {
-	if e.Backend == nil {
+	switch {
+	case e.Own != NotOwn:
+		return "this endpoint"
+	case e.Backend == nil:
 		return "script " + e.Name
 	}
 	return e.Backend.Name() + "." + e.Original
@@ -169,6 +176,7 @@ func Build(cfg *config.Config, all []*backends.Backend, private map[*backends.Ba
 	for _, s := range scripts.tools {
 		b.addScript(s)
 	}
+	b.addOwn()
 	offers := map[string]*backends.Offer{}
 	b.complete = true
 	for _, be := range b.byPriority(all) {

@@ -31,6 +31,7 @@ func compileComposite(cfg *config.Config, c *config.CompositeTool) (*ScriptedToo
 	if s.Timeout > 0 {
 		t.Limits.Time = script.Duration(s.Timeout)
 	}
+	t.text = s.Source
 	file := script.File{Name: s.Name + ".star", Source: []byte(s.Source)}
 	t.Program, err = script.Compile(file, legacy.With(script.Options{Builtins: builtins.All(), Limits: t.Limits}))
 	if err != nil {

@@ -208,7 +208,7 @@ func (l *list) equal(o *list) bool {
 		return false
 	}
 	for i, e := range l.entries {
-		if string(e.Definition) != string(o.entries[i].Definition) {
+		if string(e.Definition) != string(o.entries[i].Definition) || e.of != nil && o.entries[i].of != nil && e.Text() != o.entries[i].Text() {
 			return false
 		}
 	}

@@ -66,7 +66,11 @@ func (b *builder) addResources(be *backends.Backend, offer *backends.Offer) {
 func (b *builder) addResource(owners map[string]*Entry, e *Entry) {
 	if owner := owners[e.Name]; owner != nil {
 		owner.contested = true
-		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s", owner.Backend.Name())
+		by := owner.backendName()
+		if owner.Own != NotOwn {
+			by = owner.Origin()
+		}
+		b.problem(e.Backend.Name(), e.Name, "this URI is served by %s", by)
 		return
 	}
 	if owner := b.keptFor(Resource(e.Name), e.Backend.Name()); owner != "" {

@@ -23,6 +23,7 @@ type ScriptedTool struct {
 	Name       string
 	definition json.RawMessage
 	Program    *script.Program
+	text       string // as it is written
 	Limits     script.Limits
 	input      *schema.Schema // nil: anything, like output
 	output     *schema.Schema
@@ -57,6 +58,7 @@ func compileScript(cfg *config.Config, c *config.ScriptedTool, text *scriptText,
 		return nil, err
 	}
 	t.Program = made.program.For(c.Entry)
+	t.text = string(text.source.File.Source)
 	t.calls = made.scan.Calls()
 	if len(text.source.Tools) > 1 { // which do not call what the others call
 		t.calls = made.scan.CallsOf(text.source.File, c.Entry)

@@ -180,6 +180,9 @@ func (v *View) intern(d policy.Decision) *policy.Decision {
 
 // Shows reports whether an entry is there for v.
 func (v *View) Shows(e *Entry) bool {
+	if e.of != nil && !v.Shows(e.of) {
+		return false
+	}
 	return v.inProfile(e) && (v.set == nil || v.Decision(e).Outcome != policy.Invisible)
 }
 
@@ -190,6 +193,8 @@ func (v *View) inProfile(e *Entry) bool {
 		return true
 	case e.Script != nil:
 		return v.profile.HasScript(e.Name)
+	case e.Own != NotOwn: // a text is as its tool is
+		return true
 	case e.Kind == policy.Tool:
 		return v.profile.HasTool(e.Backend.Name(), e.Name)
 	}
@@ -215,7 +220,7 @@ func (v *View) Denies(r Ref) bool {
 		return false
 	}
 	e := v.c.Find(r)
-	return e != nil && (!v.inProfile(e) || v.set != nil && v.Decision(e).Outcome != policy.Allow)
+	return e != nil && (!v.inProfile(e) || e.of != nil && !v.Shows(e.of) || v.set != nil && v.Decision(e).Outcome != policy.Allow)
 }
 
 // Find finds what is asked for; nil when it is not there for v.
@@ -402,6 +407,9 @@ func (e *Entry) print() Print {
 	h.Write(e.Definition)
 	if e.Script != nil {
 		h.Write([]byte(e.Script.Program.Hash()))
+	}
+	if e.of != nil {
+		h.Write([]byte(e.of.Script.text))
 	}
 	made := Print(h.Sum(nil))
 	e.digest.Store(&made)

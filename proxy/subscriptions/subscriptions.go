@@ -59,6 +59,9 @@ type resource struct {
 // Subscribe follows a resource, which is e, where the session's calls are made: on a connection
 // of its own, if it has one, else together with everybody else.
 func (t *Set) Subscribe(ctx context.Context, s *edge.Session, as *backends.Caller, e *catalog.Entry, uri string) error {
+	if e.Backend == nil {
+		return wire.Errorf(wire.InvalidParams, "resource %s cannot be subscribed to: it is this endpoint's own, and notifications/resources/list_changed says when the text of a script changes", uri)
+	}
 	f := t.o.Followed(s)
 	if err := f.mayFollow(uri); err != nil {
 		return err
@@ -80,7 +83,7 @@ func (t *Set) Unsubscribe(ctx context.Context, s *edge.Session, as *backends.Cal
 	case shared:
 		t.remove(ctx, uri)
 	case own:
-		if e := t.o.Catalog(s).Find(catalog.Resource(uri)); e != nil {
+		if e := t.o.Catalog(s).Find(catalog.Resource(uri)); e != nil && e.Backend != nil {
 			return e.Backend.UnsubscribeFor(ctx, as, e.Original)
 		}
 	}
@@ -115,8 +118,8 @@ func (t *Set) with(uri string, f func(*resource)) {
 // it is false when the session is over or follows the resource already, and is not counted.
 func (t *Set) add(ctx context.Context, uri string, note func() bool) (err error) {
 	e := t.o.Catalog(nil).Find(catalog.Resource(uri))
-	if e == nil {
-		return wire.Errorf(wire.InvalidParams, "resource not found: %s", uri)
+	if e == nil || e.Backend == nil {
+		return wire.Errorf(wire.InvalidParams, "resource not found, or not to be subscribed to: %s", uri)
 	}
 	t.with(uri, func(s *resource) {
 		if s.clients == 0 {
@@ -137,7 +140,7 @@ func (t *Set) add(ctx context.Context, uri string, note func() bool) (err error)
 func (t *Set) remove(ctx context.Context, uri string) {
 	t.with(uri, func(s *resource) {
 		e := t.o.Catalog(nil).Find(catalog.Resource(uri))
-		if s.clients--; s.clients == 0 && e != nil {
+		if s.clients--; s.clients == 0 && e != nil && e.Backend != nil {
 			t.end(ctx, e, uri)
 		}
 	})
