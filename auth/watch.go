@@ -33,14 +33,7 @@ var ErrCredentialEnded = errors.New("the credential has ended")
 
 // watch looks at the tokens file, and ends what is watched for principals whose time is over.
 func (a *Authenticator) watch(ctx context.Context) {
-	tick := time.NewTicker(a.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	a.eachLook(ctx, func() {
 		now := a.now()
 		for _, t := range []*tokenTable{a.tokens, a.own} {
 			if t == nil {
@@ -51,6 +44,20 @@ func (a *Authenticator) watch(ctx context.Context) {
 			}
 		}
 		a.watchers.endWhere(func(w *watcher) bool { return a.over(w.principal, now) })
+	})
+}
+
+// eachLook calls f whenever it is time to look again, until ctx ends.
+func (a *Authenticator) eachLook(ctx context.Context, f func()) {
+	tick := time.NewTicker(a.look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
+		}
 	}
 }
 
@@ -70,16 +77,7 @@ func (a *Authenticator) over(p *Principal, now time.Time) bool {
 
 // watchIssuer finds out which watched tokens their issuer has taken back.
 func (a *Authenticator) watchIssuer(ctx context.Context) {
-	tick := time.NewTicker(a.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.askAgain(ctx)
-		}
-	}
+	a.eachLook(ctx, func() { a.askAgain(ctx) })
 }
 
 // askAgain verifies the watched tokens of the issuer: those whose verdict still holds cost nothing.

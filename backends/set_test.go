@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	backendtest.Main(m)
 }
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
+// waitTime is how long a test waits for what must happen.
+const waitTime = time.Minute
 
 // newSet returns a set that is closed with the test, and a channel that reports changes.
 func newSet(t testing.TB, o backends.Options, cfgs ...config.Backend) (*backends.Set, <-chan struct{}) {
@@ -52,12 +52,12 @@ func newSetFor(t testing.TB, o backends.Options, cfg *config.Config) (*backends.
 // waitFor waits until ok holds, looking again whenever something changed.
 func waitFor(t testing.TB, changes <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(waitTime)
 	for !ok() {
 		select {
 		case <-changes:
 		case <-limit:
-			t.Fatalf("waited %v for %s", patience, what)
+			t.Fatalf("waited %v for %s", waitTime, what)
 		}
 	}
 }

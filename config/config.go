@@ -122,7 +122,7 @@ type Profile struct {
 	MaxTools int `json:"maxTools,omitempty" crd:"yes"`
 }
 
-// ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, the newcomer is told to try again.
+// ClientSessions bound the sessions of clients over HTTP. When there is no room for one more, sessions that were never used end first, then the one that has been idle longest; while all are in use, a new one is refused with 503 and Retry-After.
 type ClientSessions struct {
 	// Max is how many there are in all.
 	Max int `json:"max,omitempty" default:"10000"`

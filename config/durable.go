@@ -105,7 +105,7 @@ type Notify struct {
 	URL string `json:"url,omitempty"`
 	// Tool is called for each event, as backend.tool.
 	Tool string `json:"tool,omitempty"`
-	// Events are what is told: waiting, doubt, failed. Without them: all.
+	// Events are which events are reported: waiting, doubt, failed. Without them: all.
 	Events []string `json:"events,omitempty"`
 }
 

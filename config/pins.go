@@ -52,7 +52,7 @@ func (p *Pins) Wanted() bool { return p.Path != "" && (p.OnChange != "off" || p.
 type Check struct {
 	// Strict makes vmcp check exit with 1 for warnings, too.
 	Strict bool `json:"strict,omitempty"`
-	// Ignore lists the codes of problems that nobody is told of.
+	// Ignore lists the codes of problems that are not reported.
 	Ignore []string `json:"ignore,omitempty"`
 	// Severity makes warnings errors and errors warnings, by code.
 	Severity map[string]string `json:"severity,omitempty"`

@@ -22,8 +22,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/rig"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 60 * time.Second
+// waitTime is how long anything may take on a busy machine.
+const waitTime = 60 * time.Second
 
 // bridged is a bridge with its client's ends of the pipes.
 type bridged struct {
@@ -48,7 +48,7 @@ func start(t *testing.T, endpoint string, header http.Header) *bridged {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	go func() {
 		b.ended <- bridge.Serve(context.Background(), in, out, bridge.Options{
-			URL: u, Header: header, Transport: transport, DrainTime: patience, Say: b.say,
+			URL: u, Header: header, Transport: transport, DrainTime: waitTime, Say: b.say,
 		})
 		out.Close()
 	}()
@@ -57,7 +57,7 @@ func start(t *testing.T, endpoint string, header http.Header) *bridged {
 		go io.Copy(io.Discard, fromBridge)
 		select {
 		case <-b.ended:
-		case <-time.After(patience):
+		case <-time.After(waitTime):
 			t.Error("the bridge does not end with its input")
 		}
 		transport.CloseIdleConnections()
@@ -85,7 +85,7 @@ func (e *events) add(what string) {
 
 func (e *events) await(t *testing.T, what string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	err := rig.Poll(ctx, what, func() (bool, error) {
 		e.mu.Lock()
@@ -120,7 +120,7 @@ func client(t *testing.T, b *bridged, revision string) (*mcp.ClientSession, *eve
 	e := &events{}
 	c := mcp.NewClient(&mcp.Implementation{Name: "bridged", Version: "1"}, e.options())
 	c.AddRoots(&mcp.Root{URI: "file:///srv/bridged"})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	s, err := c.Connect(ctx, &mcp.IOTransport{Reader: b.out, Writer: b.in}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
@@ -209,7 +209,7 @@ func cancels(t *testing.T, s *mcp.ClientSession, seen *events) {
 	if err := <-done; err == nil {
 		t.Error("a cancelled call has an answer")
 	}
-	within, stop := context.WithTimeout(t.Context(), patience)
+	within, stop := context.WithTimeout(t.Context(), waitTime)
 	defer stop()
 	if err := rig.Poll(within, "a cancelled call", func() (bool, error) {
 		now, err := call(within, s, "cancelled", nil)
@@ -248,7 +248,7 @@ func TestEndpointGoesAwayAndComesBack(t *testing.T) {
 	if _, err := call(t.Context(), s, "echo", nil); err == nil || !strings.Contains(err.Error(), "http://"+addr+"/mcp: nothing is listening there") {
 		t.Errorf("while nothing listens: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	if l, err = rig.ListenAgain(ctx, addr); err != nil {
 		t.Fatal(err)
@@ -498,7 +498,7 @@ func TestInput(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 		b.ended <- err
-	case <-time.After(patience):
+	case <-time.After(waitTime):
 		t.Error("a message without an end is read for ever")
 	}
 }

@@ -127,7 +127,7 @@ func TestModernClientOverARestart(t *testing.T) {
 			c.until("notifications/subscriptions/acknowledged")
 
 			stop(graceful)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 			defer cancel()
 			if l, err = rig.ListenAgain(ctx, addr); err != nil {
 				t.Fatal(err)

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what has to come: far longer than it takes on a busy machine.
-const patience = time.Minute
+// waitTime is how long a test waits for what has to come: far longer than it takes on a busy machine.
+const waitTime = time.Minute
 
 // Eventually waits until ok, and ends the test if that never comes.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(patience)
+	late := time.After(waitTime)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("waited %v for %s", patience, what)
+			t.Fatalf("waited %v for %s", waitTime, what)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// maxPadding is how much a backend's frame may have behind its result.
 	maxPadding = 1 << 20
-	// patience is how long an answer may take before it becomes an event stream.
-	patience = 10 * time.Second
+	// streamAfter is how long an answer may take before it becomes an event stream.
+	streamAfter = 10 * time.Second
 )
 
 func (v *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ type httpReply struct {
 // startSoon makes the answer an event stream when the result takes long: proxies and
 // clients give up on a connection that is silent, and a stream can be resumed.
 func (h *httpReply) startSoon() (stop func() bool) {
-	return time.AfterFunc(patience, func() { h.upgrade() }).Stop
+	return time.AfterFunc(streamAfter, func() { h.upgrade() }).Stop
 }
 
 // Send makes the reply an event stream, puts a frame on it, and waits until there is

@@ -29,8 +29,8 @@ const (
 	beat = 15 * time.Second
 	// pause is the least time between two looks at what has changed.
 	pause = 200 * time.Millisecond
-	// patience is how long a listener may take no bytes.
-	patience = 10 * time.Second
+	// takeTime is how long a listener may take no bytes.
+	takeTime = 10 * time.Second
 )
 
 // Event is the present state of one thing.
@@ -130,7 +130,7 @@ func (h *Hub) stream(ctx context.Context, w http.ResponseWriter, after uint64) {
 		var changed <-chan struct{}
 		text, after, changed = h.since(text, after)
 		if len(text) > 0 {
-			_ = c.SetWriteDeadline(time.Now().Add(patience)) // connections that have none break by themselves
+			_ = c.SetWriteDeadline(time.Now().Add(takeTime)) // connections that have none break by themselves
 			if _, err := w.Write(text); err != nil || c.Flush() != nil {
 				return
 			}

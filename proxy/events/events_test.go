@@ -162,7 +162,7 @@ func TestAListenerThatDoesNotRead(t *testing.T) {
 		if n := len(h.last); n != 1 {
 			t.Errorf("%d events are held", n)
 		}
-		time.Sleep(patience + time.Second)
+		time.Sleep(takeTime + time.Second)
 		synctest.Wait()
 		if h.Listeners() != 0 {
 			t.Error("the listener is still there")

@@ -66,7 +66,7 @@ func (l *lease) End(ctx context.Context, o runs.Outcome) error {
 		err = l.fenced(ctx, cancelled)
 	}
 	if errors.Is(err, runs.ErrCancelled) {
-		err = l.giveBack(ctx)
+		err = l.abandon(ctx)
 	}
 	if errors.Is(err, runs.ErrUnavailable) {
 		l.mu.Lock()
@@ -183,8 +183,8 @@ func (l *lease) handBack(ctx context.Context) error {
 	})
 }
 
-// giveBack ends the lease of a run that was cancelled.
-func (l *lease) giveBack(ctx context.Context) error {
+// abandon ends the lease of a run that was cancelled.
+func (l *lease) abandon(ctx context.Context) error {
 	return l.s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0 WHERE id = ? AND epoch = ?`, l.id, l.epoch)
 		return err

@@ -32,11 +32,11 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// patience bounds every wait for something that must happen.
-const patience = 90 * time.Second
+// waitTime bounds every wait for something that must happen.
+const waitTime = 90 * time.Second
 
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), patience)
+	return context.WithTimeout(t.Context(), waitTime)
 }
 
 // audience is what tokens have to be for.

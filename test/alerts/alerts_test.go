@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// patience bounds every wait for something that must happen.
-const patience = 2 * time.Minute
+// waitTime bounds every wait for something that must happen.
+const waitTime = 2 * time.Minute
 
 // served is a running `vmcp serve`.
 type served struct {
@@ -53,7 +53,7 @@ func serve(t *testing.T, b *backend, more string, env ...string) *served {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	p, addr, err := rig.Serve(ctx, &log, vmcp, config, env...)
 	if err != nil {

@@ -132,7 +132,7 @@ func allDown(t *testing.T) (before, after page) {
 // await waits until every series of a metric has a value.
 func (s *served) await(t *testing.T, metric string, want float64) (p page) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	if err := rig.Poll(ctx, metric, func() (bool, error) {
 		p = s.scrape()

@@ -31,8 +31,8 @@ const (
 	perRun = 4 * time.Second
 	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 64 MiB.
 	mostMemory = 256<<20/4*5 + 64<<20
-	// patience bounds every wait for something that must happen.
-	patience = 2 * time.Minute
+	// waitTime bounds every wait for something that must happen.
+	waitTime = 2 * time.Minute
 	// attempts is how often a program may run until nobody else had to wait meanwhile: a
 	// machine that does something else for a moment is no mistake of ours.
 	attempts = 3
@@ -76,7 +76,7 @@ func alone(t *testing.T, name string) time.Duration {
 	if peak > mostMemory {
 		t.Errorf("the process has had %d MB, at most %d are right", peak>>20, mostMemory>>20)
 	}
-	if took > perRun+patience {
+	if took > perRun+waitTime {
 		t.Errorf("it took %v, its timeout is %v", took, perRun)
 	}
 	return slowest
@@ -265,7 +265,7 @@ func serveWith(t *testing.T, limits string, flags []string, env ...string) *serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	p, addr, err := rig.ServeWith(ctx, log, vmcp, append([]string{"--config", config}, flags...), env...)
 	if err == nil {
@@ -339,7 +339,7 @@ var newline = regexp.MustCompile(`\\n|\n`)
 // that sleeps leaves it.
 func (s *served) attack(t *testing.T, name string) (time.Duration, string) {
 	c := s.connect(t)
-	began, wait := time.Now(), perRun+patience
+	began, wait := time.Now(), perRun+waitTime
 	if sleeps(t, name) {
 		wait = 2 * perRun
 	}

@@ -67,7 +67,7 @@ func (b *backend) count(n int) {
 // await waits until n calls are held at once.
 func (b *backend) await(t *testing.T, n int) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTime)
 	for {
 		b.mu.Lock()
 		held, change := b.held, b.change

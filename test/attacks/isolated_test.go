@@ -70,7 +70,7 @@ func (s *served) pipes(t *testing.T) (n int) {
 // it has then.
 func (s *served) idle(t *testing.T) int {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitTime); ; time.Sleep(10 * time.Millisecond) {
 		all := s.children(t)
 		if len(all) == 1 && !all[0].zombie {
 			return s.pipes(t)

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.WithBinary(&vmcp, m.Run))
 }
 
-// patience bounds every wait for something that must happen.
-const patience = 2 * time.Minute
+// waitTime bounds every wait for something that must happen.
+const waitTime = 2 * time.Minute
 
 // served is a running `vmcp serve` in front of a backend.
 type served struct {
@@ -59,7 +59,7 @@ func serve(t *testing.T, b *backend, more string) *served {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	p, addr, err := rig.Serve(ctx, log, vmcp, config)
 	if err != nil {
@@ -237,12 +237,12 @@ func TestUnreadAnswers(t *testing.T) {
 				unread(s.call(t, session, tool, 20<<20, 0))
 			}
 			end := s.bystander(t)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 			defer cancel()
 			rig.Poll(ctx, "the calls to reach the backend", func() (bool, error) { return b.began.Load()-before >= int64(testmode.Count(20, 100)), nil })
 			rest(t, time.Duration(testmode.Count(300, 8000))*time.Millisecond)
 			if testmode.Thorough() {
-				quiesce(t, b, patience)
+				quiesce(t, b, waitTime)
 			}
 			s.report(t, 400<<20, end)
 		})
@@ -275,7 +275,7 @@ func TestUnfinishedBodies(t *testing.T) {
 			rest(t, time.Duration(testmode.Count(300, 2000))*time.Millisecond)
 			if testmode.Thorough() {
 				open := 0
-				deadline := time.Now().Add(patience)
+				deadline := time.Now().Add(waitTime)
 				for _, c := range conns {
 					c.SetReadDeadline(deadline)
 					if _, err := io.ReadAll(c); err != nil {
@@ -283,7 +283,7 @@ func TestUnfinishedBodies(t *testing.T) {
 					}
 				}
 				if open > 0 {
-					t.Errorf("%d of %d are open after %v", open, len(conns), patience)
+					t.Errorf("%d of %d are open after %v", open, len(conns), waitTime)
 				}
 			}
 			s.report(t, 40<<20, end)
@@ -352,7 +352,7 @@ func TestReplayFlood(t *testing.T) {
 		t.Errorf("streams hold %v bytes at once", held)
 	}
 	if testmode.Thorough() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 		defer cancel()
 		err := rig.Poll(ctx, "the streams to hold nothing", func() (bool, error) { return s.metric(t, "vmcp_stream_bytes") == 0, nil })
 		if err != nil {
@@ -414,7 +414,7 @@ func TestLogFlood(t *testing.T) {
 	close(b.pushed)
 	rest(t, time.Duration(testmode.Count(300, 2000))*time.Millisecond)
 	s.report(t, 100<<20, end)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	var text []byte
 	err := rig.Poll(ctx, "the log to say what was left out", func() (bool, error) {
@@ -437,7 +437,7 @@ func TestConnectionsOfSilence(t *testing.T) {
 	for range 100 {
 		c := s.dial(t)
 		open.Go(func() {
-			c.SetReadDeadline(time.Now().Add(patience))
+			c.SetReadDeadline(time.Now().Add(waitTime))
 			if _, err := io.ReadAll(c); err != nil {
 				t.Errorf("a connection without a request: %v", err)
 			}

@@ -216,11 +216,11 @@ func awaitFile(ctx context.Context, path string) error {
 	})
 }
 
-// patience bounds every wait for something that must happen.
-const patience = time.Minute
+// waitTime bounds every wait for something that must happen.
+const waitTime = time.Minute
 
 func within(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), patience)
+	return context.WithTimeout(t.Context(), waitTime)
 }
 
 func joined(content []mcp.Content) string {

@@ -17,7 +17,7 @@ func next[T any](ctx context.Context, from <-chan T) (T, error) {
 	}
 }
 
-// soon is next with little patience, for what is asked for again.
+// soon is next with little waitTime, for what is asked for again.
 func soon[T any](ctx context.Context, from <-chan T) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()

@@ -24,8 +24,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// patience is how long something may take that has to happen.
-const patience = 30 * time.Second
+// waitTime is how long something may take that has to happen.
+const waitTime = 30 * time.Second
 
 // endpoint is a token endpoint. It knows the client "vmcp" with the secret "cl1ent-s3cret".
 type endpoint struct {
@@ -246,7 +246,7 @@ func (v *vmcp) apply(t *testing.T, cfg *config.Config) {
 	if err := v.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	if err := v.Settled(ctx); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ import (
 	"github.com/vmcp-dev/vmcp/test/raw"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 30 * time.Second
+// waitTime is how long anything may take on a busy machine.
+const waitTime = 30 * time.Second
 
 // backend is a Streamable HTTP server of revision 2025-11-25. Each session has a counter, a
 // tool that it may enable, subscriptions, and a stream.
@@ -334,7 +334,7 @@ func listen(t *testing.T, c *raw.Client) <-chan string {
 // expect waits for a method on a stream.
 func expect(t *testing.T, got <-chan string, method string) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTime)
 	for {
 		select {
 		case m := <-got:
@@ -342,7 +342,7 @@ func expect(t *testing.T, got <-chan string, method string) {
 				return
 			}
 		case <-late:
-			t.Fatalf("no %s within %v", method, patience)
+			t.Fatalf("no %s within %v", method, waitTime)
 		}
 	}
 }

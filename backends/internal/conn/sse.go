@@ -38,7 +38,7 @@ func (d *Dialer) Via() string {
 
 // mayBeOld reports whether err, of a connection over Streamable HTTP, is what a server
 // that speaks only HTTP+SSE answers. A status that asks for something else, such as
-// credentials or patience, is none.
+// credentials or a later attempt, is none.
 func (d *Dialer) mayBeOld(err error) bool {
 	var status *endpoint.StatusError
 	if d.cfg.Transport != "" || d.old.Load() || !errors.As(err, &status) {
