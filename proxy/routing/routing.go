@@ -199,7 +199,9 @@ func (t *Set) find(ctx context.Context, said *ids.Session, again bool, gone stri
 		row.Owner = said.Owner
 	}
 	if t.lives(row.Owner, gone) || row.Owner != gone && t.hasCome(ctx, row.Owner) {
-		t.remember(said, row.Owner)
+		if row.Owner != said.Owner {
+			t.remember(said.ID, row.Owner)
+		}
 		return place{Row: row}, nil
 	}
 	return place{Row: row, here: true}, nil
@@ -317,7 +319,7 @@ func lifeOf(said *ids.Session) time.Duration { return max(time.Until(untilOf(sai
 
 // news is called when a session has another owner, or is over.
 func (t *Set) news(a cluster.Adoption) {
-	t.forget(a.Session)
+	t.remember(a.Session, a.Owner) // whose replica is the one before need not be found silent here, too
 	s := t.o.Edge.Session(a.Session)
 	if s == nil || t.o.Kept(s).epochNow() >= a.Epoch {
 		return
@@ -353,16 +355,13 @@ func (t *Set) ownerOf(id string) string {
 }
 
 // remember notes who has adopted a session, so that its row is not read for every request.
-func (t *Set) remember(said *ids.Session, owner string) {
-	if owner == said.Owner {
-		return
-	}
+func (t *Set) remember(id, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.owners) >= maxOwners {
 		clear(t.owners) // they are read again
 	}
-	t.owners[said.ID] = owner
+	t.owners[id] = owner
 }
 
 func (t *Set) forget(id string) {
