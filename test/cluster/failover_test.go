@@ -44,13 +44,17 @@ func (w *world) parked(at *replica, what string) (c *raw.Client, next string) {
 	return c, fmt.Sprintf(`{"name":"book","arguments":{"what":%q}%s}`, what, r.next(a))
 }
 
-// testKilledOwner: the owner of a session is killed. The others serve the session, a run that waited goes on, and whoever waits for
+// testKilledOwner: the owner of a session is killed. The others serve the session with its subscription, a run that waited goes on, and whoever waits for
 // a call that was lost with it learns so.
 func testKilledOwner(t *testing.T, pg *pgtest.Server) {
 	w := started(t, pg, clustered)
 	owner, others := w.replicas[0], w.replicas[1:]
 	c := session(t, owner.url())
 	w.elsewhere(c, 2, others...)
+	if _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"note://one"}`); err != nil {
+		t.Fatal(err)
+	}
+	before := listen(t, others[1].url(), c.Session())
 	r := w.newRun(owner.url(), "nested", "waited")
 	a, err := r.call(t.Context(), "")
 	if err != nil || a.RequestState == "" {
@@ -61,6 +65,11 @@ func testKilledOwner(t *testing.T, pg *pgtest.Server) {
 	id := w.idOf(owner)
 	owner.process.Kill()
 	t.Logf("the first request after the kill took %v", w.elsewhere(c, 6, others...))
+	for range before.events { // ends with its owner; what came in between does not matter
+	}
+	after := listen(t, others[0].url(), c.Session()) // the client opens it again, and its subscription is there
+	w.ledger.touch(t.Context(), "note://one")
+	after.next(t, updated)
 	r.client.URL = others[1].url()
 	if err := r.from(t.Context(), more); err != nil {
 		t.Error(err)
