@@ -9,6 +9,13 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// ofEditor are the variables of VS Code, which it puts in itself, that have no meaning outside an editor.
+var ofEditor = []string{
+	"file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname", "fileWorkspaceFolder",
+	"relativeFile", "relativeFileDirname", "lineNumber", "columnNumber", "selectedText", "execPath", "defaultBuildTask",
+	"extensionInstallFolder", "workspaceRoot",
+}
+
 // readInputs reads what VS Code asks its user for.
 func (r *reader) readInputs() {
 	r.inputs = map[string]*node{}
@@ -97,6 +104,9 @@ func (t *translation) one(at, whole, inner string) (string, bool) {
 		return t.ofFolder(at, whole, t.Home)
 	case inner == "pathSeparator" || inner == "/":
 		return string(filepath.Separator), true
+	case inner == whole[2:len(whole)-1] && slices.Contains(ofEditor, inner):
+		t.skip("%s: %s is what the editor knows of the file that is open or of itself, which there is not here; write the value, or ${env:NAME} for a variable of the environment", at, whole)
+		return "", false
 	case envName.MatchString(name) && has && !strings.Contains(fallback, "${"):
 		return t.variable(name, whole, &fallback), true
 	case envName.MatchString(name) && !has:
