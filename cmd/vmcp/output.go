@@ -95,7 +95,8 @@ func isTerminal(stream any) bool {
 
 // What servers write reaches a terminal only through the functions here: it may have
 // characters that a terminal obeys, or that make a text read like another one. Results
-// that go to a file or a program stay as they are.
+// that go to a file or a program stay as they are; tables are for people, who see them through
+// grep and less, too.
 
 // shown is a text of results.
 func (a *app) shown(text string) string {
@@ -106,14 +107,7 @@ func (a *app) shown(text string) string {
 }
 
 // cell is a text in a table of results, where a line break would make a row of its own.
-func (a *app) cell(text string) string {
-	if isTerminal(a.out) {
-		return visible.Line(text)
-	}
-	return lineBreaks.Replace(text)
-}
-
-var lineBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\f", `\f`)
+func (a *app) cell(text string) string { return visible.Line(text) }
 
 // shownJSON is a JSON text of results, with escapes where a terminal would obey: it is
 // the same value.

@@ -138,6 +138,15 @@ func TestATerminalIsToldOfWaiting(t *testing.T) {
 	}
 }
 
+// A table is read through grep and less, which pass on to the terminal what they get.
+func TestATableInAPipeGivesNoCommands(t *testing.T) {
+	var out, errs strings.Builder
+	runContext(context.Background(), []string{"tools", "--url", evilServer(t)}, strings.NewReader(""), &out, &errs)
+	if hidden := visible.Hidden(out.String()); len(hidden) > 0 || !strings.Contains(out.String(), `tool\nforged`) || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("the pipe gets %q:\n%q", hidden, out.String())
+	}
+}
+
 func TestAPipeGetsTheBytes(t *testing.T) {
 	url := evilServer(t)
 	for _, args := range [][]string{{"call", "works"}, {"tools", "-o", "json"}} {
