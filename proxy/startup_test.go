@@ -341,7 +341,7 @@ func TestWhoHasReadAListIsNotNotified(t *testing.T) {
 		addEcho(mail, "mail", "send")
 		comesTrue(t, func() bool { return lacks.count("tools") == 2 })
 		mail.AddPrompt(&mcp.Prompt{Name: "another"}, nil)
-		comesTrue(t, func() bool { return has.count("prompts") > 0 && lacks.count("prompts") > 0 })
+		comesTrue(t, func() bool { return has.count("prompts") > 0 && lacks.count("prompts") > 0 && has.count("tools") > 0 })
 		if n := has.count("tools"); n != 1 {
 			t.Errorf("%q: notified %d times, want once, of what has changed since it has the list: %v", profile, n, &has)
 		}
