@@ -22,7 +22,7 @@ func TestNoValueOfAVariableIsShown(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no shell")
 	}
-	const canary = "canary/value+4711"
+	const canary = "canary/value+vex4711"
 	t.Setenv("CANARY", canary)
 	chatty := &backendtest.Raw{Modern: true, Tools: fmt.Sprintf(`{"name":"t","description":"knows %s","inputSchema":{"type":"object","properties":{"a":{"const":%q}},"required":["a"]}}`, canary, canary)}
 	chatty.Handle = func(x *backendtest.Exchange) {
@@ -70,7 +70,7 @@ backends:
 				t.Errorf("%s: no JSON: %s", path, line)
 			}
 		}
-		if strings.Contains(text, "4711") || strings.Contains(text, "canary") || !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
+		if strings.Contains(text, "vex4711") || strings.Contains(text, "canary") || !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
 			t.Errorf("%s: want %s in it, and no canary\n%s", path, want, text)
 		}
 	}
