@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"script/internal/pool":      {"internal/limits", "script/internal/meter"},
 	"script/internal/metertest": {"internal/limits", "script/internal/meter"}, // for tests
 	"script/internal/session":   {"script/internal/message"},
-	"script/internal/rewrite":   {"script/internal/cover", "script/internal/meter"},
+	"script/internal/rewrite":   {"script/internal/cover", "script/internal/meter", "script/internal/tree"},
 	"script/internal/value":     {"internal/clip", "internal/limits", "script/internal/meter"},
 	"script/internal/tree":      {"internal/spell"},
 	"migrate":                   {"internal/schema", "internal/diag", "internal/spell"},

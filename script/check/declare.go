@@ -66,6 +66,7 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 	if len(c.found) > 0 {
 		return nil, c.found
 	}
+	c.misplaced(parsed)
 	c.functions(parsed, all)
 	return all, c.found
 }
@@ -187,6 +188,24 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 		}
 	}
 	return calls
+}
+
+// misplaced reports calls of tool that declare nothing since they are inside of something.
+func (c *checker) misplaced(f *syntax.File) {
+	if tree.Bound(f)[declares] { // they may call another
+		return
+	}
+	read := declarations(f)
+	syntax.Walk(f, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || slices.Contains(read, call) {
+			return true
+		}
+		if id, ok := call.Fn.(*syntax.Ident); ok && id.Name == declares {
+			c.add(codeDeclaration, call, "tool: this declares nothing: declarations are read without running the file, as statements of their own outside of if, for and functions")
+		}
+		return true
+	})
 }
 
 // Declares reports whether a file declares tools.

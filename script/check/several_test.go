@@ -176,3 +176,25 @@ func TestCirclesAmongManyTools(t *testing.T) {
 		t.Errorf("the circle of two is reported as %s", have)
 	}
 }
+
+// TestDeclarationsInsideOfSomething: a declaration that is not read would be a tool that is missing without a word.
+func TestDeclarationsInsideOfSomething(t *testing.T) {
+	const declared = "def run(params):\n    return 1\ntool(name = \"a\", description = \"A.\")\n"
+	for text, want := range map[string]string{
+		declared: "",
+		declared + "if True:\n    tool(name = \"b\")\n":                "a.star:5:5",
+		declared + "for n in [\"b\"]:\n    tool(name = n)\n":           "a.star:5:5",
+		declared + "def more(n):\n    tool(name = n)\n":                "a.star:5:5",
+		declared + "b = tool(name = \"b\")\n":                          "a.star:4:5",
+		declared + "[tool(name = n) for n in [\"b\"]]\n":               "a.star:4:2",
+		"def more(n):\n    tool(name = n)\n":                           "a.star:2:5",
+		declared + "def call(tool):\n    return tool(1)\n":             "",
+		declared + "def call(f):\n    return [tool() for tool in f]\n": "",
+	} {
+		_, problems := check.ReadDeclarations(script.File{Name: "a.star", Source: []byte(text)})
+		have := problems.Error()
+		if want == "" && have != "" || want != "" && !strings.HasPrefix(have, want+": error: tool: this declares nothing") {
+			t.Errorf("%s\nhas %q, want %q", text, have, want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script/internal/cover"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
 // Instrument rewrites the tree of a file so that everything in it that can allocate or
@@ -26,7 +27,7 @@ func Instrument(f *syntax.File, counts *cover.Set) (meter.Frames, error) {
 	if err := Check(f); err != nil {
 		return nil, err
 	}
-	r := &rewriter{used: map[string]bool{}, bound: boundNames(f), frames: meter.Frames{}, cover: counts, loops: map[*syntax.WhileStmt]*cover.Point{}}
+	r := &rewriter{used: map[string]bool{}, bound: tree.Bound(f), frames: meter.Frames{}, cover: counts, loops: map[*syntax.WhileStmt]*cover.Point{}}
 	f.Stmts = r.stmts(f.Stmts, true)
 	if len(r.used) > 0 {
 		f.Stmts = append(r.prelude(syntax.MakePosition(&f.Path, 1, 1)), f.Stmts...)

@@ -88,3 +88,45 @@ func definedNames(f *syntax.File) (names []string) {
 	})
 	return names
 }
+
+// Bound are the names that a file gives values anywhere. An augmented
+// assignment alone gives none.
+func Bound(f *syntax.File) map[string]bool {
+	bound := map[string]bool{}
+	bind := func(e syntax.Node) {
+		syntax.Walk(e, func(n syntax.Node) bool {
+			if id, ok := n.(*syntax.Ident); ok {
+				bound[id.Name] = true
+			}
+			return true
+		})
+	}
+	bindAll := func(list []syntax.Expr) {
+		for _, e := range list {
+			bind(e)
+		}
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.AssignStmt:
+			if n.Op == syntax.EQ {
+				bind(n.LHS)
+			}
+		case *syntax.ForStmt:
+			bind(n.Vars)
+		case *syntax.ForClause:
+			bind(n.Vars)
+		case *syntax.DefStmt:
+			bind(n.Name)
+			bindAll(n.Params)
+		case *syntax.LambdaExpr:
+			bindAll(n.Params)
+		case *syntax.LoadStmt:
+			for _, id := range n.To {
+				bind(id)
+			}
+		}
+		return true
+	})
+	return bound
+}
