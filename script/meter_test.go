@@ -192,7 +192,7 @@ func TestLimitErrors(t *testing.T) {
 		{"steps of a helper's while", "def spin():\n    n = [1]\n\n    while n:\n        continue\n\ndef run(params):\n    spin()\n", script.Limits{Steps: 5000}, `a.star:4:11: limit reached: steps (5000)`},
 		{"steps of a while in a for", "def run(params):\n    for x in [1, 2]:\n        y = x\n        while y:\n            y = x\n", script.Limits{Steps: 5000}, `a.star:4:15: limit reached: steps (5000)`},
 		{"steps of a comprehension", "def run(params):\n    x = 1\n    return [1\n        for i in range(1 << 60)]\n", script.Limits{Steps: 5000}, `a.star:4:9: limit reached: steps (5000)`},
-		{"time", "def run(params):\n    x = 1\n    while True:\n        x = 2\n", script.Limits{Steps: 1 << 40, Memory: 1 << 50, Time: script.Duration(20 * time.Millisecond)}, `a.star:3:5: limit reached: time (20ms)`},
+		{"time", "def run(params):\n    x = 1\n    while True:\n        x = 2\n", script.Limits{Steps: 1 << 40, Memory: 1 << 50, Time: script.Duration(200 * time.Millisecond)}, `a.star:3:5: limit reached: time (200ms)`},
 		{"memory", "def run(params):\n    x = 'x' * (1 << 29)\n", script.Limits{}, `a.star:2:13: limit reached: memory (256MB)`},
 		{"memory in small pieces", "def run(params):\n    l = []\n    while True:\n        l.append({})\n", script.Limits{Memory: 1 << 20}, `a.star:4:18: limit reached: memory (1MB)`},
 		{"callDepth", "def f(n):\n    return f(n + 1)\n\ndef run(params):\n    return f(0)\n", script.Limits{CallDepth: 50}, `a.star:2:12: limit reached: callDepth (50)`},

@@ -77,10 +77,15 @@ func TestLargeScriptsTakeTimeInProportion(t *testing.T) {
 		return time.Since(start)
 	}
 	took(50)
-	small, large := took(150), took(1200)
-	t.Logf("%v and %v", small, large)
-	if large > 64*small+time.Second {
-		t.Errorf("eight times the text took %v after %v", large, small)
+	for try := 1; ; try++ { // a machine with much else to do may stop one of them at any time
+		small, large := took(150), took(1200)
+		t.Logf("%v and %v", small, large)
+		if large <= 64*small {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("eight times the text took %v after %v", large, small)
+		}
 	}
 }
 
