@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,4 +58,20 @@ func (r *reader) startServe(t *testing.T) {
 	r.server.Dir, r.server.Stderr = r.dir, out
 	r.must(r.server.Start())
 	r.wait("the server is up", func() bool { return strings.Contains(r.logged(), "backend files:") })
+}
+
+// TestAnotherServerIsToldInALine: the page that another server shows people is no message of ours.
+func TestAnotherServerIsToldInALine(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "<!DOCTYPE html>\n<html>\n<body>Nothing here</body>\n</html>\n")
+	}))
+	defer other.Close()
+	for _, args := range [][]string{{"status"}, {"logs", "x"}, {"describe", "x"}} {
+		var out, errs strings.Builder
+		code := runContext(t.Context(), append(args, "--url", other.URL+"/mcp"), strings.NewReader(""), &out, &errs)
+		if said := errs.String(); code != 1 || strings.Contains(said, "<") || !strings.HasPrefix(said, "vmcp: "+other.URL+": 404 Not Found\nvmcp: hint: ") {
+			t.Errorf("vmcp %s exits with %d and says\n%s", strings.Join(args, " "), code, said)
+		}
+	}
 }

@@ -203,11 +203,43 @@ func (e Env) problems(ctx context.Context, f flags, paths []string) (problems di
 			return nil, false, err
 		}
 		problems = append(problems, found...)
+		e.tellStrangers(cfg, paths)
 	}
 	problems = below(problems.Sorted(), paths)
 	errs, warnings := problems.Split()
 	strict := f.strict || cfg != nil && cfg.Check.Strict
 	return problems, failed || len(errs) > 0 || strict && len(warnings) > 0, nil
+}
+
+// tellStrangers says which scripts among the paths are none of the configuration: nothing was checked there.
+func (e Env) tellStrangers(cfg *config.Config, paths []string) {
+	if cfg.Partial() {
+		return
+	}
+	own := cfg.Scripted()
+	for _, path := range paths {
+		if filepath.Ext(path) != ".star" || strings.HasSuffix(path, "_test.star") {
+			continue
+		}
+		within := func(place string) bool {
+			rel, err := filepath.Rel(absolute(place), absolute(path))
+			return err == nil && filepath.IsLocal(rel)
+		}
+		if !slices.ContainsFunc(slices.Concat(own.Files, own.Folders), within) {
+			e.Say("%s is not checked: it is no script of the configuration, nor in a folder of its scripts and libraries", diag.File(path))
+		}
+	}
+}
+
+// absolute is where a file is, whichever way leads there.
+func absolute(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // reason is an error without the name of the file, which stands elsewhere.

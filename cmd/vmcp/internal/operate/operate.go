@@ -197,10 +197,11 @@ func (c *client) refused(resp *http.Response) error {
 		}
 		return errors.New(f.Error)
 	}
-	message := clip.Line(strings.TrimSpace(string(text)), 500)
-	if message == "" {
+	message, _, page := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if message == "" || page || strings.HasPrefix(message, "<") { // what another server shows people
 		message = resp.Status
 	}
+	message = clip.Line(message, 500)
 	err := fmt.Errorf("%s: %s", c.base.String(), message)
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
