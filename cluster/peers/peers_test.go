@@ -215,6 +215,26 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
+// TestStrangersHoldNothing: who signs nothing and keeps the body to itself is answered, and its connection closed.
+func TestStrangersHoldNothing(t *testing.T) {
+	c := cluster(t)
+	c.start("b", nobody)
+	addr, _ := c.address("b")
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 401 ") {
+		t.Errorf("a request whose body does not come: %q, %v", text, err)
+	}
+}
+
 // TestReplaysAreKnownWithinBounds: every request once, however they are ordered; memory has a bound.
 func TestReplaysAreKnownWithinBounds(t *testing.T) {
 	var p replays
@@ -239,6 +259,16 @@ func TestReplaysAreKnownWithinBounds(t *testing.T) {
 	}
 	if len(p.from) > senders || p.isNew("one more", 5) {
 		t.Errorf("%d senders are remembered", len(p.from))
+	}
+	for _, s := range p.from {
+		s.last = s.last.Add(-3 * window)
+	}
+	if !p.isNew("later", time.Now().UnixNano()) || len(p.from) != 1 {
+		t.Errorf("%d senders are remembered, want the one that is there", len(p.from))
+	}
+	p.from["later"].last = time.Now().Add(-3 * window)
+	if !p.isNew("restarted", time.Now().UnixNano()) || len(p.from) != 1 {
+		t.Errorf("%d senders are remembered of which one is there: replicas come and go", len(p.from))
 	}
 }
 

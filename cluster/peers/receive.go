@@ -14,6 +14,9 @@ import (
 // bodyTime is how long the body of a request may take: another replica has it in memory.
 const bodyTime = 30 * time.Second
 
+// refusedTime is how long the rest of a request is read that no replica has signed, before it is answered.
+const refusedTime = time.Second
+
 // receive takes a request of another replica.
 func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(headerReplica, p.o.Self)
@@ -23,6 +26,8 @@ func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		p.log.Warn("refused a request that no replica has signed", "from", r.RemoteAddr, "err", err)
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTime))
+		w.Header().Set("Connection", "close")
 		http.Error(w, errUnsigned.Error(), http.StatusUnauthorized)
 		return
 	}

@@ -175,11 +175,9 @@ func (p *replays) add(from string, s *sent) {
 	if p.from == nil {
 		p.from = map[string]*sent{}
 	}
-	if len(p.from) >= senders {
-		for id, other := range p.from {
-			if time.Since(other.last) > 2*window {
-				delete(p.from, id)
-			}
+	for id, other := range p.from {
+		if time.Since(other.last) > 2*window {
+			delete(p.from, id)
 		}
 	}
 	if len(p.from) >= senders { // more replicas than there can be: whoever signs all these has the key
