@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/replicas"
@@ -204,5 +206,50 @@ func testSeen(t *testing.T, all []*replica) {
 		if _, body := ask(t, "GET", r.admin+"/metrics", "", ""); !strings.Contains(body, "\nvmcp_cluster_replicas 3\n") || !strings.Contains(body, "\nvmcp_cluster_configs 1\n") {
 			t.Errorf("/metrics of replica %d: no replicas", i)
 		}
+	}
+}
+
+// TestDeletedWithoutTheStore: a session that its client deletes while the store is away is over, and when that is back and
+// its owner gone nobody begins it anew.
+func TestDeletedWithoutTheStore(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	a, b := startReplica(t, server, 'k', config.Config{}), startReplica(t, server, 'k', config.Config{})
+	a.sees(2)
+	b.sees(2)
+	resp, _ := (&raw{t: t, url: a.url}).do("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	id := resp.Header.Get("Mcp-Session-Id")
+	status := func(r *replica, method, body string) int {
+		resp, _ := (&raw{t: t, url: r.url}).do(method, body, "Mcp-Session-Id", id, "Mcp-Protocol-Version", "2025-11-25")
+		return resp.StatusCode
+	}
+	const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	if got := status(b, "POST", ping); got != http.StatusOK {
+		t.Fatalf("a ping: %d", got)
+	}
+	server.Down(t)
+	if got := status(b, "DELETE", ""); got != http.StatusNoContent {
+		t.Errorf("DELETE without the store: %d", got)
+	}
+	for i, r := range []*replica{a, b} {
+		if got := status(r, "POST", ping); got != http.StatusNotFound {
+			t.Errorf("a deleted session at replica %d, without the store: %d, want 404", i, got)
+		}
+	}
+	server.Up(t)
+	testkit.Eventually(t, "the end is noted", func() bool {
+		conn, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			return false
+		}
+		defer conn.Close(context.Background())
+		var n int
+		err = conn.QueryRow(t.Context(), `SELECT count(*) FROM "`+b.Members().Schema()+`".sessions WHERE deleted`).Scan(&n)
+		return err == nil && n == 1
+	})
+	a.Members().Leave()
+	b.sees(1)
+	if got := status(b, "POST", ping); got != http.StatusNotFound {
+		t.Errorf("a deleted session whose owner is gone: %d, want 404", got)
 	}
 }

@@ -130,11 +130,24 @@ type server struct {
 // newServer is an HTTP server for peers of any kind.
 func newServer(h http.Handler, log *slog.Logger) *server {
 	s := &server{Server: http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: brief(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: serverLog(log),
 	}}
 	s.ConnState = s.count
 	return s
+}
+
+// unreadTime is how long the rest of a body may take that nobody wants: of a request that was answered without it.
+const unreadTime = 2 * time.Second
+
+// brief bounds how long a request that is answered waits for its body: the server reads that before the answer goes.
+func brief(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
+		}
+	})
 }
 
 func (s *server) count(_ net.Conn, state http.ConnState) {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -114,5 +115,29 @@ func TestServerLog(t *testing.T) {
 	to.Print("http: Accept error: too many open files; retrying in 5ms")
 	if got := out.String(); strings.Contains(got, "handshake") || !strings.Contains(got, `"level":"WARN","msg":"http: Accept error: too many open files; retrying in 5ms"}`) {
 		t.Errorf("the log has %s", got)
+	}
+}
+
+// Who is refused and keeps the body to itself is answered, and its connection closed.
+func TestUnreadBodiesEnd(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	go server.Serve(l)
+	defer server.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 404 ") {
+		t.Errorf("a request whose body does not come: %q, %v", text, err)
 	}
 }

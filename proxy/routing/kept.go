@@ -107,7 +107,7 @@ func (t *Set) change(ctx context.Context, s *edge.Session, f func(*cluster.State
 // saveEvery is how often rows are written again that could not be written.
 const saveEvery = 2 * time.Second
 
-// saveLater writes the rows that could not be written when they were changed.
+// saveLater writes the rows that could not be written when they were changed, and the ends of sessions.
 func (t *Set) saveLater() {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
@@ -117,6 +117,7 @@ func (t *Set) saveLater() {
 		case <-t.o.Life.Done():
 			return
 		}
+		t.endLater()
 		t.dirty.mu.Lock()
 		all := t.dirty.all
 		t.dirty.all = nil
@@ -138,8 +139,56 @@ func (t *Set) Deleted(s *edge.Session) {
 	if life <= 0 {
 		return
 	}
-	if err := t.o.Members.Delete(context.WithoutCancel(t.o.Life), s.ID, life); err != nil {
-		t.o.Log.Warn("a session that was deleted is not noted as such", "session", s.ID[:6], "err", err)
+	t.noteEnd(context.WithoutCancel(t.o.Life), s.ID, life)
+}
+
+// ended are sessions that are over though no row says so yet.
+type ended struct {
+	mu  sync.Mutex
+	all map[string]time.Time // until when their ids would be good, guarded by mu
+}
+
+// maxEnded bounds them: beyond it a session that is over while the store is away may be begun anew from its id.
+const maxEnded = 10_000
+
+// noteEnd notes that a session is over, later where it cannot be noted now.
+func (t *Set) noteEnd(ctx context.Context, id string, life time.Duration) {
+	err := t.o.Members.Delete(ctx, id, life)
+	if err == nil {
+		return
+	}
+	t.ended.mu.Lock()
+	defer t.ended.mu.Unlock()
+	if t.ended.all == nil {
+		t.ended.all = map[string]time.Time{}
+	}
+	later := len(t.ended.all) < maxEnded
+	if later {
+		t.ended.all[id] = time.Now().Add(life)
+	}
+	t.o.Log.Warn("a session that is over is not noted as such", "session", id[:6], "later", later, "err", err)
+}
+
+// hasEnded reports whether a session is over, as far as it is not in its row.
+func (t *Set) hasEnded(id string) bool {
+	t.ended.mu.Lock()
+	defer t.ended.mu.Unlock()
+	_, ok := t.ended.all[id]
+	return ok
+}
+
+// endLater notes the ends that could not be noted when they came.
+func (t *Set) endLater() {
+	t.ended.mu.Lock()
+	all := maps.Clone(t.ended.all)
+	t.ended.mu.Unlock()
+	for id, until := range all {
+		if life := time.Until(until); life > 0 && t.o.Members.Delete(t.o.Life, id, life) != nil {
+			return // the others would not be noted either
+		}
+		t.ended.mu.Lock()
+		delete(t.ended.all, id)
+		t.ended.mu.Unlock()
 	}
 }
 

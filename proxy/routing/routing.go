@@ -64,6 +64,7 @@ type Set struct {
 	peers   *peers.Peers
 	locks   locks
 	dirty   dirty
+	ended   ended
 
 	mu     sync.Mutex
 	owners map[string]string // of sessions whose id names another one, guarded by mu
@@ -214,6 +215,9 @@ func (t *Set) hasCome(ctx context.Context, id string) bool {
 
 // row reads the row of a session. One that has ended here, or is over, has none of those that are of use.
 func (t *Set) row(ctx context.Context, said *ids.Session) (row cluster.Row, ok bool, err error) {
+	if t.hasEnded(said.ID) {
+		return row, false, edge.ErrNoSession
+	}
 	row, ok, err = t.o.Members.Session(ctx, said.ID)
 	switch {
 	case errors.Is(err, cluster.ErrUnavailable):
@@ -306,9 +310,7 @@ func (t *Set) adopt(r *http.Request, said *ids.Session, at place) (*edge.Session
 // end ends a session that cannot be taken over: its client begins a new one and knows that its state is gone.
 func (t *Set) end(ctx context.Context, said *ids.Session, why error) error {
 	t.o.Log.Warn("session ended: its replica is gone", "session", said.ID[:6], "err", why)
-	if err := t.o.Members.Delete(ctx, said.ID, lifeOf(said)); err != nil {
-		t.o.Log.Warn("a session that is over is not noted as such", "session", said.ID[:6], "err", err)
-	}
+	t.noteEnd(ctx, said.ID, lifeOf(said))
 	return edge.ErrNoSession
 }
 
