@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -139,17 +140,41 @@ func (l *ledger) kiosk(t testing.TB) string {
 	return b.Start(t)
 }
 
-// works serves a tool that begins a task.
-func works(t testing.TB) string {
-	s := &raw.Server{Modern: true, Capabilities: `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`}
+// works serves a tool that begins a task, of 2026-07-28, or of 2025-11-25 when a client asks for one. What is asked of a task waits for
+// the gate, and so does a call that says held.
+func (l *ledger) works(t testing.TB, modern bool) string {
+	tool, complete, begun := "begin", `"resultType":"complete",`, `{"resultType":"task","taskId":%q,"status":"working"}`
+	s := &raw.Server{Modern: modern, Capabilities: `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`}
+	if !modern {
+		tool, complete, begun = "job", "", `{"task":{"taskId":%q,"status":"working","ttl":60000}}`
+		s.Capabilities = `{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	}
 	s.Handle = func(c *raw.Call) (string, error) {
+		var p struct {
+			TaskID    string
+			Arguments thing
+		}
+		if err := json.Unmarshal(c.Params, &p); err != nil && len(c.Params) > 0 {
+			return "", err
+		}
+		id := cmp.Or(p.TaskID, p.Arguments.What, "t-1")
+		if c.Method == "tools/call" || p.TaskID != "" {
+			l.count(c.Method + " " + id)
+		}
+		if p.TaskID != "" || id == "held" {
+			l.enter(c)
+		}
 		switch c.Method {
 		case "tools/list":
-			return s.List("tools", `{"name":"begin","inputSchema":{"type":"object"}}`), nil
+			return s.List("tools", fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`, tool)), nil
 		case "tools/call":
-			return `{"resultType":"task","taskId":"t-1","status":"working"}`, nil
+			return fmt.Sprintf(begun, id), nil
 		case "tasks/get":
-			return `{"resultType":"complete","taskId":"t-1","status":"completed","result":{"content":[]}}`, nil
+			return fmt.Sprintf(`{%s"taskId":%q,"status":"completed","result":{"content":[]}}`, complete, id), nil
+		case "tasks/result":
+			return `{"content":[{"type":"text","text":"done"}]}`, nil
+		case "tasks/cancel":
+			return fmt.Sprintf(`{%s"taskId":%q,"status":"cancelled"}`, complete, id), nil
 		}
 		return "", raw.ErrDefault
 	}

@@ -137,8 +137,8 @@ func newWorld(t testing.TB, pg *pgtest.Server, settings string) *world {
 	l := &ledger{times: map[string]int{}, keys: map[string]bool{}}
 	w := &world{t: t, bin: bin, dir: t.TempDir(), ledger: l, settings: settings, lease: "2s"}
 	w.storage = fmt.Sprintf("provider: postgres, url: %q, schema: %q", pg.URL(), "t_"+strings.ToLower(rand.Text()[:10]))
-	w.backends = fmt.Sprintf("  - {name: bank, url: %q}\n  - {name: desk, url: %q}\n  - {name: kiosk, url: %q}\n  - {name: shelf, url: %q}\n  - {name: works, url: %q}\n",
-		l.bank(t), l.desk(t), l.kiosk(t), l.shelf(t), works(t))
+	w.backends = fmt.Sprintf("  - {name: bank, url: %q}\n  - {name: desk, url: %q}\n  - {name: kiosk, url: %q}\n  - {name: shelf, url: %q}\n  - {name: works, url: %q}\n  - {name: jobs, url: %q}\n",
+		l.bank(t), l.desk(t), l.kiosk(t), l.shelf(t), l.works(t, true), l.works(t, false))
 	for _, id := range []string{"a", "b"} {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key)
@@ -362,6 +362,8 @@ func TestCluster(t *testing.T) {
 		{"streams", testStreams},
 		{"killed owner", testKilledOwner},
 		{"stopped owner", testStoppedOwner},
+		{"killed in the middle", testMiddleKilled},
+		{"stopped in the middle", testMiddleStopped},
 		{"hostile ids", testHostileIDs},
 	} {
 		t.Run(line.name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (c *Conn) Slot() Slot {
 // readStream reads the stream until it is closed, and opens it again when it breaks.
 func (h *httpTransport) readStream(o *sessionStream) {
 	defer h.ended(o)
-	pos := endpoint.Start
+	pos, taken := endpoint.Start, pace.Backoff{}
 	asked := false
 	for o.ctx.Err() == nil {
 		resp, err := h.at.Get(o.ctx, pos.Last)
@@ -115,8 +115,12 @@ func (h *httpTransport) readStream(o *sessionStream) {
 		}
 		switch {
 		case err == nil:
+			taken.Reset()
 			h.c.d.o.Streaming(h.c, first)
 			h.scanAll(resp.Body, &pos)
+		case streamTaken(err):
+			pace.Sleep(o.ctx, taken.Next())
+			continue
 		case h.streamRefused(o.ctx, err):
 			return
 		}
@@ -129,6 +133,13 @@ func (h *httpTransport) readStream(o *sessionStream) {
 	if !asked {
 		close(o.asked)
 	}
+}
+
+// streamTaken reports whether err means that somebody reads the stream already (409), and the backend lets only one do so: the process that
+// had the session before, until it goes on or its connection is found dead.
+func streamTaken(err error) bool {
+	var status *endpoint.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusConflict
 }
 
 // streamRefused reports whether err means that there is no stream to be had: the backend has
