@@ -66,6 +66,28 @@ func TestChangesBeforeTheStreamAreFound(t *testing.T) {
 	waitFor(t, changes, "the new tool", func() bool { return b.Offer().Tools[0].Name == "new" })
 }
 
+// TestStreamThatAnotherProcessReads: a backend that lets one process read the stream of a session answers 409 while another one
+// does. The stream is asked for again, and open when that has let go.
+func TestStreamThatAnotherProcessReads(t *testing.T) {
+	var asked atomic.Int32
+	raw := &backendtest.Raw{Session: "s", First: func(x *backendtest.Exchange) bool {
+		switch {
+		case x.Request.Method == http.MethodGet && asked.Add(1) < 3:
+			http.Error(x, "somebody reads it", http.StatusConflict)
+		case x.Request.Method == http.MethodGet:
+			x.Event("", `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			<-x.Request.Context().Done()
+		case x.Message.Method == wire.ToolsList:
+			x.JSON(fmt.Sprintf(`{"tools":[{"name":"asked-%d"}]}`, min(asked.Load(), 3)))
+		default:
+			return false
+		}
+		return true
+	}}
+	b, changes := ready(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+	waitFor(t, changes, "what is announced on the stream", func() bool { return b.Offer().Tools[0].Name == "asked-3" })
+}
+
 // listening waits until a modern backend has acknowledged its listen stream: changes
 // before that are announced to nobody.
 func listening(t testing.TB, b *backends.Backend) {
