@@ -134,8 +134,8 @@ func (k *kubernetes) readProcess() (*config.Config, error) {
 	if _, _, err := net.SplitHostPort(cfg.Listen); err != nil {
 		return nil, usageError(fmt.Sprintf("--listen: want host:port such as 127.0.0.1:4483, have %q", cfg.Listen))
 	}
-	if cfg.SessionStorage.Provider != config.StorageMemory && k.flags.kubernetes.server == "" {
-		return nil, usageError("sessionStorage: runs are kept for one server: name it with --server, and give each a process and a store of its own")
+	if cfg.SessionStorage.Provider != config.StorageMemory && k.flags.kubernetes.server == "" { // cluster needs such a one
+		return nil, usageError("sessionStorage and cluster: runs are kept for one server: name it with --server, and give each a process and a store of its own")
 	}
 	cfg.Hosts = append(cfg.Hosts, k.flags.hosts...)
 	cfg.Origins = append(cfg.Origins, k.flags.origins...)

@@ -58,6 +58,7 @@ type Servers struct {
 
 	mu     sync.RWMutex
 	all    map[string]*server // guarded by mu
+	ending map[string]*server // those that are being closed, the last one of each name; guarded by mu
 	closed bool               // guarded by mu
 	news   chan struct{}      // guarded by mu: closed when something has changed, and replaced
 }
@@ -69,11 +70,13 @@ type server struct {
 	registry *prometheus.Registry
 	served   bool          // guarded by Servers.mu: it has a configuration
 	gone     chan struct{} // closed when nobody looks after it any more
+	ended    chan struct{} // closed when it has given back its store and its port
+	before   *server       // of the same name, which has to end first; nil: none
 }
 
 // New makes Servers without any.
 func New(o Options) *Servers {
-	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}}
+	s := &Servers{o: o, log: o.Log, policy: origin.New(o.Process.Hosts, o.Process.Origins), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), news: make(chan struct{}), all: map[string]*server{}, ending: map[string]*server{}}
 	s.admin.path = o.Process.Admin.TokenFile
 	s.registry.MustRegister(append(metrics.Process(o.MemoryLimit), collector(o.Stats))...)
 	return s
@@ -90,7 +93,8 @@ func (s *Servers) Known(names []string) {
 	for name, v := range s.all {
 		if !slices.Contains(names, name) {
 			delete(s.all, name)
-			s.work.Go(v.close)
+			s.ending[name] = v
+			s.work.Go(func() { s.end(v) })
 		}
 	}
 	for _, name := range names {
@@ -102,7 +106,7 @@ func (s *Servers) Known(names []string) {
 
 // make makes a server that is known, and not served yet. mu is held.
 func (s *Servers) make(name string) *server {
-	v := &server{name: name, registry: prometheus.NewRegistry(), gone: make(chan struct{})}
+	v := &server{name: name, registry: prometheus.NewRegistry(), gone: make(chan struct{}), ended: make(chan struct{}), before: s.ending[name]}
 	v.proxy = s.o.Make(name, prometheus.WrapRegistererWith(prometheus.Labels{"server": name}, v.registry))
 	s.work.Go(func() { s.watch(v) })
 	return v
@@ -139,6 +143,26 @@ func (s *Servers) noteChange() {
 func (v *server) close() {
 	close(v.gone)
 	_ = v.proxy.Close() // it reports by itself
+	v.begin()           // one that was never served has not waited yet
+	close(v.ended)
+}
+
+// end closes a server that is not known any more.
+func (s *Servers) end(v *server) {
+	v.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending[v.name] == v {
+		delete(s.ending, v.name)
+	}
+}
+
+// begin waits until the server of the same name has ended that was there before: a process has one store, one port for other replicas
+// and one place among them.
+func (v *server) begin() {
+	if v.before != nil {
+		<-v.before.ended
+	}
 }
 
 // Apply implements cluster.Servers.
@@ -151,6 +175,7 @@ func (s *Servers) Apply(name string, cfg *config.Config) error {
 		s.serve(v, false)
 		return nil
 	}
+	v.begin()
 	join(cfg, s.o.Process)
 	if err := v.proxy.Apply(cfg); err != nil {
 		v.proxy.Refused(err)

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/config/kube/cluster"
 	"github.com/vmcp-dev/vmcp/proxy"
+	"github.com/vmcp-dev/vmcp/runs"
+	"github.com/vmcp-dev/vmcp/runs/memory"
+	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/runs/settings"
 )
 
 // world is Servers with the names that are known, those in served with a tool.
@@ -269,5 +275,43 @@ func TestOfTheProcess(t *testing.T) {
 	lines, err := os.ReadFile(process.Audit.LogFile)
 	if err != nil || !strings.Contains(string(lines), `"server":"ops"`) {
 		t.Errorf("the audit is %s, %v", lines, err)
+	}
+}
+
+// slowStore takes its time to be closed, as a store with runs does.
+type slowStore struct {
+	runs.Store
+	open *atomic.Bool
+}
+
+func (s slowStore) Close() error {
+	<-time.After(100 * time.Millisecond)
+	s.open.Store(false)
+	return s.Store.Close()
+}
+
+// TestServedAgain: a server that is known again opens its store when the one before has closed it, also where there was one between them
+// that was never served.
+func TestServedAgain(t *testing.T) {
+	var open atomic.Bool
+	process := &config.Config{SessionStorage: config.SessionStorage{Provider: config.StorageSQLite, Path: "runs.db"}}
+	process.Complete()
+	s := New(Options{Log: slog.New(slog.DiscardHandler), Process: process, Only: "ops", Make: func(name string, metrics prometheus.Registerer) *proxy.Proxy {
+		return proxy.New(proxy.Options{Server: name, Process: proxy.NewProcess(nil), Metrics: metrics, OpenStore: func(c *config.Config) (runs.Store, *seal.Ring, error) {
+			if open.Swap(true) {
+				return nil, nil, errors.New("the store is open already")
+			}
+			return slowStore{memory.New(settings.InMemory(c), nil), &open}, nil, nil
+		}})
+	}})
+	defer s.Close()
+	for range 2 {
+		s.Known([]string{"ops"})
+		if err := s.Apply("ops", &config.Config{Name: "ops"}); err != nil {
+			t.Fatal(err)
+		}
+		s.Known(nil)
+		s.Known([]string{"ops"})
+		s.Known(nil)
 	}
 }
