@@ -153,6 +153,14 @@ func (r *run) check() error {
 	return errors.Join(wrong...)
 }
 
+// did is what the backend of a run's kind answers when it has done something: those that ask add the answer.
+func (r *run) did(what string) string {
+	if r.kind == "reserves" || r.kind == "books" {
+		return what + "!"
+	}
+	return what
+}
+
 // resolve says of every call in doubt what has become of it.
 func (r *run) resolve() error {
 	var shown struct {
@@ -167,7 +175,7 @@ func (r *run) resolve() error {
 	for _, d := range shown.Doubts {
 		how := []string{"--repeat"}
 		if r.w.ledger.did(d.Arguments.What) > 0 {
-			how = []string{"--done", fmt.Sprintf(`{"did":%q}`, d.Arguments.What)}
+			how = []string{"--done", fmt.Sprintf(`{"did":%q}`, r.did(d.Arguments.What))}
 		}
 		r.w.command(append([]string{"runs", "resolve", r.name, d.Key}, how...)...)
 	}
