@@ -198,12 +198,23 @@ func (m *middle) getStream() (elsewhere, awake func()) {
 		}
 	}
 	return elsewhere, func() {
-		before.over(m.t)                                             // its session is another replica's
-		for len(after[0].events) == 0 || len(after[1].events) == 0 { // the backend lets one replica read: that which stood still lets go
-			m.w.ledger.touch(m.t.Context(), "note://one")
-			<-time.After(100 * time.Millisecond)
+		before.over(m.t) // its session is another replica's
+		stop, touching := make(chan struct{}), make(chan struct{})
+		go func() { // the backend lets one replica read: that which stood still lets go, and nobody says when
+			defer close(touching)
+			for {
+				m.w.ledger.touch(m.t.Context(), "note://one")
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		}()
+		defer func() { close(stop); <-touching }()
+		for _, s := range after {
+			s.next(m.t, updated)
 		}
-		m.touched(after...)
 	}
 }
 
