@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,7 +44,13 @@ func testMiddleKilled(t *testing.T, pg *pgtest.Server) {
 // testMiddleStopped: one stands still, and goes on when others have taken its place: nothing is begun twice, and nobody is answered under a
 // session that is another replica's now.
 func testMiddleStopped(t *testing.T, pg *pgtest.Server) {
-	testMiddle(t, pg, func(r *replica) { r.signal(syscall.SIGSTOP) }, true)
+	testMiddle(t, pg, func(r *replica) {
+		r.signal(syscall.SIGSTOP)
+		r.await("its standstill", func() (bool, error) { // some of its threads run on for a moment
+			state, err := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(r.process.Cmd.Process.Pid)).Output()
+			return strings.HasPrefix(strings.TrimSpace(string(state)), "T"), err
+		})
+	}, true)
 }
 
 func testMiddle(t *testing.T, pg *pgtest.Server, end func(*replica), stopped bool) {
