@@ -87,15 +87,33 @@ func Parts(details []Detail) string {
 	return strings.Join(names, ", ")
 }
 
-// MarshalJSON writes the change for machines.
-func (c Change) MarshalJSON() ([]byte, error) {
-	type detail struct {
+// detail and change are what they are for machines.
+type (
+	detail struct {
 		Path  string          `json:"path"`
 		Class Class           `json:"class"`
 		Note  string          `json:"note,omitempty"`
 		Old   json.RawMessage `json:"old,omitempty"`
 		New   json.RawMessage `json:"new,omitempty"`
 	}
+	change struct {
+		Name    string          `json:"name"`
+		Backend string          `json:"backend"`
+		Kind    Kind            `json:"kind"`
+		Own     string          `json:"original,omitempty"`
+		Change  string          `json:"change"`
+		Class   Class           `json:"class"`
+		Details []detail        `json:"details"`
+		Old     json.RawMessage `json:"old,omitempty"`
+		New     json.RawMessage `json:"new,omitempty"`
+	}
+)
+
+// JSONForm is a value of the type that MarshalJSON writes, for help that says which form it has.
+func (Change) JSONForm() any { return change{} }
+
+// MarshalJSON writes the change for machines.
+func (c Change) MarshalJSON() ([]byte, error) {
 	what := "changed"
 	switch {
 	case c.Added():
@@ -107,15 +125,5 @@ func (c Change) MarshalJSON() ([]byte, error) {
 	for _, d := range c.Details {
 		details = append(details, detail{d.Path, d.Class, d.Note, d.Old, d.New})
 	}
-	return json.Marshal(struct {
-		Name    string          `json:"name"`
-		Backend string          `json:"backend"`
-		Kind    Kind            `json:"kind"`
-		Own     string          `json:"original,omitempty"`
-		Change  string          `json:"change"`
-		Class   Class           `json:"class"`
-		Details []detail        `json:"details"`
-		Old     json.RawMessage `json:"old,omitempty"`
-		New     json.RawMessage `json:"new,omitempty"`
-	}{c.Name.String(), c.Name.Backend, c.Name.Kind, c.Name.Own, what, c.Class(), details, c.Old, c.New})
+	return json.Marshal(change{c.Name.String(), c.Name.Backend, c.Name.Kind, c.Name.Own, what, c.Class(), details, c.Old, c.New})
 }

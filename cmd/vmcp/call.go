@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
@@ -33,12 +34,13 @@ func (a *app) call() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "call NAME",
 		Short: "call a tool of a running endpoint or of a configuration",
-		Long: `Call calls one tool and prints its result: the text of it, or with --output json the
-whole result as the server sent it. A result that is an error goes to standard error, and the
+		Long: `Call calls one tool and prints its result: the text of it, or as JSON the whole result as the server
+sent it, with what else that has put in. A result that is an error goes to standard error, and the
 exit code is 1. With --config the backends of the file are started for the moment.
 
 Progress and log messages of the call go to standard error. What the call asks is answered by
---answer and --answers, and otherwise by the person at the terminal; without one it is declined.`,
+--answer and --answers, and otherwise by the person at the terminal; without one it is declined.` +
+			jsonform.Help(jsonform.Form{Text: `{"content":[any],"structuredContent"?:any,"isError"?:boolean,"resultType"?,"_meta"?:any}`}),
 		Example: `  vmcp call workspace_list_files --args '{"path": "."}'
   vmcp call deploy --config vmcp.yaml --args - < arguments.json
   vmcp call deploy --answer environment=staging --answer confirm=yes --trace

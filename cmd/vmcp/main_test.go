@@ -37,7 +37,7 @@ var update = flag.Bool("update", false, "rewrite expectations and generated page
 func TestMain(m *testing.M) {
 	isolate.ServeIfWorker()
 	testscript.Main(tests{m}, map[string]func(){
-		"vmcp":      main,
+		"vmcp":      mainChecked,
 		"workspace": func() { beBackend("workspace") },
 		"yamlfile":  func() { beBackend("yamlfile") },
 		"xdg-open":  browse,
@@ -69,6 +69,7 @@ func TestCommands(t *testing.T) {
 		Dir:           "testdata",
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
+			reportForms(t, e)
 			e.Setenv("HOME", e.WorkDir)
 			e.Vars = append(e.Vars, shortLived)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -36,7 +37,7 @@ func (a *app) tools() *cobra.Command {
 		Short: "list the tools of a running endpoint or of a configuration",
 		Long: `Tools lists what clients can call and where each tool comes from: a backend and the
 name that it has there, or a script. Hidden tools, which only scripts can call, are marked.
-With --config the backends of the file are started for the moment.`,
+With --config the backends of the file are started for the moment.` + jsonform.Of([]listedTool{}),
 		Example: "  vmcp tools\n  vmcp tools --config vmcp.yaml --output json",
 		Args:    cobra.NoArgs,
 	}

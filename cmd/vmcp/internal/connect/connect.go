@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config/clients/entry"
@@ -76,7 +77,8 @@ names in the client's own way: no token is written.
 --undo gives a file back as it was, byte for byte, or takes the entry out of one that was edited since.
 --replace takes the client's other servers out, if the endpoint's configuration has them all; --undo
 brings them back. An entry of the name that connect has not written stays, unless --force is given,
-which also writes for a client that is not found here.`,
+which also writes for a client that is not found here.` + jsonform.Help(
+			jsonform.Form{Value: connected{}}, jsonform.Form{When: "--list", Value: listing{}}),
 		Example:           "  vmcp connect claude cursor\n  vmcp connect --list\n  vmcp connect vscode --project . --profile office\n  vmcp connect cursor --undo",
 		ValidArgsFunction: cobra.FixedCompletions(names(), cobra.ShellCompDirectiveNoFileComp),
 	}
@@ -153,6 +155,12 @@ type outcome struct {
 	err   error
 }
 
+// connected is what came of all of them.
+type connected struct {
+	Clients []*outcome `json:"clients"`
+	DryRun  bool       `json:"dryRun,omitempty"`
+}
+
 func (r *run) all(ctx context.Context, args []string, asJSON bool) error {
 	if !r.undo {
 		if err := r.find(ctx); err != nil {
@@ -179,10 +187,7 @@ func (r *run) all(ctx context.Context, args []string, asJSON bool) error {
 		outcomes = append(outcomes, o)
 	}
 	if asJSON {
-		if err := r.JSON(struct {
-			Clients []*outcome `json:"clients"`
-			DryRun  bool       `json:"dryRun,omitempty"`
-		}{outcomes, r.dryRun}); err != nil {
+		if err := r.JSON(connected{outcomes, r.dryRun}); err != nil {
 			return err
 		}
 	}

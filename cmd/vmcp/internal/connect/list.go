@@ -28,6 +28,11 @@ type listed struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// listing is --list.
+type listing struct {
+	Clients []listed `json:"clients"`
+}
+
 // listAll shows the clients that are found here, or those that are named.
 func (r *run) listAll(args []string, asJSON bool) error {
 	all := []listed{}
@@ -38,9 +43,7 @@ func (r *run) listAll(args []string, asJSON bool) error {
 		all = append(all, r.look(client))
 	}
 	if asJSON {
-		return r.JSON(struct {
-			Clients []listed `json:"clients"`
-		}{all})
+		return r.JSON(listing{all})
 	}
 	w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CLIENT\tSTATE\tFILE")

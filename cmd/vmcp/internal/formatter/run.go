@@ -111,12 +111,15 @@ func (o Options) show(results []Result) error {
 	return err
 }
 
+// Report is what is printed as JSON.
+type Report struct {
+	Files    []Result      `json:"files"`
+	Problems diag.Problems `json:"problems"`
+}
+
 func (o Options) finish(results []Result, problems diag.Problems) error {
 	if !o.JSON {
 		return o.Problems(problems, false)
 	}
-	return o.Print(struct {
-		Files    []Result      `json:"files"`
-		Problems diag.Problems `json:"problems"`
-	}{append([]Result{}, results...), problems})
+	return o.Print(Report{append([]Result{}, results...), problems})
 }

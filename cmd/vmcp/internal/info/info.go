@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/release"
 	"github.com/vmcp-dev/vmcp/config"
 )
@@ -48,9 +49,8 @@ func (e Env) version() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Long: `Version prints which vmcp this is, on one line. With --output json it is an object with the
-members version, commit, date (of the commit), dirty, go, os and arch; commit and date are empty
-in a binary that was built without its repository.`,
+		Long: `Version prints which vmcp this is, on one line. As JSON it says which commit was built, and its date;
+both are empty in a binary that was built without its repository.` + jsonform.Of(release.Build{}),
 		Args: cobra.NoArgs,
 	}
 	output := e.Output(c)

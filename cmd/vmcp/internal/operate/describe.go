@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -22,7 +23,7 @@ func (e Env) describe() *cobra.Command {
 		Short: "describe a tool of a running endpoint: its schemas, an example, what a script sees of its result",
 		Long: `Describe shows what a running endpoint knows of a tool: where it comes from, its schemas, arguments
 that its schema takes, how it is called from a shell and from a script, and what its last result looked
-like: keys and types, never values. Large results are not looked at.`,
+like: keys and types, never values. Large results are not looked at.` + jsonform.Of(status.Tool{}),
 		Example: "  vmcp describe github_create_issue\n  vmcp describe github_create_issue --output json | jq .example",
 		Args:    cobra.ExactArgs(1),
 	}

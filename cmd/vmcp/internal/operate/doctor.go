@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/setup"
 	"github.com/vmcp-dev/vmcp/config"
@@ -38,6 +39,11 @@ type Check struct {
 	Hint    string `json:"hint,omitempty"` // what to do; "" when all is well
 }
 
+// examined is what came of all of them.
+type examined struct {
+	Checks []Check `json:"checks"`
+}
+
 // doctor looks at everything that keeps an endpoint from working.
 type doctor struct {
 	env     Env
@@ -58,7 +64,7 @@ func (e Env) doctor() *cobra.Command {
 scripts compile, whether programs are found and variables set, whether URLs answer, whether the port is
 free or ours, which version runs there, whether clients name another address, and whether the list of
 tools is longer than clients take. The exit code is 1 when a check fails; a warning fails nothing. With
---offline nothing is sent to other machines.`,
+--offline nothing is sent to other machines.` + jsonform.Of(examined{}),
 		Example: "  vmcp doctor\n  vmcp doctor --config other.yaml --offline --output json",
 		Args:    cobra.NoArgs,
 	}
@@ -88,7 +94,7 @@ func (d *doctor) add(name, state, hint, format string, args ...any) {
 
 func (d *doctor) print(asJSON bool) error {
 	if asJSON {
-		return d.env.JSON(map[string]any{"checks": d.checks})
+		return d.env.JSON(examined{d.checks})
 	}
 	for _, one := range d.checks {
 		text := fmt.Sprintf("%-4s  %-12s %s\n", one.Status, one.Name, d.env.Line(one.Message))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -30,8 +31,8 @@ func (e Env) logs() *cobra.Command {
 		Long: `Logs shows the last lines about a backend of a running endpoint, or about all of them: what its
 process writes to standard error, the log messages that it sends, and what vmcp itself says of it.
 They outlive the process: up to 2000 lines or 256 KiB of each backend are kept in memory. Values of
-variables are replaced by ***NAME***. With --output json every line is a JSON text with the members
-time, backend, stream (stderr, mcp or vmcp), level and text.`,
+variables are replaced by ***NAME***. As JSON every line is a text of its own; stream is stderr, mcp or
+vmcp.` + jsonform.Of(status.LogLine{}),
 		Example: "  vmcp logs github --tail 20\n  vmcp logs -f",
 		Args:    cobra.MaximumNArgs(1),
 	}

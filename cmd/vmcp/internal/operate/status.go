@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 	"github.com/vmcp-dev/vmcp/proxy/status"
 )
@@ -22,7 +23,7 @@ func (e Env) status() *cobra.Command {
 		Long: `Status asks a running endpoint how it is. The exit code is 0 when every backend that is not disabled
 is ready and the last version of the configuration is the one that is served, and 1 otherwise, also
 when nothing answers. Of the replicas of a cluster it asks the one that it reaches, and with --all that one
-asks every other.`,
+asks every other.` + jsonform.Help(jsonform.Form{Name: "STATUS", Value: status.Status{}}, jsonform.Form{When: "--all", Value: replicas{}}),
 		Example: "  vmcp status\n  vmcp status --output json | jq '.backends[] | select(.state != \"ready\")'",
 		Args:    cobra.NoArgs,
 	}
@@ -54,11 +55,14 @@ asks every other.`,
 	return c
 }
 
+// replicas are those of a cluster.
+type replicas struct {
+	Replicas []status.Replica `json:"replicas"`
+}
+
 // statusOfAll prints how every replica is.
 func (e Env) statusOfAll(ctx context.Context, at *client, asJSON bool) error {
-	var found struct {
-		Replicas []status.Replica `json:"replicas"`
-	}
+	var found replicas
 	err := at.fetch(ctx, "replicas", &found)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -61,7 +62,7 @@ backend.tool, prompt:backend.name, resource:backend.uri, template:backend.text, 
 instructions. --backend renews all of one backend. Both start only the backends that they name.
 
 The exit code is 1 when a backend does not answer, and the file is as it was; it is 2 when the
-file cannot be read, or is not there for --check.`,
+file cannot be read, or is not there for --check.` + jsonform.Of(locked{}),
 		Example: "  vmcp lock\n  vmcp lock --check\n  vmcp lock --only shop.get_order prompt:shop.refund shop\n  vmcp lock --backend shop --lock staging.lock",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && len(f.only) == 0 {

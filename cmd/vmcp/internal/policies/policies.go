@@ -18,6 +18,7 @@ import (
 	jsonyaml "sigs.k8s.io/yaml"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
@@ -120,7 +121,7 @@ somebody may use is named by its origin: the backend's name, a dot, and the back
 scripts.NAME for a scripted tool. Without --arguments the question is whether it may be used with any.
 With --profile it is asked through a profile, which policies read as context.profile; what the profile
 itself leaves out is no matter of policies.
-The exit code is 0 for allow, 1 for deny and step-up.`,
+The exit code is 0 for allow, 1 for deny and step-up.` + jsonform.Of(explained{}),
 		Example: "  vmcp policy explain --subject bob --group dev tool files.read\n  vmcp policy explain --subject bob tool files.write --arguments '{\"path\": \"/etc/passwd\"}'\n  vmcp policy explain --subject bob --profile office tool files.read",
 		Args:    cobra.ExactArgs(2),
 	}
@@ -335,6 +336,12 @@ type expectation struct {
 	pos       diag.Pos
 }
 
+// tested is what came of a table.
+type tested struct {
+	Expectations int           `json:"expectations"`
+	Problems     diag.Problems `json:"problems"`
+}
+
 func (a Env) test(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test FILE",
@@ -343,7 +350,7 @@ func (a Env) test(file *string) *cobra.Command {
 scopes, claims), profile, action (call_tool, get_prompt, read_resource), origin, arguments and want:
 allow, step-up, deny, or invisible, which is a deny of what is not even listed. Without arguments the
 question is whether it may be used with any, without a profile it is used through none. It says nothing when all hold; otherwise it prints each
-that does not, and the exit code is 1.`,
+that does not, and the exit code is 1.` + jsonform.Of(tested{}),
 		Example: "  vmcp policy test policies_test.yaml --config vmcp.yaml",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -364,10 +371,7 @@ that does not, and the exit code is 1.`,
 			}
 		}
 		if *output == "json" {
-			err = a.JSON(struct {
-				Expectations int           `json:"expectations"`
-				Problems     diag.Problems `json:"problems"`
-			}{len(table), append(diag.Problems{}, differing...)})
+			err = a.JSON(tested{len(table), append(diag.Problems{}, differing...)})
 		} else {
 			err = a.Problems(differing)
 		}

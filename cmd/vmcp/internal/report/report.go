@@ -16,16 +16,19 @@ import (
 // Formats are the values of --output.
 var Formats = []string{"text", "json", "sarif", "github"}
 
+// Report is what is written as JSON.
+type Report struct {
+	Valid    bool          `json:"valid"` // the exit code will be 0
+	Problems diag.Problems `json:"problems"`
+}
+
 // Write writes problems; valid is false where the exit code will be 1. Text goes through hide,
 // which hides secrets.
 func Write(w io.Writer, format string, problems diag.Problems, valid bool, hide func(string) string) error {
 	var err error
 	switch format {
 	case "json":
-		err = encode(w, struct {
-			Valid    bool          `json:"valid"`
-			Problems diag.Problems `json:"problems"`
-		}{valid, append(diag.Problems{}, problems...)})
+		err = encode(w, Report{valid, append(diag.Problems{}, problems...)})
 	case "sarif":
 		err = encode(w, sarifOf(problems))
 	case "github":

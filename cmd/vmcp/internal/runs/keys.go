@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cluster"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -29,6 +30,11 @@ type inUse struct {
 	Logins     int    `json:"logins"`
 }
 
+// keys are all of them.
+type keys struct {
+	Keys []inUse `json:"keys"`
+}
+
 func keysInUse(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keys",
@@ -36,7 +42,7 @@ func keysInUse(e Env, file *string) *cobra.Command {
 		Long: `Keys counts, for each key of sessionStorage.keys and each other that something in the store is sealed
 by, the runs, the sessions with something kept, and the logins at backends. The first configured
 key seals. An old one can go when nothing is sealed by it and sessions that were begun with it are
-over, which is 24 hours after another key came first.`,
+over, which is 24 hours after another key came first.` + jsonform.Of(keys{}),
 		Example: "  vmcp runs keys\n  vmcp runs list --sealed-by 2026-05",
 		Args:    cobra.NoArgs,
 	}
@@ -48,9 +54,7 @@ over, which is 24 hours after another key came first.`,
 				return err
 			}
 			if *output == "json" {
-				return e.JSON(struct {
-					Keys []inUse `json:"keys"`
-				}{found})
+				return e.JSON(keys{found})
 			}
 			return e.showKeys(found)
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/runs"
@@ -27,6 +28,12 @@ type summary struct {
 	Error     string     `json:"error"`
 }
 
+// page is what list prints as JSON.
+type page struct {
+	Runs []summary `json:"runs"`
+	Next string    `json:"next"`
+}
+
 func list(e Env, file *string) *cobra.Command {
 	var f runs.Filter
 	var states []string
@@ -34,6 +41,7 @@ func list(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "list runs, the last changed first",
+		Long:    `List prints kept runs, the last changed first. As JSON next is the cursor for --after, "" on the last page.` + jsonform.Of(page{}),
 		Example: "  vmcp runs list --state waiting,doubt\n  vmcp runs list --tool onboard --since 7d -o json",
 		Args:    cobra.NoArgs,
 	}
@@ -73,10 +81,7 @@ func (e Env) showList(found []runs.Summary, next string, asJSON bool) error {
 		list = append(list, summary{r.ID, r.Tool, r.State, r.Principal, r.Created.UTC(), r.Updated.UTC(), utc(r.Wake), r.Questions, r.Doubts, r.Entries, r.Error})
 	}
 	if asJSON {
-		return e.JSON(struct {
-			Runs []summary `json:"runs"`
-			Next string    `json:"next"`
-		}{list, next})
+		return e.JSON(page{list, next})
 	}
 	if len(list) == 0 {
 		return nil

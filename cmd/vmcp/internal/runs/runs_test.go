@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform/jsonformtest"
 	command "github.com/vmcp-dev/vmcp/cmd/vmcp/internal/runs"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -46,11 +47,17 @@ func (s *shell) run(args ...string) (string, error) {
 		JSON:   func(v any) error { return json.NewEncoder(&out).Encode(v) },
 		Output: func(c *cobra.Command) *string { return c.Flags().StringP("output", "o", "text", "") },
 	})
+	sub, _, _ := c.Find(args) // what is none fails below
 	c.SetArgs(args)
 	c.SetOut(io.Discard)
 	c.SetErr(io.Discard)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err := c.ExecuteContext(s.Context())
+	if err == nil && slices.Contains(args, "json") {
+		if err := jsonformtest.Check(sub.Long, out.Bytes()); err != nil {
+			s.Errorf("runs %v: %v\n%s", args, err, &out)
+		}
+	}
 	var hint *usage.Hint
 	switch {
 	case errors.As(err, new(usage.Error)):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/script"
@@ -113,6 +114,7 @@ func show(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show ID",
 		Short:   "show a run: what it did, what it waits for, and the command that would help",
+		Long:    `Show prints a run: what it did, what it waits for, and the command that would help.` + jsonform.Of(shown{}),
 		Example: "  vmcp runs show 4qk2v9m0s7c1d8x3n5b6t0h2ya",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -262,7 +264,7 @@ func export(e Env, file *string) *cobra.Command {
 		Use:   "export ID",
 		Short: "print a run as JSON: its script, arguments, journal and result",
 		Long: `Export prints what a run was begun with and all that it did, as a fixture for tests of scripts. It
-has the arguments and results of all calls in the clear.`,
+has the arguments and results of all calls in the clear.` + jsonform.Of(exported{}),
 		Example: "  vmcp runs export 4qk2v9m0s7c1d8x3n5b6t0h2ya > run.json",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/runs"
@@ -24,7 +25,7 @@ func answer(e Env, file *string) *cobra.Command {
 		Short: "answer a question that a run waits for",
 		Long: `Answer gives the answer of a person to an open question, which show lists. KEY may be left out when
 one question is open. What is accepted has to fit the schema of the question. The first answer
-counts, wherever it comes from.`,
+counts, wherever it comes from.` + jsonform.Of(state{}),
 		Example: "  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya 1 --action accept --content '{\"ship\": true}'\n  vmcp runs answer 4qk2v9m0s7c1d8x3n5b6t0h2ya --action decline",
 		Args:    cobra.RangeArgs(1, 2),
 	}
@@ -70,7 +71,7 @@ func resolve(e Env, file *string) *cobra.Command {
 		Long: `Resolve ends the doubt about a call whose outcome is not known: the process or the connection was
 lost before its answer came. Find out at the backend whether it happened. With --done the script
 sees the JSON as the output of the call, with --failed a failure of kind "tool"; --repeat makes the
-call once more. KEY may be left out when one call is in doubt. The run goes on by itself.`,
+call once more. KEY may be left out when one call is in doubt. The run goes on by itself.` + jsonform.Of(state{}),
 		Example: "  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya 7 --repeat\n  vmcp runs resolve 4qk2v9m0s7c1d8x3n5b6t0h2ya --done '{\"id\": 7}'",
 		Args:    cobra.RangeArgs(1, 2),
 	}
@@ -130,6 +131,7 @@ func resume(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume ID",
 		Short: "let a run go on that is paused, sleeps or waits",
+		Long:  `Resume lets a run go on that is paused, sleeps or waits, and prints its state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
 	c.ValidArgsFunction = e.ids(file, runs.Paused, runs.Sleeping, runs.Waiting)
@@ -145,6 +147,7 @@ func cancel(e Env, file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "end a run: nothing new begins, a call under way ends and is recorded",
+		Long:  `Cancel ends a run: nothing new begins, a call under way ends and is recorded. It prints the state.` + jsonform.Of(state{}),
 		Args:  cobra.ExactArgs(1),
 	}
 	c.ValidArgsFunction = e.ids(file, runs.States[:5]...)
@@ -156,6 +159,11 @@ func cancel(e Env, file *string) *cobra.Command {
 	return c
 }
 
+// pruned is how many were forgotten.
+type pruned struct {
+	Pruned int `json:"pruned"`
+}
+
 func prune(e Env, file *string) *cobra.Command {
 	var before, principal string
 	var states []string
@@ -163,7 +171,7 @@ func prune(e Env, file *string) *cobra.Command {
 		Use:   "prune",
 		Short: "forget runs that are done, failed or cancelled",
 		Long: `Prune forgets final runs with all that they hold, and their idempotency keys. Without --before these
-are the ones that runs.retention keeps no longer.`,
+are the ones that runs.retention keeps no longer.` + jsonform.Of(pruned{}),
 		Example: "  vmcp runs prune --before 30d\n  vmcp runs prune --before 0s --principal anna",
 		Args:    cobra.NoArgs,
 	}
@@ -193,9 +201,7 @@ are the ones that runs.retention keeps no longer.`,
 			case err != nil:
 				return err
 			case *output == "json":
-				return e.JSON(struct {
-					Pruned int `json:"pruned"`
-				}{n})
+				return e.JSON(pruned{n})
 			}
 			_, err = fmt.Fprintf(e.Out, "pruned %d\n", n)
 			return err

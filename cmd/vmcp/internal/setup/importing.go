@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/places"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -47,7 +48,7 @@ Values that are secrets go to vmcp.env beside the configuration, readable by its
 configuration names them as variables; --secrets inline leaves them where they are. Two servers that
 are the same become one backend, and of two that share a name one is renamed.
 
-The exit code is 1 when a file cannot be read or a server cannot be carried; the others are.`,
+The exit code is 1 when a file cannot be read or a server cannot be carried; the others are.` + jsonform.Of(imported{}),
 		Example: "  vmcp import --write vmcp.yaml\n  vmcp import .vscode/mcp.json\n  vmcp import --from claude --from cursor --dry-run",
 	}
 	flags := c.Flags()

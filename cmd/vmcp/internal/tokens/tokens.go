@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/auth"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
 )
@@ -88,7 +89,9 @@ func (e Env) list(file *string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "list the tokens by name",
-		Args:  cobra.NoArgs,
+		Long: `List prints the tokens by name, with when they end, their groups and scopes. It has no tokens and no
+hashes.` + jsonform.Of([]listedToken{}),
+		Args: cobra.NoArgs,
 	}
 	output := e.Output(c)
 	c.RunE = func(*cobra.Command, []string) error {

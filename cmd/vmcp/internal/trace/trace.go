@@ -171,18 +171,26 @@ func (s *sources) line(file string, n int) string {
 	return strings.TrimSpace(lines[n-1])
 }
 
+// event is one of the trace format of Chrome.
+type event struct {
+	Name  string         `json:"name"`
+	Cat   string         `json:"cat,omitempty"`
+	Phase string         `json:"ph"`
+	At    float64        `json:"ts"`
+	Took  float64        `json:"dur,omitempty"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	Args  map[string]any `json:"args,omitempty"`
+}
+
+// Events is a file of that format.
+type Events struct {
+	Events []event `json:"traceEvents"`
+	Unit   string  `json:"displayTimeUnit"`
+}
+
 // Chrome is a case in the trace format of Chrome, which Perfetto opens as well.
 func Chrome(c *cases.Case) ([]byte, error) {
-	type event struct {
-		Name  string         `json:"name"`
-		Cat   string         `json:"cat,omitempty"`
-		Phase string         `json:"ph"`
-		At    float64        `json:"ts"`
-		Took  float64        `json:"dur,omitempty"`
-		PID   int            `json:"pid"`
-		TID   int            `json:"tid"`
-		Args  map[string]any `json:"args,omitempty"`
-	}
 	events := []event{{Name: "process_name", Phase: "M", PID: 1, Args: map[string]any{"name": c.Tool}}}
 	for n, l := range lanesOf(c) {
 		events = append(events, event{Name: "thread_name", Phase: "M", PID: 1, TID: n + 1, Args: map[string]any{"name": l.label}},
@@ -204,10 +212,7 @@ func Chrome(c *cases.Case) ([]byte, error) {
 			events = append(events, event{strings.TrimSpace(label(e)), e.Kind, "X", e.StartMs * 1000, e.DurationMs * 1000, 1, n + 1, args})
 		}
 	}
-	return json.Marshal(struct {
-		Events []event `json:"traceEvents"`
-		Unit   string  `json:"displayTimeUnit"`
-	}{events, "ms"})
+	return json.Marshal(Events{events, "ms"})
 }
 
 func label(e *cases.Effect) string {
