@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/formatter"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/locate"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/lsp"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/repl"
@@ -38,7 +37,7 @@ long and comments stay where they are. The meaning is compared before and after.
 LF in .star files. A file that is no script is left alone and reported, and the others are formatted.
 
 With --check nothing is written: it prints what would change as a unified diff. The exit code is 1
-when anything would, or when a file cannot be formatted.` + jsonform.Of(formatter.Report{}),
+when anything would, or when a file cannot be formatted.` + formatter.Form,
 		Example: "  vmcp fmt\n  vmcp fmt tools prod.yaml\n  vmcp fmt --check",
 	}
 	output := outputFlag(c)

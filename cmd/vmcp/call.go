@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 )
 
@@ -39,8 +38,7 @@ sent it, with what else that has put in. A result that is an error goes to stand
 exit code is 1. With --config the backends of the file are started for the moment.
 
 Progress and log messages of the call go to standard error. What the call asks is answered by
---answer and --answers, and otherwise by the person at the terminal; without one it is declined.` +
-			jsonform.Help(jsonform.Form{Text: `{"content":[any],"structuredContent"?:any,"isError"?:boolean,"resultType"?,"_meta"?:any}`}),
+--answer and --answers, and otherwise by the person at the terminal; without one it is declined.` + client.ResultForm,
 		Example: `  vmcp call workspace_list_files --args '{"path": "."}'
   vmcp call deploy --config vmcp.yaml --args - < arguments.json
   vmcp call deploy --answer environment=staging --answer confirm=yes --trace

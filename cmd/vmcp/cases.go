@@ -15,7 +15,6 @@ import (
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fake"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/trace"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -31,8 +30,7 @@ func (a *app) trace() *cobra.Command {
 		Long: `Trace shows what a scripted tool did, from a case that "vmcp call --record" or the configuration's
 recording: has written. As text it is a tree of steps with their times. With --output html it is a
 page of its own: a lane for every branch, a bar for every step, and what a step was called with and
-answered behind a click or Enter. The page makes no request. As JSON it is the trace
-format of Chrome, which Perfetto opens.` + jsonform.Of(trace.Events{}),
+answered behind a click or Enter. The page makes no request. As JSON it is the trace format of Chrome, which Perfetto opens.` + trace.Form,
 		Example: "  vmcp trace recordings/20261122T100000.000Z-refund-1f2e3d4c.json\n  vmcp trace late.json -o html > late.html",
 		Args:    cobra.ExactArgs(1),
 	}

@@ -5,8 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vmcp-dev/vmcp/builtins/suite"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/scripttests"
 )
 
@@ -25,7 +23,7 @@ A test that passed runs again: stopped and resumed at every effect, and with the
 parallel branches in other orders. What then does something else is reported.
 
 Every problem is one line on standard output, and the summary is the last one. The exit code is 1
-when a test fails, when coverage is below --cover-min or when there are no tests.` + jsonform.Of(suite.Report{}),
+when a test fails, when coverage is below --cover-min or when there are no tests.` + scripttests.Form,
 		Example: "  vmcp test\n  vmcp test tools/refund_test.star --run late\n  vmcp test --cover --cover-out coverage.lcov --cover-min 90\n  vmcp test --output junit > report.xml",
 	}
 	flags := c.Flags()

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/checker"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/manifests"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
 	"github.com/vmcp-dev/vmcp/config"
@@ -36,7 +35,7 @@ Without FILE it checks vmcp.yaml; - is standard input. Manifests may refer to ea
 Secrets that are in no file are taken to be in the cluster.
 
 With --live it starts the backends of configurations that have no errors, too, and prints which are not
-ready, what of their tools is not listed as it is offered, and which profiles have more tools than their maxTools.` + jsonform.Of(report.Report{}),
+ready, what of their tools is not listed as it is offered, and which profiles have more tools than their maxTools.` + report.Form,
 		Example: "  vmcp validate\n  vmcp validate --live\n  vmcp validate prod/*.yaml --output json\n  vmcp validate server.yaml tools.yaml",
 	}
 	output := new(string)

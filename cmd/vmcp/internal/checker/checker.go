@@ -17,7 +17,6 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/drift"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/fixer"
-	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/report"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/usage"
 	"github.com/vmcp-dev/vmcp/config"
@@ -70,7 +69,7 @@ the configuration: names with one letter or so that is wrong, where a single nam
 not used. It says what it has done, and then which problems are left.
 
 The exit code is 1 when there is an error, with --strict also for a warning, and 2 when check was
-called wrongly.` + jsonform.Of(report.Report{}),
+called wrongly.` + report.Form,
 		Example: "  vmcp check\n  vmcp check --live --strict tools\n  vmcp check --explain retry-twice\n  vmcp check --fix\n  vmcp check -o sarif > vmcp.sarif",
 	}
 	c.Flags().StringVar(&f.config, "config", e.DefaultFile, "the configuration file")

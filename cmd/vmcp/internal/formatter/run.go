@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
@@ -116,6 +117,9 @@ type Report struct {
 	Files    []Result      `json:"files"`
 	Problems diag.Problems `json:"problems"`
 }
+
+// Form is the end of the help, which says so.
+var Form = jsonform.Of(Report{})
 
 func (o Options) finish(results []Result, problems diag.Problems) error {
 	if !o.JSON {

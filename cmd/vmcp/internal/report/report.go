@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script/check/codes"
 )
@@ -21,6 +22,9 @@ type Report struct {
 	Valid    bool          `json:"valid"` // the exit code will be 0
 	Problems diag.Problems `json:"problems"`
 }
+
+// Form is the end of the help of commands that write it.
+var Form = jsonform.Of(Report{})
 
 // Write writes problems; valid is false where the exit code will be 1. Text goes through hide,
 // which hides secrets.

@@ -8,7 +8,11 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/builtins/suite"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 )
+
+// Form is the end of the help: which form the JSON has.
+var Form = jsonform.Of(suite.Report{})
 
 // WriteText writes what did not pass, a line for each problem, and a summary.
 func WriteText(w io.Writer, r *suite.Report, cover bool, clean func(string) string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/cases"
 	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/client"
+	"github.com/vmcp-dev/vmcp/cmd/vmcp/internal/jsonform"
 	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/files"
 	shown "github.com/vmcp-dev/vmcp/proxy/trace"
@@ -188,6 +189,9 @@ type Events struct {
 	Events []event `json:"traceEvents"`
 	Unit   string  `json:"displayTimeUnit"`
 }
+
+// Form is the end of the help: which form the JSON has.
+var Form = jsonform.Of(Events{})
 
 // Chrome is a case in the trace format of Chrome, which Perfetto opens as well.
 func Chrome(c *cases.Case) ([]byte, error) {
