@@ -152,9 +152,12 @@ func (a *Admin) HasPage() bool { return a.Page == nil || *a.Page }
 // CanTry is TryTools or what stands for it.
 func (a *Admin) CanTry() bool { return a.TryTools == nil || *a.TryTools }
 
+// NoDiscovery is discovery.file where none is wanted.
+const NoDiscovery = "none"
+
 // Discovery is how programs on this machine find the endpoint.
 type Discovery struct {
-	// File is written once the port is open, with the endpoint's URL, the process and the file with the token that is asked for, and removed at the end. Relative to the configuration file. none is no file.
+	// File is written once the port is open, with the endpoint's URL, the process and the file with the token that is asked for, and removed at the end. Relative to the configuration file. Without it that is ~/.vmcp/server.json, unless another server that runs has it. none is no file.
 	File string `json:"file,omitempty"`
 }
 

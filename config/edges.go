@@ -48,9 +48,7 @@ func (v *validator) edges(c *Config) {
 	}
 	v.admin(&c.Admin)
 	switch c.Discovery.File {
-	case "":
-	case "none":
-		c.Discovery.File = ""
+	case "", NoDiscovery:
 	default:
 		c.Discovery.File = v.absolute(c.Discovery.File)
 	}

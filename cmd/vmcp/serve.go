@@ -73,7 +73,8 @@ say who they are, or --token-file, or --insecure-listen.
 
 --token-file makes a file with a token, unless it is there already, and asks callers for it.
 --discovery-file writes where the endpoint is, for programs on this machine, and takes the file
-away at the end. "vmcp call" and "vmcp tools" find ~/.vmcp/server.json by themselves.
+away at the end. Without it that is ~/.vmcp/server.json, unless another server that runs has it:
+"vmcp call", "vmcp status" and others look there. none writes nothing.
 With --stdio it serves one client on standard input and output instead of a port; with --url, too,
 it passes that client on to an endpoint that runs already, so that many clients share one set of
 servers. --token-file then names a file with the token for it; else VMCP_TOKEN has it.
@@ -99,7 +100,7 @@ of the process alone, such as admin and limits.totalMemory.`,
 	f.delay = durationFlag(c, "shutdown-delay", "serve on for this `time` after a signal, while /readyz answers 503 (default as configured, else 0s)")
 	f.drain = durationFlag(c, "drain-time", "give running calls this `time` to end once the port is closed (default as configured, else 10s)")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "ask callers for the token in this file, which is made if it is not there")
-	c.Flags().StringVar(&f.discovery, "discovery-file", "", "say in this file where the endpoint is, while it is served")
+	c.Flags().StringVar(&f.discovery, "discovery-file", "", "say in this file where the endpoint is, while it is served (default as configured, else ~/.vmcp/server.json if no other server has it; none: in no file)")
 	for _, port := range []string{"listen", "discovery-file"} {
 		c.MarkFlagsMutuallyExclusive(port, "stdio")
 	}
@@ -241,9 +242,9 @@ func (a *app) serveHTTP(s *served) error {
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
 	url := scheme + discovery.Reachable(host, port) + "/mcp"
 	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
-	forget, err := discovery.Announce(s.discovery, discovery.File{
+	forget, err := s.announce(discovery.File{
 		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
-	}, s.log)
+	})
 	if err != nil {
 		_ = server.Close()
 		<-ended
@@ -261,6 +262,22 @@ func (a *app) serveHTTP(s *served) error {
 	}
 	s.manager.Stopping()
 	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l, s.proxy.Drained}, server, ended)
+}
+
+// announce writes the discovery file that is wanted, or that of the user where nothing is said of one.
+func (s *served) announce(d discovery.File) (remove func(), err error) {
+	if s.from.path != "" && !s.from.demo {
+		if abs, err := filepath.Abs(s.from.path); err == nil {
+			d.Config = abs
+		}
+	}
+	switch s.discovery {
+	case "":
+		return discovery.AnnounceToUser(d, s.log), nil
+	case config.NoDiscovery:
+		return func() {}, nil
+	}
+	return discovery.Announce(s.discovery, d, s.log)
 }
 
 // serveOn serves until the server is closed, over TLS if there is a configuration for it.

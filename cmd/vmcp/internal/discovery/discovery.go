@@ -3,7 +3,8 @@
 // With --discovery-file, or discovery.file of the configuration, serve writes where it is once
 // its port is open, and removes the file at its end. Programs that start an endpoint for
 // themselves, and vmcp call and vmcp tools, find it there. The file holds names of files and
-// never a token. Whoever serves last has the file.
+// never a token. Whoever serves last has the file. Without either it is the user's file, which
+// whoever serves first has.
 package discovery
 
 import (
@@ -30,10 +31,12 @@ type File struct {
 	PID       int    `json:"pid"`
 	TokenFile string `json:"tokenFile,omitempty"` // with the token that callers bring
 	// AdminURL is the port for operators, and AdminTokenFile has the token for it; "" where there is none.
-	AdminURL       string    `json:"adminUrl,omitempty"`
-	AdminTokenFile string    `json:"adminTokenFile,omitempty"`
-	Version        string    `json:"version"`
-	StartedAt      time.Time `json:"startedAt"`
+	AdminURL       string `json:"adminUrl,omitempty"`
+	AdminTokenFile string `json:"adminTokenFile,omitempty"`
+	// Config is the configuration that is served, absolute; "" where none is a file.
+	Config    string    `json:"config,omitempty"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"startedAt"`
 }
 
 // maxDiscovery bounds a discovery file, in bytes.
@@ -55,6 +58,33 @@ func Announce(path string, d File, log *slog.Logger) (remove func(), err error) 
 	case before.PID != d.PID && running(before.PID):
 		log.Warn("the discovery file named another server, which still runs; it names this one now", "file", path, "pid", before.PID, "url", before.URL)
 	}
+	return write(path, d)
+}
+
+// AnnounceToUser is Announce in the file of the user, which nobody asked for: a server that is found there stays, and
+// that it cannot be written is no failure.
+func AnnounceToUser(d File, log *slog.Logger) (remove func()) {
+	path := UserFile()
+	if path == "" {
+		return func() {}
+	}
+	before, live := Find(path)
+	if live && before.PID != d.PID && before.URL != d.URL { // the port is ours now, whatever has that number
+		log.Debug("the discovery file names another server, which still runs", "file", path, "pid", before.PID, "url", before.URL)
+		return func() {}
+	}
+	_, err := read(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		remove, err = write(path, d)
+	}
+	if err != nil {
+		log.Debug("no discovery file is written", "err", err)
+		return func() {}
+	}
+	return remove
+}
+
+func write(path string, d File) (remove func(), err error) {
 	data, err := json.Marshal(d)
 	if err != nil {
 		return nil, err

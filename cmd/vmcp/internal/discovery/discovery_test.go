@@ -50,6 +50,55 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
+// TestAnnounceToUser: the file that nobody asked for is of the server that had it first, while that runs, and never a
+// reason not to serve.
+func TestAnnounceToUser(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	log := slog.New(slog.DiscardHandler)
+	first := discovery.File{URL: "http://" + l.Addr().String() + "/mcp", PID: os.Getppid()}
+	other := discovery.File{URL: "http://127.0.0.1:1/mcp", PID: os.Getpid()}
+	found := func() string {
+		data, err := os.ReadFile(discovery.UserFile())
+		if err != nil {
+			return "none"
+		}
+		return string(data)
+	}
+	forgetFirst := discovery.AnnounceToUser(first, log)
+	discovery.AnnounceToUser(other, log)()
+	if have := found(); !strings.Contains(have, first.URL) {
+		t.Errorf("another server came, and the file says %s", have)
+	}
+	forgetFirst()
+	if have := found(); have != "none" {
+		t.Errorf("after the end of the server the file says %s", have)
+	}
+	discovery.AnnounceToUser(first, log)
+	l.Close() // it was killed, and its number is another's
+	forget := discovery.AnnounceToUser(other, log)
+	if have := found(); !strings.Contains(have, other.URL) {
+		t.Errorf("after the server that was killed the file says %s", have)
+	}
+	forget()
+	if err := os.WriteFile(discovery.UserFile(), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	discovery.AnnounceToUser(first, log)()
+	if have := found(); have != "mine" {
+		t.Errorf("the user's own file says %s", have)
+	}
+	t.Setenv("HOME", discovery.UserFile()) // no folder
+	t.Setenv("USERPROFILE", discovery.UserFile())
+	discovery.AnnounceToUser(first, log)()
+}
+
 func TestReachable(t *testing.T) {
 	for host, want := range map[string]string{"": "127.0.0.1:1", "0.0.0.0": "127.0.0.1:1", "::": "127.0.0.1:1", "::1": "[::1]:1", "host": "host:1"} {
 		if got := discovery.Reachable(host, "1"); got != want {

@@ -121,16 +121,31 @@ func foundIn(file string) Endpoint {
 	if declared.TLS.Cert != "" {
 		scheme = "https://"
 	}
-	if declared.Discovery.File == "none" {
-		declared.Discovery.File = ""
+	announced := beside(declared.Discovery.File)
+	switch declared.Discovery.File {
+	case config.NoDiscovery:
+		announced = ""
+	case "":
+		announced = served(file)
 	}
-	f := foundBy(beside(declared.Discovery.File), scheme+discovery.Reachable(host, port)+"/mcp")
+	f := foundBy(announced, scheme+discovery.Reachable(host, port)+"/mcp")
 	f.certFile, f.config = beside(declared.TLS.Cert), file
 	if host, port, err := net.SplitHostPort(declared.Admin.Listen); err == nil && port != "0" && f.AdminURL == "" {
 		f.AdminURL = "http://" + discovery.Reachable(host, port)
 	}
 	f.adminToken = cmp.Or(f.adminToken, beside(declared.Admin.TokenFile))
 	return f
+}
+
+// served is the user's discovery file if it is of a server of this configuration, which may listen elsewhere than
+// the configuration says.
+func served(file string) string {
+	d, ok := discovery.Find(discovery.UserFile())
+	abs, err := filepath.Abs(file)
+	if !ok || err != nil || d.Config != abs {
+		return ""
+	}
+	return discovery.UserFile()
 }
 
 // TokenFile is the file with the token, if it is known; VMCP_TOKEN goes before it.

@@ -53,3 +53,37 @@ func TestFoundIn(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that is served elsewhere than it says is found by the user's discovery file, and no other one is.
+func TestServedElsewhere(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here := fmt.Sprintf("http://%s/mcp", l.Addr())
+	mine := filepath.Join(dir, "vmcp.yaml")
+	if err := os.Mkdir(filepath.Join(home, ".vmcp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	announced := fmt.Sprintf(`{"url":%q,"pid":%d,"config":%q}`, here, os.Getpid(), mine)
+	if err := os.WriteFile(filepath.Join(home, ".vmcp", "server.json"), []byte(announced), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ file, text, want string }{
+		{mine, "listen: 127.0.0.1:80", here},
+		{mine, "listen: 127.0.0.1:80\ndiscovery: {file: none}", "http://127.0.0.1:80/mcp"},
+		{mine, "listen: 127.0.0.1:80\ndiscovery: {file: own.json}", "http://127.0.0.1:80/mcp"},
+		{filepath.Join(dir, "other.yaml"), "listen: 127.0.0.1:80", "http://127.0.0.1:80/mcp"},
+	} {
+		if err := os.WriteFile(tt.file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f := Find(Flags{Config: tt.file}); f.URL != tt.want {
+			t.Errorf("%s, %q: %s, want %s", filepath.Base(tt.file), tt.text, f.URL, tt.want)
+		}
+	}
+}
