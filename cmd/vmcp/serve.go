@@ -242,9 +242,9 @@ func (a *app) serveHTTP(s *served) error {
 	host, port, _ := net.SplitHostPort(l.Addr().String()) // of a TCP port
 	url := scheme + discovery.Reachable(host, port) + "/mcp"
 	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
-	forget, err := s.announce(discovery.File{
-		URL: url, PID: os.Getpid(), TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
-	})
+	forget, err := discovery.Announce(s.discovery, discovery.File{
+		URL: url, PID: os.Getpid(), Config: s.from.file(), TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
+	}, s.log)
 	if err != nil {
 		_ = server.Close()
 		<-ended
@@ -264,20 +264,13 @@ func (a *app) serveHTTP(s *served) error {
 	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l, s.proxy.Drained}, server, ended)
 }
 
-// announce writes the discovery file that is wanted, or that of the user where nothing is said of one.
-func (s *served) announce(d discovery.File) (remove func(), err error) {
-	if s.from.path != "" && !s.from.demo {
-		if abs, err := filepath.Abs(s.from.path); err == nil {
-			d.Config = abs
-		}
+// file is the configuration that is followed, absolute; "" where none is a file of the user.
+func (s *source) file() string {
+	if s.path == "" || s.demo {
+		return ""
 	}
-	switch s.discovery {
-	case "":
-		return discovery.AnnounceToUser(d, s.log), nil
-	case config.NoDiscovery:
-		return func() {}, nil
-	}
-	return discovery.Announce(s.discovery, d, s.log)
+	abs, _ := filepath.Abs(s.path)
+	return abs
 }
 
 // serveOn serves until the server is closed, over TLS if there is a configuration for it.

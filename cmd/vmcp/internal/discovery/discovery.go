@@ -42,10 +42,13 @@ type File struct {
 // maxDiscovery bounds a discovery file, in bytes.
 const maxDiscovery = 64 << 10
 
-// Announce writes the discovery file, if one is wanted. The returned function removes it,
+// Announce writes the discovery file: that of the user where none is named, and none where that is none. The returned function removes it,
 // unless another server has written it since.
 func Announce(path string, d File, log *slog.Logger) (remove func(), err error) {
-	if path == "" {
+	switch path {
+	case "":
+		return AnnounceToUser(d, log), nil
+	case "none":
 		return func() {}, nil
 	}
 	if path, err = filepath.Abs(path); err != nil {
