@@ -243,7 +243,7 @@ func (a *app) serveHTTP(s *served) error {
 	url := scheme + discovery.Reachable(host, port) + "/mcp"
 	s.proxy.ServedBy(status.Server{URL: url, Commit: release.Read().Commit})
 	forget, err := discovery.Announce(s.discovery, discovery.File{
-		URL: url, PID: os.Getpid(), Config: s.from.file(), TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
+		URL: url, PID: os.Getpid(), Config: s.from.path, TokenFile: s.tokenFile, AdminURL: adminURL(s.admin), AdminTokenFile: s.adminToken, Version: buildVersion(), StartedAt: time.Now().UTC(),
 	}, s.log)
 	if err != nil {
 		_ = server.Close()
@@ -262,15 +262,6 @@ func (a *app) serveHTTP(s *served) error {
 	}
 	s.manager.Stopping()
 	return a.stopServer(stopping{s.proxy, s.shutdown.Load(), l, s.proxy.Drained}, server, ended)
-}
-
-// file is the configuration that is followed, absolute; "" where none is a file of the user.
-func (s *source) file() string {
-	if s.path == "" || s.demo {
-		return ""
-	}
-	abs, _ := filepath.Abs(s.path)
-	return abs
 }
 
 // serveOn serves until the server is closed, over TLS if there is a configuration for it.

@@ -88,6 +88,9 @@ func AnnounceToUser(d File, log *slog.Logger) (remove func()) {
 }
 
 func write(path string, d File) (remove func(), err error) {
+	if d.Config != "" {
+		d.Config, _ = filepath.Abs(d.Config)
+	}
 	data, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
