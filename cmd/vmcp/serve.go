@@ -73,8 +73,7 @@ say who they are, or --token-file, or --insecure-listen.
 
 --token-file makes a file with a token, unless it is there already, and asks callers for it.
 --discovery-file writes where the endpoint is, for programs on this machine, and takes the file
-away at the end. Without it that is ~/.vmcp/server.json, unless another server that runs has it:
-"vmcp call", "vmcp status" and others look there. none writes nothing.
+away at the end: without it ~/.vmcp/server.json, where "vmcp call" and others look, if no other has it.
 With --stdio it serves one client on standard input and output instead of a port; with --url, too,
 it passes that client on to an endpoint that runs already, so that many clients share one set of
 servers. --token-file then names a file with the token for it; else VMCP_TOKEN has it.
