@@ -111,6 +111,10 @@ func Read(filename string, data []byte, o Options) (*File, error) {
 	if s == nil {
 		return nil, d.unknown(root)
 	}
+	if all := root.get(s.key); all != nil && len(all.members) > maxServers {
+		m := all.members[maxServers]
+		return nil, d.problem(m.line, m.column, "%s: the file has %d servers; want at most %d: take those that are needed into a file of their own", s.key, len(all.members), maxServers)
+	}
 	r := &reader{document: d, Options: o, shape: s, root: root, variables: map[string]*Variable{}}
 	return r.file(), nil
 }

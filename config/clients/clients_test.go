@@ -109,6 +109,7 @@ func TestBounds(t *testing.T) {
 		"nodes": `{"mcpServers":{"a":[` + strings.Repeat("1,", 1_100_000) + `]}}`,
 		"alias": "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nextensions: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n",
+		"servers": `{"mcpServers":{` + strings.TrimSuffix(strings.Repeat(`"s":{"command":"x"},`, 1_001), ",") + `}}`,
 		"endless": "extensions: &a\n  b: *a\n",
 		"text":    "{\"mcpServers\":\xff}",
 	} {

@@ -67,8 +67,8 @@ func laterNamed(rest []member, name string) bool {
 	return len(rest) < maxServers && slices.ContainsFunc(rest, func(m member) bool { return m.name == name })
 }
 
-// maxServers bounds what is compared with each other.
-const maxServers = 10_000
+// maxServers bounds what is compared with each other, and the backends that an import writes.
+const maxServers = 1_000
 
 // key is a name as a step of a path.
 func key(name string) string {
