@@ -151,21 +151,27 @@ type ended struct {
 // maxEnded bounds them: beyond it a session that is over while the store is away may be begun anew from its id.
 const maxEnded = 10_000
 
+// add keeps one for later; false when there are too many.
+func (e *ended) add(id string, until time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.all) >= maxEnded {
+		return false
+	}
+	if e.all == nil {
+		e.all = map[string]time.Time{}
+	}
+	e.all[id] = until
+	return true
+}
+
 // noteEnd notes that a session is over, later where it cannot be noted now.
 func (t *Set) noteEnd(ctx context.Context, id string, life time.Duration) {
 	err := t.o.Members.Delete(ctx, id, life)
 	if err == nil {
 		return
 	}
-	t.ended.mu.Lock()
-	defer t.ended.mu.Unlock()
-	if t.ended.all == nil {
-		t.ended.all = map[string]time.Time{}
-	}
-	later := len(t.ended.all) < maxEnded
-	if later {
-		t.ended.all[id] = time.Now().Add(life)
-	}
+	later := t.ended.add(id, time.Now().Add(life))
 	t.o.Log.Warn("a session that is over is not noted as such", "session", id[:6], "later", later, "err", err)
 }
 

@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // TestOwnersAreBounded: who has adopted sessions is known of so many and no more.
@@ -16,5 +17,17 @@ func TestOwnersAreBounded(t *testing.T) {
 	}
 	if last := fmt.Sprint(maxOwners + 9); s.owners[last] != "b" {
 		t.Errorf("the owner of the last session is not known")
+	}
+}
+
+func TestEndsThatAreNotNotedAreBounded(t *testing.T) {
+	var e ended
+	for i := range maxEnded + 10 {
+		if kept := e.add(fmt.Sprint(i), time.Now()); kept != (i < maxEnded) {
+			t.Fatalf("end %d is kept: %v", i, kept)
+		}
+	}
+	if n := len(e.all); n != maxEnded {
+		t.Errorf("%d ends are kept, want %d", n, maxEnded)
 	}
 }

@@ -62,6 +62,7 @@ var table = []row{
 	{"notifications for a suspended call", "{number parked.heldMax}, {size parked.heldBytes}", "dropped and counted", "–", "TestSuspendedCallsAreBounded"},
 	{"recordings of calls", "{number cases.MaxEffects} effects and {size cases.MaxRecorded} each, {size cases.MaxHeld} in all; {number cases.maxQueue} wait to be written", "not recorded, and logged", "`recording`", "TestARecorderIsBounded"},
 	{"sessions of other replicas that were adopted", "{number routing.maxOwners}", "all are forgotten, and read again from the store", "–", "TestOwnersAreBounded"},
+	{"sessions that ended while the shared store was away", "{number routing.maxEnded}", "they may be begun anew from their ids", "–", "TestEndsThatAreNotNotedAreBounded"},
 	{"how another replica says that it is", "{size routing.maxStatus}", "it counts as one that does not answer", "–", "TestAnswersOfReplicasAreBounded"},
 	{"tasks that are remembered", "{number tasks.most}, ids of {size tasks.idBytes}", "the oldest are forgotten", "–", "TestTasksAreBounded"},
 	{"a frame on standard input and output", "{size edge.MaxFrame}", "the connection ends", "–", "TestLongLineEndsStdio"},
