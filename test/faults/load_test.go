@@ -132,7 +132,7 @@ func begun(t *testing.T, calls string) (n int64) {
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	const listeners, questions = 3, 3
-	s, calls := serveLoaded(t, "--shutdown-delay", fmt.Sprintf("%ds", testmode.Count(3, 30)), "--drain-time", "10m")
+	s, calls := serveLoaded(t, "--shutdown-delay", fmt.Sprintf("%ds", testmode.Count(3, 15)), "--drain-time", "10m")
 	var streams []<-chan error
 	for range listeners {
 		streams = append(streams, s.listen(t), s.subscribe(t))
