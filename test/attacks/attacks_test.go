@@ -29,8 +29,8 @@ const (
 	// perRun is how long each program may run. All that any of them takes of memory or of a
 	// processor it has taken by then, or takes again and again.
 	perRun = 4 * time.Second
-	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 64 MiB.
-	mostMemory = 256<<20/4*5 + 64<<20
+	// mostMemory is what the process may have had: 1.25 times the memory of a run, and 96 MiB: half of that is the program itself.
+	mostMemory = 256<<20/4*5 + 96<<20
 	// waitTime bounds every wait for something that must happen.
 	waitTime = 2 * time.Minute
 	// attempts is how often a program may run until nobody else had to wait meanwhile: a
