@@ -13,25 +13,25 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Backend is what a backend's TLS connections are made with. Files are looked at when a
-// connection is made. While a new version of them is broken, the one before goes on.
+// Backend is the TLS configuration of connections to a backend. Files are checked for changes
+// when a connection is made. While a new version is invalid, the previous one stays in use.
 type Backend struct {
 	cfg  config.BackendTLS
-	host string // that the backend's certificate has to be for
+	host string // the name that the backend's certificate must have
 	log  *slog.Logger
 
 	mu     sync.Mutex
 	roots  *x509.CertPool   // guarded by mu; nil: those of the system
 	own    *tls.Certificate // guarded by mu; nil: none
-	loaded bool             // guarded by mu: there is a version that can be used
-	stamps [3]files.Stamp   // guarded by mu: of the files that were tried last
+	loaded bool             // guarded by mu: a valid version was read
+	stamps [3]files.Stamp   // guarded by mu: of the files at the last read
 	looked time.Time        // guarded by mu
-	err    error            // guarded by mu: why the last version cannot be used
-	text   string           // guarded by mu: certificates to trust that are in no file
+	err    error            // guarded by mu: of the last read
+	text   string           // guarded by mu: further trusted certificates, in PEM
 }
 
-// ForBackend is what connections to a backend are made with; nil where the configuration does
-// not say anything.
+// ForBackend returns the TLS configuration of connections to a backend; nil where none is
+// configured.
 func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *Backend {
 	if cfg == (config.BackendTLS{}) {
 		return nil
@@ -42,21 +42,21 @@ func ForBackend(cfg config.BackendTLS, host string, log *slog.Logger) *Backend {
 	return &Backend{cfg: cfg, host: host, log: log, text: cfg.CAText}
 }
 
-// Config is for crypto/tls. That of a nil *Backend is nil.
+// Config returns the configuration for crypto/tls; nil for a nil *Backend.
 func (c *Backend) Config() *tls.Config {
 	if c == nil {
 		return nil
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.host, GetClientCertificate: c.present}
 	if c.cfg.CA != "" || c.cfg.CAText != "" {
-		// The pool of a tls.Config cannot be replaced: the same check is made below, against
-		// the newest one.
+		// The pool of a tls.Config cannot be replaced: verify makes the same check against the
+		// current one.
 		conf.InsecureSkipVerify, conf.VerifyConnection = true, c.verify
 	}
 	return conf
 }
 
-// Trusts reports whether new connections are made to who has a certificate of these, in PEM.
+// Trusts reports whether text is the present text of Trust.
 func (c *Backend) Trusts(text string) bool {
 	if c == nil {
 		return text == ""
@@ -66,15 +66,16 @@ func (c *Backend) Trusts(text string) bool {
 	return c.text == text
 }
 
-// Trust replaces the text of the certificates to trust, which there was from the beginning.
+// Trust replaces the text with trusted certificates, in PEM. The configuration must have had one from the
+// beginning.
 func (c *Backend) Trust(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.text, c.stamps, c.looked, c.loaded = text, [3]files.Stamp{}, time.Time{}, false
 }
 
-// verify checks the backend's certificate, as crypto/tls does by itself without a
-// VerifyConnection.
+// verify verifies the backend's certificate, as crypto/tls does without
+// InsecureSkipVerify.
 func (c *Backend) verify(s tls.ConnectionState) error {
 	roots, _, err := c.current()
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *Backend) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// present is the proxy's own certificate.
+// present returns the proxy's client certificate.
 func (c *Backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_, own, err := c.current()
 	if own == nil {
@@ -99,7 +100,7 @@ func (c *Backend) present(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	return own, err
 }
 
-// current returns the newest version that can be used.
+// current returns the current version, read again if it has changed.
 func (c *Backend) current() (*x509.CertPool, *tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +116,7 @@ func (c *Backend) current() (*x509.CertPool, *tls.Certificate, error) {
 
 // read reads the files if they have changed. mu is held.
 func (c *Backend) read() {
-	stamps := stampsOf(c.cfg.CA, c.cfg.Cert, c.cfg.Key) // before the files are read: what changes meanwhile is read again
+	stamps := stampsOf(c.cfg.CA, c.cfg.Cert, c.cfg.Key) // before the files are read, so that a change meanwhile is found
 	if c.loaded && slices.EqualFunc(stamps[:], c.stamps[:], files.Stamp.Same) {
 		return
 	}
@@ -123,7 +124,7 @@ func (c *Backend) read() {
 	roots, own, err := load(c.cfg, c.text)
 	if err != nil {
 		if c.loaded {
-			c.log.Error("certificates not read, those before go on", "err", err)
+			c.log.Error("certificates not read, the previous ones stay in use", "err", err)
 		}
 		c.err = err
 		return
@@ -131,13 +132,13 @@ func (c *Backend) read() {
 	c.roots, c.own, c.loaded, c.err = roots, own, true, nil
 }
 
-// load reads the files; text are certificates to trust that are in no file.
+// load reads the files; text has further trusted certificates.
 func load(cfg config.BackendTLS, text string) (roots *x509.CertPool, own *tls.Certificate, err error) {
 	if cfg.CA != "" || text != "" {
 		roots = x509.NewCertPool()
 	}
 	if text != "" && !roots.AppendCertsFromPEM([]byte(text)) {
-		return nil, nil, errors.New("no certificates to trust in what is configured")
+		return nil, nil, errors.New("no certificates in the configured text")
 	}
 	if cfg.CA != "" {
 		if _, err := addTo(roots, "tls.ca", cfg.CA); err != nil {

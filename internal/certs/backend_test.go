@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// TestAFileIsReadAgainAndABrokenOneIsNot: a new version of a CA is used within a second; while it
-// is broken, the version before stays in use.
+// TestAFileIsReadAgainAndABrokenOneIsNot: a new version of a CA is used within a second; while it is
+// invalid, the previous version stays in use.
 func TestAFileIsReadAgainAndABrokenOneIsNot(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -54,8 +54,8 @@ func TestNothingConfiguredIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestTextIsTrustedInstead: certificates that are in no file are replaced at once; a text without
-// any refuses every server.
+// TestTextIsTrustedInstead: certificates in a configured text are replaced at once; with a text
+// without certificates every server is refused.
 func TestTextIsTrustedInstead(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -68,7 +68,7 @@ func TestTextIsTrustedInstead(t *testing.T) {
 	}
 	c := ForBackend(config.BackendTLS{CAText: good}, "example.com", slog.New(slog.DiscardHandler))
 	for _, tt := range []struct{ text, want string }{
-		{good, ""}, {string(other), "unknown authority"}, {"nothing", "no certificates to trust"}, {good, ""},
+		{good, ""}, {string(other), "unknown authority"}, {"nothing", "no certificates in the configured text"}, {good, ""},
 	} {
 		if c.Trust(tt.text); !c.Trusts(tt.text) {
 			t.Errorf("Trusts(%.20q) = false after Trust", tt.text)

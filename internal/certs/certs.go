@@ -1,7 +1,6 @@
-// Package certs keeps the certificates of TLS connections, which are files: those of the port
-// (Server), those for connections to backends (ForBackend), and those that a client command trusts
-// (Trusting). Files that change are read again; while a new version is broken, the one before
-// stays in use.
+// Package certs reads the certificate files of TLS connections: of the server's port (Server), of
+// connections to backends (ForBackend), and those that a client command trusts (Trusting). Files that
+// change are read again; while a new version is invalid, the previous one stays in use.
 package certs
 
 import (
@@ -14,14 +13,13 @@ import (
 )
 
 const (
-	// lookEvery is how often the files are looked at, at the most.
+	// lookEvery is the shortest interval between two checks of the files for changes.
 	lookEvery = time.Second
 	// maxFile bounds each of the files, in bytes.
 	maxFile = 4 << 20
 )
 
-// read reads a file while somebody waits for it: it must not be a pipe, nor endless. setting is
-// where it was named.
+// read reads a regular file of bounded size. setting names the file's setting in errors.
 func read(setting, path string) ([]byte, error) {
 	data, err := files.Read(path, maxFile)
 	if err != nil {

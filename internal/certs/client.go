@@ -6,15 +6,15 @@ import (
 	"encoding/pem"
 )
 
-// Trusting is for connections to servers whose certificates, or those of who signed them, are in a
-// file, beside those that the system trusts. setting is where the file was named.
+// Trusting returns a configuration that trusts the certificates of a file, of servers or authorities,
+// in addition to those that the system trusts. setting names the file's setting in errors.
 func Trusting(setting, file string) (*tls.Config, error) {
 	secure, _, err := trusting(setting, file)
 	return secure, err
 }
 
-// Pinned is Trusting for the server whose own certificate the file begins with: whoever has that
-// need not reach the server by its name.
+// Pinned is Trusting for the server whose certificate is the first in the file. It verifies that
+// certificate's name, so that the server can be dialled by another one.
 func Pinned(setting, file string) (*tls.Config, error) {
 	secure, data, err := trusting(setting, file)
 	if err == nil {
@@ -35,7 +35,8 @@ func trusting(setting, file string) (*tls.Config, []byte, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}, data, nil
 }
 
-// ownName is a name that the first certificate of a file is for. "" is the name that is dialled.
+// ownName returns a name of the first certificate of a file; "" when it has none, and the dialled name is
+// verified.
 func ownName(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Server is the certificates of the port, read anew when their files or their names
-// change. While a new version is broken, the one before serves on.
+// Server is the certificates of the server's port, read again when their files or
+// paths change. While a new version is invalid, the previous one stays in use.
 type Server struct {
 	log *slog.Logger
 
@@ -26,10 +26,10 @@ type Server struct {
 type served struct {
 	cfg    config.TLS
 	loaded *tls.Config
-	stamps [3]files.Stamp // of the files that were tried last
+	stamps [3]files.Stamp // of the files at the last read
 }
 
-// NewServer is what a port needs to speak TLS; nil where the configuration has no certificate.
+// NewServer reads the certificates of a configuration; nil where it has none.
 func NewServer(cfg config.TLS, log *slog.Logger) (*Server, error) {
 	if cfg.Cert == "" {
 		return nil, nil
@@ -41,7 +41,7 @@ func NewServer(cfg config.TLS, log *slog.Logger) (*Server, error) {
 	return &Server{log: log, serves: c, looked: time.Now()}, nil
 }
 
-// Config is for the listener; nil is plain HTTP.
+// Config returns the configuration for the listener; nil means plain HTTP.
 func (f *Server) Config() *tls.Config {
 	if f == nil {
 		return nil
@@ -52,7 +52,7 @@ func (f *Server) Config() *tls.Config {
 	}
 }
 
-// Follow reads the files that a new configuration names. They serve when it is called.
+// Follow reads the files of a new configuration. They are used once serve is called.
 func (f *Server) Follow(cfg config.TLS) (serve func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *Server) Follow(cfg config.TLS) (serve func(), err error) {
 	}, nil
 }
 
-// current is what serves now.
+// current returns the current certificates, read again if they have changed.
 func (f *Server) current() *tls.Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,16 +85,16 @@ func (f *Server) current() *tls.Config {
 	f.serves.stamps = stamps
 	c, err := readServed(f.serves.cfg)
 	if err != nil {
-		f.log.Error("certificate not read, the one before goes on", "err", err)
+		f.log.Error("certificate not read, the previous one stays in use", "err", err)
 		return f.serves.loaded
 	}
 	f.serves = c
-	f.log.Info("certificate read anew", "file", c.cfg.Cert)
+	f.log.Info("certificate reloaded", "file", c.cfg.Cert)
 	return c.loaded
 }
 
 func readServed(cfg config.TLS) (served, error) {
-	stamps := stampsOfServer(cfg) // before the files are read: what changes meanwhile is read again
+	stamps := stampsOfServer(cfg) // before the files are read, so that a change meanwhile is found
 	loaded, err := loadServer(cfg)
 	return served{cfg, loaded, stamps}, err
 }
@@ -112,8 +112,8 @@ func loadServer(cfg config.TLS) (*tls.Config, error) {
 	if _, err := addTo(c.ClientCAs, "tls.clientCA", cfg.ClientCA); err != nil {
 		return nil, err
 	}
-	// A client without one is answered 401, which says what is wanted; a handshake that
-	// fails says nothing.
+	// A client without a certificate gets a response with 401 and a description, which a
+	// failed handshake would not have.
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	return c, nil
 }

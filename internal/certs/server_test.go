@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// Files of another name are served with the configuration that names them.
+// Certificates of other files are used once the new configuration is applied.
 func TestCertificatesOfAnotherName(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := testkit.SelfSigned(t, dir, "one")
@@ -35,7 +35,7 @@ func TestCertificatesOfAnotherName(t *testing.T) {
 	}
 }
 
-// TestPinned: who has a server's own certificate reaches it by whatever name.
+// TestPinned: with a server's certificate it can be dialled by any name.
 func TestPinned(t *testing.T) {
 	cert, key := testkit.SelfSigned(t, t.TempDir(), "server")
 	for trust, want := range map[string]string{"Trusting": "", "Pinned": "server"} {

@@ -1,5 +1,5 @@
-// Package clip cuts text that is too long to show. Whatever is cut stays valid: no character
-// is halved. Secrets are to be hidden before: half of one would not be found any more.
+// Package clip cuts texts that are too long to show, between characters, so that they stay valid
+// UTF-8. Secrets must be hidden before: a part of one would not be recognized.
 package clip
 
 import (
@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Mark stands behind what was cut.
+// Mark is appended to a text that was cut.
 const Mark = "…"
 
-// Bytes is the beginning of s, of at most n bytes.
+// Bytes returns the beginning of s, of at most n bytes.
 func Bytes(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -21,7 +21,7 @@ func Bytes(s string, n int) string {
 	return s[:max(n, 0)]
 }
 
-// Text is Bytes with the mark behind, if something was cut.
+// Text is Bytes with Mark appended if s was cut.
 func Text(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -29,7 +29,7 @@ func Text(s string, n int) string {
 	return Bytes(s, n) + Mark
 }
 
-// Counted is Text that says how long the text was.
+// Counted is Text with the original length if s was cut.
 func Counted(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -37,7 +37,7 @@ func Counted(s string, n int) string {
 	return fmt.Sprintf("%s (%d bytes)", Text(s, n), len(s))
 }
 
-// Line is a text of at most n characters, the mark included: a line of a table.
+// Line returns a text of at most n characters, including the mark, for a line of a table.
 func Line(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -45,8 +45,8 @@ func Line(s string, n int) string {
 	return string([]rune(s)[:max(n-1, 0)]) + Mark
 }
 
-// Share is how many bytes each text may have so that all of them fit into room: what
-// short ones leave is for the long ones.
+// Share returns the number of bytes to which each text is to be cut so that all fit into
+// room. Long texts get the bytes that short ones leave.
 func Share(texts []string, room int) int {
 	for share := 0; ; {
 		used, longer, shortest := 0, 0, room

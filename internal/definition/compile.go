@@ -12,36 +12,36 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// compiles says why clients on the TypeScript SDK v1 cannot compile an output schema.
-// They do that for every tool when they get a list, and lose the list if they cannot for
-// one. Their validator is Ajv with its default vocabulary (draft-07) and without the check
-// of schemas against their metaschema: keywords of other drafts mean nothing to it.
+// compiles returns why clients on the TypeScript SDK v1 cannot compile an output schema. They
+// compile the schema of every tool of a list, and drop the list if one fails. Their validator
+// is Ajv with its default vocabulary (draft-07) and without validation against the metaschema:
+// it ignores keywords of other drafts.
 func compiles(schema json.RawMessage) error {
 	c := compiler{root: schema, seen: map[string]bool{}, left: maxWork}
 	return c.schema("#", schema)
 }
 
-// A compiler walks the parts of a schema that Ajv makes code of.
+// A compiler checks the parts of a schema that Ajv compiles.
 type compiler struct {
 	root json.RawMessage
-	seen map[string]bool // the references that were followed
-	left int             // bytes that may be read, over and over
+	seen map[string]bool // references that were checked
+	left int             // bytes that may still be read, of maxWork
 }
 
-// maxWork bounds what is read of a schema: parts are read once for each schema that they
-// are in, and all of it for a reference.
+// maxWork bounds the bytes read for one schema: a part is read once for each schema that
+// contains it, and the whole schema for each reference.
 const maxWork = 32 << 20
 
-// spend takes what is about to be read from what may be.
+// spend subtracts n bytes from the work left; the error means that none is left.
 func (c *compiler) spend(n int) error {
 	if c.left -= n; c.left < 0 {
-		return fmt.Errorf("it is too large, or refers to itself too often, to be looked through")
+		return fmt.Errorf("it is too large, or has too many references, to be checked")
 	}
 	return nil
 }
 
-// takes are the kinds of value that Ajv takes for a keyword, by their first letters:
-// number, string, boolean, array, object, and anything.
+// takes are the kinds of value that Ajv accepts for a keyword, by their first letters:
+// number, string, boolean, array and object.
 var takes = map[string]string{
 	"multipleOf": "n", "maximum": "n", "minimum": "n", "exclusiveMaximum": "n", "exclusiveMinimum": "n",
 	"maxLength": "n", "minLength": "n", "maxProperties": "n", "minProperties": "n", "maxItems": "n", "minItems": "n",
@@ -51,7 +51,7 @@ var takes = map[string]string{
 	"anyOf": "a", "oneOf": "a", "allOf": "a", "properties": "o", "patternProperties": "o", "dependencies": "o", "$ref": "s",
 }
 
-// kindLetter is the letter of a value's kind in takes; null has none.
+// kindLetter returns the letter of a value's kind in takes, "-" for null.
 func kindLetter(v []byte) string {
 	switch jsonscan.Kind(v) {
 	case "a number":
@@ -68,11 +68,11 @@ func kindLetter(v []byte) string {
 	return "-"
 }
 
-// schema walks one schema; at is where it stands.
+// schema checks one schema; at is its path.
 func (c *compiler) schema(at string, s json.RawMessage) (err error) {
 	switch kindLetter(s) {
 	case "o":
-	case "b", "n", "s": // without a member there is nothing to make code of
+	case "b", "n", "s": // has no keywords
 		return nil
 	default:
 		return fmt.Errorf("%s: want a schema, have %s", at, jsonscan.Kind(s))
@@ -97,7 +97,7 @@ func (c *compiler) keyword(at, key string, v json.RawMessage) error {
 	}
 	switch key {
 	case "id":
-		return fmt.Errorf(`%s: that keyword ended with draft-04`, at)
+		return fmt.Errorf(`%s: this keyword exists in draft-04 only`, at)
 	case "$id":
 		if !isText(v) {
 			return fmt.Errorf("%s cannot be %s", at, jsonscan.Kind(v))
@@ -125,7 +125,7 @@ func (c *compiler) keyword(at, key string, v json.RawMessage) error {
 	return nil
 }
 
-// named walks the schemas of an object's members.
+// named checks the schemas of an object's members.
 func (c *compiler) named(at, key string, v json.RawMessage) (err error) {
 	jsonscan.Each(v, func(k, part []byte) bool {
 		where := at + "/" + string(k)
@@ -150,7 +150,7 @@ func (c *compiler) all(at string, v json.RawMessage) (err error) {
 	return err
 }
 
-// reference walks what a $ref points to, once.
+// reference checks the target of a $ref, once.
 func (c *compiler) reference(at, ref string) error {
 	if c.seen[ref] {
 		return nil
@@ -175,7 +175,7 @@ func (c *compiler) reference(at, ref string) error {
 	}
 	circular, err := c.circular(found)
 	if circular {
-		err = fmt.Errorf("%s: %.100q leads to itself", at, ref)
+		err = fmt.Errorf("%s: %.100q is circular", at, ref)
 	}
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (c *compiler) reference(at, ref string) error {
 	return c.schema("#"+target, found)
 }
 
-// circular reports whether references that lead to one another never reach anything else.
+// circular reports whether a chain of references has no end.
 func (c *compiler) circular(s json.RawMessage) (bool, error) {
 	for range maxReferences {
 		next, local := strings.CutPrefix(jsonscan.GetString(s, "$ref"), "#")
@@ -200,10 +200,10 @@ func (c *compiler) circular(s json.RawMessage) (bool, error) {
 	return true, nil
 }
 
-// maxReferences is more than any schema strings together.
+// maxReferences is longer than the chains of references in real schemas.
 const maxReferences = 100
 
-// find is the value at a JSON pointer in a fragment, or that of an anchor.
+// find returns the value at a JSON pointer in a fragment, or that of an anchor; nil for none.
 func (c *compiler) find(fragment string) json.RawMessage {
 	if fragment == "" {
 		return c.root
@@ -245,7 +245,7 @@ func child(v json.RawMessage, key string) json.RawMessage {
 	return found
 }
 
-// anchor finds the schema that calls itself by a name.
+// anchor returns the schema with an $anchor or $dynamicAnchor; nil for none.
 func anchor(v json.RawMessage, name string) (found json.RawMessage) {
 	look := func(e []byte) bool {
 		found = anchor(e, name)
@@ -264,14 +264,14 @@ func anchor(v json.RawMessage, name string) (found json.RawMessage) {
 
 var typeNames = []string{"string", "number", "integer", "boolean", "null", "object", "array"}
 
-// checkTypes checks the names of types, and nullable, which is nothing without them.
+// checkTypes checks the names of types, and nullable, which needs a type.
 func checkTypes(at string, s json.RawMessage) (err error) {
 	kind := jsonscan.Get(s, "type")
 	var names []string
 	add := func(e []byte) bool {
 		names = append(names, jsonscan.Text(e))
 		if !isText(e) || !slices.Contains(typeNames, jsonscan.Text(e)) {
-			err = fmt.Errorf("%s/type: %.60s is no type", at, e)
+			err = fmt.Errorf("%s/type: %.60s is not a type", at, e)
 		}
 		return err == nil
 	}
@@ -286,7 +286,7 @@ func checkTypes(at string, s json.RawMessage) (err error) {
 	case slices.Contains(names, "null") && nullable[0] == 'f':
 		err = fmt.Errorf("%s/nullable: false, and the type has null", at)
 	case len(names) == 0:
-		err = fmt.Errorf("%s/nullable: it needs a type beside it", at)
+		err = fmt.Errorf("%s/nullable: needs a type", at)
 	}
 	return err
 }

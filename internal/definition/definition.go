@@ -1,15 +1,14 @@
-// Package definition brings what a backend lists into the form that clients can read.
+// Package definition repairs the definitions that backends list, so that clients can read them.
 //
-// Clients read a list as a whole: those on the TypeScript SDKs, which most are, hold it
-// to a schema, and refuse all of it over one member of one definition. What a backend
-// lists is therefore held to the same rules before it gets into a list.
+// Clients read a list as a whole: those on the TypeScript SDKs, which most are, validate it
+// against a schema, and refuse the whole list for one invalid member. Definitions of
+// backends are therefore checked by the same rules before they are listed.
 //
-// The rules are tables. A kind of definition has one for the revisions with sessions and
-// one for 2026-07-28, and each names the members that the revision gives a type. A member
-// that does not have it is narrowed to what it can have been meant to be, or left out.
-// Every other byte stays. What was changed is noted, and becomes a problem of the
-// catalog. A definition that lacks what only its backend can know is not repaired:
-// Usable says so, and it is not listed at all.
+// The rules are tables. Each kind of definition has one for the revisions with sessions and
+// one for 2026-07-28, with the members that have a type in the revision. A member of another
+// type is converted where its meaning is clear, else left out. All other bytes are unchanged.
+// Each change is noted, and becomes a problem of the catalog. A definition without a required
+// part cannot be repaired: Usable returns an error, and it is not listed.
 package definition
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A Kind is what the definitions of one list have in common.
+// A Kind is the rules for the definitions of one list.
 type Kind struct {
 	key            string // the member that names an entry
 	named          bool   // it needs a name beside its key
@@ -38,7 +37,7 @@ var (
 	Template = Kind{key: "uriTemplate", named: true, legacy: templateRule, modern: templateRule}
 )
 
-// Usable says why a definition cannot be listed, whatever is left out of it.
+// Usable returns why a definition cannot be listed, even after a repair.
 func (k Kind) Usable(name string, def json.RawMessage) error {
 	if len(def) == 0 || def[0] != '{' {
 		return fmt.Errorf("want an object, have %s", jsonscan.Kind(def))
@@ -59,8 +58,8 @@ func (k Kind) Usable(name string, def json.RawMessage) error {
 	return nil
 }
 
-// Repair makes the two forms of a definition that lists have. They are def itself where
-// clients of the revision can read it. notes says what was changed in them.
+// Repair returns the forms of a definition for clients of either era: def itself where no
+// change is needed. notes describes the changes.
 func (k Kind) Repair(name string, def json.RawMessage) (legacy, modern json.RawMessage, notes []string) {
 	var all, late, early repair
 	def = k.legible(&all, name, def)
@@ -78,10 +77,10 @@ func (k Kind) Repair(name string, def json.RawMessage) (legacy, modern json.RawM
 	return legacy, modern, notes
 }
 
-// legible repairs what no client of any revision reads.
+// legible repairs what clients of no revision accept.
 func (k Kind) legible(r *repair, name string, def json.RawMessage) json.RawMessage {
 	if !utf8.Valid(def) {
-		r.note("definition", "it is no valid UTF-8; U+FFFD stands where it is not")
+		r.note("definition", "not valid UTF-8; invalid bytes replaced by U+FFFD")
 		def = bytes.ToValidUTF8(def, []byte("\uFFFD"))
 	}
 	if k.named && !isText(jsonscan.Get(def, "name")) {

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/definitions.json")
 
-// A sample is a definition and what becomes of it. test/clients holds both forms to the
-// schemas of the real clients.
+// A sample is a definition and its repaired forms. test/clients validates both forms with
+// the schemas of real clients.
 type sample struct {
 	Kind     string          `json:"kind"`
 	Def      json.RawMessage `json:"def"`
@@ -42,7 +42,7 @@ func samples(t *testing.T) []sample {
 
 var kinds = map[string]Kind{"tools": Tool, "prompts": Prompt, "resources": Resource, "resourceTemplates": Template}
 
-// judge fills in what becomes of the definition of s.
+// judge sets the repaired forms of the definition of s.
 func (s sample) judge() sample {
 	kind, def := kinds[s.Kind], s.Def
 	out := sample{Kind: s.Kind, Def: def}
@@ -101,7 +101,7 @@ func writeSamples(t *testing.T, all []sample) {
 	}
 }
 
-// What is repaired once needs no more repair.
+// A repaired definition needs no further repair.
 func TestRepairIsStable(t *testing.T) {
 	for _, s := range samples(t) {
 		s = s.judge()
@@ -125,7 +125,7 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
-// A definition that nothing is wrong with is not even copied.
+// A valid definition is not copied.
 func TestGoodDefinitionsPassAsTheyAre(t *testing.T) {
 	good := json.RawMessage(`{ "name":"t", "inputSchema" :{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},"x":1.0}`)
 	legacy, modern, notes := Tool.Repair("t", good)
@@ -137,7 +137,7 @@ func TestGoodDefinitionsPassAsTheyAre(t *testing.T) {
 	}
 }
 
-// A definition in which everything is wrong does not fill the list of problems.
+// A definition with many mistakes has a bounded number of notes.
 func TestNotesAreBounded(t *testing.T) {
 	var def bytes.Buffer
 	def.WriteString(`{"name":"t","inputSchema":{"type":"object","properties":{"` + strings.Repeat("é", 10_000) + `":7`)
@@ -156,7 +156,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// A schema that is made to be expensive is left out before it costs much.
+// A schema that is expensive to check is left out at the bound of work.
 func TestWorkIsBounded(t *testing.T) {
 	for name, schema := range map[string]string{
 		"references": `{"type":"object","properties":{` + many(20_000, `"p%d":{"$ref":"#/$defs/d%[1]d"}`) + `},"$defs":{` + many(20_000, `"d%d":{}`) + `}}`,

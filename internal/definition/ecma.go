@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// ecmaRegexp says why a pattern is no regular expression of ECMA-262 in its Unicode form,
-// which is how clients in JavaScript compile the patterns of a schema. They refuse much
-// that other dialects take: (?i), \A, \_, \w-x in a class, a brace that stands alone.
+// ecmaRegexp returns why a pattern is not a regular expression of ECMA-262 in Unicode mode,
+// in which clients in JavaScript compile the patterns of a schema. It refuses much that other
+// dialects accept: (?i), \A, \_, \w-x in a class, an unescaped brace.
 func ecmaRegexp(at, pattern string) error {
 	p := ecma{text: pattern, groups: countGroups(pattern)}
 	p.disjunction(0)
@@ -20,25 +20,25 @@ func ecmaRegexp(at, pattern string) error {
 	}
 	for _, name := range p.asked {
 		if p.err == "" && !slices.Contains(p.names, name) {
-			p.fail("no group is called " + name)
+			p.fail("no group has the name " + name)
 		}
 	}
 	if p.err != "" {
-		return fmt.Errorf("%s: %.100q is no pattern for clients in JavaScript: %s", at, pattern, p.err)
+		return fmt.Errorf("%s: %.100q is not a valid pattern in JavaScript clients: %s", at, pattern, p.err)
 	}
 	return nil
 }
 
-// ecma reads a pattern by the grammar of ECMA-262, section 22.2.1, with +UnicodeMode.
+// ecma parses a pattern by the grammar of ECMA-262, section 22.2.1, with +UnicodeMode.
 type ecma struct {
 	text         string
 	i            int
 	groups       int
-	names, asked []string // of groups: that are there, that are referred to
+	names, asked []string // of groups: declared, referred to
 	err          string
 }
 
-// maxGroups bounds how deep groups nest.
+// maxGroups bounds the nesting of groups.
 const maxGroups = 100
 
 func (p *ecma) fail(why string) {
@@ -57,7 +57,7 @@ func (p *ecma) peek() byte {
 	return 0
 }
 
-// take passes s if it comes next.
+// take skips s if it is next.
 func (p *ecma) take(s string) bool {
 	if strings.HasPrefix(p.text[p.i:], s) {
 		p.i += len(s)
@@ -66,7 +66,7 @@ func (p *ecma) take(s string) bool {
 	return false
 }
 
-// rune passes one character.
+// rune skips and returns one character.
 func (p *ecma) rune() rune {
 	r, n := utf8.DecodeRuneInString(p.text[p.i:])
 	p.i += n
@@ -108,7 +108,7 @@ func (p *ecma) disjunction(depth int) {
 	}
 }
 
-// term passes one term and reports whether a quantifier may follow.
+// term parses one term and reports whether a quantifier may follow.
 func (p *ecma) term(depth int) bool {
 	switch c := p.peek(); c {
 	case '^', '$':
@@ -146,7 +146,7 @@ func (p *ecma) group(depth int) bool {
 	case p.take("?<"):
 		name := p.name()
 		if slices.Contains(p.names, name) {
-			p.fail("two groups are called " + name)
+			p.fail("two groups have the name " + name)
 		}
 		p.names = append(p.names, name)
 	case p.peek() == '?':
@@ -159,7 +159,7 @@ func (p *ecma) group(depth int) bool {
 	return !assertion
 }
 
-// name passes the name of a group with the > behind it.
+// name parses the name of a group with the > after it.
 func (p *ecma) name() string {
 	from := p.i
 	for p.more() && p.peek() != '>' {
@@ -205,13 +205,13 @@ func (p *ecma) digits() (string, bool) {
 	return strings.TrimLeft(p.text[from:p.i], "0"), p.i > from
 }
 
-// atomEscape passes an escape outside of a class.
+// atomEscape parses an escape outside of a class.
 func (p *ecma) atomEscape() {
 	switch c := p.peek(); {
 	case c >= '1' && c <= '9':
 		digits, _ := p.digits()
 		if n, err := strconv.Atoi(digits); err != nil || n > p.groups {
-			p.fail("a reference to a group that is not there")
+			p.fail("a reference to a group that does not exist")
 		}
 	case p.take("k"):
 		if !p.take("<") {
@@ -223,7 +223,7 @@ func (p *ecma) atomEscape() {
 	}
 }
 
-// charEscape passes an escape for a character or a set, and returns the character; -1 is a set.
+// charEscape parses an escape for a character or a set, and returns the character; -1 for a set.
 func (p *ecma) charEscape() rune {
 	if !p.more() {
 		p.fail(`a \ at the end`)
@@ -263,7 +263,7 @@ func (p *ecma) charEscape() rune {
 	return 0
 }
 
-// unit passes the four digits of \u, and of the other half of a pair.
+// unit parses the four digits of \u, and the second half of a surrogate pair.
 func (p *ecma) unit() rune {
 	r := p.hex(4)
 	if r >= 0xD800 && r < 0xDC00 && !strings.HasPrefix(p.text[p.i:], `\u{`) && p.take(`\u`) {
@@ -289,8 +289,8 @@ func (p *ecma) hex(n int) rune {
 	return rune(min(v, unicode.MaxRune+1))
 }
 
-// binary are the properties of characters beside their categories and scripts, those that
-// patterns have.
+// binary are the binary properties of characters that patterns may use, besides categories
+// and scripts.
 var binary = []string{"ASCII", "ASCII_Hex_Digit", "AHex", "Alphabetic", "Alpha", "Any", "Assigned", "Emoji", "Emoji_Presentation",
 	"EPres", "Extended_Pictographic", "ExtPict", "Hex_Digit", "Hex", "ID_Continue", "IDC", "ID_Start", "IDS", "Ideographic", "Ideo",
 	"Lowercase", "Lower", "Uppercase", "Upper", "White_Space", "space", "XID_Continue", "XIDC", "XID_Start", "XIDS"}
@@ -298,7 +298,7 @@ var binary = []string{"ASCII", "ASCII_Hex_Digit", "AHex", "Alphabetic", "Alpha",
 var categories = []string{"Letter", "Lowercase_Letter", "Uppercase_Letter", "Titlecase_Letter", "Modifier_Letter", "Other_Letter", "Mark", "Number",
 	"Decimal_Number", "Letter_Number", "Other_Number", "Punctuation", "punct", "Symbol", "Math_Symbol", "Currency_Symbol", "Separator", "Space_Separator", "Other", "Control", "Format"}
 
-// property passes {Name} or {Name=Value} behind \p.
+// property parses {Name} or {Name=Value} after \p.
 func (p *ecma) property() {
 	end := strings.IndexByte(p.text[p.i:], '}')
 	if end < 1 || p.text[p.i] != '{' {
@@ -321,7 +321,7 @@ func (p *ecma) property() {
 	}
 }
 
-// class passes a class behind its bracket.
+// class parses a class after its bracket.
 func (p *ecma) class() {
 	p.take("^")
 	for p.more() && p.peek() != ']' {

@@ -9,20 +9,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// A rule says what a value has to be. It returns the value as it is to be listed: v
-// itself when it is right, another one in its place, or nil to leave it out.
+// A rule checks a value and returns the value to list: v itself if it is valid, a
+// replacement, or nil to leave it out.
 type rule func(r *repair, at string, v json.RawMessage) json.RawMessage
 
-// A repair is one definition on its way through the rules.
+// A repair is the notes on the repair of one definition.
 type repair struct {
 	notes []string
-	more  int // notes that were not kept
+	more  int // number of notes beyond maxNotes
 }
 
-// What is kept of the notes on one definition.
+// Bounds of the notes on one definition.
 const (
 	maxNotes = 8
 	maxNote  = 300 // bytes
@@ -33,20 +34,16 @@ func (r *repair) note(at, format string, args ...any) {
 		r.more++
 		return
 	}
-	note := at + ": " + fmt.Sprintf(format, args...)
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "") + "..."
-	}
-	r.notes = append(r.notes, note)
+	r.notes = append(r.notes, clip.Text(at+": "+fmt.Sprintf(format, args...), maxNote))
 }
 
-// leaveOut notes that the value is not of the type that it must have.
+// leaveOut notes that a value has the wrong type, and returns nil.
 func (r *repair) leaveOut(at, want string, v json.RawMessage) json.RawMessage {
 	r.note(at, "want %s, have %s; left out", want, jsonscan.Kind(v))
 	return nil
 }
 
-// members is the rule of an object some of whose members have rules.
+// members returns the rule for an object with rules for some of its members.
 func members(rules map[string]rule) rule {
 	return func(r *repair, at string, v json.RawMessage) json.RawMessage {
 		if len(v) == 0 || v[0] != '{' {
@@ -61,7 +58,7 @@ func members(rules map[string]rule) rule {
 	}
 }
 
-// elements is the rule of an array: what its rule leaves out is taken from the array.
+// elements returns the rule for an array: elements that each leaves out are removed.
 func elements(each rule) rule {
 	return func(r *repair, at string, v json.RawMessage) json.RawMessage {
 		if len(v) == 0 || v[0] != '[' {
@@ -83,7 +80,7 @@ func elements(each rule) rule {
 	}
 }
 
-// needs adds to the rule of an object that it is nothing without a text as its member.
+// needs adds to the rule of an object that it is left out without a string as the member key.
 func needs(key string, object rule) rule {
 	return func(r *repair, at string, v json.RawMessage) json.RawMessage {
 		if len(v) > 0 && v[0] == '{' && !isText(jsonscan.Get(v, key)) {
@@ -116,7 +113,7 @@ func truth(r *repair, at string, v json.RawMessage) json.RawMessage {
 	if v[0] == 't' || v[0] == 'f' {
 		return v
 	}
-	return r.leaveOut(at, "true or false", v)
+	return r.leaveOut(at, "a boolean", v)
 }
 
 func object(r *repair, at string, v json.RawMessage) json.RawMessage {
@@ -126,7 +123,7 @@ func object(r *repair, at string, v json.RawMessage) json.RawMessage {
 	return r.leaveOut(at, "an object", v)
 }
 
-// number takes what fits into a double: a larger one is infinite to most clients.
+// number accepts numbers in the range of a double: a larger one is infinite in most clients.
 func number(lowest, highest float64) rule {
 	return func(r *repair, at string, v json.RawMessage) json.RawMessage {
 		n, err := strconv.ParseFloat(string(v), 64)
@@ -151,7 +148,7 @@ func oneOf(words ...string) rule {
 	}
 }
 
-// moment is the form of date and time that clients take; time.Parse is laxer.
+// moment is the form of date and time that clients accept; time.Parse accepts more.
 var moment = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
 
 func instant(r *repair, at string, v json.RawMessage) json.RawMessage {

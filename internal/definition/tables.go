@@ -44,8 +44,7 @@ var (
 	})
 )
 
-// The schemas of a tool. Before 2026-07-28 both were of objects, written in a form that
-// says so itself.
+// The schemas of a tool. Before 2026-07-28 both must have the type "object".
 var (
 	legacyInput  = ofObjects(legacySchema)
 	legacyOutput = func(r *repair, at string, v json.RawMessage) json.RawMessage {
@@ -66,7 +65,7 @@ var (
 	legacySchema = members(map[string]rule{"$schema": text, "properties": properties, "required": elements(text)})
 )
 
-// ofObjects narrows a schema to one whose type is "object".
+// ofObjects sets the type of a schema to "object".
 func ofObjects(next rule) rule {
 	return func(r *repair, at string, v json.RawMessage) json.RawMessage {
 		if len(v) == 0 || v[0] != '{' {
@@ -88,8 +87,8 @@ func show(v []byte) []byte {
 	return v
 }
 
-// meansObject reports whether objects fit a schema's type: it is "object", has "object"
-// among others, or is not given.
+// meansObject reports whether a schema's type allows objects: it is "object", a list with
+// "object", or absent.
 func meansObject(v json.RawMessage) bool {
 	kind := jsonscan.Get(v, "type")
 	if jsonscan.Kind(kind) != "an array" {
@@ -103,8 +102,8 @@ func meansObject(v json.RawMessage) bool {
 	return has
 }
 
-// properties are schemas, which clients take as objects only. {} and {"not":{}} mean what
-// true and false mean, so those need no mention.
+// properties checks schemas, which clients accept as objects only. true and false are
+// replaced by {} and {"not":{}}, which mean the same, without a note.
 func properties(r *repair, at string, v json.RawMessage) json.RawMessage {
 	if len(v) == 0 || v[0] != '{' {
 		return r.leaveOut(at, "an object", v)
@@ -119,7 +118,7 @@ func property(r *repair, at string, v json.RawMessage) json.RawMessage {
 	case v[0] == '{' && allFinite(v):
 		return v
 	case v[0] == '{':
-		r.note(at, "it has a number that no double holds; made {}")
+		r.note(at, "it has a number out of the range of a double; made {}")
 	case v[0] == 'f':
 		return json.RawMessage(`{"not":{}}`)
 	case v[0] == 't':
@@ -130,7 +129,7 @@ func property(r *repair, at string, v json.RawMessage) json.RawMessage {
 	return json.RawMessage("{}")
 }
 
-// allFinite reports whether every number in v fits into a double.
+// allFinite reports whether every number in v is in the range of a double.
 func allFinite(v []byte) bool {
 	quoted := false
 	for i := 0; i < len(v); i++ {

@@ -1,5 +1,5 @@
-// Package diag is the one form of problems: of configurations, scripts, libraries and
-// workflows, found by whichever part of the program, reported by any command.
+// Package diag has the common form of problems in configurations, scripts, libraries and
+// workflows, for all parts of the program and all commands.
 //
 //	tools/refund.star:14:31: error: no tool "shop_refnd"; did you mean "shop_refund"? [tool-unknown]
 package diag
@@ -17,14 +17,14 @@ import (
 	"unicode"
 )
 
-// Pos is a place in a file; lines and columns count from 1, columns in characters.
+// Pos is a position in a file; lines and columns count from 1, columns in characters. Zero means unknown.
 type Pos struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// String is file:line:column, as far as it is known.
+// String returns file:line:column, or the file alone without a line.
 func (p Pos) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -32,7 +32,7 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Severity says whether a problem keeps something from working. The zero value is Error.
+// Severity is error or warning. The zero value is Error.
 type Severity string
 
 // The severities.
@@ -43,32 +43,32 @@ const (
 
 func (s Severity) String() string { return string(cmp.Or(s, Error)) }
 
-// MarshalText writes the zero value as what it means.
+// MarshalText writes the zero value as "error".
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Problem is one thing that is wrong, or may not be meant, and where.
+// Problem is one mistake, or probable mistake, with its position.
 type Problem struct {
 	Pos
-	// EndLine and EndColumn are behind the last character of what is wrong; 0 when there
-	// is only the place where it begins.
+	// EndLine and EndColumn are the position after the last character; 0 when only the start
+	// is known.
 	EndLine   int      `json:"endLine,omitempty"`
 	EndColumn int      `json:"endColumn,omitempty"`
 	Severity  Severity `json:"severity"`
-	// Code names the kind of problem.
+	// Code identifies the kind of problem.
 	Code string `json:"code"`
-	// Message says what is wrong and what would be right. It holds no values of headers
+	// Message says what is wrong and what would be right. It contains no values of headers
 	// and environment variables.
 	Message string `json:"message"`
-	// Hint says what was probably meant; "" when there is no telling.
+	// Hint says what was probably meant; "" when that is not known.
 	Hint string `json:"hint,omitempty"`
-	// Path names a field of the configuration or of a workflow, such as scriptedTools[2].script.
+	// Path is the path of a field of the configuration or of a workflow, such as scriptedTools[2].script.
 	Path string `json:"path,omitempty"`
-	// Backend and Entry name what of the catalog it is about: the entry of a backend that clients
-	// do not get as it is offered, or a scripted tool.
+	// Backend and Entry identify the entry of the catalog that the problem concerns: an entry of a
+	// backend, or a scripted tool.
 	Backend string    `json:"backend,omitempty"`
 	Entry   string    `json:"entry,omitempty"`
 	Related []Related `json:"related,omitempty"`
-	// Fix is a change of the text that ends the problem; nil when there is no telling.
+	// Fix is a change of the text that solves the problem; nil for none.
 	Fix *Fix `json:"fix,omitempty"`
 }
 
@@ -76,11 +76,11 @@ type Problem struct {
 type Fix struct {
 	Title string `json:"title"`
 	Edits []Edit `json:"edits"`
-	// Safe says that it cannot change what a correct script means: vmcp check --fix applies it.
+	// Safe is set when the fix cannot change the meaning of a correct script: vmcp check --fix applies it.
 	Safe bool `json:"-"`
 }
 
-// Edit puts a text in the place of another.
+// Edit replaces the text between two positions.
 type Edit struct {
 	Pos
 	EndLine   int    `json:"endLine"`
@@ -88,8 +88,17 @@ type Edit struct {
 	Text      string `json:"text"`
 }
 
-// Text is what a line says that names backend and entry by itself: Error for what is in a file,
-// else the message.
+// Says returns the problem with a message. A "did you mean" at the end of the message becomes the hint.
+func (p Problem) Says(message string) Problem {
+	p.Message = message
+	if i := strings.LastIndex(message, "; did you mean "); i >= 0 && strings.HasSuffix(message, "?") {
+		p.Message, p.Hint = message[:i], message[i+len("; "):]
+	}
+	return p
+}
+
+// Text returns the problem for a line that names backend and entry itself: Error for a problem in a
+// file, else the message.
 func (p Problem) Text() string {
 	if p.File != "" {
 		return p.Error()
@@ -97,13 +106,13 @@ func (p Problem) Text() string {
 	return oneLine(p.Message)
 }
 
-// Related is another place that belongs to a problem.
+// Related is another position that belongs to a problem.
 type Related struct {
 	Pos
 	Message string `json:"message"`
 }
 
-// Error is the problem in one line, as editors read it:
+// Error returns the problem in one line, in the form that editors parse:
 //
 //	file:line:column: severity: path: message; hint [code]
 func (p Problem) Error() string {
@@ -123,8 +132,7 @@ func (p Problem) Error() string {
 	return oneLine(b.String())
 }
 
-// oneLine escapes the characters of a text that a line or a terminal does not show: names
-// come from files that anybody may have written.
+// oneLine escapes the control characters of a text, because names come from untrusted files.
 func oneLine(s string) string {
 	if strings.IndexFunc(s, unicode.IsControl) < 0 {
 		return s
@@ -141,7 +149,7 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// Problems are several of them; as an error they are a line each.
+// Problems is a list of problems; as an error it has a line for each.
 type Problems []Problem
 
 // Error is one line per problem.
@@ -153,7 +161,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err is the problems as an error; nil when there are none.
+// Err returns the problems as an error; nil when there are none.
 func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil
@@ -161,7 +169,7 @@ func (p Problems) Err() error {
 	return p
 }
 
-// Split returns the errors and the warnings apart.
+// Split returns the errors and the warnings.
 func (p Problems) Split() (errors, warnings Problems) {
 	for _, one := range p {
 		if one.Severity == Warning {
@@ -173,7 +181,7 @@ func (p Problems) Split() (errors, warnings Problems) {
 	return errors, warnings
 }
 
-// Sorted returns the problems in the order of the files and their text, each once.
+// Sorted returns the problems in the order of files and positions, without duplicates.
 func (p Problems) Sorted() Problems {
 	out := slices.Clone(p)
 	slices.SortStableFunc(out, func(a, b Problem) int {
@@ -193,26 +201,26 @@ func (p Problems) Sorted() Problems {
 	})
 }
 
-// OnePerPlace is Sorted, and leaves the first of several problems with one place and code.
+// OnePerPlace is Sorted with only the first of several problems with the same position and code.
 func (p Problems) OnePerPlace() Problems {
 	return slices.CompactFunc(p.Sorted(), func(a, b Problem) bool { return a.Pos == b.Pos && a.Code == b.Code })
 }
 
-// Origin says where the text of a script stands.
+// Origin is the position of the text of a script in a file.
 type Origin struct {
-	// Pos is where its first character stands if the text stands there as it is: each
-	// line below the other, all with the same indentation. Else it is where the text is
-	// written down in some other form, such as a quoted one.
+	// Pos is the position of the first character if Exact: the text is in the file
+	// unchanged, line by line, with the same indentation. Otherwise it is the position of
+	// another form of the text, such as a quoted string.
 	Pos
 	Exact bool
 }
 
-// InFile is the origin of a text that is a file of its own.
+// InFile returns the origin of a text that is a whole file.
 func InFile(name string) Origin {
 	return Origin{Pos: Pos{File: File(name), Line: 1, Column: 1}, Exact: true}
 }
 
-// Named is err with the name of the file that it is about, unless it says that itself.
+// Named returns err with the name of its file, unless it is a *fs.PathError, which has the name.
 func Named(name string, err error) error {
 	if _, named := errors.AsType[*fs.PathError](err); err == nil || named {
 		return err
@@ -220,8 +228,8 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", File(name), err)
 }
 
-// File is the name of a file as problems show it: with slashes, relative to the working
-// directory when it lies below, else absolute. What is no file keeps its name: "<stdin>".
+// File returns the name of a file for problems: with slashes, relative to the working
+// directory for files below it, else absolute. Names such as "<stdin>" are unchanged.
 func File(name string) string {
 	if name == "" || strings.HasPrefix(name, "<") {
 		return name

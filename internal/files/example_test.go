@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// A file is read again when its stamp is another one.
+// A file is read again when its stamp has changed.
 func ExampleStamp() {
 	dir, err := os.MkdirTemp("", "stamp")
 	if err != nil {

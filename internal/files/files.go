@@ -1,6 +1,5 @@
-// Package files reads the files that a configuration names: regular ones only, up to a
-// size, and never by waiting; and it writes those that are for their owner only. A pipe, a device or a huge file that stands where a script
-// should be is an error, not the end of the process.
+// Package files reads the files that a configuration names, and writes, locks and compares files. It reads regular
+// files only, up to a size, and without blocking: a pipe, a device or a huge file in place of a script is an error.
 package files
 
 import (
@@ -12,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// Read reads the file that a path leads to, symbolic links followed.
+// Read reads a file of at most most bytes, following symbolic links.
 func Read(path string, most int64) ([]byte, error) {
 	return read(path, most, os.Stat, os.OpenFile)
 }
 
-// ReadBelow reads a file below a folder. Symbolic links may lead to it as long as they
-// stay in the folder; they have to be relative.
+// ReadBelow reads a file below a folder. Symbolic links must be relative and stay in the
+// folder.
 func ReadBelow(dir, name string, most int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -28,13 +27,22 @@ func ReadBelow(dir, name string, most int64) ([]byte, error) {
 	data, err := read(name, most, root.Stat, root.OpenFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if _, outside := root.Stat(name); outside != nil && leads(filepath.Join(dir, name)) {
-			return nil, fmt.Errorf("a link leads out of the folder %s", dir)
+			return nil, fmt.Errorf("a symbolic link leads out of the folder %s", dir)
 		}
 	}
 	return data, err
 }
 
-// leads reports whether a path leads to something.
+// Cause returns the error of a *fs.PathError without the path, for a text that names the file itself; any
+// other error unchanged.
+func Cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// leads reports whether a path exists, following symbolic links.
 func leads(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -45,9 +53,9 @@ type (
 	openFunc func(name string, flag int, perm fs.FileMode) (*os.File, error)
 )
 
-// read looks at the file before it is opened, as opening a device may do something, and
-// again afterwards, as it may have been replaced in between; the second time nothing
-// waits for a pipe's other end.
+// read checks the file before it is opened, because opening a device may have effects, and
+// again afterwards, because it may have been replaced. nonBlocking keeps the opening of a
+// pipe from blocking.
 func read(name string, most int64, stat statFunc, open openFunc) ([]byte, error) {
 	info, err := stat(name)
 	if err == nil {

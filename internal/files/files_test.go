@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// odd makes a folder of everything that can stand where a file should be.
+// odd makes a folder with every kind of file.
 func odd(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "files") // a socket's path must be short
@@ -52,8 +52,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	for _, tt := range []struct{ name, below, anywhere string }{
 		{"plain", "text", "text"},
 		{"link", "text", "text"},
-		{"out", "a link leads out of the folder " + dir, "secret"},
-		{"device", "a link leads out of the folder " + dir, "want a regular file, this is a device"},
+		{"out", "a symbolic link leads out of the folder " + dir, "secret"},
+		{"device", "a symbolic link leads out of the folder " + dir, "want a regular file, this is a device"},
 		{"pipe", "want a regular file, this is a pipe", "want a regular file, this is a pipe"},
 		{"socket", "want a regular file, this is a socket", "want a regular file, this is a socket"},
 		{"folder", "want a regular file, this is a folder", "want a regular file, this is a folder"},

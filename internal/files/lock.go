@@ -3,7 +3,7 @@ package files
 import "time"
 
 const (
-	// lockPatience is how long Lock waits for another process, and lockPoll how often it asks.
+	// lockPatience bounds the wait of Lock, and lockPoll is the interval of its attempts.
 	lockPatience = 40 * time.Second
 	lockPoll     = 10 * time.Millisecond
 )

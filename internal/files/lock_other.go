@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Lock takes an exclusive lock between processes by making a file that must not be there; one
-// that a process left behind counts for half a minute.
+// Lock acquires an exclusive lock between processes and within this one by creating a file that
+// must not exist. A file that a killed process has left expires after half a minute.
 func Lock(path string) (unlock func(), err error) {
 	const stale = 30 * time.Second
 	for begin := time.Now(); ; {

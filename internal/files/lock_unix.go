@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Lock takes an exclusive lock between processes, and within this one, on a file that is there
-// while somebody holds it. The lock of a process that was killed ends with the process; the file
-// that it leaves is locked again by the next one.
+// Lock acquires an exclusive lock between processes and within this one (flock) on a file, which is
+// removed by unlock. The lock of a killed process ends with the process; the file that it leaves is
+// reused.
 func Lock(path string) (unlock func(), err error) {
 	for begin := time.Now(); ; {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -25,7 +25,7 @@ func Lock(path string) (unlock func(), err error) {
 		}
 		f.Close()
 		switch {
-		case err == nil: // whoever held it has removed the file since
+		case err == nil: // the previous owner has removed the file since it was opened
 			continue
 		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
 			return nil, fmt.Errorf("%s: lock: %w", path, err)
@@ -36,7 +36,7 @@ func Lock(path string) (unlock func(), err error) {
 	}
 }
 
-// isAt reports whether f is the file that path leads to now.
+// isAt reports whether path is still the file f.
 func isAt(f *os.File, path string) bool {
 	mine, err := f.Stat()
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package files
 
-// nonBlocking is nothing where no file's opening waits for another process.
+// nonBlocking is 0 on systems where opening a file does not block.
 const nonBlocking = 0

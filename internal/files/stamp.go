@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Stamp tells one state of a file from another without reading it. The time alone does
-// not: a clock of some milliseconds shows the same for two files. The zero Stamp is that of
-// a file that is not there.
+// A Stamp identifies a state of a file without reading it. The modification time alone is not
+// enough, because clocks have a resolution of milliseconds. The zero Stamp is that of a file
+// that does not exist.
 type Stamp struct {
 	info     fs.FileInfo
-	target   string // where symbolic links lead
+	target   string // of symbolic links
 	size     int64
 	modified time.Time
 }
 
-// StampOf is how the file that a path leads to is now. Take it before the file is read: what
-// changes meanwhile is then found later. The size and the time of a folder do not count, as
-// they change with files that do not matter.
+// StampOf returns the present stamp of a file. It must be called before the file is read, so
+// that a change during the read is found later. The size and time of a folder do not count,
+// because they change with unrelated files.
 func StampOf(path string) Stamp {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func StampOf(path string) Stamp {
 	return s
 }
 
-// Exists reports whether there is a file.
+// Exists reports whether the file exists.
 func (s Stamp) Exists() bool { return s.info != nil }
 
 // IsDir reports whether it is a folder.

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 )
 
-// WritePrivate writes a file that only its owner reads, of mode 0600. It comes to be by
-// rename: nobody sees half of it, and one that was there is replaced as a whole.
+// WritePrivate writes a file of mode 0600, atomically by a rename.
 func WritePrivate(path string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
 	if err != nil {
@@ -20,8 +19,8 @@ func WritePrivate(path string, data []byte) error {
 	return finish(tmp, path, err)
 }
 
-// Replace writes a file for everybody whom the umask lets read it, by rename: nobody sees half of
-// it. One that was there is replaced as a whole and hands its mode on.
+// Replace writes a file atomically by a rename. It keeps the mode of an existing file; a new one has
+// that of the umask.
 func Replace(path string, data []byte) error {
 	mode := os.FileMode(0)
 	if info, err := os.Stat(path); err == nil {
@@ -38,7 +37,7 @@ func Replace(path string, data []byte) error {
 	return finish(tmp, path, err)
 }
 
-// createBeside makes a new file in the folder of another one, of the mode that the umask leaves.
+// createBeside creates a new file in the folder of path, with the mode of the umask.
 func createBeside(path string) (*os.File, error) {
 	for {
 		name := fmt.Sprintf("%s.%d", path, rand.Uint32())
@@ -49,7 +48,7 @@ func createBeside(path string) (*os.File, error) {
 	}
 }
 
-// finish gives a file that was written its name, or removes it after an error.
+// finish syncs, closes and renames a written file, or removes it after an error.
 func finish(tmp *os.File, path string, err error) error {
 	if err == nil {
 		err = tmp.Sync()

@@ -1,13 +1,13 @@
-// Package format bounds what a format of package fmt can write.
+// Package format bounds the length of texts that a format of package fmt can produce.
 package format
 
 import "fmt"
 
-// Longest is how long a text a format may write.
+// Longest bounds the text of a format, in bytes.
 const Longest = 64 << 20
 
-// Check refuses a format that could make a huge text of small values: by widths, or by
-// naming the same value again and again.
+// Check refuses a format that could produce a huge text from small values: by widths, or
+// by repeating a value.
 func Check(format string, args []any) error {
 	var all int64
 	for _, a := range args {
@@ -35,7 +35,7 @@ func Check(format string, args []any) error {
 	return nil
 }
 
-// size is about how long a value is as a text.
+// size estimates the length of a value as text, in bytes.
 func size(v any) int64 {
 	switch v := v.(type) {
 	case string:

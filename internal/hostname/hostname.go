@@ -1,5 +1,5 @@
-// Package hostname reads the hosts and origins that configurations name and headers carry. It knows no HTTP, so that
-// what only reads a configuration does not carry a web server along.
+// Package hostname parses the hosts and origins of configurations and headers. It does not import net/http, so that
+// a program that only reads configurations does not link it.
 package hostname
 
 import (
@@ -9,15 +9,16 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
-// Host is the name of a host as it is compared.
+// Host is a host in the form in which hosts are compared.
 type Host struct {
-	name string // lower case, without a final dot; "*.example.com" stands for what is below
+	name string // lower case, without a final dot; "*.example.com" covers its subdomains
 	port string // "" is any
 }
 
-// Parse splits a host, with or without a port, as a configuration or a header has it.
+// Parse parses a host, with or without a port, of a configuration or a header.
 func Parse(text string) Host {
 	name, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -29,7 +30,7 @@ func Parse(text string) Host {
 	return Host{strings.ToLower(strings.TrimSuffix(name, ".")), port}
 }
 
-// Covers reports whether a host of a request is one that a configured host stands for.
+// Covers reports whether the configured host h matches the host of a request.
 func (h Host) Covers(have Host) bool {
 	if h.port != "" && h.port != have.port {
 		return false
@@ -40,7 +41,7 @@ func (h Host) Covers(have Host) bool {
 	return h.name == have.name
 }
 
-// Normal is an origin in lower case and without the port that its scheme implies.
+// Normal returns an origin in lower case and without the default port of its scheme.
 func Normal(text string) string {
 	text = strings.ToLower(text)
 	switch {
@@ -52,7 +53,7 @@ func Normal(text string) string {
 	return text
 }
 
-// CheckHost says what is wrong with a configured host.
+// CheckHost returns what is wrong with a configured host.
 func CheckHost(text string) error {
 	h := Parse(text)
 	name := strings.TrimPrefix(h.name, "*.")
@@ -68,7 +69,7 @@ func isAddress(name string) bool {
 	return err == nil
 }
 
-// CheckOrigin says what is wrong with a configured origin.
+// CheckOrigin returns what is wrong with a configured origin.
 func CheckOrigin(text string) error {
 	if text == "*" {
 		return nil
@@ -83,8 +84,23 @@ func CheckOrigin(text string) error {
 	return nil
 }
 
-// IsLoopback reports whether a host, with or without a port, is a loopback name or address:
-// one that only this machine reaches.
+// RefusePrivate returns a Control function of net.Dialer that refuses connections to addresses that are not public.
+// hint is appended to the error: who named the address, and which setting allows it.
+func RefusePrivate(hint string) func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if a := ap.Addr().Unmap(); !public(a) {
+			return fmt.Errorf("%s is not a public address%s", a, hint)
+		}
+		return nil
+	}
+}
+
+// IsLoopback reports whether a host, with or without a port, is a loopback name or address,
+// which only this machine can reach.
 func IsLoopback(text string) bool {
 	h := Parse(text)
 	if h.name == "localhost" {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// outcome is what a request brought, in one line; errors are compared by where they come.
+// outcome returns the outcome of a request in one line; errors are compared by where they occur.
 func outcome(resp *http.Response, body string, err error) string {
 	if resp == nil {
 		return "no answer"
@@ -29,8 +29,8 @@ func outcome(resp *http.Response, body string, err error) string {
 	return b.String()
 }
 
-// TestAnswers: whatever a server sends means to this package what it means to http.Transport, and
-// the connection is kept only where the next answer can be told from this one.
+// TestAnswers: this package interprets all responses as http.Transport does, and keeps the connection
+// only if the next response can be distinguished from this one.
 func TestAnswers(t *testing.T) {
 	const fine = "HTTP/1.1 200 OK\r\n"
 	for _, tt := range []struct {
@@ -107,14 +107,14 @@ func TestEndlessHead(t *testing.T) {
 			std := standard()
 			std.MaxResponseHeaderBytes = 20_000
 			_, _, err := ask(lean(t, s, std), post(t.Context(), s, "x"))
-			if err == nil || err.Error() != "the head of the answer has more than 20000 bytes" {
+			if err == nil || err.Error() != "the head of the response has more than 20000 bytes" {
 				t.Errorf("the error is %v", err)
 			}
 		})
 	}
 }
 
-// TestLargeHead: what is within the limit is read, and the limit is of each answer.
+// TestLargeHead: heads within the limit are read, and the limit applies to each response.
 func TestLargeHead(t *testing.T) {
 	head := "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 15_000) + "\r\nContent-Length: 100000\r\n\r\n"
 	body := strings.Repeat("y", 100_000)
@@ -137,7 +137,7 @@ func TestLargeHead(t *testing.T) {
 	}
 }
 
-// TestSwitchingProtocols: nobody has asked for another protocol.
+// TestSwitchingProtocols: without a request for another protocol.
 func TestSwitchingProtocols(t *testing.T) {
 	s := serve(t, func(c *serverConn) {
 		c.request()

@@ -13,29 +13,30 @@ import (
 	"time"
 )
 
-// defaultHead is how large the head of an answer may be where std does not say, with all
-// informational heads before it.
+// defaultHead bounds the head of a response, including informational ones before it, where
+// std sets no bound.
 const defaultHead = 10 << 20
 
-// conn is a connection. One exchange has it, or the pool.
+// conn is a connection. It is owned by one exchange, or by the pool.
 type conn struct {
 	net.Conn
 	r     *bufio.Reader
 	raw   syscall.RawConn
-	since time.Time // when the pool got it
-	kept  bool      // it comes from the pool
-	left  int64     // how many bytes may still be read
-	eof   bool      // the server has ended it
+	since time.Time // when it was put into the pool
+	kept  bool      // it was taken from the pool
+	left  int64     // bytes that may still be read
+	eof   bool      // the server has closed it
 
-	// What the functions of raw work with: one of them for each call would be an allocation.
+	// Arguments and results of the functions for raw, which are created once, because a closure for each call
+	// would be allocated.
 	peekNow, writeNow func(fd uintptr) bool
-	silent            bool   // what peekNow found
-	out               []byte // what writeNow writes
+	silent            bool   // result of peekNow
+	out               []byte // argument of writeNow
 	wrote             int
 	wroteErr          error
 }
 
-// address is where the server of a URL is dialled.
+// address returns the host and port to dial for a URL.
 func address(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -57,7 +58,7 @@ func (t *Transport) dial(ctx context.Context) (*conn, error) {
 	socket, ok := nc.(syscall.Conn)
 	if !ok {
 		nc.Close()
-		return nil, fmt.Errorf("dial %s: a %T is no socket", t.addr, nc)
+		return nil, fmt.Errorf("dial %s: a %T is not a socket", t.addr, nc)
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -70,7 +71,7 @@ func (t *Transport) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// Read reads from the socket, at most as much as may still be read.
+// Read reads from the socket, at most left bytes.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errLongHead
@@ -83,16 +84,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unlimited is left where an answer's body is read.
+// unlimited is the value of left while a body is read.
 const unlimited = math.MaxInt64
 
-// isSilent reports whether the connection is open and nothing has come on it.
+// isSilent reports whether the connection is open and no data is waiting to be read.
 func (c *conn) isSilent() bool {
 	return c.raw.Read(c.peekNow) == nil && c.silent
 }
 
-// tryWrite writes what the socket takes without waiting. It returns 0 and no error when that is
-// nothing.
+// isEmpty is isSilent for a connection whose deadline may have passed.
+func (c *conn) isEmpty() bool {
+	return c.raw.Control(func(fd uintptr) { c.peek(fd) }) == nil && c.silent
+}
+
+// tryWrite writes as much as the socket accepts without blocking. It returns 0 and no error when
+// that is nothing.
 func (c *conn) tryWrite(p []byte) (int, error) {
 	c.out, c.wrote, c.wroteErr = p, 0, nil
 	err := c.raw.Write(c.writeNow)
@@ -106,7 +112,7 @@ func (c *conn) tryWrite(p []byte) (int, error) {
 	return c.wrote, nil
 }
 
-// maxHead is how large the head of an answer may be.
+// maxHead returns the bound of the head of a response, in bytes.
 func maxHead(std *http.Transport) int64 {
 	if std.MaxResponseHeaderBytes > 0 {
 		return std.MaxResponseHeaderBytes

@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	// atOnce is how large the body of a request is at most that is written with its head.
+	// atOnce bounds the body of a request that is written together with its head, in bytes.
 	atOnce = 64 << 10
-	// writeGrace is how long a request may still be written when its answer has been read.
+	// writeGrace bounds the wait for the end of the request's write after its response was read.
 	writeGrace = 50 * time.Millisecond
 )
 
-var errLongHead = errors.New("the head of the answer is too long")
+var errLongHead = errors.New("the head of the response is too long")
 
-// requests are buffers for whole requests.
+// requests pools buffers for whole requests.
 var requests = sync.Pool{New: func() any { return new([]byte) }}
 
-// exchange is one request and its answer, whose body it is. Reads follow one another; Close may
-// come at any time.
+// exchange is one request and its response, and the body of the response. Read must not be called
+// concurrently; Close may be called at any time.
 type exchange struct {
 	t       *Transport
 	c       *conn
 	request *http.Request
 	stop    func() bool   // detaches the exchange from its context
-	written chan struct{} // closed when the goroutine that writes the request has ended; nil: there is none
-	sendErr error         // why it could not be written; read behind written
-	unsent  bool          // nothing of it was; read behind written
+	written chan struct{} // closed when the goroutine that writes the request has ended; nil: none
+	sendErr error         // error of that write; valid after written is closed
+	unsent  bool          // no byte was written; valid after written is closed
 
-	body io.ReadCloser // as http.ReadResponse frames it
-	last bool          // the connection ends with the answer
-	err  error         // the end of the body, for later reads
-	over atomic.Bool   // the connection is no longer of this exchange
+	came bool          // a byte of the response was received
+	body io.ReadCloser // from http.ReadResponse
+	last bool          // the connection ends with the response
+	err  error         // error of the end of the body, for later reads
+	over atomic.Bool   // the connection was released
 }
 
-// exchange makes a request on c. It takes c and the body of r.
+// exchange makes a request on c. It takes ownership of c and of the body of r.
 func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 	e := &exchange{t: t, c: c, request: r}
 	e.stop = context.AfterFunc(r.Context(), e.interrupt)
@@ -62,10 +63,10 @@ func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// interrupt has everything that waits on the connection return.
+// interrupt makes all blocked reads and writes of the connection return.
 func (e *exchange) interrupt() { e.c.SetDeadline(time.Unix(1, 0)) }
 
-// send writes the request, or has a goroutine write what the socket does not take at once.
+// send writes the request; a goroutine writes the part that the socket does not accept at once.
 func (e *exchange) send() error {
 	if e.request.ContentLength > atOnce {
 		e.written = make(chan struct{})
@@ -90,15 +91,15 @@ func (e *exchange) send() error {
 	return err
 }
 
-// writeRest writes what is left of a request.
+// writeRest writes the rest of a request.
 func (e *exchange) writeRest(held *[]byte, from int) {
 	defer close(e.written)
 	_, e.sendErr = e.c.Conn.Write((*held)[from:])
 	requests.Put(held)
 }
 
-// writeAll writes a request with a large body. When the body cannot be read, the connection is
-// closed; when the connection has failed, an answer may still be there to be read.
+// writeAll writes a request with a large body. When the body cannot be read, it closes the
+// connection; after a write error it does not, because a response may still be read.
 func (e *exchange) writeAll() {
 	defer close(e.written)
 	defer closeBody(e.request)
@@ -114,8 +115,8 @@ func (e *exchange) writeAll() {
 	}
 }
 
-// socketWriter writes to a connection, and knows how much it wrote and whether that failed:
-// http.Request.Write returns errors of the body and of the connection in one form.
+// socketWriter writes to a connection and records the bytes written and whether a write failed:
+// http.Request.Write does not distinguish errors of the body from those of the connection.
 type socketWriter struct {
 	conn   net.Conn
 	n      int64
@@ -129,31 +130,37 @@ func (w *socketWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// receive reads the head of the answer.
+// receive reads the head of the response.
 func (e *exchange) receive() (*http.Response, error) {
 	most := maxHead(e.t.std)
 	e.c.left = most
 	if _, err := e.c.r.Peek(1); err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
+		return nil, fmt.Errorf("no response: %w", err)
 	}
+	e.came = true
 	for {
 		resp, err := http.ReadResponse(e.c.r, e.request)
 		switch {
 		case errors.Is(err, errLongHead):
-			return nil, fmt.Errorf("the head of the answer has more than %d bytes", most)
+			return nil, fmt.Errorf("the head of the response has more than %d bytes", most)
 		case err != nil:
 			return nil, err
 		case resp.StatusCode >= 200 || resp.StatusCode < 100 || resp.StatusCode == http.StatusSwitchingProtocols:
 			e.c.left = unlimited
 			return resp, nil
+		case e.t.Ahead != nil:
+			e.t.Ahead(e.request)
 		}
 	}
 }
 
-// fail ends an exchange without an answer; err is why there is none.
+// fail ends an exchange without a response, and returns the error for err.
 func (e *exchange) fail(err error) error {
-	e.end(false)
 	ctx := e.request.Context()
+	if e.t.Ahead != nil && (e.came || ctx.Err() != nil && !e.c.isEmpty()) {
+		e.t.Ahead(e.request)
+	}
+	e.end(false)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -165,7 +172,7 @@ func (e *exchange) fail(err error) error {
 	return err
 }
 
-// Read reads the body of the answer. With its end, the connection goes back to the pool.
+// Read reads the body of the response. At its end the connection is put back into the pool.
 func (e *exchange) Read(p []byte) (int, error) {
 	switch {
 	case e.err != nil:
@@ -185,14 +192,14 @@ func (e *exchange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange. Of an answer that was not read to its end it closes the connection.
+// Close ends the exchange. It closes the connection if the response was not read to its end.
 func (e *exchange) Close() error {
 	e.end(false)
 	return nil
 }
 
-// end gives the connection up, once: to the pool, if the answer is complete and it can be used
-// again. It returns when the request is no longer read.
+// end releases the connection, once: to the pool if the response is complete and the connection
+// can be reused, else it closes it. It returns when the request's body is no longer read.
 func (e *exchange) end(complete bool) {
 	if !e.over.CompareAndSwap(false, true) {
 		return
@@ -206,7 +213,7 @@ func (e *exchange) end(complete bool) {
 	}
 }
 
-// isWritten reports whether the request was written, which may be so in a moment.
+// isWritten reports whether the request was written, waiting for at most writeGrace.
 func (e *exchange) isWritten() bool {
 	if e.written == nil {
 		return true

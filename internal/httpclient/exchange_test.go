@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,8 @@ import (
 
 var errGone = errors.New("the caller has gone")
 
-// TestCancelInHead: the context ends a request that has no answer yet, its cause is the error, and
-// the connection is closed.
+// TestCancelInHead: the context ends a request without a response, its cause is the error, and the
+// connection is closed.
 func TestCancelInHead(t *testing.T) {
 	asked, closed := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(c *serverConn) {
@@ -42,7 +43,7 @@ func TestCancelInHead(t *testing.T) {
 	}
 }
 
-// TestCancelInBody: the same in the middle of an answer, of both framings.
+// TestCancelInBody: the same within a response, for both framings.
 func TestCancelInBody(t *testing.T) {
 	for _, head := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
 		closed := make(chan struct{})
@@ -72,7 +73,7 @@ func TestCancelInBody(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfContext: the dialer looks at a deadline by itself; the error is the context's.
+// TestDeadlineOfContext: the dialer has its own timer for the deadline; the error is the context's.
 func TestDeadlineOfContext(t *testing.T) {
 	std := standard()
 	std.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -88,7 +89,7 @@ func TestDeadlineOfContext(t *testing.T) {
 	}
 }
 
-// TestDialError: what could not be dialled says so.
+// TestDialError: the error of a failed dial says so.
 func TestDialError(t *testing.T) {
 	s := serve(t, echo)
 	s.close()
@@ -99,8 +100,8 @@ func TestDialError(t *testing.T) {
 	}
 }
 
-// TestEarlyRefusal: an answer that comes before the request was read is returned at once, however
-// large the request is and whatever the server does with the rest of it.
+// TestEarlyRefusal: a response that is sent before the request was read is returned at once, for
+// requests of any size, whether the server reads the rest or not.
 func TestEarlyRefusal(t *testing.T) {
 	const refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!"
 	for _, tt := range []struct {
@@ -134,7 +135,7 @@ func TestEarlyRefusal(t *testing.T) {
 	}
 }
 
-// closing notes that a body was closed.
+// closing records that a body was closed.
 type closing struct {
 	io.Reader
 	closed atomic.Bool
@@ -145,8 +146,8 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// TestEarlyRefusalOfSmallBody: what the socket does not take at once is written beside the answer
-// for small requests as well.
+// TestEarlyRefusalOfSmallBody: the part of a small request that the socket does not accept at once is
+// written while the response is read.
 func TestEarlyRefusalOfSmallBody(t *testing.T) {
 	narrow := func(_, _ string, raw syscall.RawConn) error { return raw.Control(narrowSocket) }
 	l, err := (&net.ListenConfig{Control: narrow}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -166,8 +167,8 @@ func TestEarlyRefusalOfSmallBody(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: requests of all sizes arrive whole, and their connection is used again, also
-// where the answer begins before the request has ended.
+// TestLargeBodies: requests of all sizes are sent completely, and their connection is used again,
+// also if the response begins before the end of the request.
 func TestLargeBodies(t *testing.T) {
 	s := serve(t, func(c *serverConn) {
 		for {
@@ -189,7 +190,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestCancelWhileWriting: the context ends a request that nobody reads.
+// TestCancelWhileWriting: the context ends a request that the server does not read.
 func TestCancelWhileWriting(t *testing.T) {
 	asked := make(chan struct{})
 	s := serve(t, func(c *serverConn) {
@@ -207,7 +208,7 @@ func TestCancelWhileWriting(t *testing.T) {
 	}
 }
 
-// TestBodyOfAnotherLength: a request that is longer or shorter than it says fails.
+// TestBodyOfAnotherLength: a request that is longer or shorter than its Content-Length fails.
 func TestBodyOfAnotherLength(t *testing.T) {
 	for _, size := range []int{10, 2 * atOnce} {
 		for _, differs := range []int64{-1, 1} {
@@ -221,8 +222,8 @@ func TestBodyOfAnotherLength(t *testing.T) {
 	}
 }
 
-// TestServerDiesBeforeWrite: a kept connection that ends after it was looked at. While nothing was
-// written, another one is used.
+// TestServerDiesBeforeWrite: a pooled connection ends after it was peeked at. If no byte was written,
+// another one is used.
 func TestServerDiesBeforeWrite(t *testing.T) {
 	for _, size := range []int{10, 1 << 20} {
 		die := make(chan struct{})
@@ -251,8 +252,8 @@ func TestServerDiesBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestNoRequestTwice: servers that end kept connections at any moment get no request twice, and
-// a request is lost only with an error.
+// TestNoRequestTwice: servers that close pooled connections at any time receive no request twice,
+// and a lost request has an error.
 func TestNoRequestTwice(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{} // guarded by mu
@@ -292,8 +293,8 @@ func TestNoRequestTwice(t *testing.T) {
 	wg.Wait()
 }
 
-// TestGetHasNewConnection: a GET, which http.Transport repeats when a kept connection turns out to
-// have ended, gets a connection that was not kept.
+// TestGetHasNewConnection: a GET, which http.Transport would retry after a pooled connection has
+// ended, uses a new connection.
 func TestGetHasNewConnection(t *testing.T) {
 	s := serve(t, echo)
 	l := lean(t, s, standard())
@@ -305,8 +306,8 @@ func TestGetHasNewConnection(t *testing.T) {
 	}
 }
 
-// TestCloseBody: an answer that is given up closes its connection, and a reader that waits for
-// more of it returns.
+// TestCloseBody: closing an incomplete response closes its connection, and a blocked reader
+// returns.
 func TestCloseBody(t *testing.T) {
 	closed := make(chan struct{})
 	s := serve(t, func(c *serverConn) {
@@ -337,8 +338,8 @@ func TestCloseBody(t *testing.T) {
 	<-closed
 }
 
-// TestAnswerIsComplete: behind the end of a body nothing is read, though the connection has the
-// answer to another request by then.
+// TestAnswerIsComplete: nothing is read after the end of a body, although the connection has the
+// response to another request by then.
 func TestAnswerIsComplete(t *testing.T) {
 	s := serve(t, echo)
 	l := lean(t, s, standard())
@@ -359,5 +360,48 @@ func TestAnswerIsComplete(t *testing.T) {
 	first.Body.Close()
 	if body, err := io.ReadAll(second.Body); err != nil || string(body) != "two" || s.count() != 1 {
 		t.Errorf("the second answer is %q, %v, on connection %d", body, err, s.count())
+	}
+}
+
+// TestAhead: for a request without a response, it reports whether the server has begun to handle it.
+func TestAhead(t *testing.T) {
+	const early = "HTTP/1.1 102 Processing\r\nA: b\r\n\r\n"
+	for _, tt := range []struct {
+		name, says string
+		want       bool
+	}{{"an answer", ok, false}, {"something ahead of it", early + ok, true}, {"nothing", "", false}, {"something ahead of nothing", early, true}, {"half of something", early[:9], true}} {
+		s := serve(t, func(c *serverConn) {
+			if _, more := c.request(); more {
+				c.write(tt.says)
+			}
+		})
+		l, begun := lean(t, s, standard()), false
+		l.Ahead = func(*http.Request) { begun = true }
+		_, body, err := ask(l, post(t.Context(), s, "x"))
+		if begun != tt.want || (err == nil) != strings.HasSuffix(tt.says, ok) || err == nil && body != "ok" {
+			t.Errorf("%s: begun %t, %q, %v", tt.name, begun, body, err)
+		}
+	}
+}
+
+// TestAheadUnread: received data counts, although the context ended before it was read.
+func TestAheadUnread(t *testing.T) {
+	for _, says := range []string{"", "HTTP/1.1 102 Processing\r\n\r\n"} {
+		s := serve(t, func(c *serverConn) { c.write(says); c.hung() })
+		l, begun := lean(t, s, standard()), false
+		l.Ahead = func(*http.Request) { begun = true }
+		c, err := l.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for says != "" && c.isEmpty() {
+			runtime.Gosched()
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errGone)
+		c.SetDeadline(time.Unix(1, 0)) // as the end of the context does, in a moment
+		if _, err := l.exchange(c, post(ctx, s, "x")); err != errGone || begun != (says != "") {
+			t.Errorf("the server says %q: begun %t, %v", says, begun, err)
+		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// player is a server that answers the n-th request of a test with the n-th of some texts.
+// player is a server that responds to the n-th request of a test with the n-th of some texts.
 type player struct {
 	*rawServer
 
@@ -23,7 +23,7 @@ type player struct {
 	read  chan struct{}
 }
 
-// play is one answer and how it is sent.
+// play is one response and how it is sent.
 type play struct {
 	text   string
 	pieces int  // bytes in each write; 0: all in one
@@ -36,9 +36,9 @@ func newPlayer(t testing.TB) *player {
 	return p
 }
 
-// play answers the requests of one connection. wrote gets whether the connection is still open
-// when the answer has been sent, and read by the client; a client that waits for more gets the
-// end of the connection.
+// play responds to the requests of one connection. wrote receives whether the connection is still
+// open after the response was sent and read by the client; the connection is closed for a client
+// that waits for more.
 func (p *player) play(c *serverConn) {
 	for {
 		if _, more := c.request(); !more {
@@ -104,8 +104,8 @@ func (p *player) ask(ctx context.Context, by http.RoundTripper, next play) (got 
 	return got, p.conn, open
 }
 
-// FuzzAnswers: a few answers on connections that are used again mean to this package what they
-// mean to http.Transport, which keeps its connection wherever this package does.
+// FuzzAnswers: this package interprets responses on reused connections as http.Transport does,
+// which keeps its connection wherever this package does.
 func FuzzAnswers(f *testing.F) {
 	log.SetOutput(io.Discard) // http.Transport reports what comes unasked
 	const fine = "HTTP/1.1 200 OK\r\n"

@@ -1,40 +1,42 @@
-// Package httpclient is an HTTP/1.1 client for one plain http:// server that is asked often: what
-// a relayed call costs beyond its system calls is mostly that [http.Transport] hands each request
-// to two goroutines of a connection, and gets the answer back from them. Here the goroutine that
-// calls writes the request and reads the answer.
+// Package httpclient is an HTTP/1.1 client for many requests to one plain http:// server:
+// [http.Transport] passes each request to two goroutines of a connection, which is most of a relayed
+// call's cost besides system calls. Here the calling goroutine writes the request and reads the
+// response.
 //
 //	t := httpclient.New(u, &http.Transport{MaxIdleConnsPerHost: 256})
 //	resp, err := t.RoundTrip(request)
 //
-// The heads, chunks and trailers of answers are read by net/http ([http.ReadResponse]). What this
+// The heads, chunks and trailers of responses are read by net/http ([http.ReadResponse]). What this
 // package does by itself is to write requests, byte for byte as [http.Request.Write] does, to keep
-// connections, to end a request with its context, and to read an answer that comes before the
-// request was written to its end.
+// connections, to end a request with its context, and to read a response that arrives before the request
+// was written to its end.
 //
-// A Transport that is made for anything else, TLS, a proxy, a system that is no Unix, and every
-// request that is unusual (see takes) uses the http.Transport that it is given.
+// For TLS, a proxy, a system other than Unix, and for each unusual request (see Takes) a Transport
+// uses the http.Transport that it is given.
 //
 // # One exchange
 //
-//   - The context ends it by a deadline in the past on its connection (context.AfterFunc). The
-//     error is the cause of the context, and the connection is closed.
-//   - A request of up to atOnce bytes is put together in memory and written with one system call
-//     that does not wait. What the socket does not take then, and every larger request, is written
-//     by a goroutine while the answer is waited for: a server may refuse a large body before it has
-//     read it. Whoever ends the exchange waits for that goroutine.
-//   - A connection goes back to the pool when the answer was read to its end, the request was
-//     written, neither side wants it closed and nothing stands behind the answer. Else it is closed.
-//   - Before a kept connection is used again, it is peeked at: one that has ended, or on which
-//     something has come that nobody asked for, is closed, and the next one is taken.
-//   - A request is made again on another connection only if nothing of it was written, to a kept
-//     connection whose server has ended it at that moment. http.Transport also repeats requests
-//     such as GET after they were written to a kept connection; here these get a new one.
+//   - The end of the context sets a deadline in the past on the connection (context.AfterFunc).
+//     The error is the cause of the context, and the connection is closed.
+//   - A request of up to atOnce bytes is assembled in memory and written with one non-blocking system
+//     call. The part that the socket does not accept, and every larger request, is written by a
+//     goroutine while the calling one reads the response, because a server may refuse a large body
+//     before it has read it. The end of the exchange waits for that goroutine.
+//   - A connection is put back into the pool when the response was read to its end, the request was
+//     written, neither side wants it closed and no bytes follow the response. Else it is closed.
+//   - Before a pooled connection is used again, it is peeked at: one that has ended, or on which
+//     unexpected data was received, is closed, and the next one is used.
+//   - A request is retried on another connection only if no byte of it was written, because the
+//     server had closed the pooled connection. http.Transport also retries requests such as GET
+//     after they were written to a pooled connection; here these use a new one.
 package httpclient
 
 import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"time"
@@ -42,16 +44,21 @@ import (
 
 // Transport makes requests to one server. It is an http.RoundTripper.
 type Transport struct {
+	// Ahead is called for each informational response (a status below 200), and for a request that Takes allows and
+	// that fails after a part of a response was received: the server has begun to handle it. It must be set before the
+	// first request, and may be nil.
+	Ahead func(*http.Request)
+
 	std  *http.Transport
-	url  *url.URL // as New got it
-	host string   // the URL.Host of the requests that are made here; "": all are made by std
-	addr string   // where host is dialled
+	url  *url.URL // of New
+	host string   // the URL.Host of the requests made here; "": std makes all
+	addr string   // the address to dial for host
 	pool pool
 }
 
-// New returns a Transport for the server at u, which may be nil. It takes Proxy, DialContext,
-// MaxIdleConnsPerHost, IdleConnTimeout and MaxResponseHeaderBytes from std, and makes requests by
-// std that it does not make itself. std must keep to HTTP/1 and have compression disabled.
+// New returns a Transport for the server at u, which may be nil. It uses Proxy, DialContext,
+// MaxIdleConnsPerHost, IdleConnTimeout and MaxResponseHeaderBytes of std, and std itself for the
+// requests that it does not make. std must be limited to HTTP/1 and have compression disabled.
 func New(u *url.URL, std *http.Transport) *Transport {
 	t := &Transport{std: std, url: u, pool: pool{most: std.MaxIdleConnsPerHost, timeout: std.IdleConnTimeout}}
 	if onUnix && isPlain(u, std) {
@@ -60,9 +67,9 @@ func New(u *url.URL, std *http.Transport) *Transport {
 	return t
 }
 
-// isPlain reports whether requests to u go over TCP to u's own host, which has a plain name.
+// isPlain reports whether requests to u use plain TCP to u's host, without a proxy.
 func isPlain(u *url.URL, std *http.Transport) bool {
-	if u == nil || u.Scheme != "http" || u.Hostname() == "" || strings.Trim(strings.ToLower(u.Host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") != "" {
+	if u == nil || u.Scheme != "http" || u.Hostname() == "" || !isPlainHost(u.Host) {
 		return false
 	}
 	if std.Proxy == nil {
@@ -72,23 +79,32 @@ func isPlain(u *url.URL, std *http.Transport) bool {
 	return proxy == nil && err == nil
 }
 
-// Clone returns a Transport for the same server that shares no connections with t.
-func (t *Transport) Clone() *Transport { return New(t.url, t.std.Clone()) }
+// isPlainHost reports whether a host is ASCII that headers contain unchanged.
+func isPlainHost(host string) bool {
+	return strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
+}
 
-// CloseIdleConnections closes the connections that no request uses, and those that requests
-// which run now would leave.
+// Clone returns a Transport for the same server that shares no connections with t.
+func (t *Transport) Clone() *Transport {
+	c := New(t.url, t.std.Clone())
+	c.Ahead = t.Ahead
+	return c
+}
+
+// CloseIdleConnections closes the idle connections, and those of running requests when these
+// end.
 func (t *Transport) CloseIdleConnections() {
 	t.std.CloseIdleConnections()
 	t.pool.closeIdle()
 }
 
-// errUnwritten is why a request may be made on another connection: nothing of it was written.
-var errUnwritten = errors.New("nothing of the request was written")
+// errUnwritten is the error of a request of which no byte was written, so that it can be retried.
+var errUnwritten = errors.New("no byte of the request was written")
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !t.takes(r) {
-		return t.std.RoundTrip(r)
+	if !t.Takes(r) {
+		return t.std.RoundTrip(t.traced(r))
 	}
 	for {
 		c, err := t.acquire(r)
@@ -106,7 +122,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// acquire returns a connection for r: a kept one that can be used, or a new one.
+// traced returns r with a trace that calls Ahead for informational responses.
+func (t *Transport) traced(r *http.Request) *http.Request {
+	if t.Ahead == nil {
+		return r
+	}
+	return r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { t.Ahead(r); return nil },
+	}))
+}
+
+// acquire returns a connection for r: a usable one of the pool, or a new one.
 func (t *Transport) acquire(r *http.Request) (*conn, error) {
 	ctx := r.Context()
 	if ctx.Err() != nil {
@@ -122,7 +148,7 @@ func (t *Transport) acquire(r *http.Request) (*conn, error) {
 		return c, nil
 	}
 	if until, ok := ctx.Deadline(); ok && !time.Now().Before(until) {
-		<-ctx.Done() // the dialer looks at the deadline by itself
+		<-ctx.Done() // the dialer has its own timer for the deadline
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -130,7 +156,7 @@ func (t *Transport) acquire(r *http.Request) (*conn, error) {
 	return nil, err
 }
 
-// rewound is r with its body from the beginning.
+// rewound returns r with its body from the beginning.
 func rewound(r *http.Request) (*http.Request, error) {
 	again := *r
 	if hasBody(r) {
@@ -143,5 +169,5 @@ func rewound(r *http.Request) (*http.Request, error) {
 	return &again, nil
 }
 
-// isRepeatable reports whether http.Transport would make a request of the method again on its own.
+// isRepeatable reports whether http.Transport would retry a request of the method by itself.
 func isRepeatable(method string) bool { return method == http.MethodGet }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekAt looks at the first byte that has come, without waiting for it. unix.Recvfrom would
-// allocate an address.
+// peekAt peeks at the first byte received, without blocking. unix.Recvfrom would allocate an
+// address.
 func peekAt(fd int) error {
 	var b byte
 	_, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)

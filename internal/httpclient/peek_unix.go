@@ -4,7 +4,7 @@ package httpclient
 
 import "golang.org/x/sys/unix"
 
-// peekAt looks at the first byte that has come, without waiting for it.
+// peekAt peeks at the first byte received, without blocking.
 func peekAt(fd int) error {
 	var b [1]byte
 	_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// defaultIdle is how many connections are kept where std does not say.
+// defaultIdle is the size of the pool where std does not set it.
 const defaultIdle = 2
 
-// pool keeps connections that no request uses, the one that was used last at the end. They are
-// closed after timeout by one timer, which is set for the one that is kept longest.
+// pool has the idle connections, the most recently used one last. One timer closes them after
+// timeout; it is set for the oldest.
 type pool struct {
 	most    int           // 0: defaultIdle; less: none
-	timeout time.Duration // 0: kept for any time
+	timeout time.Duration // 0: never
 
 	mu     sync.Mutex
 	idle   []*conn     // guarded by mu
 	timer  *time.Timer // guarded by mu; nil while it is not set
-	closed bool        // guarded by mu: what comes back is closed, until the next get
+	closed bool        // guarded by mu: put refuses connections until the next get
 }
 
-// get takes a connection that can be used; nil when there is none.
+// get takes a usable connection; nil when there is none.
 func (p *pool) get() *conn {
 	for {
 		c := p.pop()
@@ -46,13 +46,13 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// isFresh reports whether c may still be used at now. The clock on the wall counts: a machine may
-// have slept.
+// isFresh reports whether c may still be used at now. It compares wall clock times, because a machine
+// may have slept.
 func (p *pool) isFresh(c *conn, now time.Time) bool {
 	return p.timeout <= 0 || now.Round(0).Sub(c.since.Round(0)) < p.timeout
 }
 
-// put keeps a connection; false when there are enough.
+// put adds a connection; false when the pool is full.
 func (p *pool) put(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,12 +71,12 @@ func (p *pool) put(c *conn) bool {
 	return true
 }
 
-// expire closes the connections that were kept long enough.
+// expire closes the connections that are idle for longer than timeout.
 func (p *pool) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer == nil {
-		return // closeIdle came first
+		return // closeIdle was called
 	}
 	now, old := time.Now(), 0
 	for old < len(p.idle) && !p.isFresh(p.idle[old], now) {
@@ -90,7 +90,7 @@ func (p *pool) expire() {
 	}
 }
 
-// closeIdle closes what is kept, and until the next get what comes back.
+// closeIdle closes the idle connections, and makes put refuse others until the next get.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestMaxIdle: as many connections are kept as std says; more are opened, and closed behind
-// their answer.
+// TestMaxIdle: as many connections are kept as std allows; more are opened, and closed after
+// their response.
 func TestMaxIdle(t *testing.T) {
 	const callers, kept = 5, 2
 	var arrived sync.WaitGroup
@@ -51,7 +51,7 @@ func TestMaxIdle(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout: kept connections are closed when their time is over, and are not used any more.
+// TestIdleTimeout: pooled connections are closed after the timeout, and not used after it.
 func TestIdleTimeout(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	s := serve(t, func(c *serverConn) {
@@ -80,7 +80,7 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// TestCloseIdleConnections closes also what comes back later.
+// TestCloseIdleConnections: connections of running requests are closed later, too.
 func TestCloseIdleConnections(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	s := serve(t, func(c *serverConn) {
@@ -106,8 +106,8 @@ func TestCloseIdleConnections(t *testing.T) {
 	<-closed
 }
 
-// TestKeptConnectionEnds: a server may close kept connections, and send on them what it likes; the
-// next request gets another one.
+// TestKeptConnectionEnds: a server may close pooled connections, or send data on them; the next
+// request uses another one.
 func TestKeptConnectionEnds(t *testing.T) {
 	for _, after := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged", "HTTP/1.1 408 Request Timeout\r\n\r\n"} {
 		ended := make(chan struct{})
@@ -133,7 +133,7 @@ func TestKeptConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestEverythingElse: what is not a plain request to the server is made by the http.Transport.
+// TestEverythingElse: http.Transport makes all requests that are not plain requests to the server.
 func TestEverythingElse(t *testing.T) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.Host) })
 	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)

@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,22 +11,22 @@ import (
 	"strings"
 )
 
-// userAgent is what http.Transport says of itself where the headers do not.
+// userAgent is the default User-Agent of http.Transport.
 const userAgent = "Go-http-client/1.1"
 
-// takes reports whether r is a request that is made here. Others, which http.Transport would
-// refuse, repeat, or write in a form of its own, are left to it, as are those whose body is not
-// in memory (GetBody): to read such a one may take any time.
-func (t *Transport) takes(r *http.Request) bool {
+// Takes reports whether this package makes the request r. Requests that http.Transport would
+// refuse, retry or write differently are left to it, as are those whose body is not in memory
+// (GetBody), because reading one may block.
+func (t *Transport) Takes(r *http.Request) bool {
 	return t.host != "" && isFor(r, t.host) && r.Header != nil &&
 		(r.Method == http.MethodPost || r.Method == http.MethodGet || r.Method == http.MethodDelete) &&
 		(r.ContentLength > 0) == hasBody(r) && r.ContentLength >= 0 && (!hasBody(r) || r.GetBody != nil) &&
 		!r.Close && len(r.TransferEncoding) == 0 && len(r.Trailer) == 0 && hasUsualHeaders(r.Header)
 }
 
-// isFor reports whether r is a request to the plain port of host.
+// isFor reports whether r is a plain HTTP request to host. Its Host header may be another one.
 func isFor(r *http.Request, host string) bool {
-	return r.URL != nil && r.URL.Scheme == "http" && r.URL.Host == host && (r.Host == "" || r.Host == host) &&
+	return r.URL != nil && r.URL.Scheme == "http" && r.URL.Host == host && (r.Host == "" || r.Host == host || isPlainHost(r.Host)) &&
 		r.URL.Opaque == "" && isPrintable(r.URL.RawQuery) && !strings.Contains(r.URL.RawQuery, "\t")
 }
 
@@ -37,8 +38,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// hasUsualHeaders reports whether h can be written, and changes nothing about how the request is
-// made.
+// hasUsualHeaders reports whether h is valid and has no header that changes how the request is made.
 func hasUsualHeaders(h http.Header) bool {
 	for name, values := range h {
 		switch name {
@@ -77,10 +77,10 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// appendHead appends the head of a request that takes allows, as http.Request.Write writes it.
+// appendHead appends the head of a request that Takes allows, as http.Request.Write writes it.
 func appendHead(b []byte, r *http.Request) []byte {
 	b = append(append(append(b, r.Method...), ' '), r.URL.RequestURI()...)
-	b = append(append(b, " HTTP/1.1\r\nHost: "...), r.URL.Host...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), cmp.Or(r.Host, r.URL.Host)...)
 	agent := userAgent
 	if values, ok := r.Header["User-Agent"]; ok {
 		if agent = ""; len(values) > 0 {
@@ -102,7 +102,7 @@ func appendHead(b []byte, r *http.Request) []byte {
 	for _, name := range names {
 		switch name {
 		case "Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer":
-			continue // these are of the request itself
+			continue // written from the fields of the request
 		}
 		for _, v := range r.Header[name] {
 			b = append(append(append(b, "\r\n"...), name...), ": "...)
@@ -112,7 +112,7 @@ func appendHead(b []byte, r *http.Request) []byte {
 	return append(b, "\r\n\r\n"...)
 }
 
-// appendRequest appends a request of at most atOnce bytes of body.
+// appendRequest appends a request with a body of at most atOnce bytes.
 func appendRequest(b []byte, r *http.Request) ([]byte, error) {
 	b = appendHead(b, r)
 	if !hasBody(r) {
@@ -120,12 +120,12 @@ func appendRequest(b []byte, r *http.Request) ([]byte, error) {
 	}
 	from, size := len(b), int(r.ContentLength)
 	b = slices.Grow(b, size+1)
-	n, err := io.ReadFull(r.Body, b[from:from+size+1]) // a byte more: it must end there
+	n, err := io.ReadFull(r.Body, b[from:from+size+1]) // one byte more, to check that the body ends there
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return nil, err
 	}
 	if n != size {
-		return nil, fmt.Errorf("the body of the request has not the %d bytes of its length", size)
+		return nil, fmt.Errorf("the body of the request is not %d bytes long, as its Content-Length says", size)
 	}
 	return b[:from+n], nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTakes: requests that http.Transport refuses, repeats or writes in a form of its own are its.
+// TestTakes: requests that http.Transport refuses, retries or writes differently are left to it.
 func TestTakes(t *testing.T) {
 	l := New(&url.URL{Scheme: "http", Host: "a.example:8080"}, standard())
 	for _, tt := range []struct {
@@ -23,7 +23,9 @@ func TestTakes(t *testing.T) {
 		{"another method", func(r *http.Request) { r.Method = http.MethodPut }, false},
 		{"TLS", func(r *http.Request) { r.URL.Scheme = "https" }, false},
 		{"another port", func(r *http.Request) { r.URL.Host = "a.example" }, false},
-		{"another Host", func(r *http.Request) { r.Host = "b.example" }, false},
+		{"another Host", func(r *http.Request) { r.Host = "b.example" }, true},
+		{"a Host that is written otherwise", func(r *http.Request) { r.Host = "bücher.example" }, false},
+		{"a line feed in the Host", func(r *http.Request) { r.Host = "a\nB: c" }, false},
 		{"unknown length", func(r *http.Request) { r.ContentLength = -1 }, false},
 		{"a body that is a stream", func(r *http.Request) { r.GetBody = nil }, false},
 		{"a closed connection", func(r *http.Request) { r.Close = true }, false},
@@ -43,7 +45,7 @@ func TestTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		tt.change(r)
-		if got := l.takes(r); got != (tt.want && onUnix) {
+		if got := l.Takes(r); got != (tt.want && onUnix) {
 			t.Errorf("%s is taken: %t", tt.name, got)
 		}
 	}
@@ -56,24 +58,24 @@ func TestTakes(t *testing.T) {
 
 // FuzzRequest: a request is written as http.Request.Write writes it.
 func FuzzRequest(f *testing.F) {
-	f.Add("POST", "/mcp", "a=b&c", "X-Key", "secret", "body")
-	f.Add("GET", "/a b/%2f/ü", "", "User-Agent", "", "")
-	f.Add("DELETE", "", "?", "accept", " text/event-stream\t", "")
-	f.Add("POST", "*", "", "Content-Length", "7", "")
-	f.Add("POST", "//host/x", "", "Host", "other", "x")
-	f.Add("POST", "/mcp", "a\tb", "A", "b\tc", "x")
-	f.Fuzz(func(t *testing.T, method, path, query, name, value, body string) {
+	f.Add("POST", "/mcp", "a=b&c", "", "X-Key", "secret", "body")
+	f.Add("GET", "/a b/%2f/ü", "", "b.example:99", "User-Agent", "", "")
+	f.Add("DELETE", "", "?", "[::1]", "accept", " text/event-stream\t", "")
+	f.Add("POST", "*", "", "B:c:d", "Content-Length", "7", "")
+	f.Add("POST", "//host/x", "", "[a", "Host", "other", "x")
+	f.Add("POST", "/mcp", "a\tb", ".", "A", "b\tc", "x")
+	f.Fuzz(func(t *testing.T, method, path, query, host, name, value, body string) {
 		u := &url.URL{Scheme: "http", Host: "a.example:8080", Path: path, RawQuery: query}
 		make := func() *http.Request {
 			r, err := http.NewRequest(method, u.String(), strings.NewReader(body))
 			if err != nil {
 				t.Skipf("no request: %v", err)
 			}
-			r.URL = u
+			r.URL, r.Host = u, host
 			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"a", "b"}, name: {value, "z"}}
 			return r
 		}
-		if !New(u, standard()).takes(make()) {
+		if !New(u, standard()).Takes(make()) {
 			return
 		}
 		var want bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// rawServer hands each connection that comes in to serve, with its number, and closes it then.
+// rawServer calls serve with each accepted connection and its number, and then closes it.
 type rawServer struct {
 	url  *url.URL
 	l    net.Listener
@@ -55,7 +55,7 @@ func (s *rawServer) accept(serve func(c *serverConn)) {
 	}
 }
 
-// count is how many connections there were.
+// count returns the number of connections so far.
 func (s *rawServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,10 +107,10 @@ func (c *serverConn) request() (string, bool) {
 	return string(body), lines != nil && err == nil
 }
 
-// write sends an answer as it stands.
+// write sends a response unchanged.
 func (c *serverConn) write(answer string) { io.WriteString(c.Conn, answer) }
 
-// stall reads nothing more, to the end of the test.
+// stall blocks until the end of the test.
 func (c *serverConn) stall() { <-c.done }
 
 // hung waits until the client has closed the connection.
@@ -118,7 +118,7 @@ func (c *serverConn) hung() { io.Copy(io.Discard, c.r) }
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// echo answers each request of a connection with its body.
+// echo responds to each request of a connection with its body.
 func echo(c *serverConn) {
 	for {
 		body, more := c.request()
@@ -129,12 +129,12 @@ func echo(c *serverConn) {
 	}
 }
 
-// standard is an http.Transport as backends have it.
+// standard returns an http.Transport as for backends.
 func standard() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
 }
 
-// lean is a Transport that makes the requests to s by itself.
+// lean returns a Transport that makes the requests to s itself.
 func lean(t testing.TB, s *rawServer, std *http.Transport) *Transport {
 	l := New(s.url, std)
 	if onUnix && l.host == "" {
@@ -152,7 +152,7 @@ func post(ctx context.Context, s *rawServer, body string) *http.Request {
 	return r
 }
 
-// ask makes a request and reads its answer.
+// ask makes a request and reads its response.
 func ask(by http.RoundTripper, r *http.Request) (*http.Response, string, error) {
 	resp, err := by.RoundTrip(r)
 	if err != nil {
@@ -163,7 +163,7 @@ func ask(by http.RoundTripper, r *http.Request) (*http.Response, string, error) 
 	return resp, string(body), err
 }
 
-// must asks and wants the body want.
+// must makes a request and checks that the body is want.
 func must(t *testing.T, by http.RoundTripper, r *http.Request, want string) {
 	t.Helper()
 	if resp, body, err := ask(by, r); err != nil || resp.StatusCode != 200 || body != want {

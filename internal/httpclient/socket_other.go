@@ -2,8 +2,7 @@
 
 package httpclient
 
-// onUnix is whether requests can be made here: what looks at a socket without waiting is written
-// for Unix.
+// onUnix is false where non-blocking access to sockets is not implemented.
 const onUnix = false
 
 func (*conn) peek(uintptr) bool  { return true }

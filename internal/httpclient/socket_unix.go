@@ -11,7 +11,7 @@ import (
 
 const onUnix = true
 
-// peek looks whether anything has come, without taking it.
+// peek sets silent to whether no data is waiting to be read.
 func (c *conn) peek(fd uintptr) bool {
 	err := error(unix.EINTR)
 	for err == unix.EINTR {
@@ -21,8 +21,8 @@ func (c *conn) peek(fd uintptr) bool {
 	return true
 }
 
-// write writes c.out as far as the socket takes it now. The race detector knows that what
-// syscall.Write has written comes before what net reads; of unix.Write it does not.
+// write writes as much of c.out as the socket accepts now. It uses syscall.Write, for which,
+// unlike unix.Write, the race detector knows the order with reads of package net.
 func (c *conn) write(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), c.out)

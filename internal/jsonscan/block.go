@@ -7,23 +7,23 @@ import (
 	"math/bits"
 )
 
-// blockSize is how many bytes are looked at side by side: one bit of a word for each.
+// blockSize is the number of bytes that are processed together, one bit of a word for each.
 const blockSize = 64
 
-// blocks is the state of a pass over whole blocks inside of a container. It computes
-// which bytes are quotes, which of them are escaped, and from that which bytes are inside
-// of strings, without looking at any byte alone; the method is that of simdjson
-// (Langdale, Lemire: Parsing Gigabytes of JSON per Second).
+// blocks is the state of a pass over whole blocks inside of a container. It computes which
+// bytes are quotes, which of them are escaped, and from that which bytes are inside of
+// strings, for all bytes of a block at once; the method is that of simdjson (Langdale,
+// Lemire: Parsing Gigabytes of JSON per Second).
 type blocks struct {
 	inString         uint64 // all ones when the next byte is inside of a string, else 0
-	escaped          uint64 // 1 when the next byte stands behind a backslash that escapes it
+	escaped          uint64 // 1 when the next byte is escaped by a backslash before it
 	depth            int
 	opening, closing uint64 // brackets outside of strings in the block that pass stopped at
 }
 
-// pass goes on over the whole blocks of p and returns how many bytes that were. It stops
-// at a block that may end the value or nest too deep: the masks are those of this block,
-// inString and escaped are as they are behind it, depth as it is in front of it.
+// pass processes the whole blocks of p and returns the number of their bytes. It stops at a
+// block that may end the value or nest too deep: then opening, closing, inString and escaped
+// are the state after this block, and depth that before it.
 func (b *blocks) pass(p []byte) int {
 	if vectors && len(p) >= blockSize {
 		return blockSize * passVectors(b, &p[0], len(p)/blockSize)
@@ -31,7 +31,7 @@ func (b *blocks) pass(p []byte) int {
 	return b.passWords(p)
 }
 
-// passWords is pass in words of 64 bits.
+// passWords is pass with words of 64 bits.
 func (b *blocks) passWords(p []byte) int {
 	n := 0
 	for n+blockSize <= len(p) && b.next((*[blockSize]byte)(p[n:])) {
@@ -40,7 +40,7 @@ func (b *blocks) passWords(p []byte) int {
 	return n
 }
 
-// next goes on over one block, or stops at it as pass does.
+// next processes one block; false when it stops at it as pass does.
 func (b *blocks) next(p *[blockSize]byte) bool {
 	if b.inString != 0 && b.escaped == 0 && bytes.IndexByte(p[:], '"') < 0 && bytes.IndexByte(p[:], '\\') < 0 {
 		return true
@@ -63,7 +63,7 @@ func (b *blocks) next(p *[blockSize]byte) bool {
 	return true
 }
 
-// count follows the depth through the block that pass stopped at, bracket by bracket.
+// count updates the depth by the brackets of the block that pass stopped at.
 func (b *blocks) count() (n int, done bool, err error) {
 	for m := b.opening | b.closing; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
@@ -79,7 +79,7 @@ func (b *blocks) count() (n int, done bool, err error) {
 	return blockSize, false, nil
 }
 
-// escapes is which bytes stand behind an odd number of backslashes.
+// escapes returns which bytes follow an odd number of backslashes.
 func (b *blocks) escapes(slashes uint64) uint64 {
 	before := b.escaped
 	if slashes == 0 {
@@ -95,8 +95,8 @@ func (b *blocks) escapes(slashes uint64) uint64 {
 	return (even ^ sum<<1) & follows
 }
 
-// evenOut sets each bit that has an odd number of set bits below or at it: what is
-// between a quote and the next.
+// evenOut sets each bit with an odd number of set bits at or below it: the bytes from
+// an opening quote up to the closing one.
 func evenOut(m uint64) uint64 {
 	m ^= m << 1
 	m ^= m << 2
@@ -106,7 +106,7 @@ func evenOut(m uint64) uint64 {
 	return m ^ m<<32
 }
 
-// textMasks is which bytes of the block are quotes and which are backslashes.
+// textMasks returns which bytes of the block are quotes and which are backslashes.
 func textMasks(p *[blockSize]byte) (quotes, slashes uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		w := binary.LittleEndian.Uint64(p[i : i+8])
@@ -116,8 +116,9 @@ func textMasks(p *[blockSize]byte) (quotes, slashes uint64) {
 	return quotes, slashes
 }
 
-// bracketMasks is which bytes open a container and which close one. The two kinds of
-// brackets differ in one bit, 0x20, which no other byte has to spare.
+// bracketMasks returns which bytes open a container and which close one. The two kinds
+// of brackets differ in the bit 0x20 alone, and no other byte becomes a bracket when it
+// is set.
 func bracketMasks(p *[blockSize]byte) (opening, closing uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		w := binary.LittleEndian.Uint64(p[i:i+8]) | 0x2020202020202020
@@ -127,7 +128,7 @@ func bracketMasks(p *[blockSize]byte) (opening, closing uint64) {
 	return opening, closing
 }
 
-// equal has one bit for each byte of w, set where it is c.
+// equal returns one bit for each byte of w, set where the byte is c.
 func equal(w uint64, c byte) uint64 {
 	const ones, low, gather = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f, 0x0002040810204081
 	x := w ^ ones*uint64(c)

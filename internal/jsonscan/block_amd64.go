@@ -4,11 +4,11 @@ package jsonscan
 
 import "golang.org/x/sys/cpu"
 
-// vectors is whether passVectors runs on this processor: most since 2013 do.
+// vectors reports whether this processor can run passVectors: most since 2013 can.
 var vectors = cpu.X86.HasAVX2 && cpu.X86.HasPCLMULQDQ && cpu.X86.HasPOPCNT
 
-// passVectors is pass over n blocks from p on, in vectors of 32 bytes. It returns how
-// many blocks it passed.
+// passVectors is pass over n blocks from p on, with vectors of 32 bytes. It returns the
+// number of blocks that it processed.
 //
 //go:noescape
 func passVectors(b *blocks, p *byte, n int) (passed int)

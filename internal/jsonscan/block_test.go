@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// structure is what a pass over blocks looks for, and some bytes that differ from it in
-// one bit.
+// structure is the bytes that a pass over blocks searches for, and some that differ from
+// them in one bit.
 const structure = `"\{}[] :,aB2` + "\x5a\x7a\x7c\x7f\xfb\xfd\xa2\xdc\x00\x02"
 
-// TestVectorsAgreeWithWords holds the assembly against the Go code on random blocks, in
+// TestVectorsAgreeWithWords compares the assembly with the Go code on random blocks, in
 // which quotes, backslashes and brackets are rare or frequent.
 func TestVectorsAgreeWithWords(t *testing.T) {
 	if !vectors {
@@ -33,7 +33,7 @@ func TestVectorsAgreeWithWords(t *testing.T) {
 	}
 }
 
-// FuzzBlocks is the same for texts that a fuzzer finds.
+// FuzzBlocks is the same with fuzzed texts.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte(strings.Repeat(structure, 8)), true, false, uint(3))
 	f.Add([]byte(strings.Repeat(`\`, 3*blockSize)), false, true, uint(MaxDepth-1))
@@ -49,7 +49,7 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-// agree compares the two passes, and goes on behind each block that they stop at.
+// agree compares the two passes, and continues after each block that they stop at.
 func agree(t *testing.T, start blocks, text []byte) {
 	words, fast := start, start
 	for rest := text; len(rest) >= blockSize; {

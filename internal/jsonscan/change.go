@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Set returns a copy of obj with its member key set to value; every other byte stays.
-// An absent key is added at the end. A nil or null obj counts as {}.
+// Set returns a copy of obj with its member key set to value; every other byte is
+// unchanged. An absent key is added at the end. A nil or null obj counts as {}.
 func Set(obj []byte, key string, value []byte) json.RawMessage {
 	if len(obj) == 0 || obj[0] != '{' {
 		obj = []byte("{}")
@@ -24,7 +24,7 @@ func Set(obj []byte, key string, value []byte) json.RawMessage {
 	return add(obj, key, value)
 }
 
-// add puts a member at the end of obj.
+// add adds a member at the end of obj.
 func add(obj []byte, key string, value []byte) json.RawMessage {
 	end := bytes.LastIndexByte(obj, '}')
 	out := make([]byte, 0, len(obj)+len(key)+len(value)+4)
@@ -74,7 +74,7 @@ func Delete(obj []byte, drop func(key string) bool) json.RawMessage {
 // member out. When nothing changes, it returns obj itself.
 func Map(obj []byte, f func(key string, value json.RawMessage) json.RawMessage) json.RawMessage {
 	var out []byte // nil until something changes
-	kept := 0      // where the last member ends that stays as it is
+	kept := 0      // end of the last unchanged member
 	eachMember(obj, func(m member) bool {
 		value := obj[m.value:m.end:m.end]
 		now := f(string(m.key), value)

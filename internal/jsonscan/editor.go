@@ -6,26 +6,26 @@ import (
 	"io"
 )
 
-// Decision says what happens to a member of a filtered object.
+// Decision is what an Edit does with a member.
 type Decision int
 
 const (
-	Keep   Decision = iota // pass its bytes on
+	Keep   Decision = iota // write its bytes unchanged
 	Drop                   // leave it out
-	Change                 // collect its value and ask Edit.Change
+	Change                 // collect its value and call Edit.Change
 )
 
 const (
-	// maxChanged bounds a value that is collected from pieces to be changed; a longer one
-	// passes as it is.
+	// maxChanged bounds a value that is collected from pieces to be changed; a longer one is
+	// unchanged.
 	maxChanged = 64 << 10
-	// maxGap bounds what is kept of a key with the space around it from piece to piece.
+	// maxGap bounds the bytes between two values, a key with white space, that are kept between pieces.
 	maxGap = 64 << 10
 )
 
 // Edit is a change to the top level of one JSON object.
 type Edit struct {
-	// Decide is asked for each member in order.
+	// Decide is called for each member in order.
 	Decide func(key string) Decision
 	// Change returns the new value of a member; nil drops it.
 	Change func(key string, value []byte) []byte
@@ -33,7 +33,7 @@ type Edit struct {
 	Close func() []byte
 }
 
-// Apply edits a whole object. An object that needs no change is returned as it is.
+// Apply edits a whole object. An object that needs no change is returned itself.
 func (e Edit) Apply(obj []byte) []byte {
 	var out bytes.Buffer
 	out.Grow(len(obj) + 64)
@@ -50,8 +50,8 @@ func (e Edit) Apply(obj []byte) []byte {
 	return out.Bytes()
 }
 
-// Editor starts the edit of one value that comes in pieces. The zero Edit changes
-// nothing: its Editor finds where the value ends.
+// Editor starts the edit of one value that is received in pieces. The Editor of the
+// zero Edit changes nothing, and finds the end of the value.
 func (e Edit) Editor() *Editor {
 	f := &Editor{edit: e, most: maxChanged}
 	if e.Decide == nil {
@@ -60,27 +60,27 @@ func (e Edit) Editor() *Editor {
 	return f
 }
 
-// Editor is the state of an edit between two pieces of one value. Bytes pass as they
-// come; memory does not grow with the value.
+// Editor is the state of an edit between two pieces of one value. Bytes are written as
+// they are received; memory does not grow with the value.
 type Editor struct {
 	edit    Edit
-	most    int // bytes of a value that is collected to be changed
+	most    int // bound of a value that is collected to be changed
 	phase   phase
-	scan    Scanner // of the member's value, or of a value that is no object
-	scanned bool    // the member's value is complete, but for the space behind it
-	esc     bool    // in a key, behind a backslash
+	scan    Scanner // of the member's value, or of a value that is not an object
+	scanned bool    // the member's value is complete, but for white space after it
+	esc     bool    // in a key, after a backslash
 	emitted bool    // a member has been written
-	gap     []byte  // what stands between two values; a part of the piece until kept
-	kept    bool    // the gap is memory of its own
+	gap     []byte  // the bytes between two values; a part of the piece until kept
+	kept    bool    // gap is a copy
 	key     []byte  // with its quotes
 	value   []byte  // collected to be changed
 	what    Decision
 	out     output
-	err     error // of the value; nothing more passes
+	err     error // of the value; nothing more is written
 }
 
-// output is where bytes go: those that stand one behind the other in memory, as all of a
-// piece do of which nothing is changed, in one write. It keeps the first error.
+// output writes adjacent bytes in memory, such as an unchanged piece, in one write. It keeps
+// the first error.
 type output struct {
 	w       io.Writer
 	pending []byte
@@ -105,15 +105,14 @@ func (o *output) flush() {
 	o.pending = nil
 }
 
-// Adjacent reports whether b stands right behind a in the same memory.
+// Adjacent reports whether b directly follows a in memory.
 func Adjacent(a, b []byte) bool {
 	return len(a) > 0 && len(b) > 0 && cap(a) > len(a) && &a[:len(a)+1][len(a)] == &b[0]
 }
 
-// Write takes the next piece of the value, which at first must start with its first byte
-// or space in front of it, and writes what becomes of it to w, in one write where nothing
-// is changed. It returns how many bytes of p belong to the value, and whether the value
-// has ended.
+// Write edits the next piece of the value, and writes the result to w, in one write where
+// nothing is changed. The first piece must start with the value or white space before it. It
+// returns how many bytes of p belong to the value, and whether the value has ended.
 func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 	f.out = output{w: w}
 	for n < len(p) && f.phase != done && f.err == nil {
@@ -141,7 +140,7 @@ func (f *Editor) Write(w io.Writer, p []byte) (n int, ended bool, err error) {
 	return n, f.phase == done, f.err
 }
 
-// passPlain passes a value that is not edited.
+// passPlain writes a value that is not edited.
 func (f *Editor) passPlain(b []byte) int {
 	n, ended, err := f.scan.Scan(b)
 	if err != nil {
@@ -158,17 +157,17 @@ func (f *Editor) passPlain(b []byte) int {
 type phase int
 
 const (
-	before  phase = iota // the object's brace
-	between              // a key or the end comes next
+	before  phase = iota // before the object's brace
+	between              // before a key or the end
 	inKey
-	colon // behind a key
-	lead  // space in front of a value
+	colon // after a key
+	lead  // white space before a value
 	inValue
-	plain // in a value that is no object
+	plain // in a value that is not an object
 	done
 )
 
-// step takes one byte outside a value; false when it has only found what it starts.
+// step processes one byte outside a value; false when the byte starts a value and is not consumed.
 func (f *Editor) step(p []byte) bool {
 	c := p[0]
 	switch f.phase {
@@ -219,7 +218,7 @@ func (f *Editor) step(p []byte) bool {
 	return true
 }
 
-// widen adds p to the gap, without a copy where the gap stands in front of it.
+// widen adds p to the gap, without a copy where p directly follows it.
 func (f *Editor) widen(p []byte) {
 	switch {
 	case len(f.gap) == 0:
@@ -231,7 +230,7 @@ func (f *Editor) widen(p []byte) {
 	}
 }
 
-// open decides about the member whose value starts.
+// open calls Decide for the member whose value starts.
 func (f *Editor) open() {
 	f.phase, f.value = inValue, nil
 	f.scan, f.scanned = Scanner{}, false
@@ -241,7 +240,7 @@ func (f *Editor) open() {
 	}
 }
 
-// emitGap writes what stood between the last member and this value.
+// emitGap writes the bytes between the last written value and this one.
 func (f *Editor) emitGap() {
 	gap := f.gap
 	if !f.emitted {
@@ -254,7 +253,7 @@ func (f *Editor) emitGap() {
 	f.emitted = true
 }
 
-// passValue takes the bytes of a value and returns how many belonged to it.
+// passValue processes the bytes of a value and returns how many belong to it.
 func (f *Editor) passValue(b []byte) int {
 	n, ended := f.scanValue(b)
 	switch f.what {
@@ -288,8 +287,8 @@ func (f *Editor) closeValue() {
 	f.gap = nil
 }
 
-// scanValue counts the bytes up to the comma or brace that ends the value: the space
-// behind a value goes the way of the value.
+// scanValue counts the bytes up to the comma or brace after the value: white space after
+// a value belongs to it.
 func (f *Editor) scanValue(b []byte) (n int, ended bool) {
 	if !f.scanned {
 		var err error
@@ -307,7 +306,7 @@ func (f *Editor) scanValue(b []byte) (n int, ended bool) {
 	return n, false
 }
 
-// finish adds what Close returns, in front of the space before the closing brace.
+// finish writes the result of Close, before the white space before the closing brace.
 func (f *Editor) finish() {
 	var add []byte
 	if f.edit.Close != nil {

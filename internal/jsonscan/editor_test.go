@@ -30,7 +30,7 @@ func resultEdit(add string) Edit {
 	}
 }
 
-// inPieces edits a value that comes byte by byte.
+// inPieces edits a value byte by byte.
 func inPieces(e Edit, value []byte) ([]byte, error) {
 	var out bytes.Buffer
 	editor := e.Editor()
@@ -123,7 +123,7 @@ func TestWhatIsNotChangedPassesInOneWrite(t *testing.T) {
 	}
 }
 
-// An object in memory is edited however large its values are, and what is between them.
+// An object in memory is edited with values and white space of any size.
 func TestSizeHidesNothing(t *testing.T) {
 	wide := strings.Repeat(" ", 2*maxGap)
 	got := resultEdit("").Apply([]byte(`{"a":1,` + wide + `"drop":2,"` + wide + `":3,"_meta":["` + wide + `"]}`))

@@ -21,7 +21,7 @@ func syntaxError(b []byte, i int) error {
 	return fmt.Errorf("unexpected %q at byte %d", b[i], i)
 }
 
-// nesting remembers, for each open container, whether it is an object.
+// nesting records, for each open container, whether it is an object.
 type nesting struct {
 	bits  [MaxDepth / 64]uint64
 	depth int
@@ -46,7 +46,7 @@ func (n *nesting) inObject() bool {
 	return n.bits[d/64]&(1<<(d%64)) != 0
 }
 
-// skipValue checks the value at b[i] and returns the index just past it.
+// skipValue checks the value at b[i] and returns the index after it.
 func skipValue(b []byte, i int) (int, error) {
 	var n nesting
 	for {
@@ -78,7 +78,7 @@ func skipValue(b []byte, i int) (int, error) {
 				return i, err
 			}
 		}
-		// A value ended here: close what it completes, or go to the next member.
+		// A value ends here: close the containers that it completes, or go to the next member.
 		next, done, err := skipAfter(b, i, &n)
 		if err != nil || done {
 			return next, err
@@ -87,8 +87,8 @@ func skipValue(b []byte, i int) (int, error) {
 	}
 }
 
-// skipAfter goes from the end of a value to the start of the next one; done when the
-// outermost value is complete.
+// skipAfter skips from the end of a value to the start of the next one; done is set when
+// the outermost value is complete.
 func skipAfter(b []byte, i int, n *nesting) (next int, done bool, err error) {
 	for n.depth > 0 {
 		i = skipSpace(b, i)
@@ -112,7 +112,7 @@ func skipAfter(b []byte, i int, n *nesting) (next int, done bool, err error) {
 	return i, true, nil
 }
 
-// skipKey passes `"key" :` and the space behind it.
+// skipKey skips `"key" :` and the white space after it.
 func skipKey(b []byte, i int) (int, error) {
 	if i >= len(b) || b[i] != '"' {
 		return i, syntaxError(b, i)
@@ -171,7 +171,7 @@ func skipString(b []byte, i int) (int, error) {
 	return i, syntaxError(b, i)
 }
 
-// skipPlain passes the bytes of a string that stand for themselves, eight at a time.
+// skipPlain skips the unescaped bytes of a string, eight at a time.
 func skipPlain(b []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {

@@ -1,13 +1,13 @@
-// Package jsonscan finds and edits in JSON text without decoding it: what is not looked for
-// is passed over, what is not edited keeps its bytes.
+// Package jsonscan finds and edits members of JSON texts without decoding them: bytes that are
+// not edited are unchanged.
 //
-// There are two ways through a text. The functions that check (Check, Valid, Each, Get, Set and
-// their like) follow the grammar of every value that they pass. Scanner, Editor and the Skim
-// functions follow strings and brackets only, which is several times faster and enough to know
-// where a value ends; they are for what a peer is trusted to have written, and what comes in
-// pieces. Below Scanner is one type, blocks, with an assembly for amd64.
+// There are two kinds of functions. Check, Valid, Each, Get, Set and the like check the grammar of
+// every value that they read. Scanner, Editor and the Skim functions track strings and brackets
+// only, which is several times faster and enough to find the end of a value; they are for texts
+// whose writer is trusted to send valid JSON, and for texts that are received in pieces. Scanner
+// uses the type blocks, with assembly for amd64.
 //
-// All of it takes text that nests up to MaxDepth.
+// All functions accept text that nests up to MaxDepth.
 package jsonscan
 
 import (
@@ -17,10 +17,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep a value may nest.
+// MaxDepth bounds the nesting of a value.
 const MaxDepth = 512
 
-// Check says why b is not one JSON value of bounded depth in valid UTF-8.
+// Check returns why b is not one JSON value of bounded depth in valid UTF-8.
 func Check(b []byte) error {
 	end, err := skipValue(b, skipSpace(b, 0))
 	if end = skipSpace(b, end); err == nil && end != len(b) {
@@ -38,7 +38,7 @@ func Valid(b []byte) bool {
 	return err == nil && skipSpace(b, end) == len(b) && utf8.Valid(b)
 }
 
-// Kind names the kind of a JSON value for an error text.
+// Kind returns the kind of a JSON value for an error text, with an article.
 func Kind(v []byte) string {
 	if len(v) == 0 {
 		return "nothing"
@@ -58,7 +58,7 @@ func Kind(v []byte) string {
 	return "a number"
 }
 
-// Quote is s as a JSON string.
+// Quote returns s as a JSON string.
 func Quote(s string) json.RawMessage {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
@@ -70,7 +70,7 @@ func Quote(s string) json.RawMessage {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// Text is the text of a JSON string value; "" when v is none.
+// Text returns the text of a JSON string; "" for other values.
 func Text(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
@@ -78,7 +78,7 @@ func Text(v []byte) string {
 	return string(unescape(v))
 }
 
-// unescape is the text of a quoted JSON string.
+// unescape returns the text of a quoted JSON string.
 func unescape(quoted []byte) []byte {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -91,7 +91,7 @@ func unescape(quoted []byte) []byte {
 	return []byte(s)
 }
 
-// Compact is a JSON value without the space between its tokens.
+// Compact returns a JSON value without white space between its tokens.
 func Compact(v []byte) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, v) != nil {
@@ -100,8 +100,8 @@ func Compact(v []byte) []byte {
 	return out.Bytes()
 }
 
-// EachText visits every text in a valid JSON value, the keys of objects included, with
-// its escapes resolved.
+// EachText calls visit for every string in a valid JSON value, including the keys of
+// objects, with its escapes resolved.
 func EachText(v []byte, visit func(text string)) {
 	if len(v) == 0 {
 		return
@@ -123,8 +123,8 @@ func EachText(v []byte, visit func(text string)) {
 	}
 }
 
-// PlainText reports whether a JSON value has no characters beyond ASCII, neither
-// written nor escaped.
+// PlainText reports whether a JSON value has ASCII characters only, also in its
+// escapes.
 func PlainText(v []byte) bool {
 	for _, c := range v {
 		if c >= 0x7f {

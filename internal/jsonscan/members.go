@@ -9,10 +9,10 @@ func Each(obj []byte, f func(key, value []byte) bool) {
 	eachMember(obj, func(m member) bool { return f(m.key, obj[m.value:m.end]) })
 }
 
-// member is one member of an object: its key and where it stands.
+// member is one member of an object: its key and position.
 type member struct {
 	key               []byte
-	start, value, end int // of the key's quote, of the value, past the value
+	start, value, end int // index of the key's quote, of the value, after the value
 }
 
 func eachMember(obj []byte, f func(member) bool) {
@@ -62,8 +62,8 @@ func Elements(arr []byte, f func(value []byte) bool) {
 	}
 }
 
-// Get returns the value of obj's member key, a slice of obj, or nil when there is none.
-// Of duplicates the last wins, as it does for most decoders.
+// Get returns the value of obj's member key, a slice of obj, or nil when there is none. Of
+// duplicates the last one counts, as in most decoders.
 func Get(obj []byte, key string) json.RawMessage {
 	var found json.RawMessage
 	Each(obj, func(k, v []byte) bool {
@@ -85,7 +85,7 @@ func GetPath(obj []byte, keys ...string) json.RawMessage {
 	return obj
 }
 
-// GetString is the text of obj's member key; "" when it is absent or no string.
+// GetString returns the text of obj's member key; "" when it is absent or not a string.
 func GetString(obj []byte, key string) string {
 	v := Get(obj, key)
 	if len(v) < 2 || v[0] != '"' {

@@ -5,14 +5,13 @@ import (
 	"strconv"
 )
 
-// Object writes a JSON object member by member, in order. It is for objects that are made
-// here, where the keys are known to differ; Set is for edits of what others wrote. The zero
-// Object is empty.
+// Object builds a JSON object member by member, in order. It does not check for duplicate keys;
+// use Set to edit an object of others. The zero Object is empty.
 //
 //	params := new(jsonscan.Object).Text("uri", uri).Raw("_meta", meta).JSON()
 type Object struct{ text []byte }
 
-// Raw adds a member with a JSON value. A value without bytes leaves the member out.
+// Raw adds a member with a JSON value. With an empty value it adds nothing.
 func (o *Object) Raw(key string, value []byte) *Object {
 	if len(value) == 0 {
 		return o
@@ -22,24 +21,24 @@ func (o *Object) Raw(key string, value []byte) *Object {
 	return o
 }
 
-// Text adds a member with a text, empty or not.
+// Text adds a member with a string, which may be empty.
 func (o *Object) Text(key, value string) *Object { return o.Raw(key, Quote(value)) }
 
-// Int adds a member with a whole number.
+// Int adds a member with an integer.
 func (o *Object) Int(key string, value int64) *Object {
 	o.key(key, 20)
 	o.text = strconv.AppendInt(o.text, value, 10)
 	return o
 }
 
-// Bool adds a member that is true or false.
+// Bool adds a member with a boolean.
 func (o *Object) Bool(key string, value bool) *Object {
 	o.key(key, len("false"))
 	o.text = strconv.AppendBool(o.text, value)
 	return o
 }
 
-// key writes what stands in front of a value of about size bytes.
+// key writes the key and punctuation before a value of about size bytes.
 func (o *Object) key(key string, size int) {
 	if o.text == nil {
 		o.text = append(make([]byte, 0, size+len(key)+64), '{')
@@ -50,7 +49,7 @@ func (o *Object) key(key string, size int) {
 	o.text = append(o.text, ':')
 }
 
-// JSON is the object. Nothing is added to it afterwards.
+// JSON returns the object. No member may be added afterwards.
 func (o *Object) JSON() json.RawMessage {
 	if o.text == nil {
 		return json.RawMessage("{}")
@@ -58,7 +57,7 @@ func (o *Object) JSON() json.RawMessage {
 	return append(o.text, '}')
 }
 
-// Array is a JSON array of values.
+// Array returns a JSON array of values.
 func Array(values ...[]byte) json.RawMessage {
 	size := 2 + len(values)
 	for _, v := range values {

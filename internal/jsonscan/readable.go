@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Readable is v as JSON for people: <, > and & stand in its texts as they are, and in JSON that is part of v, too,
-// however that has them. It belongs into no page of HTML.
+// Readable encodes v as JSON for people: <, > and & are not escaped, also in json.RawMessage values within v. The
+// result must not be embedded in HTML.
 func Readable(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -17,7 +17,7 @@ func Readable(v any) ([]byte, error) {
 	return unescapeHTML(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
 }
 
-// unescapeHTML writes <, > and & for their escapes, in place.
+// unescapeHTML replaces the escapes of <, > and & in place.
 func unescapeHTML(text []byte) []byte {
 	if !bytes.Contains(text, []byte(`\u00`)) {
 		return text
@@ -36,7 +36,7 @@ func unescapeHTML(text []byte) []byte {
 	return out
 }
 
-// htmlEscape is the character that an escape at the start of text stands for if it is one of HTML, else 0.
+// htmlEscape returns <, > or & if text starts with its escape, else 0.
 func htmlEscape(text []byte) byte {
 	if len(text) < len(`\u003c`) {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReadable: the characters that are special in HTML are not escaped, neither in texts nor in JSON that comes from
-// others; every other escape stays, and the value is the same.
+// TestReadable: the characters that are special in HTML are not escaped, neither in strings nor in json.RawMessage
+// values; every other escape is kept, and the value is the same.
 func TestReadable(t *testing.T) {
 	for raw, want := range map[string]string{
 		`"a<b>&c"`:                     `"a<b>&c"`,

@@ -2,17 +2,16 @@ package jsonscan
 
 import "fmt"
 
-// Scanner finds the end of one JSON value that may arrive in pieces. It looks at
-// structure only, strings and brackets, which is several times faster than checking the
-// grammar and enough to know where a peer's value ends.
+// Scanner finds the end of one JSON value that may be received in pieces. It tracks strings
+// and brackets only, which is several times faster than checking the grammar.
 type Scanner struct {
 	depth                     int
 	inString, escaped, scalar bool
 }
 
-// Scan takes the next piece, which at first must start with the value's first byte. It
-// returns how many of its bytes belong to the value and whether the value ended. A
-// number or word ends with the byte after it, or with the input.
+// Scan processes the next piece; the first one must start with the value's first byte. It
+// returns how many of its bytes belong to the value and whether the value has ended. A
+// number or word ends at the byte after it, or with the input.
 func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	for n < len(p) {
 		switch {
@@ -43,7 +42,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	return n, false, nil
 }
 
-// skipBlocks goes on inside a container by all whole blocks of p.
+// skipBlocks processes all whole blocks of p, inside a container.
 func (s *Scanner) skipBlocks(p []byte) (n int, done bool, err error) {
 	b := blocks{depth: s.depth}
 	if s.inString {
@@ -64,7 +63,7 @@ func (s *Scanner) skipBlocks(p []byte) (n int, done bool, err error) {
 	return n, done, err
 }
 
-// start takes the first byte of the value.
+// start processes the first byte of the value.
 func (s *Scanner) start(c byte) error {
 	switch {
 	case c == '"':
@@ -79,11 +78,11 @@ func (s *Scanner) start(c byte) error {
 	return nil
 }
 
-// brackets is 1 for what opens a container, -1 for what closes one; quotes are 2.
+// brackets is 1 for opening brackets, -1 for closing ones, and 2 for quotes.
 var brackets = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1, '"': 2}
 
-// skipMembers goes on inside a container, outside of strings, and returns the index past
-// the next quote, past the value's end, or the end of p.
+// skipMembers processes p inside a container, outside of strings, and returns the index
+// after the next quote, after the value's end, or the end of p.
 func (s *Scanner) skipMembers(p []byte, i int) (n int, done bool, err error) {
 	for ; i < len(p); i++ {
 		switch brackets[p[i]] {
@@ -103,11 +102,11 @@ func (s *Scanner) skipMembers(p []byte, i int) (n int, done bool, err error) {
 	return i, false, nil
 }
 
-// Complete reports whether the value may end where the input ends.
+// Complete reports whether the value is complete if the input ends here.
 func (s *Scanner) Complete() bool { return s.scalar }
 
-// skipText goes on inside a string and returns the index past its closing quote, or
-// the end of p.
+// skipText processes p inside a string and returns the index after its closing quote,
+// or the end of p.
 func (s *Scanner) skipText(p []byte, i int) int {
 	for ; i < len(p); i++ {
 		switch {

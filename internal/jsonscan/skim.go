@@ -2,7 +2,7 @@ package jsonscan
 
 import "fmt"
 
-// skimValue returns the index past the value at b[i].
+// skimValue returns the index after the value at b[i].
 func skimValue(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return i, syntaxError(b, i)
@@ -18,9 +18,9 @@ func skimValue(b []byte, i int) (int, error) {
 	return i + n, nil
 }
 
-// skimMembers calls f with key, value start and value end of each member of the object
-// at the start of b, until f returns false. It returns the index past the object's
-// closing brace.
+// skimMembers calls f with key, value start and value end of each member of the object at
+// the start of b, until f returns false. It returns the index after the object's closing
+// brace.
 func skimMembers(b []byte, f func(key []byte, start, end int) bool) (int, error) {
 	i, err := openObject(b)
 	for err == nil && b[i] != '}' {
@@ -41,7 +41,7 @@ func skimMembers(b []byte, f func(key []byte, start, end int) bool) (int, error)
 }
 
 // SkimObject calls f for each member of obj in order, by structure only: values are not
-// checked for being JSON. An error says why obj is no object.
+// checked for valid JSON. It fails when obj is not an object.
 func SkimObject(obj []byte, f func(key, value []byte)) error {
 	end, err := skimMembers(obj, func(key []byte, start, end int) bool {
 		f(key, obj[start:end:end])
@@ -53,7 +53,7 @@ func SkimObject(obj []byte, f func(key, value []byte)) error {
 	return err
 }
 
-// openObject passes the opening brace; the index is that of the first key or of the
+// openObject skips the opening brace; the index is that of the first key or of the
 // closing brace.
 func openObject(b []byte) (int, error) {
 	i := skipSpace(b, 0)
@@ -66,7 +66,7 @@ func openObject(b []byte) (int, error) {
 	return i, nil
 }
 
-// skimKey reads a key and passes the colon.
+// skimKey reads a key and skips the colon.
 func skimKey(b []byte, i int) (key []byte, value int, err error) {
 	if b[i] != '"' {
 		return nil, i, syntaxError(b, i)
@@ -82,7 +82,7 @@ func skimKey(b []byte, i int) (key []byte, value int, err error) {
 	return unescape(b[i:end]), skipSpace(b, colon+1), nil
 }
 
-// nextMember goes from the end of a value to the next key or the closing brace.
+// nextMember skips from the end of a value to the next key or the closing brace.
 func nextMember(b []byte, i int) (int, error) {
 	if i = skipSpace(b, i); i < len(b) && b[i] == '}' {
 		return i, nil
@@ -96,8 +96,8 @@ func nextMember(b []byte, i int) (int, error) {
 	return i, nil
 }
 
-// Find returns where the value of obj's member key stands, by structure only, or
-// start < 0. Of duplicates the last wins.
+// Find returns the position of the value of obj's member key, by structure only, or
+// start < 0. Of duplicates the last one counts.
 func Find(obj []byte, key string) (start, end int) {
 	start, end = -1, -1
 	skimMembers(obj, func(k []byte, s, e int) bool {
@@ -109,8 +109,8 @@ func Find(obj []byte, key string) (start, end int) {
 	return start, end
 }
 
-// FindOpen is where the value of the member key begins in the first part of an object that
-// goes on behind it. ok is false when no such value begins there.
+// FindOpen returns the position of the value of the member key in the first part of an object.
+// ok is false when no such value begins in it.
 func FindOpen(head []byte, key string) (start int, ok bool) {
 	i, err := openObject(head)
 	for err == nil && head[i] == '"' {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Duration is a length of time written as in Go, and with days of 24 hours: "300ms", "5m",
+// Duration is a duration in the form of Go, with days of 24 hours in addition: "300ms", "5m",
 // "1h30m", "90d", "1d12h".
 type Duration time.Duration
 
-// ParseDuration reads the text form of a Duration.
+// ParseDuration parses the text form of a Duration.
 func ParseDuration(text string) (time.Duration, error) {
 	days, rest, has := strings.Cut(text, "d")
 	if !has {
@@ -28,7 +28,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	more, err := time.ParseDuration(rest)
 	if err != nil || more < 0 || d+more < d {
-		return 0, fmt.Errorf("%q: want hours, minutes and the like behind the days", text)
+		return 0, fmt.Errorf("%q: want hours, minutes or smaller units after the days", text)
 	}
 	return d + more, nil
 }
@@ -36,7 +36,7 @@ func ParseDuration(text string) (time.Duration, error) {
 // Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
-// String is the text form.
+// String returns the text form.
 func (d Duration) String() string { return d.Std().String() }
 
 // MarshalText writes the text form.
@@ -52,17 +52,17 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Bytes is an amount of memory, written with a unit of B, KB, MB or GB, each 1024
-// of the one before: "256MB".
+// Bytes is a size in bytes, written with a unit of B, KB, MB or GB, each 1024 times
+// the one before: "256MB".
 type Bytes int64
 
-// byteUnits are the units of Bytes, largest first; B last, as it ends the others, too.
+// byteUnits are the units of Bytes, largest first; B last, because it is a suffix of the others, too.
 var byteUnits = []struct {
 	name string
 	size Bytes
 }{{"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}, {"B", 1}}
 
-// String writes b in the largest unit that is exact.
+// String returns b in the largest unit that divides it.
 func (b Bytes) String() string {
 	for _, u := range byteUnits {
 		if b%u.size == 0 && (b != 0 || u.size == 1) {

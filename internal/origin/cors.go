@@ -7,31 +7,31 @@ import (
 
 const (
 	allowedMethods = "GET, POST, DELETE, OPTIONS"
-	// exposedHeaders are those of an answer that a page may read.
+	// exposedHeaders are the response headers that a page may read.
 	exposedHeaders = "Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After, Traceparent"
-	// preflightAge is how many seconds a browser keeps the answer to a preflight.
+	// preflightAge is how long a browser may cache a preflight response, in seconds.
 	preflightAge = "600"
 	paramPrefix  = "mcp-param-"
-	// maxParams bounds the headers of tools' parameters that one preflight may name.
+	// maxParams bounds the Mcp-Param headers of one preflight.
 	maxParams = 64
 )
 
-// allowedHeaders are those that a page may send, beside parameters of tools.
+// allowedHeaders are the request headers that a page may send, in addition to Mcp-Param headers.
 var allowedHeaders = []string{
 	"Accept", "Authorization", "Content-Type", "Last-Event-ID", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version",
 	"Mcp-Session-Id", "Traceparent", "Tracestate", "Baggage",
 }
 
-// Allow lets the page of an accepted origin read the answer. Cookies and the like are never
-// asked for: there are none, and a page brings its token itself.
+// Allow lets the page of an accepted origin read the response. Credentials such as cookies are
+// not allowed: a page sends its token itself.
 func Allow(h http.Header, origin string) {
 	h["Vary"] = append(h["Vary"], "Origin")
 	h["Access-Control-Allow-Origin"] = []string{origin}
 	h["Access-Control-Expose-Headers"] = []string{exposedHeaders}
 }
 
-// Preflight answers an OPTIONS request of an accepted origin. It asks for no credentials:
-// browsers send none.
+// Preflight responds to an OPTIONS request of an accepted origin. It needs no authentication,
+// because browsers send no credentials with it.
 func Preflight(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Allow", allowedMethods)
@@ -44,8 +44,8 @@ func Preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// headersFor are the allowed headers with the parameters of tools that a preflight names:
-// those have names of the tools' own.
+// headersFor returns the allowed headers, with the Mcp-Param headers that a preflight names:
+// their names depend on the tools.
 func headersFor(r *http.Request) string {
 	allowed, params := strings.Join(allowedHeaders, ", "), 0
 	for _, line := range r.Header["Access-Control-Request-Headers"] {

@@ -1,17 +1,18 @@
-// Package origin decides by the Host and Origin headers which requests may come in, and
-// answers browsers what an accepted page may do.
+// Package origin checks the Host and Origin headers of requests, and implements CORS for
+// accepted pages.
 //
-// A web page can send requests to any address that its visitor's machine reaches. Two
-// things give it away: the Origin header, which browsers add and pages cannot change, and,
-// after DNS rebinding, a Host header with the name of the attacker. Hence:
+// A web page can send requests to any address that its visitor's machine can reach. Two
+// headers show this: Origin, which browsers add and pages cannot change, and, after DNS
+// rebinding, Host with the attacker's name. Hence:
 //
-//   - On a connection to a loopback address, Host has to be a loopback name or one of
-//     Policy.Hosts. On any other address it has to be one of Policy.Hosts if there are any.
-//   - An Origin has to be in Policy.Origins, or a loopback name on a loopback connection, or
-//     that of the request's own Host where that was held to a rule. Without Hosts a
-//     connection off loopback has no rule for Host, so there only Origins counts: Host and
-//     Origin of a rebound page are equal.
-//   - There is at most one Origin, and `null`, the origin of every sandboxed frame and
+//   - On a connection to a loopback address, Host must be a loopback name or one of the
+//     configured hosts. On any other address it must be one of the configured hosts if there
+//     are any.
+//   - An Origin must be one of the configured origins, or a loopback name on a loopback
+//     connection, or that of the request's Host if that was checked. Without configured hosts
+//     Host is not checked on other addresses, so there only the configured origins count: after
+//     DNS rebinding Host and Origin are equal.
+//   - At most one Origin is allowed, and `null`, the origin of every sandboxed frame and
 //     local file, is never accepted.
 package origin
 
@@ -26,8 +27,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// Policy is whom to let in beside loopback names. The zero value lets in no page that is
-// not of this machine. A Policy is immutable and safe for concurrent use.
+// Policy is the accepted hosts and origins, in addition to loopback names. The zero value
+// accepts only pages of this machine. A Policy is immutable and safe for concurrent use.
 type Policy struct {
 	hosts   []hostname.Host
 	origins []string // normalised; "*" is any
@@ -45,8 +46,8 @@ func New(hosts, origins []string) *Policy {
 	return p
 }
 
-// Check looks at the Host and Origin headers of a request. It returns the origin that the
-// request comes from, "" when it names none.
+// Check checks the Host and Origin headers of a request. It returns the origin, "" without an
+// Origin header.
 func (p *Policy) Check(r *http.Request) (origin string, err error) {
 	loopback := OnLoopback(r)
 	known := loopback && hostname.IsLoopback(r.Host) || p.hasHost(r.Host)
@@ -69,12 +70,12 @@ func (p *Policy) Check(r *http.Request) (origin string, err error) {
 	return "", fmt.Errorf("origin %q is not allowed; origins in the configuration, or --origins, allows it", lines[0])
 }
 
-// allows reports whether pages of an origin may send requests. known says that the Host is
-// one that was held to a rule.
+// allows reports whether pages of an origin may send requests. known is set when the Host was
+// checked.
 func (p *Policy) allows(text, hostHeader string, known, loopback bool) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" || u.Host == "" {
-		return false // null and what is none
+		return false // null or invalid
 	}
 	if slices.Contains(p.origins, "*") || slices.Contains(p.origins, hostname.Normal(text)) {
 		return true
@@ -87,8 +88,8 @@ func (p *Policy) hasHost(text string) bool {
 	return slices.ContainsFunc(p.hosts, func(h hostname.Host) bool { return h.Covers(have) })
 }
 
-// OnLoopback reports whether a request came to a loopback address, which only this machine
-// reaches, or over a pipe within this process.
+// OnLoopback reports whether a request was received on a loopback address, which only this
+// machine can reach, or on a pipe within this process.
 func OnLoopback(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := local.(*net.TCPAddr); ok {
@@ -97,8 +98,8 @@ func OnLoopback(r *http.Request) bool {
 	return local != nil && (local.Network() == "pipe" || hostname.IsLoopback(local.String()))
 }
 
-// IsLocal reports whether somebody on this machine asks for a loopback name. What a reverse
-// proxy on this machine passes on is not local, if the proxy says so.
+// IsLocal reports whether a request was sent on this machine to a loopback name. Requests with
+// the headers of a reverse proxy (Forwarded, X-Forwarded-For) are not local.
 func IsLocal(r *http.Request) bool {
 	return OnLoopback(r) && hostname.IsLoopback(r.Host) && r.Header["X-Forwarded-For"] == nil && r.Header["Forwarded"] == nil
 }

@@ -1,5 +1,6 @@
-// Package postgres is PostgreSQL as every part of the program uses it: a pool of connections with bounded times, errors that
-// name the database and no password, one more try where a connection has died, and notifications.
+// Package postgres is the access to PostgreSQL for all parts of the program: a pool of connections with timeouts,
+// errors that name the database without its password, the classification of errors that can be retried, and
+// notifications.
 package postgres
 
 import (
@@ -15,30 +16,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Options say where the database is and how it is used.
+// Options are the database and how it is used.
 type Options struct {
-	// URL is that of libpq. What it sets as a parameter, such as statement_timeout, stays.
+	// URL is a libpq connection URL. Parameters in it, such as statement_timeout, take precedence.
 	URL string
-	// Schema has the tables. "vmcp" where it is "".
+	// Schema is the schema of the tables; default "vmcp".
 	Schema string
-	// MaxConnections bounds the pool; 16 where it is 0. Watch takes one more.
+	// MaxConnections bounds the pool; default 16. Watch opens one more.
 	MaxConnections int
-	// Process makes what is written survive the end of this process, not that of the database's machine.
+	// Process commits without waiting for the disk (synchronous_commit off): commits survive the end of this
+	// process, but may be lost with the database's machine.
 	Process bool
 }
 
 const (
 	connectWithin   = 5 * time.Second
 	statementWithin = "5000" // milliseconds
-	// idleWithin is how long a transaction may stand still before the database ends it. A process that was stopped, or whose
-	// machine was, holds rows until then which others wait for.
+	// idleWithin bounds the idle time in a transaction, in milliseconds, after which the database ends it: a process
+	// that was stopped keeps rows locked until then.
 	idleWithin = "5000"
 )
 
 // DB is a schema of a database.
 type DB struct {
 	*pgxpool.Pool
-	// Name says which database it is, in errors.
+	// Name identifies the database in errors.
 	Name string
 	// Schema is the schema's name.
 	Schema string
@@ -46,7 +48,7 @@ type DB struct {
 
 var schemaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// Open makes the pool. It connects to nothing yet.
+// Open makes the pool. It does not connect yet.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Schema == "" {
 		o.Schema = "vmcp"
@@ -79,7 +81,27 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Prepare makes the schema where it is missing, in a transaction that processes which start at once wait for.
+// closeWithin bounds the wait of Close.
+const closeWithin = 2 * time.Second
+
+// Close closes the pool, and waits for at most closeWithin: for a server that does not respond the driver waits 15 s,
+// longer than the shutdown of a process may take.
+func (db *DB) Close() {
+	closed := make(chan struct{})
+	go db.closePool(closed)
+	select {
+	case <-closed:
+	case <-time.After(closeWithin):
+	}
+}
+
+func (db *DB) closePool(closed chan<- struct{}) {
+	defer close(closed)
+	db.Pool.Close()
+}
+
+// Prepare creates the schema if it is missing, in a transaction with an advisory lock, so that processes that
+// start at the same time wait for each other.
 func (db *DB) Prepare(ctx context.Context, t pgx.Tx) error {
 	if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('vmcp'))`); err != nil {
 		return err
@@ -88,8 +110,9 @@ func (db *DB) Prepare(ctx context.Context, t pgx.Tx) error {
 	return err
 }
 
-// Died reports whether an error is that of a connection or of a transaction that gave way to another, not of what was
-// asked: nothing was committed unless a commit was under way, and a fresh connection may do better.
+// Died reports whether an error is that of a lost connection or of a transaction that was aborted for another one,
+// and not of the statement: nothing was committed unless a commit was running, and a retry on a new connection may
+// succeed.
 func Died(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -99,8 +122,8 @@ func Died(err error) bool {
 	return err != nil && !errors.As(err, &connect) && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
 }
 
-// Watch calls changed for the notifications on a channel that are not self's, after each connection that was lost, and
-// every now and then by itself, for notifications get lost. It has a connection of its own, until ctx ends.
+// Watch calls changed for each notification on a channel whose payload is not self, after each lost connection, and at
+// the interval every, because notifications may be lost. It uses a separate connection, until ctx ends.
 func (db *DB) Watch(ctx context.Context, channel, self string, every time.Duration, changed func()) {
 	for ctx.Err() == nil {
 		if err := db.listen(ctx, channel, self, every, changed); err != nil && ctx.Err() == nil {
@@ -123,7 +146,7 @@ func (db *DB) listen(ctx context.Context, channel, self string, every time.Durat
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	changed() // what came before
+	changed() // for notifications before LISTEN
 	for {
 		wait, cancel := context.WithTimeout(ctx, every)
 		n, err := conn.WaitForNotification(wait)

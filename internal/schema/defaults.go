@@ -8,7 +8,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// findDefaults notes which schemas have a default somewhere inside of them.
+// findDefaults records in s.defaults which schemas contain a default, at any level.
 func (s *Schema) findDefaults(sch *jsonschema.Schema, seen map[*jsonschema.Schema]bool) bool {
 	if sch == nil {
 		return false
@@ -28,12 +28,12 @@ func (s *Schema) findDefaults(sch *jsonschema.Schema, seen map[*jsonschema.Schem
 	for _, item := range append([]*jsonschema.Schema{rest, additional(sch)}, first...) {
 		found = s.findDefaults(item, seen) || found
 	}
-	// Inside of a cycle the answer is not known yet: look.
+	// Within a cycle the answer is not known yet: assume that there is a default.
 	s.defaults[sch] = found || sch.Ref != nil && seen[sch.Ref]
 	return s.defaults[sch]
 }
 
-// parts are the schemas that hold for the same value as sch, whatever the value is.
+// parts returns the schemas that apply to the same value as sch unconditionally.
 func parts(sch *jsonschema.Schema) []*jsonschema.Schema {
 	if sch.Ref == nil {
 		return sch.AllOf
@@ -46,8 +46,8 @@ func additional(sch *jsonschema.Schema) *jsonschema.Schema {
 	return a
 }
 
-// elements are the schemas of the first elements of an array and of those behind, in
-// the words of 2020-12 or of the drafts before.
+// elements returns the schemas of the first elements of an array and of the others, by
+// the keywords of 2020-12 or of earlier drafts.
 func elements(sch *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
 	switch items := sch.Items.(type) {
 	case *jsonschema.Schema:
@@ -59,8 +59,8 @@ func elements(sch *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonsch
 	return sch.PrefixItems, sch.Items2020
 }
 
-// Defaults returns raw with the members that are missing and have a default, at every
-// level: in objects, and in the elements of arrays. Alternatives (anyOf, oneOf, if) add nothing.
+// Defaults returns raw with the missing members that have a default added, at every level, in
+// objects and in the elements of arrays. Defaults in alternatives (anyOf, oneOf, if) are not added.
 func (s *Schema) Defaults(raw json.RawMessage) (json.RawMessage, error) {
 	if !s.defaults[s.root] {
 		return raw, nil
@@ -72,7 +72,7 @@ func (s *Schema) Defaults(raw json.RawMessage) (json.RawMessage, error) {
 // filler fills in the defaults of one text.
 type filler struct {
 	defaults map[*jsonschema.Schema]bool
-	left     int // bytes that may still be read: each level of nesting is read again
+	left     int // bytes that may still be read: each level of nesting is read separately
 }
 
 func (f *filler) fill(sch *jsonschema.Schema, raw json.RawMessage) (json.RawMessage, error) {
@@ -227,7 +227,7 @@ func writeObject(members []member) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// marshal is json.Marshal without the escapes for HTML.
+// marshal is json.Marshal without HTML escapes.
 func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

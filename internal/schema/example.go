@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxExampleDepth bounds how deep an example is nested: a schema may contain itself.
+	// maxExampleDepth bounds the nesting of an example, because a schema may be recursive.
 	maxExampleDepth = 12
-	// maxExample bounds its text, in bytes, and what schemas may demand on the way there.
+	// maxExample bounds the text of an example, in bytes, and minLength of its strings.
 	maxExample = 16 << 10
-	// maxAlternatives is how many members of an anyOf or oneOf are tried.
+	// maxAlternatives bounds the members of an anyOf or oneOf that are tried.
 	maxAlternatives = 8
 )
 
-// Example is a value that a schema takes, with the members alone that it requires; of an object that requires none the
-// first. ok is false where none was found that is valid: it is never a guess. Formats are kept to.
+// Example returns a valid value of a schema, with the required members only; for an object that requires none, with
+// the first one. Formats are respected. ok is false when no valid value was found.
 func Example(raw json.RawMessage) (example json.RawMessage, ok bool) {
 	s, err := Compile(raw)
 	if err != nil {
@@ -47,14 +47,14 @@ func Example(raw json.RawMessage) (example json.RawMessage, ok bool) {
 // maker makes one attempt.
 type maker struct {
 	root     any
-	choice   int  // which member of an anyOf or oneOf is taken
+	choice   int  // which member of an anyOf or oneOf is used
 	optional bool // objects that require nothing get their first member
 	steps    int
 }
 
 type text = bytes.Buffer
 
-// value makes a value that a schema takes; false when there is none that is not nested too deep.
+// value makes a value for a schema; false when it would be nested too deep.
 func (m *maker) value(schema any, depth int) (*text, bool) {
 	if m.steps++; depth > maxExampleDepth || m.steps > 2000 {
 		return nil, false
@@ -91,7 +91,7 @@ func (m *maker) value(schema any, depth int) (*text, bool) {
 	return m.object(s, depth)
 }
 
-// resolve puts together what a schema says by $ref, allOf and one of its alternatives; nil when it cannot.
+// resolve merges a schema with those of its $ref, allOf and one of its alternatives; nil when that fails.
 func (m *maker) resolve(s map[string]any, depth int) map[string]any {
 	if depth > maxExampleDepth {
 		return nil
@@ -132,7 +132,7 @@ func items(v any) []any {
 	return all
 }
 
-// merge adds what another schema says of the same value.
+// merge adds the keywords of another schema for the same value.
 func merge(s, more map[string]any) {
 	for key, v := range more {
 		switch have := s[key].(type) {
@@ -157,7 +157,7 @@ func merge(s, more map[string]any) {
 	}
 }
 
-// find is what a $ref of the schema points to; false, the schema that takes nothing, where that is not in it.
+// find returns the target of a $ref; false, the schema without valid values, when it is not in the schema.
 func (m *maker) find(ref string) any {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -187,7 +187,7 @@ func (m *maker) find(ref string) any {
 	return at
 }
 
-// typeOf is the type of a value to make, which a schema may leave to be guessed.
+// typeOf returns the type of the value to make, inferred from keywords where the schema has no type.
 func (m *maker) typeOf(s map[string]any) string {
 	switch t := s["type"].(type) {
 	case string:
@@ -257,7 +257,7 @@ func (m *maker) array(s map[string]any, depth int) (*text, bool) {
 		n = max(n, 1)
 	}
 	if n == 0 && depth <= 2 && s["maxItems"] == nil && s["items"] != nil {
-		n = 1 // it shows what belongs into it, unless that goes too deep
+		n = 1 // shows an element, unless it is nested too deep
 	}
 	out := bytes.NewBufferString("[")
 	for i := range min(n, 100) {
@@ -291,7 +291,7 @@ func (m *maker) array(s map[string]any, depth int) (*text, bool) {
 	return out, true
 }
 
-// formats are texts of them.
+// formats has an example of each format.
 var formats = map[string]string{
 	"date-time": "2026-01-31T12:00:00Z", "date": "2026-01-31", "time": "12:00:00Z", "duration": "PT1H", "email": "someone@example.com", "idn-email": "someone@example.com",
 	"hostname": "example.com", "idn-hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "uri": "https://example.com/", "iri": "https://example.com/",
@@ -299,7 +299,7 @@ var formats = map[string]string{
 	"json-pointer": "/a", "relative-json-pointer": "0/a", "regex": "^a", "byte": "YQ==",
 }
 
-// words are a text that a schema takes.
+// words returns a string for a schema.
 func (m *maker) words(s map[string]any) string {
 	format, _ := s["format"].(string)
 	if t, ok := formats[format]; ok {
@@ -327,7 +327,7 @@ func (m *maker) words(s map[string]any) string {
 	return out
 }
 
-// matching is a text that a regular expression matches, the shortest that is easily found.
+// matching returns a short string that a regular expression matches.
 func matching(re *syntax.Regexp, depth int) string {
 	if depth > 50 {
 		return ""
@@ -355,7 +355,7 @@ func matching(re *syntax.Regexp, depth int) string {
 	return "" // a star, a question mark, an anchor
 }
 
-// character is one of a class, a letter or digit if there is one.
+// character returns a character of a class, a letter or digit if there is one.
 func character(ranges []rune) rune {
 	for _, want := range "aA0" {
 		for i := 0; i+1 < len(ranges); i += 2 {
@@ -370,7 +370,7 @@ func character(ranges []rune) rune {
 	return ranges[0]
 }
 
-// number is one that a schema takes.
+// number returns a number for a schema.
 func number(s map[string]any) json.Number {
 	least, most := math.Inf(-1), math.Inf(1)
 	step := 1.0
@@ -413,18 +413,18 @@ func float(v any) (float64, bool) {
 	return f, err == nil
 }
 
-// whole is a count that a schema says; 0 for none.
+// whole returns a keyword's value as a count; 0 for none.
 func whole(v any) int {
 	f, _ := float(v)
 	return int(math.Max(0, math.Min(f, 1<<20)))
 }
 
-// quote is a value as JSON.
+// quote returns a value as JSON.
 func quote(v any) *text {
 	out := &text{}
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it was read from JSON
+	_ = e.Encode(v) // cannot fail: v was decoded from JSON
 	out.Truncate(max(0, out.Len()-1))
 	return out
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A Flaw is one thing that is wrong with a schema.
+// A Flaw is one mistake in a schema.
 type Flaw struct {
-	At      []string // the members and entries that lead to it from the root
+	At      []string // the path from the root: member names and indices
 	Message string
 }
 
 // Draft is a version of JSON Schema.
 type Draft = *jsonschema.Draft
 
-// The drafts that are asked for by name.
+// The supported drafts.
 var (
 	Draft7    Draft = jsonschema.Draft7
 	Draft2020 Draft = jsonschema.Draft2020
 )
 
-// Flaws finds all that is wrong with a schema of a draft that somebody here wrote. References
-// out of it are, too.
+// Flaws returns all mistakes in a schema of the configuration, by a draft. References out of the
+// schema are mistakes, too.
 func Flaws(raw json.RawMessage, draft Draft) []Flaw {
 	doc, err := unmarshal(raw)
 	if err != nil {
@@ -53,7 +53,7 @@ func Flaws(raw json.RawMessage, draft Draft) []Flaw {
 	return []Flaw{{Message: strings.NewReplacer(location, "", "\n", " ").Replace(err.Error())}}
 }
 
-// innermost adds the innermost reasons of a schema that is none.
+// innermost appends the innermost causes of a validation error.
 func innermost(found []Flaw, e *jsonschema.ValidationError) []Flaw {
 	for _, cause := range e.Causes {
 		found = innermost(found, cause)

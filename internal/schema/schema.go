@@ -1,13 +1,12 @@
-// Package schema checks JSON texts against JSON Schemas (draft 2020-12) and fills in
+// Package schema validates JSON texts against JSON Schemas (draft 2020-12) and adds
 // their defaults.
 //
 //	s, err := schema.Compile(raw)
 //	args, err = s.Defaults(args)
 //	err = s.Validate(args) // schema.Violations, each with its path
 //
-// Nothing is ever fetched: a $ref points into the schema itself or to a metaschema.
-// A text goes in as bytes and comes out as bytes: order, big numbers and unknown
-// members stay as they were.
+// Nothing is fetched: a $ref must point into the schema itself or to a metaschema.
+// Texts are bytes in and out: order, large numbers and unknown members are kept.
 package schema
 
 import (
@@ -22,22 +21,23 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Schema is a compiled JSON Schema. It may be used by many goroutines.
+// Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
 	root     *jsonschema.Schema
-	defaults map[*jsonschema.Schema]bool // those that have a default somewhere inside
+	defaults map[*jsonschema.Schema]bool // schemas that contain a default at any level
 }
 
-// Compile compiles a schema that somebody here wrote: whatever is wrong with it is an error.
+// Compile compiles a schema of the configuration strictly: formats are checked, and every mistake is an
+// error.
 func Compile(raw json.RawMessage) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	return compile(raw, c)
 }
 
-// CompileForeign compiles a schema that somebody else wrote, such as a backend's tool.
-// Where their checks may be laxer than ours, anything goes: formats, and patterns in a
-// dialect of regular expressions that cannot be run here.
+// CompileForeign compiles a schema of others, such as a backend's tool, leniently: formats
+// are not checked, and a pattern in another dialect of regular expressions matches any
+// string.
 func CompileForeign(raw json.RawMessage) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseRegexpEngine(lenientRegexp)
@@ -63,10 +63,10 @@ func compile(raw json.RawMessage, c *jsonschema.Compiler) (*Schema, error) {
 	return s, nil
 }
 
-// location is the name of the schema to itself.
+// location is the URL of the schema within the compiler.
 const location = "schema:///schema"
 
-// schemaError says what is wrong with a schema, in the words of Violations.
+// schemaError returns the error of a schema in the form of Violations.
 func schemaError(err error) error {
 	var bad *jsonschema.SchemaValidationError
 	var why *jsonschema.ValidationError
@@ -77,7 +77,7 @@ func schemaError(err error) error {
 	return fmt.Errorf("schema: %s", text)
 }
 
-// noLoader refuses to load what a $ref points to.
+// noLoader refuses to load the target of a $ref.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
@@ -113,7 +113,7 @@ func (s *Schema) Validate(raw json.RawMessage) error {
 	return nil
 }
 
-// unmarshal reads a JSON text and refuses numbers that would take long to compare.
+// unmarshal decodes a JSON text and refuses numbers that are slow to compare.
 func unmarshal(raw json.RawMessage) (any, error) {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
@@ -145,12 +145,12 @@ func checkNumbers(v any) error {
 func checkNumber(n string) error {
 	const maxDigits, maxExponent = 4096, 4096
 	if len(n) > maxDigits {
-		return fmt.Errorf("a number with %d digits: at most %d are read", len(n), maxDigits)
+		return fmt.Errorf("a number with %d digits, want at most %d", len(n), maxDigits)
 	}
 	if i := strings.IndexAny(n, "eE"); i >= 0 {
 		exp, err := strconv.Atoi(strings.TrimPrefix(n[i+1:], "+"))
 		if err != nil || exp > maxExponent || exp < -maxExponent {
-			return fmt.Errorf("the number %s: exponents go up to %d", n, maxExponent)
+			return fmt.Errorf("the number %s: want an exponent of at most %d", n, maxExponent)
 		}
 	}
 	return nil

@@ -15,15 +15,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 )
 
-// Violation is one place at which a value does not fit its schema.
+// Violation is one place at which a value is not valid by its schema.
 type Violation struct {
-	// Path leads to the place: "items[2].name"; "" is the value itself.
+	// Path is the path of the place: "items[2].name"; "" for the value itself.
 	Path string
-	// At is the same way as the names of members and the indices of elements.
+	// At is the same path as a list of member names and indices.
 	At []string
-	// Kind tells what is missing or unknown from what is wrong.
+	// Kind distinguishes missing, unknown and wrong members.
 	Kind Kind
-	// Message says what is wrong there, and what would be right.
+	// Message says what is wrong, and what would be right.
 	Message string
 }
 
@@ -34,21 +34,21 @@ func (v Violation) String() string {
 	return v.Path + ": " + v.Message
 }
 
-// Kind is what is wrong at a place.
+// Kind is the kind of a violation.
 type Kind int
 
 // The kinds of violations.
 const (
 	BadValue  Kind = iota // anything else
-	WrongType             // a text where a number should be
+	WrongType             // such as a string instead of a number
 	Missing               // a required member
 	Unknown               // a member that the schema does not allow
 )
 
-// Violations are all the places at which a value does not fit its schema.
+// Violations are all violations of a schema by one value.
 type Violations []Violation
 
-// Error lists them, though not more than anybody reads.
+// Error lists the violations, at most 50.
 func (v Violations) Error() string {
 	const most = 50
 	var lines []string
@@ -63,7 +63,7 @@ func (v Violations) Error() string {
 
 var english = message.NewPrinter(language.English)
 
-// violations flattens what the validator found into what a reader wants to know.
+// violations flattens the tree of a validation error into a sorted list without duplicates.
 func violations(e *jsonschema.ValidationError) Violations {
 	var out Violations
 	collect(e, &out)
@@ -108,7 +108,7 @@ func collect(e *jsonschema.ValidationError, out *Violations) {
 	}
 }
 
-// alternatives says for each alternative why it does not fit.
+// alternatives returns for each alternative why it does not match.
 func alternatives(causes []*jsonschema.ValidationError) string {
 	var texts []string
 	for _, c := range causes {
@@ -118,7 +118,7 @@ func alternatives(causes []*jsonschema.ValidationError) string {
 	return strings.Join(slices.Compact(texts), " | ")
 }
 
-// pathOf writes the way to a place: "items[2].name".
+// pathOf formats a path: "items[2].name".
 func pathOf(parts []string) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -142,7 +142,7 @@ func list(values []any) string {
 	return strings.Join(texts, ", ")
 }
 
-// show writes a value for a message, not too long.
+// show formats a value for a message, cut to 80 bytes.
 func show(v any) string {
 	if s, ok := v.(string); ok {
 		return strconv.Quote(clip.Text(s, 80))

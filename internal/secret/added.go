@@ -8,27 +8,26 @@ import (
 )
 
 const (
-	// maxAdded bounds the secrets that came up while the program runs, such as tokens that were
-	// fetched, and maxAddedBytes the forms in which they are looked for. The oldest go.
+	// maxAdded bounds the secrets that are added at run time, such as fetched tokens, and
+	// maxAddedBytes the bytes of their forms. The oldest are dropped.
 	maxAdded      = 8192
 	maxAddedBytes = 64 << 20
 )
 
-// added are the secrets that came up while the program runs. They change often, one at a time,
-// and so the patterns are changed in place.
+// added are the secrets that are added at run time. They change often, one at a time, so the
+// patterns are changed in place.
 type added struct {
 	some atomic.Bool // there are any
 
 	mu       sync.RWMutex
 	patterns patterns        // guarded by mu
 	known    map[string]bool // guarded by mu
-	forms    map[string]int  // guarded by mu: how many values have a form
+	forms    map[string]int  // guarded by mu: number of values with a form
 	order    []string        // guarded by mu, the oldest first
 	bytes    int             // guarded by mu: of all forms
 }
 
-// Add makes further values secrets, beside those of Use. The newest of them stay hidden, some
-// thousands.
+// Add adds values to the secrets of Use. The newest maxAdded of them stay hidden.
 func (r *Redactor) Add(values ...string) {
 	a := &r.added
 	a.mu.Lock()
@@ -73,16 +72,16 @@ func (a *added) forget(value string) {
 	}
 }
 
-// add adds a form that is not there. Longer ones stand before shorter ones.
+// add adds a new form. Longer forms are before shorter ones.
 func (p *patterns) add(form string) {
 	key := [Shortest]byte([]byte(form))
-	at := sort.Search(len(p.by[key]), func(i int) bool { return len(p.by[key][i]) < len(form) }) // behind its equals: the oldest are found first
+	at := sort.Search(len(p.by[key]), func(i int) bool { return len(p.by[key][i]) < len(form) }) // after those of equal length: the oldest are found first
 	p.by[key] = slices.Insert(p.by[key], at, form)
 	p.first[form[0]] = true
 	p.longest = max(p.longest, len(form))
 }
 
-// remove is add undone. first and longest may say more than there is.
+// remove removes a form. first and longest are not updated, which costs time only.
 func (p *patterns) remove(form string) {
 	key := [Shortest]byte([]byte(form))
 	all := p.by[key]
@@ -93,7 +92,7 @@ func (p *patterns) remove(form string) {
 	delete(p.by, key)
 }
 
-// replace hides what was added in s.
+// replace hides the added secrets in s.
 func (a *added) replace(s string) string {
 	if !a.some.Load() {
 		return s

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is added while the program runs is hidden in all its forms, beside what the
-// configuration has.
+// Secrets that are added at run time are hidden in all their forms, in addition to
+// those of the configuration.
 func TestAddedSecretsAreHidden(t *testing.T) {
 	r := &Redactor{}
 	if !r.none() {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// BenchmarkHandler is the line of a run of a script, with and without the handler.
+// BenchmarkHandler logs the line of a script's run, with and without the handler.
 func BenchmarkHandler(b *testing.B) {
 	inner := slog.NewTextHandler(io.Discard, nil)
 	for name, h := range map[string]slog.Handler{
@@ -27,7 +27,7 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkText is a text of 1 kB without a secret.
+// BenchmarkText redacts a text of 1 kB without a secret.
 func BenchmarkText(b *testing.B) {
 	r := using("Bearer s3cr3t-token", "another-one-that-is-longer")
 	text := ""

@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Who repeats a secret may escape it as it likes: URLs with / as it is or as %2f, JSON with
-// \/ or \u0041, and one inside of the other. So texts are also searched as they read without
-// their escapes, and what is found there is hidden where it came from.
+// A program that repeats a secret may escape it: in URLs / as %2f or not, in JSON as \/ or
+// \u0041, and one inside of the other. So texts are searched in their unescaped form as well,
+// and a secret found there is hidden at its position in the original.
 
 const (
-	// maxEscaped is how many times over a text may be escaped.
+	// maxEscaped bounds the layers of escapes that are resolved.
 	maxEscaped = 3
-	// longestEscape is the length of the longest way to escape a byte: \u0041.
+	// longestEscape is the length of the longest escape of a byte: \u0041.
 	longestEscape = 6
 )
 
-// unescape is a text without one layer of escapes, and where each of its bytes, and its end,
-// came from: in s or, through origin, in what s came from. It is nil where nothing is escaped.
+// unescape removes one layer of escapes from a text. It also returns the position of each byte,
+// and of the end, in s or, by origin, in the text that s was unescaped from; nil where nothing is
+// escaped.
 func unescape(s string, origin []int) (string, []int) {
 	i := nextEscape(s, 0)
 	if i < 0 {
@@ -51,7 +52,7 @@ func unescape(s string, origin []int) (string, []int) {
 	}
 }
 
-// nextEscape is where the next escape begins, or -1.
+// nextEscape returns the position of the next escape, or -1.
 func nextEscape(s string, i int) int {
 	for i < len(s) {
 		n := strings.IndexAny(s[i:], `%\`)
@@ -66,8 +67,7 @@ func nextEscape(s string, i int) int {
 	return -1
 }
 
-// escape reads the escape that s begins with: what it stands for, and its length, which is 0
-// for none.
+// escape decodes the escape at the start of s, and returns its length, 0 for none.
 func escape(s string) (text []byte, n int) {
 	switch {
 	case len(s) < 2:

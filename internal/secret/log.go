@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// Handler hides the secrets of r in all that h logs: messages and attributes.
-// r must not be nil.
+// Handler returns a handler that hides the secrets of r in messages and
+// attributes, and passes the records to h. r must not be nil.
 func Handler(h slog.Handler, r *Redactor) slog.Handler {
 	if have, ok := h.(*handler); ok && have.secrets == r {
 		return h
@@ -45,8 +45,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.secrets}
 }
 
-// attr keeps numbers and times; a value of any other type is looked at as text, and
-// stays itself if that holds no secret.
+// attr hides secrets in an attribute. Numbers and times are unchanged; a value of
+// another type is formatted as text, and unchanged if that has no secret.
 func (h *handler) attr(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {

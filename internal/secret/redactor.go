@@ -1,6 +1,6 @@
-// Package secret keeps the secrets of a configuration out of what the program writes: a
-// Redactor knows their values and puts *** in their place, and Named and Looks say
-// which values of a configuration are secrets without being marked as such.
+// Package secret hides the secrets of a configuration in all output of the program: a
+// Redactor replaces their values by ***, and Named and Looks recognize secret values of a
+// configuration that are not marked as such.
 //
 //	r := &secret.Redactor{}
 //	r.Use(cfg.Secrets())
@@ -23,33 +23,33 @@ import (
 )
 
 const (
-	// Shortest is the length of a value from which on it is hidden: shorter ones stand in
-	// too many texts by chance.
+	// Shortest is the least length of a value that is hidden: shorter ones occur in too many
+	// texts by chance.
 	Shortest = 6
-	// Mask stands where a secret stood.
+	// Mask replaces a secret.
 	Mask = "***"
-	// former is how long the secrets of a configuration that was replaced stay hidden: what
-	// was made with them, such as a running call, is gone by then.
+	// former is how long the secrets of a replaced configuration stay hidden: running calls
+	// that use them have ended by then.
 	former = time.Hour
 )
 
-// Redactor hides secrets in texts. The zero value hides none, like a nil one. It is safe
-// for concurrent use, and a text without a secret costs one pass and no memory, unless
-// something in it is escaped.
+// Redactor hides secrets in texts. The zero value and nil hide none. It is safe for
+// concurrent use. A text without secrets and escapes costs one pass and no allocation.
 type Redactor struct {
 	patterns atomic.Pointer[patterns]
 	added    added
 
 	mu    sync.Mutex
 	now   []string             // guarded by mu
-	last  map[string]time.Time // former ones and until when they are hidden; guarded by mu
+	last  map[string]time.Time // former secrets, and until when they are hidden; guarded by mu
 	names map[string]string    // of values, for UseNamed; guarded by mu
 }
 
-// Use makes these the secrets. Those before them stay hidden for an hour.
+// Use sets the secrets. Previous ones stay hidden for an hour.
 func (r *Redactor) Use(values []string) { r.use(values, nil, time.Now()) }
 
-// UseNamed is Use, with the names of variables by their values: ***NAME*** stands where the value of one stood.
+// UseNamed is Use with the names of variables by their values: the value of a variable is replaced by
+// ***NAME***.
 func (r *Redactor) UseNamed(values []string, names map[string]string) {
 	r.use(values, names, time.Now())
 }
@@ -77,7 +77,7 @@ func (r *Redactor) use(values []string, names map[string]string, at time.Time) {
 	r.patterns.Store(p)
 }
 
-// name gives the patterns of values that have a name a mask with it.
+// name sets the masks of values that have a name.
 func (p *patterns) name(names map[string]string) {
 	if p == nil || len(names) == 0 {
 		return
@@ -92,7 +92,7 @@ func (p *patterns) name(names map[string]string) {
 	}
 }
 
-// Text is s with its secrets hidden.
+// Text returns s with its secrets hidden.
 func (r *Redactor) Text(s string) string {
 	if r == nil {
 		return s
@@ -103,8 +103,9 @@ func (r *Redactor) Text(s string) string {
 // none reports whether there are no secrets.
 func (r *Redactor) none() bool { return r == nil || r.patterns.Load() == nil && !r.added.some.Load() }
 
-// Pieces hides the secrets of a long text that comes in pieces: ready is what can be
-// written, and rest, which may be the beginning of a secret, goes before the next piece.
+// Pieces hides the secrets of a long text that is received in pieces: ready can be written,
+// and rest, which may end with the beginning of a secret, must be prepended to the next
+// piece.
 func (r *Redactor) Pieces(s string) (ready, rest string) {
 	s = r.Text(s)
 	if r.none() {
@@ -118,14 +119,14 @@ func (r *Redactor) Pieces(s string) (ready, rest string) {
 	return s[:cut], s[cut:]
 }
 
-// JSON is a JSON value with the secrets in its texts hidden, however they are escaped
-// there. A value without any is returned as it is.
+// JSON returns a JSON value with the secrets in its strings hidden, however they are
+// escaped. A value without secrets is returned itself.
 func (r *Redactor) JSON(raw []byte) []byte {
 	if r.none() {
 		return raw
 	}
 	var out []byte
-	done := 0 // how much of raw is in out
+	done := 0 // raw[:done] is in out
 	for i := 0; i < len(raw); {
 		end := tokenEnd(raw, i)
 		if hidden := r.token(raw[i:end]); hidden != nil {
@@ -140,7 +141,7 @@ func (r *Redactor) JSON(raw []byte) []byte {
 	return append(out, raw[done:]...)
 }
 
-// tokenEnd is where the text, number or word at i ends, or one byte further.
+// tokenEnd returns the end of the string, number or word at i; i+1 for other bytes.
 func tokenEnd(raw []byte, i int) int {
 	const between = " \t\r\n{}[]:,"
 	end := i + 1
@@ -162,7 +163,7 @@ func tokenEnd(raw []byte, i int) int {
 	return end
 }
 
-// token is a text or number with its secrets hidden, as a text; nil when there are none.
+// token returns a string or number with its secrets hidden, as a string; nil when there are none.
 func (r *Redactor) token(raw []byte) []byte {
 	if len(raw) < Shortest {
 		return nil
@@ -175,16 +176,16 @@ func (r *Redactor) token(raw []byte) []byte {
 	if hidden == text {
 		return nil
 	}
-	quoted, _ := json.Marshal(hidden) // a text
+	quoted, _ := json.Marshal(hidden) // cannot fail
 	return quoted
 }
 
-// patterns are the texts to hide, by how they begin.
+// patterns are the texts to hide, indexed by their first bytes.
 type patterns struct {
 	longest int
-	first   [256]bool                   // bytes that one begins with
-	by      map[[Shortest]byte][]string // the longest first
-	masks   map[string]string           // of patterns that have one of their own
+	first   [256]bool                   // first bytes of patterns
+	by      map[[Shortest]byte][]string // by prefix; the longest first
+	masks   map[string]string           // masks of patterns other than Mask
 }
 
 func compile(values []string) *patterns {
@@ -208,13 +209,13 @@ func compile(values []string) *patterns {
 	return p
 }
 
-// stretch is a part of a text, and the pattern that stands there.
+// stretch is a part of a text that matches a pattern.
 type stretch struct {
 	from, to int
 	form     string
 }
 
-// replace hides every pattern in s; what several of them cover becomes one mask.
+// replace hides every pattern in s; overlapping patterns become one mask.
 func (p *patterns) replace(s string) string {
 	if p == nil {
 		return s
@@ -243,8 +244,8 @@ func (p *patterns) replace(s string) string {
 	return out.String()
 }
 
-// find adds where patterns stand in s. origin says where the bytes of s stood in the text
-// that s was decoded from; nil is in the same places.
+// find appends the matches of patterns in s. origin has the positions of the bytes of s in
+// the text that s was unescaped from; nil for the same positions.
 func (p *patterns) find(s string, origin []int, found []stretch) []stretch {
 	for i := 0; i+Shortest <= len(s); i++ {
 		form := p.match(s[i:])
@@ -260,7 +261,7 @@ func (p *patterns) find(s string, origin []int, found []stretch) []stretch {
 	return found
 }
 
-// match is the longest pattern that s begins with, or "".
+// match returns the longest pattern that s begins with, or "".
 func (p *patterns) match(s string) string {
 	if !p.first[s[0]] {
 		return ""
@@ -273,22 +274,22 @@ func (p *patterns) match(s string) string {
 	return ""
 }
 
-// mask is what stands for a pattern.
+// mask returns the replacement of a pattern.
 func (p *patterns) mask(form string) string { return cmp.Or(p.masks[form], Mask) }
 
-// forms are the ways in which a value can stand in a text.
+// forms returns the encodings in which a value can occur in a text.
 func forms(value string) []string {
 	if len(strings.TrimSpace(value)) < Shortest {
 		return nil
 	}
-	all := []string{value, strings.TrimSpace(value), strings.ReplaceAll(value, "+", " ")} // the last: as a query that was not escaped is read
+	all := []string{value, strings.TrimSpace(value), strings.ReplaceAll(value, "+", " ")} // the last: an unescaped query after decoding
 	for _, escaped := range []string{url.QueryEscape(value), url.PathEscape(value)} {
 		all = append(all, escaped, lowerHex(escaped))
 	}
-	quoted, _ := json.Marshal(value) // a text
+	quoted, _ := json.Marshal(value) // cannot fail
 	all = append(all, inner(string(quoted)), inner(strconv.Quote(value)))
 	all = append(all, encoded(value)...)
-	for line := range strings.Lines(value) { // a program may write it line by line
+	for line := range strings.Lines(value) { // a program may write the lines separately
 		if line = strings.TrimSpace(line); len(line) >= longLine {
 			all = append(all, line)
 		}
@@ -296,12 +297,12 @@ func forms(value string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return len(s) < Shortest })
 }
 
-// longLine is the length from which on a line of a secret is one by itself.
+// longLine is the least length of a line of a secret that is hidden by itself.
 const longLine = 16
 
 func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// lowerHex writes the escapes of a URL in small letters.
+// lowerHex returns s with the hexadecimal digits of its URL escapes in lower case.
 func lowerHex(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
@@ -312,9 +313,9 @@ func lowerHex(s string) string {
 	return string(b)
 }
 
-// encoded are the base64 forms of a value: by itself, and inside of something longer,
-// where it may begin at any of three places of a group. What of the outer characters
-// depends on the neighbours is left out.
+// encoded returns the base64 forms of a value: alone, and inside of a longer text, where
+// it may begin at any of three positions in a group. The outer characters that depend on
+// neighbouring bytes are left out.
 func encoded(value string) (all []string) {
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {

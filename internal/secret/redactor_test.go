@@ -47,7 +47,7 @@ func TestASecretIsHiddenInEveryForm(t *testing.T) {
 	}
 }
 
-// A peer escapes as it likes, in layers, and what is left around a secret stays as it was.
+// Secrets are hidden in any layers of escapes, and the text around them is unchanged.
 func TestASecretIsHiddenWhateverItsEscapes(t *testing.T) {
 	const value = `sk-Abc/DEF+ghij==K"01`
 	r := using(value)

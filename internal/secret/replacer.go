@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// A Replacer puts a text of its own in the place of each of several values, in whatever form of
-// those that a Redactor knows they stand. Values that are shorter than Shortest are left alone.
+// A Replacer replaces each of several values by its mask, in all forms that a Redactor recognizes.
+// Values shorter than Shortest are not replaced.
 type Replacer struct{ patterns *patterns }
 
-// NewReplacer makes one; masks are the texts by the values. A form that two values have gets the mask
-// of one of them.
+// NewReplacer makes a Replacer; masks has the replacements by the values. A form that two values share
+// gets the mask of one of them.
 func NewReplacer(masks map[string]string) *Replacer {
 	values := slices.Sorted(maps.Keys(masks))
 	p := compile(values)
@@ -28,5 +28,5 @@ func NewReplacer(masks map[string]string) *Replacer {
 	return &Replacer{p}
 }
 
-// Text is s with the values replaced.
+// Text returns s with the values replaced.
 func (r *Replacer) Text(s string) string { return r.patterns.replace(s) }

@@ -2,27 +2,26 @@ package secret
 
 import "log/slog"
 
-// Value is a secret that nothing shows: whatever prints, logs or encodes it writes [redacted]. Values are
-// compared with ==.
+// Value is a secret that is printed, logged and encoded as [redacted]. Values can be compared with ==.
 type Value struct{ text string }
 
-// redacted is what is shown of a Value.
+// redacted is the printed form of a Value.
 const redacted = "[redacted]"
 
 // NewValue makes a Value of a text.
 func NewValue(text string) Value { return Value{text} }
 
-// Reveal returns the text, for those who send it to where it belongs.
+// Reveal returns the text, for use in a request.
 func (v Value) Reveal() string { return v.text }
 
-// String is what is shown.
+// String returns [redacted].
 func (Value) String() string { return redacted }
 
-// GoString is what is shown.
+// GoString returns [redacted].
 func (Value) GoString() string { return redacted }
 
-// MarshalText is what is shown, in JSON, too.
+// MarshalText returns [redacted], for JSON, too.
 func (Value) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue is what is shown.
+// LogValue returns [redacted].
 func (Value) LogValue() slog.Value { return slog.StringValue(redacted) }

@@ -1,4 +1,4 @@
-// Package spell guesses which name was meant.
+// Package spell finds the probably intended name for a misspelled one.
 package spell
 
 import (
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// longest is the longest name that is guessed for.
+// longest bounds the names that are compared, in bytes.
 const longest = 64
 
-// Nearest returns the candidate that was probably meant by name, or "": the one with
-// the fewest letters to insert, delete, change or swap, if those are few enough.
-// Upper and lower case are the same.
+// Nearest returns the candidate with the smallest edit distance from name (insertions,
+// deletions, substitutions, transpositions), or "" if none is near enough. It ignores
+// case.
 func Nearest(name string, candidates []string) string {
 	best, most := "", max(2, len(name)/3)
 	if len(name) > longest {
@@ -29,8 +29,8 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// Only reports whether one of the candidates must have been meant by name: no other is near, and no
-// more than a letter or two of it are wrong, none of which begins a word: get_x is not set_x.
+// Only reports whether name certainly means its nearest candidate: no other is near, the edit distance
+// is at most two, and the first letters of the words are equal: get_x is not set_x.
 func Only(name string, candidates []string) bool {
 	near := Nearest(name, candidates)
 	if near == "" {
@@ -48,14 +48,14 @@ func Only(name string, candidates []string) bool {
 	return true
 }
 
-// words separates the words of a name.
+// words returns the words of a name.
 func words(name string) []string {
 	return strings.FieldsFunc(name, func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 }
 
 func bare(name string) string { return strings.Join(words(name), "") }
 
-// initials are the first letters of the words of a name.
+// initials returns the first letters of the words of a name.
 func initials(name string) string {
 	var b strings.Builder
 	for _, w := range words(name) {
@@ -64,14 +64,14 @@ func initials(name string) string {
 	return b.String()
 }
 
-// Slip reports whether a name can hardly be anything else than another one with one letter that is
-// wrong, missing, too many or swapped: short names, and one of many things, can.
+// Slip reports whether a name is probably a typo of another one: their edit distance is one, but they
+// are neither short nor singular and plural.
 func Slip(name, other string) bool {
 	a, b := strings.ToLower(name), strings.ToLower(other)
 	return min(len(a), len(b)) > 3 && max(len(a), len(b)) <= longest && a != b+"s" && b != a+"s" && distance(a, b) == 1
 }
 
-// Hint is `; did you mean "x"?` with the candidate nearest to name, or "".
+// Hint returns `; did you mean "x"?` with the candidate nearest to name, or "".
 func Hint(name string, candidates []string) string {
 	best := Nearest(name, candidates)
 	if best == "" {
@@ -80,7 +80,7 @@ func Hint(name string, candidates []string) string {
 	return `; did you mean "` + best + `"?`
 }
 
-// Sorted returns the candidates, those first that were more probably meant by name.
+// Sorted returns the candidates in the order of their edit distance from name.
 func Sorted(name string, candidates []string) []string {
 	name = strings.ToLower(name[:min(len(name), longest)])
 	away := make(map[string]int, len(candidates))
@@ -90,7 +90,7 @@ func Sorted(name string, candidates []string) []string {
 	return slices.SortedStableFunc(slices.Values(candidates), func(a, b string) int { return cmp.Compare(away[a], away[b]) })
 }
 
-// distance counts the letters to insert, delete, change or swap.
+// distance returns the edit distance (optimal string alignment).
 func distance(a, b string) int {
 	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

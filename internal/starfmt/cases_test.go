@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -54,7 +55,7 @@ func TestFormat(t *testing.T) {
 func TestWhatIsNotFormatted(t *testing.T) {
 	for _, tt := range []struct{ src, want string }{
 		{"x = (", "a.star:1:6: got end of file, want primary expression"},
-		{"x = 1\ny = \x00", "a.star:2:5: a NUL character: this is not the text of a script"},
+		{"x = 1\ny = \x00", "a.star:2:5: a NUL character: this is not a text file"},
 		{"x = [y for y in  # here\n # there\n (0)]\n", "a.star:1:18: " + ErrUnplaced.Error()},
 		{"# fine\nx = 1  # fine\nx = [y for y in  # here\n # there\n (0)]\n# fine\n", "a.star:3:18: " + ErrUnplaced.Error()},
 	} {
@@ -68,7 +69,7 @@ func TestWhatIsNotFormatted(t *testing.T) {
 	}
 }
 
-// TestDifference: what Format would not do is found.
+// TestDifference: changes that Format must not make are found.
 func TestDifference(t *testing.T) {
 	for _, tt := range []struct {
 		a, b  string
@@ -146,8 +147,9 @@ func TestFormatYAML(t *testing.T) {
 	}
 }
 
-// TestYAMLOfManyScripts: what is not of a script is the same, byte for byte.
+// TestYAMLOfManyScripts: all bytes outside of scripts are unchanged.
 func TestYAMLOfManyScripts(t *testing.T) {
+	testmode.NeedThorough(t)
 	var src, want strings.Builder
 	for path, text := range project(t) {
 		formatted, err := Format(script.File{Name: path, Source: text})

@@ -13,12 +13,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// comment is one in a text.
+// comment is the position of a comment.
 type comment struct {
 	start, end int // bytes, from the # to the end of the line
 }
 
-// comments are those of a script, in the order of its text.
+// comments returns the comments of a script, in order.
 func comments(tree *syntax.File, src []byte) (found []comment) {
 	at := newLines(src)
 	plain := bytes.Clone(src)
@@ -45,7 +45,7 @@ func comments(tree *syntax.File, src []byte) (found []comment) {
 	return found
 }
 
-// sameComments reports whether two scripts have the same comments, wherever they stand.
+// sameComments reports whether two scripts have the same comments, at any position.
 func sameComments(before *syntax.File, src []byte, after *syntax.File, out []byte) bool {
 	return slices.Equal(texts(before, src), texts(after, out))
 }
@@ -58,12 +58,12 @@ func texts(tree *syntax.File, src []byte) (found []string) {
 	return found
 }
 
-// ErrUnplaced is the cause of the error for a comment that cannot stay where it is.
-var ErrUnplaced = errors.New("the layout has no place for this comment; put it in a line of its own above the statement")
+// ErrUnplaced is the cause of the error for a comment that the layout cannot keep in its place.
+var ErrUnplaced = errors.New("the layout has no place for this comment; put it on a separate line above the statement")
 
-// unplaced is the error for a script that can be formatted without one of its comments: they
-// may stand where the layout has no line for them, such as behind the in of a for. It is nil
-// when the comments are not why it cannot be formatted.
+// unplaced returns the error for a script that can only be formatted without one of its
+// comments: one in a place for which the layout has no line, such as after the in of a for. It
+// is nil when comments are not the reason.
 func unplaced(f script.File, tree *syntax.File) error {
 	all := comments(tree, f.Source)
 	without := func(n int) bool {

@@ -8,8 +8,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// difference says where two trees differ, "" when they mean the same: places, parentheses and
-// how literals are spelled do not count, and load statements only for what they load.
+// difference returns where the meaning of two trees differs, "" for nowhere. It ignores
+// positions, parentheses and the spelling of literals; of load statements it compares the loaded
+// names.
 func difference(a, b *syntax.File) string {
 	loadsA, restA := apart(a)
 	loadsB, restB := apart(b)
@@ -22,8 +23,8 @@ func difference(a, b *syntax.File) string {
 	return ""
 }
 
-// apart separates the load statements of the top level; what they load comes in order, but
-// for a name that is loaded twice.
+// apart separates the load statements of the top level from the others; the loaded names are
+// sorted, unless a name is loaded twice.
 func apart(f *syntax.File) (loads []string, rest []syntax.Stmt) {
 	for _, s := range f.Stmts {
 		load, ok := s.(*syntax.LoadStmt)
@@ -43,7 +44,7 @@ func apart(f *syntax.File) (loads []string, rest []syntax.Stmt) {
 	return loads, rest
 }
 
-// uncompared are fields that say how something is written, or are filled in later.
+// uncompared are fields for the spelling, or that are set after parsing.
 var uncompared = []string{"Raw", "Binding", "Function", "Module", "Options", "Path"}
 
 var positionType = reflect.TypeFor[syntax.Position]()
@@ -102,7 +103,7 @@ func unequalNodes(a, b reflect.Value) string {
 	return ""
 }
 
-// inner is a value without the interfaces and parentheses around it; invalid for nil.
+// inner returns a value without interfaces and parentheses; invalid for nil.
 func inner(v reflect.Value) reflect.Value {
 	for v.IsValid() && (v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer) {
 		if v.IsNil() {
@@ -120,7 +121,7 @@ func inner(v reflect.Value) reflect.Value {
 	return v
 }
 
-// cmpLine is the line of the first element of a list that has another length than before.
+// cmpLine returns the line of the first element of a list whose length has changed.
 func cmpLine(a, b reflect.Value) string {
 	if a.Len() > 0 {
 		return lineOf(inner(a.Index(0)))

@@ -11,10 +11,10 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// disguised is a text that buildifier can read, and what it was.
+// disguised is a text that buildifier can parse, with what is to be restored.
 type disguised struct {
 	text     []byte
-	literals map[int]string // by the byte of text at which one begins: how it is to be written
+	literals map[int]string // by offset in text: the literal to print
 	whiles   map[int]bool
 }
 
@@ -22,12 +22,12 @@ type disguised struct {
 type edit struct {
 	start, end int
 	text       string
-	node       syntax.Node // what stands there; nil: the indentation of a statement
+	node       syntax.Node // the node that is replaced; nil: the indentation of a statement
 }
 
-// disguise makes the text of a tree one that buildifier reads: a literal becomes one of as many
-// characters and lines, while becomes an if of the same length, and statements are indented by
-// spaces. What it is not to know it finds again by its byte.
+// disguise replaces the parts of a text that buildifier cannot parse: a literal by one with as many
+// characters and lines, while by an if of the same length, and indentation by spaces. restore finds
+// them by their offsets.
 func disguise(tree *syntax.File, src []byte) *disguised {
 	t := newLines(src)
 	edits := t.indentations(tree.Stmts)
@@ -83,10 +83,10 @@ func isWord(c byte) bool {
 	return c == '_' || c >= utf8.RuneSelf || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// placeholder is a literal of the shape of another one: as many bytes, in as many lines.
+// placeholder returns a literal with as many bytes and lines as another one.
 func placeholder(l *syntax.Literal) string {
 	if !isString(l) {
-		return strings.Repeat("x", len(l.Raw)) // a name: it reads 5. and .5 otherwise
+		return strings.Repeat("x", len(l.Raw)) // a name: buildifier parses 5. and .5 differently
 	}
 	prefix, quotes, content := cut(l.Raw)
 	plain := func(r rune) rune {
@@ -105,7 +105,7 @@ func placeholder(l *syntax.Literal) string {
 	return quotes + strings.Repeat("x", len(prefix)) + b.String() + quotes
 }
 
-// cut takes the token of a string apart.
+// cut splits the token of a string.
 func cut(raw string) (prefix, quotes, content string) {
 	i := strings.IndexAny(raw, `"'`)
 	n := 1
@@ -115,8 +115,8 @@ func cut(raw string) (prefix, quotes, content string) {
 	return raw[:i], raw[i : i+n], raw[i+n : len(raw)-n]
 }
 
-// quoted is how a literal is written: as it was, but strings in double quotes where that
-// changes nothing else.
+// quoted returns a literal as it is printed: unchanged, but strings in double quotes where
+// that needs no other change.
 func quoted(l *syntax.Literal) string {
 	if !isString(l) {
 		return l.Raw
@@ -141,11 +141,11 @@ func quoted(l *syntax.Literal) string {
 	return prefix + quotes + b.String() + quotes
 }
 
-// whileMark is what is printed for while in an if: NUL is in no script, and the length is that
-// of "while ", so that the lines of a long condition are aligned as they should be.
+// whileMark is printed for while: an if with a NUL, which no script contains, of the same length
+// as "while ", so that the lines of a long condition are aligned.
 const whileMark = "if \x00  "
 
-// restore gives a tree what was disguised.
+// restore puts the replaced parts back into a tree.
 func (d *disguised) restore(f *build.File) error {
 	literals, whiles := 0, 0
 	build.Edit(f, func(x build.Expr, _ []build.Expr) build.Expr {
@@ -163,7 +163,7 @@ func (d *disguised) restore(f *build.File) error {
 			}
 		case *build.DotExpr:
 			if n, ok := x.X.(*build.Ident); ok && d.literals[n.NamePos.Byte] != "" {
-				d.literals[n.NamePos.Byte] += " " // 1.x would begin with a number
+				d.literals[n.NamePos.Byte] += " " // 1.x would be parsed as a number
 			}
 		case *build.IfStmt:
 			if d.whiles[x.If.Byte] {
@@ -171,7 +171,7 @@ func (d *disguised) restore(f *build.File) error {
 				x.Cond = &build.AssignExpr{LHS: &build.LiteralExpr{Token: "\x00"}, RHS: x.Cond}
 			}
 			if next, ok := onlyIf(x.False); ok && d.whiles[next.If.Byte] {
-				x.False = append(x.False, nil) // else it would become an elif
+				x.False = append(x.False, nil) // prevents an elif
 			}
 		}
 		return nil
@@ -190,7 +190,7 @@ func onlyIf(block []build.Expr) (*build.IfStmt, bool) {
 	return s, ok
 }
 
-// lines finds the bytes of places.
+// lines converts positions to offsets.
 type lines struct {
 	src    []byte
 	starts []int
@@ -206,7 +206,7 @@ func newLines(src []byte) *lines {
 	return l
 }
 
-// offset is the byte of a place; columns count characters.
+// offset returns the byte offset of a position; columns count characters.
 func (l *lines) offset(p syntax.Position) int {
 	at := l.starts[p.Line-1]
 	for range p.Col - 1 {
@@ -216,8 +216,8 @@ func (l *lines) offset(p syntax.Position) int {
 	return at
 }
 
-// indentations are the edits that put every block into lines of its own and indent all by four
-// spaces: buildifier does not count tabs, and reads no comment behind "if x: y".
+// indentations returns the edits that put every block on separate lines and indent it by four
+// spaces: buildifier does not support tabs, nor a comment after "if x: y".
 func (l *lines) indentations(block []syntax.Stmt) []edit {
 	var edits []edit
 	eachStatement(block, 0, func(p syntax.Position, depth int, first bool) {
@@ -233,7 +233,7 @@ func (l *lines) indentations(block []syntax.Stmt) []edit {
 	return edits
 }
 
-// eachStatement calls f with the place of each statement and each else, how deep it is, and
+// eachStatement calls f with the position of each statement and each else, its depth, and
 // whether it is the first of its block.
 func eachStatement(block []syntax.Stmt, depth int, f func(at syntax.Position, depth int, first bool)) {
 	for i, s := range block {

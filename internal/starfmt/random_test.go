@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// author writes scripts at random, in any layout that the language allows.
+// author generates random scripts, in any layout that the language allows.
 type author struct {
 	*rand.Rand
 	b      strings.Builder
@@ -22,7 +22,7 @@ type author struct {
 
 func (a *author) one(of ...string) string { return of[a.IntN(len(of))] }
 
-// space writes what may stand between two tokens: inside of brackets lines and comments, too.
+// space writes random space between two tokens: inside of brackets line breaks and comments, too.
 func (a *author) space() {
 	switch n := a.IntN(30); {
 	case n < 12:
@@ -36,7 +36,7 @@ func (a *author) space() {
 	}
 }
 
-// words writes tokens with random space between them; letters never run together.
+// words writes tokens with random space between them; words are always separated.
 func (a *author) words(tokens ...string) {
 	for _, t := range tokens {
 		a.b.WriteString(t)
@@ -151,7 +151,7 @@ func (a *author) comprehension() {
 	})
 }
 
-// operand is an expression that may stand anywhere.
+// operand writes an expression that is allowed anywhere.
 func (a *author) operand() {
 	if a.IntN(3) == 0 && a.left > 0 {
 		a.bracket("(", ")", a.expr)
@@ -216,7 +216,7 @@ func (a *author) block() {
 	a.indent = outer
 }
 
-// end ends a line, with what may stand behind it.
+// end ends a line, perhaps with a comment.
 func (a *author) end() string {
 	return a.one("", "", " ", "  # why while", " #x") + a.one("\n", "\n", "\n", "\n\n", "\n\n\n", "\r\n", "\n"+a.indent+"# while: a line\n", "\n# at the start\n", "\n   \n")
 }
@@ -284,7 +284,7 @@ func (a *author) choice() {
 	}
 }
 
-// condition is often longer than a line.
+// condition writes a condition that is often longer than a line.
 func (a *author) condition() {
 	a.operand()
 	for range a.IntN(3) {
@@ -293,7 +293,7 @@ func (a *author) condition() {
 	}
 }
 
-// randomScript writes one, which is a script or close to it.
+// randomScript returns a script, which is nearly always valid.
 func randomScript(seed uint64) []byte {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), left: 4}
 	for range 1 + a.IntN(8) {

@@ -1,12 +1,12 @@
-// Package starfmt lays out scripts in the one form that vmcp fmt writes, and nothing but their
-// layout: after each text the tree before and the tree after are compared.
+// Package starfmt formats scripts for vmcp fmt. It changes their layout only: after each
+// formatting the trees before and after are compared.
 //
 //	text, err := starfmt.Format(script.File{Name: "a.star", Source: src})
 //
-// The layout is that of buildifier, whose parser reads neither while nor bytes literals, and
-// other numbers and strings than ours. So it never sees them: [disguise] gives it a text of the
-// same shape in which each is something plain of the same length, and its tree gets the true
-// ones back, found by their places, before it is printed.
+// The layout is that of buildifier, whose parser supports neither while nor bytes literals, and
+// differs in numbers and strings. So [disguise] replaces these by plain text of the same length
+// before parsing, and restore puts them back into the tree, by their positions, before it is
+// printed.
 package starfmt
 
 import (
@@ -20,24 +20,23 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// A Bug is a text that was not formatted because of a mistake in this package.
+// A Bug is the error for a text that was not formatted because of a mistake in this package.
 type Bug struct {
 	File, Msg string
 }
 
-// Error says what to do about it, too.
+// Error returns the message, which asks for a report.
 func (b *Bug) Error() string {
 	return fmt.Sprintf("%s: not formatted: %s; this is a mistake of vmcp fmt, please report it with the file", b.File, b.Msg)
 }
 
-// mostRounds bounds how often a text is formatted until it does not change any more: a few
-// comments move twice.
+// mostRounds bounds how often a text is formatted until it does not change: some comments move
+// twice.
 const mostRounds = 4
 
-// Format returns the text of a script in its one form, with LF at the ends of its lines. It has
-// the same tree and the same comments as before. The error is script.Errors, with places, when
-// it is no script or has a comment that cannot stay where it is, and *Bug when something else
-// keeps it from being formatted.
+// Format returns the formatted text of a script, with LF as line ends, and with the same tree and
+// comments. The error is script.Errors, with positions, for a syntax error or a comment that the
+// layout cannot keep in its place, and *Bug for any other failure.
 func Format(f script.File) ([]byte, error) {
 	f.Source = bytes.ReplaceAll(bytes.ReplaceAll(f.Source, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 	tree, err := parse(f)
@@ -54,7 +53,7 @@ func Format(f script.File) ([]byte, error) {
 	return out, nil
 }
 
-// formatted formats until nothing changes any more, and compares before and after.
+// formatted formats until nothing changes, and compares the trees before and after.
 func formatted(f script.File, before *syntax.File) ([]byte, error) {
 	tree, out := before, f.Source
 	for range mostRounds {
@@ -67,7 +66,7 @@ func formatted(f script.File, before *syntax.File) ([]byte, error) {
 			break
 		}
 		if tree, err = parse(script.File{Name: f.Name, Source: out}); err != nil {
-			return nil, &Bug{f.Name, "the result is no script: " + err.Error()}
+			return nil, &Bug{f.Name, "the result is not a valid script: " + err.Error()}
 		}
 	}
 	if msg := difference(before, tree); msg != "" {
@@ -79,9 +78,9 @@ func formatted(f script.File, before *syntax.File) ([]byte, error) {
 	return out, nil
 }
 
-// parse reads a text and its places in it, not where it stands in another file.
+// parse parses a text with positions relative to the text, not to the file that contains it.
 func parse(f script.File) (*syntax.File, error) {
-	if _, err := source.Parse(f, script.Limits{}); err != nil { // the error has the places of f.Origin
+	if _, err := source.Parse(f, script.Limits{}); err != nil { // the error has positions by f.Origin
 		return nil, err
 	}
 	return source.Parse(script.File{Name: "script", Source: f.Source}, script.Limits{})
@@ -108,14 +107,13 @@ func format(tree *syntax.File, src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// What buildifier does besides laying out, as far as it keeps the meaning.
+// Rewrites of buildifier that keep the meaning.
 var (
 	loadRewrites  = []string{"loadTop", "sameOriginLoad", "sortLoadStatements", "loadsort"}
 	plainRewrites = []string{"collapseEmpty"}
 )
 
-// loadsTwice reports whether a name is loaded twice: the order of the load statements says then
-// what it means.
+// loadsTwice reports whether a name is loaded twice: the order of the load statements then matters.
 func loadsTwice(f *syntax.File) bool {
 	seen := map[string]bool{}
 	for _, s := range f.Stmts {

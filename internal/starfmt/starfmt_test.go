@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// project are the scripts of the whole project that are ones.
+// project returns all valid scripts of the project.
 func project(t *testing.T) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
@@ -31,7 +31,7 @@ func project(t *testing.T) map[string][]byte {
 	return found
 }
 
-// TestProject formats every script that there is, those that migrate writes among them: Format
+// TestProject formats every script of the project, including those that migrate writes: Format
 // itself compares the trees.
 func TestProject(t *testing.T) {
 	files := project(t)
@@ -51,7 +51,7 @@ func TestProject(t *testing.T) {
 	t.Logf("%d of %d scripts change", changed, len(files))
 }
 
-// format1 formats a text, and once more: nothing may change then.
+// format1 formats a text twice: the second time nothing may change.
 func format1(t *testing.T, name string, src []byte) []byte {
 	t.Helper()
 	out, err := Format(script.File{Name: name, Source: src})

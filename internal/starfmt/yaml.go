@@ -12,25 +12,22 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// A Block is the text of a script that stands in a YAML file as it is: behind "script: |", a
-// literal block scalar.
+// A Block is the text of a script in a YAML file, as a literal block scalar ("script: |").
 type Block struct {
 	Path string // such as scriptedTools[2].script
 	Text string
-	// Origin is where its first character stands.
+	// Origin is the position of its first character.
 	Origin diag.Origin
-	// First and Last are the lines of the file, from 1, that hold it; blank ones behind it
-	// are not among them.
+	// First and Last are its lines in the file, from 1, without blank lines after it.
 	First, Last int
 }
 
-// File is the block as a script.
+// File returns the block as a script.
 func (b Block) File(name string) script.File {
 	return script.File{Name: name, Source: []byte(b.Text), Origin: b.Origin}
 }
 
-// Blocks finds the scripts of scriptedTools that stand in a configuration as they are. Nothing
-// is found in what is no YAML.
+// Blocks returns the scripts of scriptedTools that are literal blocks; none for invalid YAML.
 func Blocks(name string, data []byte) (found []Block) {
 	lines := strings.Split(string(data), "\n")
 	for path, n := range scripts(data) {
@@ -38,7 +35,7 @@ func Blocks(name string, data []byte) (found []Block) {
 			continue
 		}
 		text := strings.Split(strings.TrimRight(n.Value, "\n"), "\n")
-		for line := n.Line + 1; line <= n.Line+3; line++ { // tags, anchors and comments may stand before it
+		for line := n.Line + 1; line <= n.Line+3; line++ { // there may be tags, anchors and comments before it
 			if indent, ok := standsAt(lines, line, text); ok {
 				found = append(found, Block{Path: path, Text: n.Value, First: line, Last: line + len(text) - 1,
 					Origin: diag.Origin{Pos: diag.Pos{File: diag.File(name), Line: line, Column: indent + 1}, Exact: true}})
@@ -49,7 +46,7 @@ func Blocks(name string, data []byte) (found []Block) {
 	return found
 }
 
-// scripts yields the fields script of scriptedTools, in their order.
+// scripts yields the fields script of scriptedTools, in order.
 func scripts(data []byte) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		var doc yaml.Node
@@ -69,7 +66,7 @@ func scripts(data []byte) func(yield func(string, *yaml.Node) bool) {
 	}
 }
 
-// field is the value of a key of a mapping; nil when there is none.
+// field returns the value of a key of a mapping; nil when there is none.
 func field(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -82,8 +79,8 @@ func field(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// standsAt reports whether a text stands in a file from a line on, and how far all of its
-// lines are indented.
+// standsAt reports whether the lines of a file from line on are those of text, with a common
+// indentation, which it returns.
 func standsAt(lines []string, line int, text []string) (indent int, ok bool) {
 	for i, want := range text {
 		if line+i > len(lines) {
@@ -105,9 +102,9 @@ func standsAt(lines []string, line int, text []string) (indent int, ok bool) {
 	return indent, ok
 }
 
-// FormatYAML formats the scripts that stand in a configuration as they are, and changes no
-// other byte of it. The lines of a script end as those of the file. When one of them cannot be
-// formatted the error has the problems of all, as of Format.
+// FormatYAML formats the scripts of a configuration that are literal blocks, and changes no other
+// byte of it. Line ends are those of the file. The error has the problems of all scripts, as of
+// Format.
 func FormatYAML(name string, data []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(data, new(yaml.Node)); err != nil {
 		return nil, fmt.Errorf("%s: %w", diag.File(name), err)
@@ -116,7 +113,7 @@ func FormatYAML(name string, data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	var problems script.Errors
 	want := map[string]string{}
-	at := 0 // lines that are written
+	at := 0 // number of lines written
 	for _, b := range Blocks(name, data) {
 		text, err := Format(b.File(diag.File(name)))
 		var found script.Errors
@@ -161,8 +158,8 @@ func writeIndented(out *bytes.Buffer, text string, indent int, end string) {
 	}
 }
 
-// sameYAML reports whether two files say the same but for some scripts, and these as they
-// should; blank lines at the end of a script do not count.
+// sameYAML reports whether two files have the same content but for the scripts in want, which
+// must have the wanted text in after; blank lines at the end of a script do not count.
 func sameYAML(before, after []byte, want map[string]string) bool {
 	var a, b yaml.Node
 	if yaml.Unmarshal(before, &a) != nil || yaml.Unmarshal(after, &b) != nil {
@@ -195,7 +192,7 @@ func equalNodes(a, b *yaml.Node, path string, formatted map[string]string) bool 
 	return true
 }
 
-// below is the path of the content of a node, as far as it matters here.
+// below returns the path of the i-th content of a node.
 func below(n *yaml.Node, i int, path string) string {
 	switch {
 	case n.Kind == yaml.MappingNode && i%2 == 1:

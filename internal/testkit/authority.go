@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Authority signs certificates that hold for an hour.
+// Authority signs certificates that are valid for an hour.
 type Authority struct {
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that nobody trusts yet.
+// NewAuthority makes an authority with a new key.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	pair := sign(t, nil, x509.Certificate{Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
@@ -32,7 +32,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{cert, pair.PrivateKey.(*ecdsa.PrivateKey)}
 }
 
-// Issue makes a certificate of servers and clients. It names whom template names; its number is filled in, and its times but for an end.
+// Issue makes a certificate for servers and clients with the names of template. Serial number, key usage and validity
+// are set; NotAfter of template is kept.
 func (a *Authority) Issue(t testing.TB, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -45,8 +46,7 @@ func (a *Authority) WriteCert(t testing.TB, file string) {
 	writePEM(t, file, "CERTIFICATE", a.Cert.Raw)
 }
 
-// SelfSigned writes a certificate for a DNS name that no authority vouches for, and its key: name.crt and
-// name.key in dir.
+// SelfSigned writes a self-signed certificate for a DNS name, and its key: name.crt and name.key in dir.
 func SelfSigned(t testing.TB, dir, name string) (cert, key string) {
 	t.Helper()
 	return WritePair(t, dir, name, sign(t, nil, x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}}))
@@ -65,7 +65,7 @@ func WritePair(t testing.TB, dir, name string, pair tls.Certificate) (cert, key 
 	return cert, key
 }
 
-// sign makes a certificate of template, signed by a; by itself for nil.
+// sign makes a certificate of template, signed by a; self-signed for nil.
 func sign(t testing.TB, a *Authority, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

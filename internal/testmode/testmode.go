@@ -1,9 +1,10 @@
-// Package testmode says how thorough the tests shall be. Plain go test ./... is the
-// quick form; VMCP_TEST=thorough, which .ci/run sets, is the other one.
+// Package testmode has the two forms of the tests: plain go test ./... is the quick
+// form; VMCP_TEST=thorough, which .ci/run sets, is the thorough one.
 package testmode
 
 import (
 	"flag"
+	"net/http"
 	"os"
 	"strconv"
 	"testing"
@@ -12,10 +13,17 @@ import (
 // Environment is the variable that chooses the form.
 const Environment = "VMCP_TEST"
 
+// The Close of an httptest server also closes the idle connections of http.DefaultTransport, and net/http breaks off a
+// request whose response has no body when that happens before the response is returned. So http.DefaultClient has a
+// separate transport in tests, and concurrent tests do not disturb each other.
+func init() {
+	http.DefaultClient.Transport = http.DefaultTransport.(*http.Transport).Clone()
+}
+
 // Thorough reports whether tests may take minutes.
 func Thorough() bool { return os.Getenv(Environment) == "thorough" }
 
-// Count is how many of something a test does: as many as quick says, or as thorough.
+// Count returns quick or thorough, by the form.
 func Count(quick, thorough int) int {
 	if Thorough() {
 		return thorough
@@ -31,9 +39,9 @@ func NeedThorough(t testing.TB) {
 	}
 }
 
-// SideBySide lets as many tests as most run at once of those that call t.Parallel, for
-// packages whose tests wait more than they compute. It is called by TestMain; -parallel on
-// the command line has precedence.
+// SideBySide sets the number of concurrent tests among those that call t.Parallel to most, for
+// packages whose tests wait more than they compute. It is called by TestMain; -parallel on the
+// command line takes precedence.
 func SideBySide(most int) {
 	flag.Parse()
 	set := false
@@ -43,8 +51,8 @@ func SideBySide(most int) {
 	}
 }
 
-// Parallel lets a test of the quick form run beside others. The thorough form measures what
-// others would disturb.
+// Parallel calls t.Parallel in the quick form. In the thorough form tests run one by one,
+// because some measure.
 func Parallel(t *testing.T) {
 	if !Thorough() {
 		t.Parallel()

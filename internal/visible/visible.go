@@ -1,6 +1,6 @@
-// Package visible finds the characters that nobody sees and that change what others see:
-// what a terminal obeys, what turns the direction of a text, and what hides a message
-// for a model from the person who reads it.
+// Package visible finds invisible characters: control characters for a terminal, characters
+// that change the direction of a text, and characters that can hide a message for a model
+// from a person who reads the text.
 package visible
 
 import (
@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s with an escape such as \x1b or \u202e in the place of each hidden character
-// and of each byte that is no character. Tabs and line feeds stay.
+// Text returns s with each hidden character and each invalid byte replaced by an escape
+// such as \x1b or \u202e. Tabs and line feeds are kept.
 func Text(s string) string {
 	return replace(s, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// Line is Text as one line.
+// Line is Text with tabs and line feeds escaped, too.
 func Line(s string) string { return replace(s, func(rune) bool { return false }) }
 
-// Hidden names the hidden characters of a text, each once, as U+202E; tabs and line
-// breaks are none.
+// Hidden returns the hidden characters of a text, each once, in the form U+202E; tabs
+// and line breaks do not count.
 func Hidden(s string) (names []string) {
 	if plain(s) {
 		return nil
@@ -36,8 +36,8 @@ func Hidden(s string) (names []string) {
 	return names
 }
 
-// JSON is a JSON text with its hidden characters escaped: the same value. Line feeds and
-// tabs, which may stand between values, stay.
+// JSON returns a JSON text with its hidden characters escaped, which is the same value. Line
+// feeds and tabs, which may be between values, are kept.
 func JSON(text []byte) []byte {
 	s := string(text)
 	if plain(strings.ReplaceAll(s, "\n", "")) {
@@ -98,7 +98,7 @@ func plain(s string) bool {
 	return true
 }
 
-// each visits the characters of s, and says which are hidden.
+// each calls visit for the characters of s, with whether each is hidden.
 func each(s string, visit func(r rune, size int, hidden bool)) {
 	before := rune(' ')
 	for len(s) > 0 {
@@ -115,7 +115,7 @@ func each(s string, visit func(r rune, size int, hidden bool)) {
 
 const zwnj, zwj = '\u200c', '\u200d'
 
-// isHidden reports whether a character is a control or is not seen by itself.
+// isHidden reports whether a character is a control character or invisible.
 func isHidden(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r <= 0x9f: // C0, DEL, C1

@@ -10,8 +10,8 @@ const (
 	sentinelClose = "?="
 )
 
-// EncodeHeader is v as an HTTP header value: as it is when it is plain visible ASCII,
-// else in the base64 form of MCP 2026-07-28 (basic/transports, "Value encoding").
+// EncodeHeader returns v as an HTTP header value: unchanged if it is visible ASCII, else
+// in the base64 form of MCP 2026-07-28 (basic/transports, "Value encoding").
 func EncodeHeader(v string) string {
 	if plainHeader(v) {
 		return v

@@ -9,10 +9,10 @@ import (
 	"io"
 )
 
-// ReadLines sends the frames of in, which are one a line, to lines, without the white space around
-// them; empty lines are none. It sends to failed why it has ended, which has to have room for that:
-// nil at the end of in, an error for a line of more than most bytes. When ctx ends it returns at the
-// next frame, for a read from a pipe cannot be interrupted.
+// ReadLines sends the frames of in, one per line, to lines, trimmed and without empty lines. At its end
+// it sends one value to failed, which must have room for it: nil at the end of in, or an error, such as
+// for a line of more than most bytes. When ctx ends it returns at the next frame, because a read from a
+// pipe cannot be interrupted.
 func ReadLines(ctx context.Context, in io.Reader, most int, lines chan<- []byte, failed chan<- error) {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {

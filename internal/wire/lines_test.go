@@ -55,7 +55,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestReadLinesEnds: nobody takes the frame that was read.
+// TestReadLinesEnds: the context ends while a frame is not received.
 func TestReadLinesEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

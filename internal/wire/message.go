@@ -1,8 +1,9 @@
-// Package wire is MCP as it travels: JSON-RPC frames kept as raw bytes, server-sent
-// events, protocol revisions, methods, error codes and the HTTP header rules.
+// Package wire implements the wire format of MCP: JSON-RPC frames kept as raw bytes,
+// server-sent events, protocol revisions, methods, error codes and the HTTP header
+// rules.
 //
-// A frame is cut into its members, never decoded: what the proxy does not decide by,
-// it does not look at. Nothing here starts a goroutine.
+// A frame is split into its members, not decoded: the proxy reads only the values that
+// it needs. Nothing here starts a goroutine.
 package wire
 
 import (
@@ -15,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Message is one JSON-RPC 2.0 frame. The members are slices of the parsed frame, so
-// they live as long as it does. A request has a Method and an ID, a notification a
-// Method only, a response an ID and either Result or Error.
+// Message is one JSON-RPC 2.0 frame. The members are slices of the parsed frame, and
+// valid as long as it is. A request has a Method and an ID, a notification a Method
+// only, a response an ID and either Result or Error.
 type Message struct {
 	ID     json.RawMessage // a string or number; nil when absent
 	Method string
@@ -26,18 +27,18 @@ type Message struct {
 	Error  json.RawMessage
 }
 
-// IsRequest reports whether m wants a response.
+// IsRequest reports whether m is a request.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
 // IsNotification reports whether m is a request without an id.
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 
-// IsResponse reports whether m answers a request.
+// IsResponse reports whether m is a response.
 func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
-// Parse cuts one frame. It checks the whole of it for being JSON of bounded depth, in valid
-// UTF-8, and returns an *Error with code ParseError or InvalidRequest. When the frame is JSON but
-// not a valid message, the returned message still carries the id if one was found.
+// Parse splits one frame into its members. It checks that the whole frame is JSON of bounded depth in
+// valid UTF-8; the error is an *Error with code ParseError or InvalidRequest. For a frame that is
+// JSON but not a valid message, the returned message has the id if one was found.
 func Parse(frame []byte) (Message, error) {
 	var m Message
 	if err := jsonscan.Check(frame); err != nil {
@@ -46,7 +47,7 @@ func Parse(frame []byte) (Message, error) {
 	return m, m.fill(frame)
 }
 
-// fill takes the members out of a frame that is known to be JSON.
+// fill sets the members from a frame that is valid JSON.
 func (m *Message) fill(frame []byte) error {
 	if kind := jsonscan.Kind(bytes.TrimLeft(frame, " \n\r\t")); kind != "an object" {
 		return Invalid("want a JSON-RPC object, have %s", kind)
@@ -129,7 +130,7 @@ func (m *Message) check(version, hasID bool) error {
 	return nil
 }
 
-// Append writes m as one frame without a line break of its own.
+// Append appends m as one frame, without a final line break.
 func (m *Message) Append(dst []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if m.ID != nil {
@@ -173,8 +174,8 @@ func Failure(id json.RawMessage, err error) []byte {
 	return (&Message{ID: id, Error: AsError(err).JSON()}).Append(nil)
 }
 
-// Line returns frame without line breaks, so that it can travel on a newline-delimited
-// stream. A valid frame has them only between tokens.
+// Line returns frame without line breaks, for a newline-delimited stream. A valid frame
+// has them only between tokens.
 func Line(frame []byte) []byte {
 	if bytes.IndexByte(frame, '\n') < 0 && bytes.IndexByte(frame, '\r') < 0 {
 		return frame
@@ -183,8 +184,8 @@ func Line(frame []byte) []byte {
 	return bytes.ReplaceAll(out, []byte{'\r'}, []byte{' '})
 }
 
-// Error is a JSON-RPC error object. Raw, when set, is the object as a peer sent it and
-// is passed on unchanged.
+// Error is a JSON-RPC error object. Raw, when set, is the object as a peer sent it, and is
+// forwarded unchanged.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -194,7 +195,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// JSON is the error object's bytes.
+// JSON returns the error object's bytes.
 func (e *Error) JSON() json.RawMessage {
 	if e.Raw != nil {
 		return e.Raw
@@ -207,14 +208,14 @@ func (e *Error) JSON() json.RawMessage {
 func ParseErrorObject(raw json.RawMessage) *Error {
 	e := &Error{}
 	if err := json.Unmarshal(raw, e); err != nil {
-		return &Error{Code: InternalError, Message: strings.TrimSuffix("peer sent an error that is no JSON-RPC error object: "+jsonscan.Text(raw), ": "), Data: bytes.Clone(raw)}
+		return &Error{Code: InternalError, Message: strings.TrimSuffix("peer sent an error that is not a JSON-RPC error object: "+jsonscan.Text(raw), ": "), Data: bytes.Clone(raw)}
 	}
 	e.Raw = append(json.RawMessage(nil), raw...)
 	return e
 }
 
-// AsError is err as a JSON-RPC error; anything that is none becomes an internal error
-// with its text.
+// AsError returns err as a JSON-RPC error; any other error becomes an internal error with
+// its text.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -228,12 +229,12 @@ func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalid is an InvalidRequest error.
+// Invalid builds an InvalidRequest error.
 func Invalid(format string, args ...any) *Error {
 	return Errorf(InvalidRequest, "invalid request: "+format, args...)
 }
 
-// OrEmpty is an object that may be left out, and {} where it is.
+// OrEmpty returns an optional object, {} if it is empty or null.
 func OrEmpty(object json.RawMessage) json.RawMessage {
 	if len(object) == 0 || string(object) == "null" {
 		return json.RawMessage("{}")

@@ -77,8 +77,8 @@ func TestAppendRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the frame parser against encoding/json: it accepts nothing that is not
-// JSON, and splicing what it accepted keeps it JSON.
+// FuzzParse compares the frame parser with encoding/json: it accepts only valid JSON, and
+// edits of accepted frames keep it valid.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[1,2,{"b":"\u00e9\\"}]}}`, `{"a":1e-7}`, `[]`, `{"jsonrpc":"2.0","method":"m"}`, "{\"a\":\"\x01\"}"} {
 		f.Add([]byte(s))

@@ -6,23 +6,23 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Method is what MCP says of a method: of a request, or of a notification of a client.
+// Method is the properties of an MCP request method, or of a notification of clients.
 type Method struct {
 	Name   string
 	Legacy bool // exists in the revisions with sessions
 	Modern bool // exists in 2026-07-28
-	// Call says that it calls something that a backend or a script offers, or a task that
-	// came of it. All else is about the endpoint, its lists and what a client listens to.
+	// Call is set for methods that use an entry of a backend or a script, or a task of such a
+	// call. All others concern the endpoint, its lists and subscriptions.
 	Call bool
-	// Member is the member of params that names what is called. HeaderName has the same
-	// value where the transport wants it (InHeader).
+	// Member is the member of params with the name of the entry. With InHeader the
+	// transport requires the same value in HeaderName.
 	Member   string
 	InHeader bool
-	// Capability is what a client declares to be asked this; "" where servers are asked.
+	// Capability is the client capability for a request of servers to clients; "" for requests to servers.
 	Capability string
 }
 
-// methods is every method that one side asks the other for, and the notifications of clients.
+// methods has all request methods of both sides, and the notifications of clients.
 var methods = []Method{
 	{Name: Initialize, Legacy: true},
 	{Name: Discover, Modern: true},
@@ -63,7 +63,7 @@ var methodByName = func() map[string]*Method {
 	return byName
 }()
 
-// MethodOf is what MCP says of the method of that name; of one that it does not know, nothing.
+// MethodOf returns the method of a name; for an unknown one, a Method with the name only.
 func MethodOf(name string) *Method {
 	if m := methodByName[name]; m != nil {
 		return m
@@ -71,7 +71,7 @@ func MethodOf(name string) *Method {
 	return &Method{Name: name}
 }
 
-// FromClients are the names of all methods and notifications of clients.
+// FromClients returns the names of all request methods and notifications of clients.
 func FromClients() (names []string) {
 	for _, m := range methods {
 		if m.Capability == "" {
@@ -84,7 +84,7 @@ func FromClients() (names []string) {
 // Exists reports whether a client of this era can use the method.
 func (m *Method) Exists(modern bool) bool { return modern && m.Modern || !modern && m.Legacy }
 
-// NameIn is the name that a request's HeaderName has to have; ok is false where it has none.
+// NameIn returns the required value of a request's HeaderName; ok is false where there is none.
 func (m *Method) NameIn(params json.RawMessage) (name string, ok bool) {
 	if !m.InHeader {
 		return "", false
@@ -92,10 +92,10 @@ func (m *Method) NameIn(params json.RawMessage) (name string, ok bool) {
 	return jsonscan.GetString(params, m.Member), true
 }
 
-// AsksClient reports whether method is one that a server may ask a client.
+// AsksClient reports whether method is a request of servers to clients.
 func AsksClient(method string) bool { return MethodOf(method).Capability != "" }
 
-// CanAsk reports whether a client with these capabilities can be asked this.
+// CanAsk reports whether a client with these capabilities can be sent requests of this method.
 func CanAsk(capabilities json.RawMessage, method string) bool {
 	capability := MethodOf(method).Capability
 	return capability != "" && Declares(capabilities, capability)
@@ -107,7 +107,7 @@ func Declares(capabilities json.RawMessage, name string) bool {
 	return v != nil && string(v) != "null"
 }
 
-// CanAskAny reports whether a client with these capabilities can be asked anything.
+// CanAskAny reports whether a client with these capabilities can be sent any request.
 func CanAskAny(capabilities json.RawMessage) bool {
 	for _, method := range [...]string{Elicit, CreateMessage, RootsList} {
 		if CanAsk(capabilities, method) {
@@ -117,18 +117,18 @@ func CanAskAny(capabilities json.RawMessage) bool {
 	return false
 }
 
-// Lists are the lists that a server announces changes of.
+// Lists are the lists with list changed notifications.
 var Lists = [...]struct {
 	Changed    string // the notification
-	Filter     string // the member of subscriptions/listen that asks for it
-	Capability string // of servers; with listChanged they announce changes
+	Filter     string // the member of the notifications of subscriptions/listen
+	Capability string // of servers; its listChanged announces the notification
 }{
 	{ToolsChanged, "toolsListChanged", "tools"},
 	{PromptsChanged, "promptsListChanged", "prompts"},
 	{ResChanged, "resourcesListChanged", "resources"},
 }
 
-// ListedBy are the methods that list what a notification of Lists is about.
+// ListedBy returns the methods of the lists that a list changed notification concerns.
 func ListedBy(changed string) []string {
 	switch changed {
 	case ToolsChanged:

@@ -31,7 +31,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestCanAsk: a capability that is null is none, and what no server may ask needs none.
+// TestCanAsk: a capability that is null does not count, and methods that servers do not send need none.
 func TestCanAsk(t *testing.T) {
 	for _, tt := range []struct {
 		capabilities, method string

@@ -9,13 +9,13 @@ import (
 )
 
 // HeaderParam is one x-mcp-header declaration of an input schema: the argument at Path
-// must also travel in the header (2026-07-28, basic/transports, custom headers).
+// must be repeated in the header (2026-07-28, basic/transports, custom headers).
 type HeaderParam struct {
 	Header string
 	Path   []string
 }
 
-// HeaderParams reads the declarations of the definition of a tool. An error makes the tool unusable:
+// HeaderParams returns the declarations in the definition of a tool. A tool with an error is unusable:
 // clients must drop it.
 func HeaderParams(def json.RawMessage) ([]HeaderParam, error) {
 	if !strings.Contains(string(def), "x-mcp-header") {
@@ -55,17 +55,17 @@ func checkHeaderParam(value json.RawMessage, typ string, path []string) error {
 	name := jsonscan.Text(value)
 	where := strings.Join(path, ".")
 	if typ != "string" && typ != "integer" && typ != "boolean" {
-		return fmt.Errorf("inputSchema.properties.%s: x-mcp-header goes on a string, integer or boolean, not on %q", where, typ)
+		return fmt.Errorf("inputSchema.properties.%s: x-mcp-header is allowed on a string, integer or boolean, not on %q", where, typ)
 	}
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("!#$%&'*+-.^_`|~", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}) {
-		return fmt.Errorf("inputSchema.properties.%s: x-mcp-header %s is no header name", where, value)
+		return fmt.Errorf("inputSchema.properties.%s: x-mcp-header %s is not a valid header name", where, value)
 	}
 	return nil
 }
 
-// Text is the argument of p as its header shows it; only strings, integers and booleans have one.
+// Text returns the value of p's header from the arguments; only strings, integers and booleans have one.
 func (p *HeaderParam) Text(arguments json.RawMessage) (text string, ok bool) {
 	v := jsonscan.GetPath(arguments, p.Path...)
 	switch {

@@ -20,7 +20,7 @@ var Supported = []string{Rev2607, Rev2511, Rev2506, Rev2503, Rev2024}
 // IsModern reports whether rev is stateless: 2026-07-28 or later.
 func IsModern(rev string) bool { return rev >= Rev2607 }
 
-// IsSupported reports whether this program speaks rev.
+// IsSupported reports whether this program supports rev.
 func IsSupported(rev string) bool {
 	for _, s := range Supported {
 		if s == rev {
@@ -84,11 +84,11 @@ const (
 	MissingCapability  = -32021
 	UnsupportedVersion = -32022
 	URLElicitation     = -32042 // 2025-11-25 only
-	// RequestCancelled is what this proxy answers to a request whose caller gave up.
+	// RequestCancelled is the error of this proxy for a request that its caller has cancelled.
 	RequestCancelled = -32800
 )
 
-// DataRetryAfter is the member of a TooMany error's data that says how many seconds to wait.
+// DataRetryAfter is the member of a TooMany error's data with the time to wait, in seconds.
 const DataRetryAfter = "retryAfterSeconds"
 
 // Reserved _meta keys of 2026-07-28.
@@ -112,8 +112,8 @@ const (
 	HeaderLastEvent   = "Last-Event-Id"
 )
 
-// LogLevels are those of RFC 5424 as MCP names them, least severe first.
+// LogLevels are the levels of MCP (those of RFC 5424), least severe first.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// Severity orders the log levels; it is -1 for what is none.
+// Severity returns the index of a level in LogLevels; -1 for an invalid one.
 func Severity(level string) int { return slices.Index(LogLevels, level) }

@@ -6,10 +6,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Skim cuts a frame like Parse, but by structure only: values that no decision hangs
-// on are not checked for being JSON. It is for a peer's answers, whose results are
-// passed on as they are. A null error beside a result, which some servers send, counts
-// as absent.
+// Skim splits a frame like Parse, but by structure only: values are not checked for valid
+// JSON. It is for responses of a peer, whose results are forwarded unchanged. A null error
+// beside a result, which some servers send, counts as absent.
 func Skim(frame []byte) (Message, error) {
 	var m Message
 	var version, hasID, twice bool
@@ -46,6 +45,6 @@ func Skim(frame []byte) (Message, error) {
 	return m, m.check(version, hasID)
 }
 
-// SkimResult finds where the result begins in head, the first part of a response frame
-// that goes on behind it. ok is false when no result begins there.
+// SkimResult returns the position of the result in head, the first part of a response
+// frame. ok is false when no result begins in it.
 func SkimResult(head []byte) (start int, ok bool) { return jsonscan.FindOpen(head, "result") }

@@ -19,7 +19,7 @@ type Event struct {
 	Retry time.Duration // 0 when absent
 }
 
-// ErrEventTooLarge ends an event stream whose event exceeds the reader's limit.
+// ErrEventTooLarge is the error for an event that exceeds the reader's limit.
 var ErrEventTooLarge = errors.New("server-sent event is larger than the limit")
 
 // EventReader reads a text/event-stream (WHATWG HTML, section 9.2). Comments and
@@ -30,22 +30,22 @@ type EventReader struct {
 	first bool
 	long  []byte // a line that did not fit r's buffer, reused
 
-	part partState // of the event that NextPart began
-	tail []byte    // of its data, read and not handed out
+	part partState // of the event that NextPart returned in part
+	tail []byte    // of its data: read, not returned yet
 }
 
-// partState is where Read is in an event's data.
+// partState is the position of Read in an event's data.
 type partState int
 
 const (
 	noPart  partState = iota
-	inLine            // the line goes on
-	lineEnd           // another line may follow
+	inLine            // within a line
+	lineEnd           // after a line; another one may follow
 )
 
 const (
 	eventBuffer = 4 << 10
-	// keptLine is the largest line whose memory is kept for the next one.
+	// keptLine bounds the buffer for long lines that is kept for the next one, in bytes.
 	keptLine = 128 << 10
 )
 
@@ -59,22 +59,22 @@ func NewEventReaderSize(r io.Reader, limit, size int) *EventReader {
 	return &EventReader{r: bufio.NewReaderSize(r, size), limit: limit, first: true}
 }
 
-// Reset makes r read events of at most limit bytes from src, with the buffers it has.
+// Reset makes r read events of at most limit bytes from src, reusing its buffers.
 func (r *EventReader) Reset(src io.Reader, limit int) {
 	r.r.Reset(src)
 	r.limit, r.first, r.part, r.tail = limit, true, noPart, nil
 }
 
-// Next returns the next event that has any field. The data is the caller's to keep.
-// At the end of the stream it returns io.EOF; an event cut off by it is dropped.
+// Next returns the next event that has any field. The data is the caller's to keep. At
+// the end of the stream it returns io.EOF; an incomplete event is dropped.
 func (r *EventReader) Next() (Event, error) {
 	e, _, err := r.next(nil)
 	return e, err
 }
 
-// NextPart is Next for events whose data may be large: the data may stand in into, and
-// when it does not fit there, whole is false and Read goes on with it. Fields behind the
-// data of such an event are not seen.
+// NextPart is Next for events whose data may be large: the data may be in into, and when it
+// does not fit, whole is false and Read returns the rest. Fields after the data of such an
+// event are ignored.
 func (r *EventReader) NextPart(into []byte) (e Event, whole bool, err error) {
 	return r.next(into)
 }
@@ -111,20 +111,20 @@ func (r *EventReader) next(into []byte) (e Event, whole bool, err error) {
 	}
 }
 
-// restOf completes a line that was cut.
+// restOf returns the whole of a line whose beginning was read.
 func (r *EventReader) restOf(line []byte, size int) ([]byte, error) {
 	start := bytes.Clone(line)
 	rest, _, err := r.line(r.limit-size-len(start), 0)
 	return append(start, rest...), err
 }
 
-// dataValue is the value of a line of data.
+// dataValue returns the value of a data line.
 func dataValue(line []byte) ([]byte, bool) {
 	name, value, ok := bytes.Cut(line, []byte{':'})
 	return bytes.TrimPrefix(value, []byte{' '}), ok && string(name) == "data"
 }
 
-// Read goes on with the data of an event that NextPart returned in part, up to io.EOF.
+// Read reads the rest of the data of an event that NextPart returned in part, up to io.EOF.
 func (r *EventReader) Read(p []byte) (int, error) {
 	for len(r.tail) == 0 {
 		if err := r.goOn(); err != nil {
@@ -140,7 +140,7 @@ func (r *EventReader) Read(p []byte) (int, error) {
 // its end.
 func (r *EventReader) Ended() bool { return r.part == noPart && len(r.tail) == 0 }
 
-// goOn reads more of an event's data.
+// goOn reads more of an event's data into tail.
 func (r *EventReader) goOn() error {
 	switch r.part {
 	case noPart:
@@ -151,7 +151,7 @@ func (r *EventReader) goOn() error {
 	piece, err := r.r.ReadSlice('\n')
 	switch {
 	case err == bufio.ErrBufferFull && piece[len(piece)-1] == '\r':
-		r.tail, err = piece[:len(piece)-1], r.r.UnreadByte() // it may belong to the line's end
+		r.tail, err = piece[:len(piece)-1], r.r.UnreadByte() // it may be part of the line end
 	case err == bufio.ErrBufferFull:
 		r.tail, err = piece, nil
 	case err == nil:
@@ -162,7 +162,7 @@ func (r *EventReader) goOn() error {
 	return err
 }
 
-// follow reads the line behind one of data.
+// follow reads the line after a data line.
 func (r *EventReader) follow() error {
 	line, _, err := r.line(r.limit, 0)
 	if err == io.EOF {
@@ -180,8 +180,8 @@ func (r *EventReader) follow() error {
 	return nil
 }
 
-// field takes one line; it reports whether it was a known field. Data goes into into
-// where it fits.
+// field processes one line and reports whether it is a known field. Data is stored in
+// into if it fits.
 func (e *Event) field(line, into []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	value = bytes.TrimPrefix(value, []byte{' '})
@@ -211,9 +211,9 @@ func (e *Event) field(line, into []byte) bool {
 	return true
 }
 
-// line returns the next line without its end, \n or \r\n; of one that is longer than stop,
-// unless that is 0, only the beginning, and then whole is false. It is valid until the
-// next call.
+// line returns the next line without its end, or \r . Of a line longer than stop, unless that
+// is 0, it returns only the beginning, and whole is false. The line is valid until the next
+// call.
 func (r *EventReader) line(limit, stop int) (line []byte, whole bool, err error) {
 	if cap(r.long) > keptLine {
 		r.long = nil
@@ -243,7 +243,7 @@ func (r *EventReader) line(limit, stop int) (line []byte, whole bool, err error)
 	}
 }
 
-// withoutMark takes the byte order mark off the first line.
+// withoutMark removes the byte order mark from the first line.
 func (r *EventReader) withoutMark(line []byte) []byte {
 	if !r.first {
 		return line

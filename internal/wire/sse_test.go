@@ -50,7 +50,7 @@ func TestEventReader(t *testing.T) {
 	}
 }
 
-// A large event reads the same in parts, however its lines and our buffers are cut.
+// A large event has the same data in parts, for all sizes of lines and buffers.
 func TestEventReaderParts(t *testing.T) {
 	long := strings.Repeat("some \r text; ", 40)
 	stream := "data: small\n\n: " + long + "\nid: 1\ndata: " + long + "\r\ndata:more\r\ndata:" + long + "\n\ndata: after\n\n"
@@ -92,7 +92,7 @@ func TestEventReaderLimit(t *testing.T) {
 	}
 }
 
-// FuzzEvents feeds any bytes: the reader keeps its limit and never invents data.
+// FuzzEvents: for any bytes the reader keeps its limit and returns only received data.
 func FuzzEvents(f *testing.F) {
 	f.Add("data: x\n\ndata: y\r\n\r\n")
 	f.Add("id: 1\nretry: 10\nevent: e\ndata\n\n:\n\n")

@@ -1,4 +1,4 @@
-package limits_test
+package internal_test
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
-// What a message shows of a size or a time can be written into the configuration.
+// Sizes and durations in messages can be used in the configuration.
 func TestTextsAreReadAsTheyAreWritten(t *testing.T) {
 	size := func(n int64) bool {
 		var back limits.Bytes

@@ -1,4 +1,4 @@
-package schema_test
+package internal_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/schema"
 )
 
-// TestExample: whatever a schema is made of, its example is one that it takes.
+// TestExample: the example of each schema is valid.
 func TestExample(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"type":"object","properties":{"path":{"type":"string"},"deep":{"type":"boolean"}},"required":["path"]}`:                                                `{"path":"text"}`,
@@ -51,7 +51,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestNoExample: what no value fits, or none that is small enough, has none; and it is known soon.
+// TestNoExample: schemas without a valid value, or without a small one, have no example, which is found
+// quickly.
 func TestNoExample(t *testing.T) {
 	wide := `{"$defs":{"x":{"type":"array","minItems":100,"items":{"$ref":"#/$defs/x"}}},"$ref":"#/$defs/x"}`
 	for _, raw := range []string{

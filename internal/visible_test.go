@@ -1,4 +1,4 @@
-package visible_test
+package internal_test
 
 import (
 	"strings"

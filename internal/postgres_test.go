@@ -1,15 +1,17 @@
-package postgres_test
+package internal_test
 
 import (
 	"context"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/postgres"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
 )
 
-// TestPostgresEndsATransactionThatStandsStill: a process that was stopped in the middle of a transaction does not keep others from the
-// rows that it holds, and has lost its connection when it goes on.
+// TestPostgresEndsATransactionThatStandsStill: the rows that a process has locked are released after it was stopped
+// within a transaction, and it has lost its connection when it continues.
 func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 	ctx, pg := t.Context(), pgtest.Start(t)
 	open := func(more string) *postgres.DB {
@@ -41,5 +43,28 @@ func TestPostgresEndsATransactionThatStandsStill(t *testing.T) {
 	}
 	if _, err := stopped.Exec(ctx, "SELECT 1"); !postgres.Died(err) {
 		t.Errorf("the transaction went on with %v; want an error after which a fresh connection does better", err)
+	}
+}
+
+// TestPostgresStandsStillAtTheEnd: Close does not wait for connections to a server that was stopped.
+func TestPostgresStandsStillAtTheEnd(t *testing.T) {
+	pg := pgtest.Start(t)
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: pg.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pg.Signal(t, syscall.SIGSTOP)
+	defer pg.Signal(t, syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := db.Exec(ctx, "SELECT 1"); err == nil {
+		t.Fatal("a server that was stopped answers")
+	}
+	db.Close()
+	if db.Stat().TotalConns() == 0 {
+		t.Error("Close has waited until the driver gave its connections up")
 	}
 }

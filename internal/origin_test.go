@@ -1,4 +1,4 @@
-package origin
+package internal_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/origin"
 )
 
 func request(local, host string, origins ...string) *http.Request {
@@ -28,7 +30,7 @@ const (
 	there = "192.0.2.1:4483"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheckOfHostAndOrigin(t *testing.T) {
 	hosts := []string{"mcp.example.com", "10.0.0.7:9000", "*.internal", "[fd00::1]:4483"}
 	pages := []string{"https://app.example.com", "http://page.example:8080", "vscode-webview://abc"}
 	for _, tt := range []struct {
@@ -81,7 +83,7 @@ func TestCheck(t *testing.T) {
 		{name: "loopback's name from afar", hosts: hosts, local: there, host: "localhost", want: "host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			from, err := New(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
+			from, err := origin.New(tt.hosts, tt.origins).Check(request(tt.local, tt.host, tt.from...))
 			if tt.want == "" && (err != nil || tt.from != nil && from != tt.from[0]) {
 				t.Errorf("Check = %q, %v", from, err)
 			}
@@ -92,7 +94,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestIsLocal: what a proxy on this machine passes on comes from elsewhere.
+// TestIsLocal: requests of a proxy on this machine are not local.
 func TestIsLocal(t *testing.T) {
 	passed := request(here, "127.0.0.1:4483")
 	passed.Header.Set("X-Forwarded-For", "203.0.113.9")
@@ -106,20 +108,20 @@ func TestIsLocal(t *testing.T) {
 		{"from afar", request(there, "localhost"), false},
 		{"passed on", passed, false},
 	} {
-		if got := IsLocal(tt.r); got != tt.want {
+		if got := origin.IsLocal(tt.r); got != tt.want {
 			t.Errorf("%s: IsLocal = %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
 
-// TestPreflight reflects only headers of tools' parameters.
+// TestPreflight: only Mcp-Param headers are reflected.
 func TestPreflight(t *testing.T) {
 	r := request(here, "localhost", "http://localhost:3000")
 	r.Method = http.MethodOptions
 	r.Header.Set("Access-Control-Request-Method", "POST")
 	r.Header.Set("Access-Control-Request-Headers", "content-type, Mcp-Param-Region, mcp-param-bad(name), cookie, mcp-param-")
 	w := httptest.NewRecorder()
-	Preflight(w, r)
+	origin.Preflight(w, r)
 	got := w.Header().Get("Access-Control-Allow-Headers")
 	if w.Code != 204 || !strings.HasSuffix(got, ", mcp-param-region") || strings.Contains(got, "cookie") || strings.Contains(got, "bad") {
 		t.Errorf("%d, Access-Control-Allow-Headers: %s", w.Code, got)

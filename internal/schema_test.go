@@ -1,9 +1,11 @@
-package schema
+package internal_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/schema"
 )
 
 const deploy = `{
@@ -23,7 +25,7 @@ const deploy = `{
 }`
 
 func TestViolationsAreAllListedWithTheirPath(t *testing.T) {
-	s, err := Compile(json.RawMessage(deploy))
+	s, err := schema.Compile(json.RawMessage(deploy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestViolationsAreAllListedWithTheirPath(t *testing.T) {
 		{`{"service": "web", "steps": [{"run": "a"}, {"retries": "x"}]}`,
 			`steps[1].retries: want integer, have string; steps[1].run: is required`},
 		{`{"service": "w"}`, `service: minLength: got 1, want 2`},
-		{`{"service": "web", "replicas": 1e999999999}`, `the number 1e999999999: exponents go up to 4096`},
+		{`{"service": "web", "replicas": 1e999999999}`, `the number 1e999999999: want an exponent of at most 4096`},
 		{`{`, `not JSON: unexpected EOF`},
 	} {
 		got := ""
@@ -52,7 +54,7 @@ func TestViolationsAreAllListedWithTheirPath(t *testing.T) {
 }
 
 func TestAlternativesSayWhyEachDoesNotFit(t *testing.T) {
-	s, err := Compile(json.RawMessage(`{"anyOf": [{"type": "string"}, {"type": "object", "required": ["id"]}]}`))
+	s, err := schema.Compile(json.RawMessage(`{"anyOf": [{"type": "string"}, {"type": "object", "required": ["id"]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func TestAlternativesSayWhyEachDoesNotFit(t *testing.T) {
 }
 
 func TestDefaultsFillEveryLevelAndKeepTheRest(t *testing.T) {
-	s, err := Compile(json.RawMessage(deploy))
+	s, err := schema.Compile(json.RawMessage(deploy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func TestDefaultsFillEveryLevelAndKeepTheRest(t *testing.T) {
 }
 
 func TestDefaultsOfARecursiveSchema(t *testing.T) {
-	s, err := Compile(json.RawMessage(`{"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
+	s, err := schema.Compile(json.RawMessage(`{"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
 		"next": {"$ref": "#/$defs/node"}, "weight": {"default": 1}}}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +97,7 @@ func TestDefaultsOfARecursiveSchema(t *testing.T) {
 }
 
 func TestDefaultsOfOlderDrafts(t *testing.T) {
-	s, err := Compile(json.RawMessage(`{"$schema": "http://json-schema.org/draft-07/schema#", "properties": {
+	s, err := schema.Compile(json.RawMessage(`{"$schema": "http://json-schema.org/draft-07/schema#", "properties": {
 		"list": {"items": {"properties": {"a": {"default": 1}}}},
 		"pair": {"items": [{}, {"properties": {"b": {"default": 2}}}]}}}`))
 	if err != nil {
@@ -109,11 +111,11 @@ func TestDefaultsOfOlderDrafts(t *testing.T) {
 
 func TestFormatsAreCheckedInOurOwnSchemasOnly(t *testing.T) {
 	const raw = `{"format": "email"}`
-	ours, err := Compile(json.RawMessage(raw))
+	ours, err := schema.Compile(json.RawMessage(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := CompileForeign(json.RawMessage(raw))
+	theirs, err := schema.CompileForeign(json.RawMessage(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +133,9 @@ func TestWhatClientsSendDoesNotMakeLongWorkOrLongErrors(t *testing.T) {
 			strings.Repeat(`{"n":`, 9000) + "1" + strings.Repeat("}", 9000), "nested too deep to fill in defaults"},
 		{`{"items": {"type": "string"}}`, "[" + strings.Repeat("1,", 1000) + "1]", "; and 951 more"},
 		{`{"pattern": "(x+x+)+y"}`, `"` + strings.Repeat("x", 100000) + `"`, "x…"},
-		{`{"multipleOf": 0.1}`, `1e99999`, "exponents go up to 4096"},
+		{`{"multipleOf": 0.1}`, `1e99999`, "want an exponent of at most 4096"},
 	} {
-		s, err := Compile(json.RawMessage(tt.schema))
+		s, err := schema.Compile(json.RawMessage(tt.schema))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,12 +157,12 @@ func TestBadSchemasAreRefused(t *testing.T) {
 		{`{"pattern": "(?=x)"}`, `pattern`},
 		{`{`, `not JSON`},
 	} {
-		_, err := Compile(json.RawMessage(tt.schema))
+		_, err := schema.Compile(json.RawMessage(tt.schema))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Compile(%s)\n got %v\nwant %s", tt.schema, err, tt.want)
 		}
 	}
-	if _, err := CompileForeign(json.RawMessage(`{"pattern": "(?=x)"}`)); err != nil {
+	if _, err := schema.CompileForeign(json.RawMessage(`{"pattern": "(?=x)"}`)); err != nil {
 		t.Errorf("CompileForeign with a foreign pattern: %v", err)
 	}
 }
