@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/audit"
 )
 
-// lines reads the lines of a file, each of which has to be whole.
+// lines reads the lines of a file, each of which must be complete.
 func lines(t *testing.T, path string) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -47,18 +47,18 @@ func open(t *testing.T, o audit.Options) *audit.Log {
 
 func file(t *testing.T) string { return filepath.Join(t.TempDir(), "audit.jsonl") }
 
-// wait waits until something is so.
+// wait waits until so returns true.
 func wait(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for late := time.Now().Add(30 * time.Second); !so(); {
+	for late := time.Now().Add(time.Minute); !so(); {
 		if time.Now().After(late) {
-			t.Fatalf("it did not come true that %s", what)
+			t.Fatalf("timeout while waiting until %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
 }
 
-// The shape of a line is ToolHive's.
+// A line has ToolHive's format.
 func TestALine(t *testing.T) {
 	path := file(t)
 	l := open(t, audit.Options{File: path, Component: "vmcp-server"})
@@ -97,7 +97,7 @@ func TestALine(t *testing.T) {
 	}
 }
 
-// Lines of many writers are all there, whole, and in files of the wanted size; only so many stay.
+// Lines of many writers are complete, and in files of the configured size; only Keep old files are kept.
 func TestRotation(t *testing.T) {
 	path := file(t)
 	const size, keep, writers, each = 64 << 10, 3, 8, 200
@@ -131,8 +131,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A file that is moved away is followed by a new one, with or without a word; a line that a
-// process before left in the middle is ended.
+// A new file is created after one is moved away, with and without Reopen; an incomplete line of
+// an earlier process is terminated.
 func TestAFileThatIsMovedAway(t *testing.T) {
 	path := file(t)
 	if err := os.WriteFile(path, []byte(`{"torn":`), 0o600); err != nil {
@@ -168,7 +168,7 @@ func TestAFileThatIsMovedAway(t *testing.T) {
 	}
 }
 
-// stuck is a writer that takes nothing until it is let go.
+// stuck is a writer that blocks until free is closed.
 type stuck struct {
 	free chan struct{}
 	mu   sync.Mutex
@@ -182,8 +182,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.got.Write(b)
 }
 
-// While nobody takes lines, as many wait as there is room for; the rest is dropped and counted,
-// and nobody who appends waits.
+// While the writer is blocked, lines are queued up to the bound; the others are dropped and
+// counted, and Append does not block.
 func TestAReaderThatTakesNothing(t *testing.T) {
 	out := &stuck{free: make(chan struct{})}
 	var dropped atomic.Uint64
@@ -213,7 +213,7 @@ func TestAReaderThatTakesNothing(t *testing.T) {
 	}
 }
 
-// failing fails in the middle of its second line, and then no more.
+// failing is a writer that fails within its second line only.
 type failing struct{ bytes.Buffer }
 
 func (f *failing) Write(b []byte) (int, error) {
@@ -224,7 +224,7 @@ func (f *failing) Write(b []byte) (int, error) {
 	return f.Buffer.Write(b)
 }
 
-// A line that could not be written whole does not spoil the next one.
+// A partially written line does not corrupt the next one.
 func TestAWriterThatFails(t *testing.T) {
 	out := &failing{}
 	var dropped atomic.Uint64
@@ -262,9 +262,9 @@ func TestTypesThatAreWanted(t *testing.T) {
 	}
 }
 
-// What is no file is refused before it is opened: a pipe would wait for its reader.
+// Anything but a regular file is refused before it is opened: a pipe would block until it has a reader.
 func TestWhatIsNoFile(t *testing.T) {
-	if _, err := audit.Open(audit.Options{File: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := audit.Open(audit.Options{File: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder: %v", err)
 	}
 	if _, err := audit.Open(audit.Options{File: filepath.Join(t.TempDir(), "nowhere", "a")}); err == nil {

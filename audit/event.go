@@ -31,7 +31,7 @@ const (
 	PinViolation  = "vmcp_pin_violation"
 )
 
-// Types are all of them.
+// Types has all types of events.
 var Types = []string{
 	ToolCall, ResourceRead, PromptGet, ToolsList, ResourcesList, PromptsList, Initialize, Completion, Ping, Logging,
 	Notification, Request, HTTPRequest, StepCompleted, StepFailed, ConfigApplied, PinViolation,
@@ -39,15 +39,15 @@ var Types = []string{
 
 // Outcomes of events.
 const (
-	Started          = "started" // it is about to be done; a second line says how it ended
+	Started          = "started" // about to be executed; a second line has the outcome
 	Success          = "success"
-	Failure          = "failure"           // no result: of a backend, in time, or because the caller left
-	Denied           = "denied"            // whoever asked may not
-	Error            = "error"             // the request was wrong
-	ApplicationError = "application_error" // the tool answered that it failed
+	Failure          = "failure"           // no result: the backend failed, a timeout, or the caller cancelled
+	Denied           = "denied"            // not allowed
+	Error            = "error"             // invalid request
+	ApplicationError = "application_error" // the tool returned an error
 )
 
-// Event is one line. What is empty is left out.
+// Event is one line. Empty fields are omitted.
 type Event struct {
 	ID       string // NewID by default
 	Type     string
@@ -60,27 +60,27 @@ type Event struct {
 	Data     json.RawMessage // valid JSON; nil is none
 }
 
-// Source is where it came from.
+// Source is where the request came from.
 type Source struct {
 	Type      string // network or local
 	Value     string // an address
 	UserAgent string
 }
 
-// Subjects are who did it.
+// Subjects are the principal and the client.
 type Subjects struct {
 	UserID, User, Issuer      string
 	ClientName, ClientVersion string
 }
 
-// Target is what was done to what.
+// Target is the operation and its object.
 type Target struct {
 	Endpoint, Method, Type string
-	Name                   string // as it was asked for
-	Backend, Original      string // where it comes from, and its name there
+	Name                   string // as requested
+	Backend, Original      string // its backend, and its name there
 }
 
-// Extra is the rest.
+// Extra is further facts.
 type Extra struct {
 	Duration          time.Duration
 	Server            string // the endpoint, where the process has several
@@ -93,7 +93,7 @@ type Extra struct {
 	Reason            string
 }
 
-// NewID is a random UUID.
+// NewID returns a random UUID (version 4).
 func NewID() string {
 	var out [36]byte
 	const digits = "0123456789abcdef"
@@ -202,7 +202,7 @@ func (x *Extra) append(b []byte) []byte {
 	return append(o.b, '}')
 }
 
-// object is a JSON object while it is written.
+// object is a JSON object that is being encoded.
 type object struct{ b []byte }
 
 func (o *object) name(name string) {
@@ -226,11 +226,11 @@ func (o *object) number(name string, value int64) {
 	}
 }
 
-// lineEnds escapes the characters that JSON has nothing against in a text, and that some readers of
-// lines take for the end of one.
+// lineEnds escapes the characters that JSON allows in a string, but that some readers treat as line
+// ends.
 var lineEnds = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
 
-// text appends a JSON text. No character of it ends a line.
+// text appends a JSON string, without any character that ends a line.
 func text(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {

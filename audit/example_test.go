@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/audit"
 )
 
-// A line per thing that was done, appended to a file, or written to a stream.
+// One line per event, appended to a file, or written to a stream.
 func ExampleOpen() {
 	log, err := audit.Open(audit.Options{Out: os.Stdout, Component: "vmcp"})
 	if err != nil {

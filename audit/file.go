@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// file is a file that lines are appended to, and that begins anew when it is large. Others may
-// move it away at any time: then a new one is made.
+// file is a file that lines are appended to, rotated by size. When another process has moved it
+// away, a new one is created.
 type file struct {
 	path string
-	most int64 // bytes; 0 is without end
+	most int64 // bytes; 0: no bound
 	keep int
 
 	f    *os.File
@@ -24,10 +24,10 @@ func openFile(path string, most int64, keep int) (*file, error) {
 	return f, f.open()
 }
 
-// open opens the file, and ends a line that somebody before left in the middle.
+// open opens the file, and terminates an incomplete last line of an earlier process.
 func (f *file) open() error {
 	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: no regular file", f.path) // opening a pipe waits for a reader
+		return fmt.Errorf("%s: not a regular file", f.path) // opening a pipe waits for a reader
 	}
 	opened, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *file) open() error {
 	return nil
 }
 
-// follow opens the file again if it was moved away, or anyway.
+// follow opens the file again if it was moved away, or if anyway is set.
 func (f *file) follow(anyway bool) error {
 	if f.f == nil {
 		return f.open()
@@ -60,13 +60,13 @@ func (f *file) follow(anyway bool) error {
 				return nil
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil // it cannot be found out
+			return nil // unknown: keep the file
 		}
 	}
 	return f.open()
 }
 
-// Write appends one line, to a new file if this one would become too large.
+// Write appends one line, after a rotation if the file would become too large.
 func (f *file) Write(line []byte) (int, error) {
 	if f.most > 0 && f.size > 0 && f.size+int64(len(line)) > f.most {
 		if err := f.rotate(); err != nil {
@@ -78,7 +78,7 @@ func (f *file) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// rotate moves the file, and those before it, up by one, and begins a new one.
+// rotate renames FILE.n to FILE.n+1 and the file to FILE.1, and creates a new one.
 func (f *file) rotate() error {
 	if f.keep <= 0 {
 		if err := os.Remove(f.path); err != nil {

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	// MaxQueued bounds the lines that wait to be written, in bytes.
+	// MaxQueued bounds the queued lines, in bytes.
 	MaxQueued = 4 << 20
-	// flushEvery is how long a line waits for others, at the most.
+	// flushEvery bounds how long a line stays in the queue.
 	flushEvery = 100 * time.Millisecond
-	// flushAt is how much is not waited for.
+	// flushAt is the size of the queue, in bytes, at which it is written at once.
 	flushAt = 64 << 10
-	// complainEvery is how often the same trouble is logged.
+	// complainEvery is the shortest interval between log lines about failed writes.
 	complainEvery = 10 * time.Second
-	// closeTime is how long the end waits for a disk or a reader that takes nothing.
+	// closeTime bounds how long Close waits for a blocked disk or reader.
 	closeTime = 5 * time.Second
 )
 
-// ErrFull is why a line is not written while too much waits for a slow disk.
-var ErrFull = errors.New("too many lines wait to be written")
+// ErrFull is the error for a line that was dropped because MaxQueued bytes are queued.
+var ErrFull = errors.New("the queue of lines is full")
 
 // Options of a Log.
 type Options struct {
-	// File is where lines are appended; it is made with mode 0600. "" is Out.
+	// File is the path that lines are appended to, created with mode 0600. "" is Out.
 	File string
 	Out  io.Writer
-	// Size is how large the file becomes before a new one is begun, in bytes; 0 is without end.
+	// Size is the size at which the file is rotated, in bytes; 0: never.
 	Size int64
-	// Keep is how many files before it are kept, as FILE.1 (the youngest), FILE.2 and so on.
+	// Keep is the number of rotated files, as FILE.1 (the newest), FILE.2 and so on.
 	Keep int
-	// Component stands in every line.
+	// Component is the value of component in every line.
 	Component string
-	// Only are the types that are written, all of them if there are none, and Not those that are not.
+	// Only are the types that are written, all if it is empty; those in Not are not.
 	Only, Not []string
 	// Dropped counts lines that could not be written. May be nil.
 	Dropped *atomic.Uint64
-	Log     *slog.Logger // of trouble with the file; may be nil
+	Log     *slog.Logger // of write errors; may be nil
 }
 
 // Log is an audit log. It is safe for concurrent use.
@@ -57,18 +57,18 @@ type Log struct {
 	end     chan struct{}
 	done    chan struct{} // closed when the last line is written
 
-	complained time.Time // only write uses it
+	complained time.Time // used by write alone
 
 	mu      sync.Mutex
 	queued  []byte         // guarded by mu, like all below; whole lines
 	lines   int            // in queued
-	waiting []chan<- error // of those who wait until queued is on disk
+	waiting []chan<- error // for the outcome of writing queued
 	closed  bool
 	reopen  bool
 	timer   *time.Timer
 }
 
-// Open begins a log.
+// Open opens the file of a log and starts its writer.
 func Open(o Options) (*Log, error) {
 	l := &Log{options: o, log: o.Log, wants: map[string]bool{}, wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{})}
 	if l.log == nil {
@@ -97,8 +97,8 @@ func Open(o Options) (*Log, error) {
 // Wants reports whether events of a type are written. A nil Log wants none.
 func (l *Log) Wants(kind string) bool { return l != nil && l.wants[kind] }
 
-// Append queues an event, without waiting. When there is no room for it, it is dropped and
-// counted: ErrFull. A log that is closed takes none: ErrClosed.
+// Append queues an event, without blocking. When the queue is full, the event is dropped and
+// counted: ErrFull. After Close the error is ErrClosed.
 func (l *Log) Append(e *Event) error {
 	if !l.Wants(e.Type) {
 		return nil
@@ -107,7 +107,7 @@ func (l *Log) Append(e *Event) error {
 	return l.put(e.line(room[:0], l.options.Component), nil)
 }
 
-// Commit writes an event and returns when it is on disk. While it is not, the error says why.
+// Commit writes an event and returns when it is on disk, or why it is not.
 func (l *Log) Commit(ctx context.Context, e *Event) error {
 	if !l.Wants(e.Type) {
 		return nil
@@ -125,10 +125,10 @@ func (l *Log) Commit(ctx context.Context, e *Event) error {
 	}
 }
 
-// ErrClosed is why a line is not written any more.
+// ErrClosed is the error for a line after Close.
 var ErrClosed = errors.New("the log is closed")
 
-// put queues a line. written gets the outcome when it is on disk; it may be nil.
+// put queues a line. written receives the outcome of its write and sync; it may be nil.
 func (l *Log) put(line []byte, written chan<- error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,8 +161,8 @@ func (l *Log) signal() {
 	}
 }
 
-// Reopen makes the next line go to the file that has the name by then. Whoever rotates the
-// file calls it; a file that is gone is noticed by itself.
+// Reopen makes the writer open the file by its name again, after a rotation by another
+// program. A file that was moved away is detected without it.
 func (l *Log) Reopen() {
 	if l == nil {
 		return
@@ -173,8 +173,7 @@ func (l *Log) Reopen() {
 	l.signal()
 }
 
-// Close writes what is queued and ends the log. A disk that takes nothing is given up after
-// some seconds.
+// Close writes the queued lines and closes the log. It fails after closeTime.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -193,11 +192,11 @@ func (l *Log) Close() error {
 	case <-l.done:
 		return nil
 	case <-late.C:
-		return fmt.Errorf("audit: the last lines are not written: nothing was taken for %s", closeTime)
+		return fmt.Errorf("audit: the last lines are not written: the write is blocked for %s", closeTime)
 	}
 }
 
-// write takes what is queued to the file until the log is closed. It owns the sink.
+// write writes the queue to the sink until the log is closed. It owns the sink.
 func (l *Log) write() {
 	defer close(l.done)
 	defer l.sink.close()
@@ -227,7 +226,7 @@ func (l *Log) write() {
 	}
 }
 
-// complain logs that lines are not written, not more often than every complainEvery.
+// complain logs that lines were not written, at most every complainEvery.
 func (l *Log) complain(err error, lines int) {
 	if now := time.Now(); now.Sub(l.complained) >= complainEvery {
 		l.complained = now
@@ -235,14 +234,14 @@ func (l *Log) complain(err error, lines int) {
 	}
 }
 
-// sink is what lines are written to.
+// sink is the file or stream that lines are written to.
 type sink struct {
 	out  io.Writer
-	file *file // nil: not a file of ours
-	torn bool  // what was written last is the beginning of a line
+	file *file // nil: a stream
+	torn bool  // the last write ended within a line
 }
 
-// write writes lines, each at once, and returns how many. With sync they are on disk then.
+// write writes lines, each with one Write, and returns how many. With sync it syncs the file.
 func (s *sink) write(lines []byte, reopen, sync bool) (written int, err error) {
 	if s.file != nil {
 		if err := s.file.follow(reopen); err != nil {

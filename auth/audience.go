@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// A profile of the endpoint is a protected resource of its own (RFC 9728), below that of the
+// Each profile of the endpoint is a separate protected resource (RFC 9728), below that of the
 // endpoint: https://mcp.example.com/mcp/office below https://mcp.example.com/mcp. A token for the
-// endpoint is good for all of its profiles, and one for a profile (RFC 8707) for that one only.
+// endpoint is valid for all of its profiles, and one for a profile (RFC 8707) for that one only.
 
-// audiences are what tokens may be for.
+// audiences are the accepted audiences of tokens.
 type audiences struct {
-	endpoint []string // one of them is in aud
-	below    string   // what the resources of profiles begin with; "": they have none
+	endpoint []string // a token whose aud has one of them is for the endpoint
+	below    string   // the prefix of the profiles' resources; "": they have none
 }
 
-// accept reports whether a token for these comes in; only names the profiles that it is good for,
-// nil is everywhere.
+// accept reports whether a token with the audiences aud is accepted; only has the profiles that it is
+// for, nil means all.
 func (a audiences) accept(aud []string) (only []string, ok bool) {
 	if overlap(aud, a.endpoint) {
 		return nil, true
@@ -38,7 +38,7 @@ func (a *Authenticator) AuthenticateAt(profile string, r *http.Request) (*Princi
 	return a.within(profile, p, err)
 }
 
-// VerifyAt is Verify for who uses a profile; "" is the endpoint itself.
+// VerifyAt is Verify for a profile; "" is the endpoint itself.
 func (a *Authenticator) VerifyAt(ctx context.Context, profile, token string) (*Principal, error) {
 	p, err := a.verify(ctx, token)
 	return a.within(profile, p, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/auth/authtest"
 )
 
-// TestATokenForAProfile comes in there and nowhere else, one for the endpoint everywhere: JWTs and tokens
-// that the issuer is asked about.
+// TestATokenForAProfile: it is accepted at its profile only, and one for the endpoint everywhere, both for
+// JWTs and for introspected tokens.
 func TestATokenForAProfile(t *testing.T) {
 	issuer := authtest.NewIssuer(t)
 	cfg := oidc(issuer)
@@ -56,7 +56,8 @@ func TestATokenForAProfile(t *testing.T) {
 	}
 }
 
-// TestMetadataOfProfiles: each is a resource of its own, whose metadata a challenge names (RFC 9728, section 3.3).
+// TestMetadataOfProfiles: each profile is a separate resource, whose metadata a challenge names (RFC 9728, section
+// 3.3).
 func TestMetadataOfProfiles(t *testing.T) {
 	const root = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp"
 	a, _ := newAuth(t, oidc(authtest.NewIssuer(t)))

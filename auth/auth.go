@@ -1,7 +1,6 @@
-// Package auth says who a request comes from. It knows HTTP and credentials, and nothing of
-// MCP: bearer tokens of a file, JWTs of an issuer, tokens that only an authorization server
-// can read, and client certificates become a [Principal], or a [Refusal] that says what the
-// client is answered.
+// Package auth authenticates requests. It knows HTTP and credentials, not MCP: static bearer
+// tokens of a file, JWTs of an issuer, opaque tokens by introspection, and client certificates
+// are verified to a [Principal], or to a [Refusal] with the HTTP response.
 //
 //	a, err := auth.New(cfg.IncomingAuth, auth.Options{Log: log})
 //	defer a.Close()
@@ -11,9 +10,9 @@
 //		refusal.SetHeader(w.Header(), a.MetadataURL(""))
 //	}
 //
-// A token is looked up by its SHA-256 in a bounded cache of verdicts; only what is not there
-// costs a signature or a question. A verdict ends with the token, after five minutes, when
-// the key that signed it is withdrawn, and when the tokens file changes.
+// Tokens are looked up by their SHA-256 in a bounded cache of verdicts; only a miss costs a
+// signature check or an introspection. A verdict ends with the token, after five minutes, when
+// the key that signed the token is withdrawn, and when the tokens file changes.
 package auth
 
 import (
@@ -35,20 +34,20 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
-	// Look is how often the tokens file is looked at; a second by default.
+	// Look is the interval at which the tokens file is checked for changes; a second by default.
 	Look time.Duration
 }
 
-// Authenticator finds out who asks. It is safe for concurrent use.
+// Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator struct {
 	cfg        config.IncomingAuth
 	log        *slog.Logger
 	now        func() time.Time
 	look       time.Duration
 	tokens     *tokenTable   // nil: no static tokens
-	own        *tokenTable   // the token of this machine's user; nil: none is asked for
+	own        *tokenTable   // the token of this machine's user; nil: none is required
 	jwt        *jwtVerifier  // nil: no issuer
-	introspect *introspector // nil: opaque tokens of an issuer are unknown
+	introspect *introspector // nil: no introspection, opaque tokens are refused
 	mtls       bool
 	required   []string // scopes
 	verdicts   verdicts
@@ -58,8 +57,8 @@ type Authenticator struct {
 	done sync.WaitGroup
 }
 
-// New makes an authenticator of a configuration that has been validated. It contacts no
-// issuer: one that is down costs only those who come with its tokens.
+// New makes an authenticator of a configuration that has been validated. It does not
+// contact the issuer: while that is down, only its own tokens are refused.
 func New(cfg config.IncomingAuth, o Options) (*Authenticator, error) {
 	a := &Authenticator{cfg: cfg, log: o.Log, now: o.Now, look: cmp.Or(o.Look, time.Second)}
 	if a.log == nil {
@@ -97,7 +96,7 @@ func New(cfg config.IncomingAuth, o Options) (*Authenticator, error) {
 	return a, nil
 }
 
-// Check says whether New would take a configuration: its files are there and right.
+// Check returns the error of New for a configuration: a file that is missing or invalid.
 func Check(cfg config.IncomingAuth) error {
 	a, err := New(cfg, Options{})
 	if err != nil {
@@ -107,25 +106,25 @@ func Check(cfg config.IncomingAuth) error {
 	return nil
 }
 
-// Close ends the authenticator's goroutine and everything that is watched.
+// Close ends the authenticator's goroutines and all watched contexts.
 func (a *Authenticator) Close() {
 	a.end()
 	a.done.Wait()
 	a.watchers.endAll()
 }
 
-// Open reports whether clients bring no credential: nobody is asked, or everybody is the
-// user of this machine.
+// Open reports whether no credential is required: clients are anonymous, or the user of this
+// machine.
 func (a *Authenticator) Open() bool {
 	return a.own == nil && a.asksNobody()
 }
 
-// asksNobody reports whether the configured type asks for no credential.
+// asksNobody reports whether the configured type requires no credential.
 func (a *Authenticator) asksNobody() bool {
 	return a.cfg.Type == "" || a.cfg.Type == "anonymous" || a.cfg.Type == "local"
 }
 
-// Authenticate says who a request comes from. Without authentication it is nil, nobody.
+// Authenticate returns the principal of a request; nil, anonymous, without authentication.
 // The error is a *Refusal.
 func (a *Authenticator) Authenticate(r *http.Request) (*Principal, error) {
 	return a.AuthenticateAt("", r)
@@ -148,8 +147,8 @@ func (a *Authenticator) authenticate(r *http.Request) (*Principal, error) {
 	return nil, a.challenged(errNoCredential)
 }
 
-// Unasked is who comes in without a credential where none is asked for: the user of this machine,
-// or nil.
+// Unasked returns the principal of requests where no credential is required: the user of this
+// machine, or nil.
 func (a *Authenticator) Unasked() *Principal {
 	if a.cfg.Type == "local" {
 		return local()
@@ -157,8 +156,8 @@ func (a *Authenticator) Unasked() *Principal {
 	return nil
 }
 
-// fromCertificate says whom the certificate of a request's connection stands for. A
-// connection outlives its certificate.
+// fromCertificate returns the principal of the client certificate of a request's
+// connection. It checks the expiry, because a connection may outlive its certificate.
 func (a *Authenticator) fromCertificate(r *http.Request) (*Principal, error) {
 	p, err := certified(r, a.cfg.MTLS.Subject)
 	if err == nil && p != nil {
@@ -173,7 +172,7 @@ func (a *Authenticator) fromCertificate(r *http.Request) (*Principal, error) {
 	return nil, a.challenged(errNoCredential).because(err)
 }
 
-// challenged is a refusal with the scopes that a token should have.
+// challenged returns a 401 refusal with the scopes that a token needs.
 func (a *Authenticator) challenged(r *Refusal) *Refusal {
 	if r.Status != http.StatusUnauthorized {
 		return r
@@ -183,7 +182,7 @@ func (a *Authenticator) challenged(r *Refusal) *Refusal {
 	return &c
 }
 
-// Verify says whom a bearer token stands for. The error is a *Refusal.
+// Verify returns the principal of a bearer token. The error is a *Refusal.
 func (a *Authenticator) Verify(ctx context.Context, token string) (*Principal, error) {
 	return a.VerifyAt(ctx, "", token)
 }
@@ -217,8 +216,8 @@ func (a *Authenticator) enough(p *Principal) (*Principal, error) {
 	return nil, a.StepUp(nil)
 }
 
-// StepUp is the refusal of an operation that these scopes, with those that every request
-// needs, would allow.
+// StepUp returns the refusal (403, insufficient_scope) of an operation that needs these
+// scopes, in addition to those that every request needs.
 func (a *Authenticator) StepUp(scopes []string) *Refusal {
 	return &Refusal{
 		Status: http.StatusForbidden, Code: InsufficientScope, Description: "more scopes are needed",
@@ -226,7 +225,7 @@ func (a *Authenticator) StepUp(scopes []string) *Refusal {
 	}
 }
 
-// advertised are the scopes that a challenge names.
+// advertised returns the scopes that a challenge names.
 func (a *Authenticator) advertised() []string { return union(a.cfg.OIDC.Scopes, a.required) }
 
 func union(a, b []string) []string {
@@ -242,8 +241,8 @@ func union(a, b []string) []string {
 	return out
 }
 
-// judge finds out whom a token stands for that has no verdict. A verdict that does not hold
-// beyond this request has no until.
+// judge verifies a token without a cached verdict. A verdict that must not be cached has no
+// until.
 func (a *Authenticator) judge(ctx context.Context, hash [sha256.Size]byte, token string) verdict {
 	now := a.now()
 	if a.tokens != nil {
@@ -280,7 +279,7 @@ func (a *Authenticator) judge(ctx context.Context, hash [sha256.Size]byte, token
 	return verdict{refusal: errUnknown}
 }
 
-// earlier is the earlier of two times of which b may be none.
+// earlier returns the earlier of two times, of which b may be zero.
 func earlier(a, b time.Time) time.Time {
 	if !b.IsZero() && b.Before(a) {
 		return b
@@ -288,7 +287,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// openIssuer makes what verifies the tokens of the configured issuer.
+// openIssuer sets up the verification of the configured issuer's tokens.
 func (a *Authenticator) openIssuer() error {
 	o := a.cfg.OIDC
 	client, err := issuerClient(o)
@@ -326,12 +325,12 @@ func (a *Authenticator) openIssuer() error {
 	return nil
 }
 
-// tokensChanged forgets every verdict: which of them came from the file is not known.
+// tokensChanged drops all verdicts, because they do not show which of them are for tokens of the file.
 func (a *Authenticator) tokensChanged() {
 	a.verdicts.forget(func(verdict) bool { return true })
 }
 
-// keysDropped forgets the verdicts on tokens that withdrawn keys have signed.
+// keysDropped drops the verdicts on tokens that withdrawn keys have signed.
 func (a *Authenticator) keysDropped(gone map[string]bool) {
 	a.verdicts.forget(func(v verdict) bool {
 		return v.keyID == "" && v.principal != nil && v.principal.Claims != nil || gone[v.keyID]

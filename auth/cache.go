@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// maxVerdicts bounds the verdicts that are kept.
+	// maxVerdicts bounds the cached verdicts.
 	maxVerdicts = 10_000
-	// verdictLife is the longest that a verdict holds.
+	// verdictLife bounds the lifetime of a verdict.
 	verdictLife = 5 * time.Minute
 )
 
-// verdict is what a token was found to be.
+// verdict is the outcome of the verification of a token.
 type verdict struct {
 	principal *Principal // nil: refused
 	refusal   *Refusal
@@ -22,13 +22,13 @@ type verdict struct {
 	keyID     string // of the key that signed it; "" for other tokens
 }
 
-// verdicts keep what tokens were found to be, the least recently used going first. They are
-// keyed by hashes: no token is kept.
+// verdicts is an LRU cache of verdicts, by the hash of the token: tokens themselves are not
+// kept.
 type verdicts struct {
 	mu      sync.Mutex
 	entries map[[sha256.Size]byte]*list.Element // guarded by mu
 	recent  list.List                           // guarded by mu; of *entry, the latest first
-	epoch   int                                 // guarded by mu; counts clear
+	epoch   int                                 // guarded by mu; number of calls of forget
 }
 
 type entry struct {
@@ -36,7 +36,7 @@ type entry struct {
 	verdict verdict
 }
 
-// find returns the verdict on a token, and the epoch to put a new one with.
+// find returns the verdict on a token, and the epoch for put.
 func (c *verdicts) find(hash [sha256.Size]byte, now time.Time) (verdict, int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +53,8 @@ func (c *verdicts) find(hash [sha256.Size]byte, now time.Time) (verdict, int, bo
 	return v, c.epoch, true
 }
 
-// put keeps a verdict that was reached in an epoch. What was cleared meanwhile stays so.
+// put stores a verdict of an epoch that find returned. It does nothing if forget was called since: the
+// verdict may be outdated.
 func (c *verdicts) put(hash [sha256.Size]byte, v verdict, epoch int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,7 @@ func (c *verdicts) drop(e *list.Element) {
 	c.recent.Remove(e)
 }
 
-// forget removes the verdicts that which picks.
+// forget removes the verdicts for which which returns true.
 func (c *verdicts) forget(which func(verdict) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestVerdictsAreBounded: the one unused longest goes.
+// TestVerdictsAreBounded: the least recently used one is dropped.
 func TestVerdictsAreBounded(t *testing.T) {
 	hash := func(i int) [sha256.Size]byte { return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(i))) }
 	now := time.Now()

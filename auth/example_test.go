@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Who has a token of the tokens file comes in under its name.
+// A token of the tokens file authenticates a principal with the token's name.
 func ExampleAuthenticator_Authenticate() {
 	dir, err := os.MkdirTemp("", "tokens")
 	if err != nil {

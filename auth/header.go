@@ -9,8 +9,8 @@ import (
 // maxToken bounds a bearer token, in bytes.
 const maxToken = 16 << 10
 
-// bearer takes the token out of a request. It is "" when the request brings none, or one
-// of another scheme.
+// bearer returns the bearer token of a request; "" when it has no Authorization header, or
+// one of another scheme.
 func bearer(r *http.Request) (string, *Refusal) {
 	if hasTokenInQuery(r.URL) {
 		return "", errInQuery
@@ -33,7 +33,7 @@ func bearer(r *http.Request) (string, *Refusal) {
 	return token, nil
 }
 
-// TokenOf is the token of a request that came in with it.
+// TokenOf returns the token of a request that was authenticated by it.
 func TokenOf(r *http.Request) string {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.Trim(token, " ")
@@ -44,7 +44,7 @@ func isNoTokenChar(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/=", c)
 }
 
-// hasTokenInQuery reports whether a URL carries a token, which logs and browsers keep.
+// hasTokenInQuery reports whether a URL has a token, which logs and browsers would keep.
 func hasTokenInQuery(u *url.URL) bool {
 	if u.RawQuery == "" || !strings.Contains(u.RawQuery, "oken") && !strings.Contains(u.RawQuery, "%") {
 		return false

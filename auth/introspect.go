@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// introspector asks an authorization server about tokens that only it can read (RFC 7662).
+// introspector verifies opaque tokens by introspection (RFC 7662).
 type introspector struct {
 	url              string
 	client           *http.Client
 	clientID, secret string
 	issuer           string
 	audiences        audiences
-	cache            time.Duration // longest life of a positive answer
+	cache            time.Duration // longest lifetime of a positive response
 	claims           claimNames
 	skew             time.Duration
 	now              func() time.Time
@@ -26,11 +26,11 @@ type introspector struct {
 	flight singleflight.Group
 }
 
-// refusedLife is how long the answer that a token is not active holds.
+// refusedLife is how long a negative response is cached.
 const refusedLife = 5 * time.Second
 
-// ask returns who a token stands for and how long that holds. Requests with the same token
-// ask once together.
+// ask returns the principal of a token and how long that may be cached. Concurrent calls with
+// one token share one request.
 func (i *introspector) ask(ctx context.Context, hash, token string) (*Principal, time.Duration, error) {
 	type answer struct {
 		p    *Principal

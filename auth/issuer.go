@@ -7,29 +7,28 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os/user"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/files"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// maxBundle bounds a file of certificates to trust, in bytes.
+// maxBundle bounds a file of trusted certificates, in bytes.
 const maxBundle = 4 << 20
 
-// issuerClient is the HTTP client for everything that an issuer is asked: it follows no
-// redirects, and goes to addresses of the own network only if the configuration says so. A
-// proxy of the environment is used, and then decides itself where it goes.
+// issuerClient returns the HTTP client for requests to an issuer: it follows no redirects, and
+// connects to private addresses only with jwksAllowPrivateIP. It uses the proxy of the
+// environment, whose connections are not checked.
 func issuerClient(o config.OIDC) (*http.Client, error) {
 	dialer := &net.Dialer{Timeout: fetchTimeout}
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: fetchTimeout, IdleConnTimeout: time.Minute}
 	if !o.JWKSAllowPrivateIP && !proxied(o.Issuer) {
-		dialer.Control = refusePrivate
+		dialer.Control = hostname.RefusePrivate("; incomingAuth.oidc.jwksAllowPrivateIp allows it")
 	}
 	roots, err := issuerRoots(o)
 	if err != nil {
@@ -42,7 +41,7 @@ func issuerClient(o config.OIDC) (*http.Client, error) {
 	return &http.Client{Transport: t, CheckRedirect: refuse, Timeout: 2 * fetchTimeout}, nil
 }
 
-// issuerRoots are the certificates to trust for an issuer; nil: those of the system.
+// issuerRoots returns the certificates to trust for an issuer; nil for those of the system.
 func issuerRoots(o config.OIDC) (*x509.CertPool, error) {
 	pem := []byte(o.CAText)
 	if o.CABundlePath != "" {
@@ -56,7 +55,7 @@ func issuerRoots(o config.OIDC) (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificates", cmp.Or(o.CABundlePath, "the bundle for the issuer"))
+		return nil, fmt.Errorf("%s: no certificates", cmp.Or(o.CABundlePath, "the CA bundle for the issuer"))
 	}
 	return roots, nil
 }
@@ -70,18 +69,6 @@ func proxied(issuer string) bool {
 	return err == nil && u != nil
 }
 
-// refusePrivate refuses connections to addresses that are not public.
-func refusePrivate(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if a := ap.Addr().Unmap(); a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() {
-		return fmt.Errorf("%s is a private address; incomingAuth.oidc.jwksAllowPrivateIp allows it", a)
-	}
-	return nil
-}
-
 func algorithms(names []string) []jose.SignatureAlgorithm {
 	if len(names) == 0 {
 		names = []string{"RS256", "ES256"}
@@ -93,7 +80,7 @@ func algorithms(names []string) []jose.SignatureAlgorithm {
 	return algs
 }
 
-// local is the user whom this process runs as.
+// local returns the principal of the user that this process runs as.
 var local = sync.OnceValue(func() *Principal {
 	name := "user"
 	if u, err := user.Current(); err == nil {
@@ -102,8 +89,8 @@ var local = sync.OnceValue(func() *Principal {
 	return newPrincipal(Principal{Issuer: IssuerLocal, Subject: name})
 })
 
-// certified is who a verified client certificate stands for, nil where there is none: its SPIFFE ID (a URI
-// SAN with the scheme spiffe), or the common name.
+// certified returns the principal of a verified client certificate, nil where there is none: by its SPIFFE ID
+// (a URI SAN with the scheme spiffe), or its common name.
 func certified(r *http.Request, subject string) (*Principal, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, nil

@@ -25,15 +25,15 @@ type jwtVerifier struct {
 	now        func() time.Time
 }
 
-// claimNames say where a principal's parts are; a name is a dotted path.
+// claimNames are the claims of a principal's fields; a name is a dotted path.
 type claimNames struct {
 	subject string
-	groups  []string // the first that is there
+	groups  []string // the first one that exists is used
 	role    string
 }
 
-// jwtHeader is the protected header. What would name a key from outside, and critical
-// extensions, are refused by their presence.
+// jwtHeader is the protected header. A token with an embedded or referenced key, or with
+// critical extensions, is refused.
 type jwtHeader struct {
 	Algorithm string `json:"alg"`
 	KeyID     string `json:"kid"`
@@ -46,20 +46,20 @@ type jwtHeader struct {
 	Crit json.RawMessage `json:"crit"`
 }
 
-// looksLikeJWT reports whether a token has the form of one: three parts, of which the first
+// looksLikeJWT reports whether a token has the form of a JWT: three parts, of which the first
 // is an object in base64.
 func looksLikeJWT(token string) bool {
 	return strings.Count(token, ".") == 2 && strings.HasPrefix(token, "e")
 }
 
-// verify returns who a token stands for and the id of the key that signed it.
+// verify returns the principal of a token and the id of the key that signed it.
 func (v *jwtVerifier) verify(ctx context.Context, token string) (*Principal, string, error) {
 	head, err := v.header(token)
 	if err != nil {
 		return nil, "", err
 	}
-	// Claims that anybody can read decide before a key is asked for: a token of another
-	// issuer must not cause a fetch.
+	// The issuer is checked before the key is looked up: a token of another issuer must not
+	// cause a fetch of keys.
 	if err := v.wellFormed(token); err != nil {
 		return nil, "", err
 	}
@@ -98,7 +98,7 @@ func (v *jwtVerifier) header(token string) (jwtHeader, error) {
 	return h, errKind
 }
 
-// wellFormed looks at the issuer that a token claims.
+// wellFormed checks the unverified issuer claim of a token.
 func (v *jwtVerifier) wellFormed(token string) error {
 	parts := strings.Split(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -143,7 +143,7 @@ func (v *jwtVerifier) signed(ctx context.Context, parsed *jose.JSONWebSignature,
 	return nil, errSignature
 }
 
-// principal checks the claims of a token whose signature fits.
+// principal checks the claims of a token with a valid signature.
 func (v *jwtVerifier) principal(h jwtHeader, claims map[string]any) (*Principal, error) {
 	if claims["iss"] != v.issuer {
 		return nil, errIssuer
@@ -167,8 +167,8 @@ func (v *jwtVerifier) principal(h jwtHeader, claims map[string]any) (*Principal,
 	return p, err
 }
 
-// isIDToken reports whether a token tells a client who its user is, instead of letting the
-// client in: such a token was made for everybody to see.
+// isIDToken reports whether a token is an ID token, which is not meant as a credential,
+// instead of an access token.
 func (v *jwtVerifier) isIDToken(h jwtHeader, claims map[string]any, audiences []string) bool {
 	if strings.HasSuffix(strings.ToLower(h.Type), "at+jwt") {
 		return false
@@ -181,7 +181,7 @@ func (v *jwtVerifier) isIDToken(h jwtHeader, claims map[string]any, audiences []
 	return v.clientID != "" && len(audiences) == 1 && audiences[0] == v.clientID
 }
 
-// times checks exp and nbf, and returns when the token ends, skew included.
+// times checks exp and nbf, and returns when the token expires, including the clock skew.
 func (v *jwtVerifier) times(claims map[string]any) (time.Time, error) {
 	exp, ok := seconds(claims["exp"])
 	if !ok {
@@ -217,7 +217,7 @@ func seconds(v any) (time.Time, bool) {
 	return time.Unix(int64(f), 0), true
 }
 
-// principal makes the principal that claims describe.
+// principal returns the principal of claims.
 func (c claimNames) principal(issuer string, claims map[string]any, expires time.Time) (*Principal, error) {
 	subject, ok := at(claims, c.subject).(string)
 	if !ok || subject == "" {
@@ -244,7 +244,7 @@ func (c claimNames) principal(issuer string, claims map[string]any, expires time
 	return newPrincipal(p), nil
 }
 
-// scopesOf reads scope, a text with spaces (RFC 9068, section 2.2.3), or scp, a text or a list.
+// scopesOf reads scope, a string with spaces (RFC 9068, section 2.2.3), or scp, a string or a list.
 func scopesOf(claims map[string]any) []string {
 	if s, ok := claims["scope"].(string); ok {
 		return strings.Fields(s)
@@ -259,7 +259,7 @@ func scopesOf(claims map[string]any) []string {
 	return nil
 }
 
-// at follows a dotted path; a claim whose own name has the dots goes first.
+// at returns the claim at a dotted path; a claim with the dots in its name takes precedence.
 func at(claims map[string]any, path string) any {
 	if v, ok := claims[path]; ok {
 		return v
@@ -272,7 +272,7 @@ func at(claims map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// texts reads a text or a list of texts.
+// texts reads a string or a list of strings.
 func texts(v any) ([]string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -295,7 +295,7 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
-// refusalOf is err as a refusal; whatever else goes wrong counts as unavailable.
+// refusalOf returns err as a refusal: any other error counts as unavailable.
 func refusalOf(err error) *Refusal {
 	var r *Refusal
 	if errors.As(err, &r) {

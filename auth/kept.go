@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kept is what of a principal outlives its request.
+// kept is the JSON form of a principal, for what outlives its request.
 type kept struct {
 	Issuer  string         `json:"issuer"`
 	Subject string         `json:"subject"`
@@ -17,27 +17,27 @@ type kept struct {
 	Expires time.Time      `json:"expires,omitzero"`
 }
 
-// Keep is the principal as something keeps it that goes on when its request is over, without its
-// credential; nil for nobody.
-func (p *Principal) Keep() json.RawMessage {
+// Encode returns the principal as JSON, without its credential, for work that outlives the
+// request; nil for anonymous.
+func (p *Principal) Encode() json.RawMessage {
 	if p == nil {
 		return nil
 	}
 	text, err := json.Marshal(kept{p.Issuer, p.Subject, p.Groups, p.Scopes, p.Client, p.Claims, p.Expires})
 	if err != nil {
-		panic(err) // texts, and claims that were read as JSON
+		panic(err) // impossible: strings, and claims that were read as JSON
 	}
 	return text
 }
 
-// Kept is the principal that Keep has made text of; nil for no text.
-func Kept(text json.RawMessage) (*Principal, error) {
+// Decode returns the principal of an Encode; nil for no text.
+func Decode(text json.RawMessage) (*Principal, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
-		return nil, fmt.Errorf("a kept principal: %w", err)
+		return nil, fmt.Errorf("stored principal: %w", err)
 	}
 	return newPrincipal(Principal{Issuer: k.Issuer, Subject: k.Subject, Groups: k.Groups, Scopes: k.Scopes, Client: k.Client, Claims: k.Claims, Expires: k.Expires}), nil
 }

@@ -16,44 +16,43 @@ import (
 )
 
 const (
-	// unknownKeyEvery is how often a token with an unknown key may cause a fetch, for all
-	// requests together: anybody can invent key ids.
+	// unknownKeyEvery is the shortest interval between fetches caused by unknown key ids,
+	// which anybody can invent.
 	unknownKeyEvery = 10 * time.Second
-	// keysOutlive is how long keys go on serving while their issuer cannot be reached.
+	// keysOutlive is how long keys are used while their issuer cannot be reached.
 	keysOutlive = time.Hour
-	// maxDocument bounds what an issuer answers, in bytes.
+	// maxDocument bounds a response of an issuer, in bytes.
 	maxDocument  = 1 << 20
 	fetchTimeout = 5 * time.Second
 )
 
 // keySet is the keys of an issuer. They are fetched when a token first needs one, again
-// every refresh interval, and at once, though rarely, for a key that is not there.
+// after each refresh interval, and for an unknown key id, at most every unknownKeyEvery.
 //
-// One fetch runs at a time; whoever needs its outcome waits for it. The mutex is not held
-// meanwhile.
+// One fetch runs at a time, and all callers wait for it. The mutex is not held meanwhile.
 type keySet struct {
 	issuer  string
-	url     string // of the key set; "" asks the discovery document
+	url     string // of the key set; "": from the discovery document
 	client  *http.Client
 	every   time.Duration
-	dropped func(gone map[string]bool) // called when keys were withdrawn, by id
+	dropped func(gone map[string]bool) // called with the ids of withdrawn keys
 	now     func() time.Time
 
 	mu       sync.Mutex
 	keys     map[string]jose.JSONWebKey // guarded by mu, by key id
 	unnamed  []jose.JSONWebKey          // guarded by mu: those without an id
-	fetched  time.Time                  // guarded by mu: when keys were last got
-	tried    time.Time                  // guarded by mu: when they were last asked for
-	err      error                      // guarded by mu: how the last attempt ended
+	fetched  time.Time                  // guarded by mu: the last successful fetch
+	tried    time.Time                  // guarded by mu: the last fetch
+	err      error                      // guarded by mu: of the last fetch
 	fetching chan struct{}              // guarded by mu: closed when the running fetch has ended; nil: none runs
 }
 
-// find returns the keys that may have signed a token: the one with its id, or those
-// without. A key that is not there is errKey only when a fetch of a moment ago knows
-// nothing of it; while the issuer cannot say, the refusal is that it is unavailable.
+// find returns the keys that may have signed a token: the one with its id, or for a
+// token without an id all. An unknown id is errKey only after a recent successful fetch;
+// while the issuer cannot be reached it is unavailable.
 func (s *keySet) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	for round := 0; ; round++ {
-		keys, fresh, err := s.look(id)
+		keys, fresh, err := s.cached(id)
 		if keys != nil || err != nil {
 			return keys, err
 		}
@@ -66,9 +65,9 @@ func (s *keySet) find(ctx context.Context, id string) ([]jose.JSONWebKey, error)
 	}
 }
 
-// look finds keys among those that are there. fresh says that there is no sense in asking
-// the issuer again now.
-func (s *keySet) look(id string) (keys []jose.JSONWebKey, fresh bool, err error) {
+// cached finds keys among the fetched ones. fresh is set when they were fetched too recently
+// for another fetch.
+func (s *keySet) cached(id string) (keys []jose.JSONWebKey, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -89,8 +88,8 @@ func (s *keySet) look(id string) (keys []jose.JSONWebKey, fresh bool, err error)
 	return nil, justTried && s.fetching == nil, nil
 }
 
-// due is when the keys have to be looked at again, and with them what they have vouched for. While
-// the issuer is down that is as often as it is asked.
+// due returns when the keys are fetched again, and verdicts based on them end. While the issuer is
+// down, that is after unknownKeyEvery.
 func (s *keySet) due() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *keySet) due() time.Time {
 	return due
 }
 
-// all are the keys for a token that names none. mu is held.
+// all returns all keys, for a token without a key id. mu is held.
 func (s *keySet) all() []jose.JSONWebKey {
 	keys := append([]jose.JSONWebKey(nil), s.unnamed...)
 	for _, k := range s.keys {
@@ -110,7 +109,7 @@ func (s *keySet) all() []jose.JSONWebKey {
 	return keys
 }
 
-// fetch asks the issuer, or waits for whoever does.
+// fetch fetches the keys, or waits for the running fetch.
 func (s *keySet) fetch(ctx context.Context) error {
 	s.mu.Lock()
 	running := s.fetching
@@ -129,8 +128,8 @@ func (s *keySet) fetch(ctx context.Context) error {
 	}
 }
 
-// fetchNow does not depend on who asked first: others wait for it, too. It ends within two
-// fetch timeouts.
+// fetchNow fetches the keys, within two fetch timeouts. It does not use the context of a
+// caller, because several may wait for it.
 func (s *keySet) fetchNow(done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*fetchTimeout)
@@ -148,7 +147,7 @@ func (s *keySet) fetchNow(done chan struct{}) {
 	}
 }
 
-// replace takes over a key set and returns the ids that are not in it any more. mu is held.
+// replace replaces the keys and returns the ids that were removed or have another key. mu is held.
 func (s *keySet) replace(set *jose.JSONWebKeySet) map[string]bool {
 	keys, unnamed := map[string]jose.JSONWebKey{}, []jose.JSONWebKey(nil)
 	for _, k := range set.Keys {
@@ -194,8 +193,8 @@ func (s *keySet) get(ctx context.Context) (*jose.JSONWebKeySet, error) {
 	return &set, nil
 }
 
-// discoverKeys asks an issuer where its keys are (OpenID Connect Discovery 1.0, section 4;
-// RFC 8414, section 3).
+// discoverKeys returns the URL of an issuer's keys from its discovery document (OpenID Connect
+// Discovery 1.0, section 4; RFC 8414, section 3).
 func discoverKeys(ctx context.Context, client *http.Client, issuer string) (string, error) {
 	var doc struct {
 		Issuer string `json:"issuer"`
@@ -206,7 +205,7 @@ func discoverKeys(ctx context.Context, client *http.Client, issuer string) (stri
 		return "", err
 	}
 	if doc.Issuer != issuer {
-		return "", fmt.Errorf("%s: says that its issuer is %q, want %q", url, doc.Issuer, issuer)
+		return "", fmt.Errorf("%s: issuer is %q, want %q", url, doc.Issuer, issuer)
 	}
 	if doc.Keys == "" {
 		return "", fmt.Errorf("%s: no jwks_uri", url)
@@ -225,7 +224,7 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) err
 	return doJSON(client, req, into)
 }
 
-// doJSON makes a request of an issuer and reads its answer.
+// doJSON sends a request to an issuer and decodes its response into into.
 func doJSON(client *http.Client, req *http.Request, into any) error {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -240,7 +239,7 @@ func doJSON(client *http.Client, req *http.Request, into any) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", req.URL.Redacted(), err)
 	case len(data) > maxDocument:
-		return fmt.Errorf("%s: an answer of more than %d bytes", req.URL.Redacted(), maxDocument)
+		return fmt.Errorf("%s: response larger than %d bytes", req.URL.Redacted(), maxDocument)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s: %w", req.URL.Redacted(), err)

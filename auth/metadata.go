@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// wellKnown is where a protected resource describes itself (RFC 9728, section 3).
+// wellKnown is the path of the metadata of a protected resource (RFC 9728, section 3).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// MetadataURL is where clients find out how to get a token; "" when there is nothing to
-// find out. It is made of the configured resource, never of a request's Host. With a profile it is
-// that of the profile.
+// MetadataURL is the URL of the protected resource's metadata, of a profile if it is not ""; ""
+// without an issuer. It is made from the configured resource, never from a request's Host.
 func (a *Authenticator) MetadataURL(profile string) string {
 	u, err := url.Parse(a.resource())
 	if a.cfg.Type != "oidc" || err != nil || u.Host == "" {
@@ -24,7 +23,7 @@ func (a *Authenticator) MetadataURL(profile string) string {
 	return u.String()
 }
 
-// resource is what tokens are for (RFC 8707).
+// resource is the resource identifier of the endpoint (RFC 8707).
 func (a *Authenticator) resource() string {
 	if a.cfg.OIDC.Resource != "" {
 		return a.cfg.OIDC.Resource
@@ -37,8 +36,8 @@ func IsMetadata(path string) bool {
 	return path == wellKnown || strings.HasPrefix(path, wellKnown+"/")
 }
 
-// resourceAt is the resource whose metadata are at a path: the endpoint, or one of its profiles;
-// "" for none.
+// resourceAt returns the resource whose metadata are at a path: the endpoint, or one of its
+// profiles; "" for none.
 func (a *Authenticator) resourceAt(path string, profiles []string) string {
 	u, err := url.Parse(a.resource())
 	if err != nil {
@@ -55,8 +54,8 @@ func (a *Authenticator) resourceAt(path string, profiles []string) string {
 	return strings.TrimSuffix(a.resource(), "/") + "/" + name
 }
 
-// ServeMetadata answers a request for the resource's metadata, at the root and below the
-// resource's path, and for those of the profiles; any page may read it.
+// ServeMetadata serves the resource's metadata, at the root and below the resource's path,
+// and those of the profiles. Pages of any origin may read them.
 func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request, profiles []string) {
 	resource := a.resourceAt(r.URL.Path, profiles)
 	if a.cfg.Type != "oidc" || resource == "" {
@@ -64,7 +63,7 @@ func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request, pr
 		return
 	}
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	if r.Method == http.MethodOptions { // clients in pages say which revision of MCP they speak
+	if r.Method == http.MethodOptions { // clients in browsers send Mcp-Protocol-Version
 		w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD")
 		w.Header().Set("Access-Control-Allow-Headers", "Accept, Content-Type, Mcp-Protocol-Version")
 		w.Header().Set("Access-Control-Max-Age", "600")
@@ -78,7 +77,7 @@ func (a *Authenticator) ServeMetadata(w http.ResponseWriter, r *http.Request, pr
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // a client that left is no error of ours
+	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has disconnected
 		"resource":                 resource,
 		"authorization_servers":    []string{a.cfg.OIDC.Issuer},
 		"scopes_supported":         a.advertised(),

@@ -17,12 +17,12 @@ import (
 
 // The token of this machine's user.
 //
-// A program that starts an endpoint for itself, or for the user, keeps everybody else on the
-// machine out with one token in a file that only the user reads. Server and clients name the
-// same file; nothing has to be configured.
+// A program that starts an endpoint for its user excludes other users of the machine by one
+// token in a file that only this user can read. Server and clients name the same file; nothing
+// else has to be configured.
 
-// MakeOwnToken makes a file with a new token, of mode 0600 and in folders of mode 0700,
-// unless there is one: that is kept.
+// MakeOwnToken creates a file with a new token, of mode 0600 and in folders of mode 0700.
+// An existing file is checked and kept.
 func MakeOwnToken(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return checkOwnToken(path)
@@ -50,7 +50,7 @@ func checkOwnToken(path string) error {
 	return err
 }
 
-// newSecret is a token of 256 random bits.
+// newSecret returns a token of 256 random bits.
 func newSecret() string {
 	var raw [32]byte
 	rand.Read(raw[:])
@@ -67,15 +67,15 @@ func readOwnToken(path string) ([]Token, error) {
 	return []Token{{SHA256: hex.EncodeToString(sum[:])}}, nil
 }
 
-// ownPrincipal is the user of this machine, who came with the token of that hash. The scopes
-// that everybody needs are theirs.
+// ownPrincipal returns the principal of this machine's user, with the required scopes, for the
+// token of that hash.
 func ownPrincipal(hash [sha256.Size]byte, scopes []string) *Principal {
 	p := *local()
 	p.Scopes, p.token = scopes, hex.EncodeToString(hash[:])
 	return &p
 }
 
-// holds reports whether the token that a principal came in with is still in the file.
+// holds reports whether the token of a principal is still in the file.
 func (t *tokenTable) holds(p *Principal) bool {
 	if t == nil {
 		return false

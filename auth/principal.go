@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Issuers of principals that no identity provider vouches for.
+// Issuers of principals that are not authenticated by an identity provider.
 const (
 	IssuerTokens = "vmcp:tokens" // static tokens
 	IssuerMTLS   = "vmcp:mtls"   // client certificates
 	IssuerLocal  = "vmcp:local"  // the user of this machine
 )
 
-// Principal is who asks: an issuer and a subject that is unique with it. It does not
-// change. A nil *Principal is anonymous: nobody's identity.
+// Principal is an authenticated identity: an issuer, and a subject that is unique with
+// it. It is immutable. A nil *Principal is anonymous.
 type Principal struct {
 	Issuer, Subject string
 	Groups, Scopes  []string
-	// Client is the OAuth client that the token was given to; "" when it does not say.
+	// Client is the OAuth client that the token was issued to; "" when the token does not say.
 	Client string
 	// Claims are those of a JWT or of an introspection, as JSON values with numbers as
 	// json.Number; nil for other credentials.
 	Claims map[string]any
-	// Expires is when the credential ends, clock skew included; zero: it does not.
+	// Expires is when the credential expires, including the clock skew; zero: never.
 	Expires time.Time
 
 	key   string
@@ -39,9 +39,9 @@ func newPrincipal(p Principal) *Principal {
 	return &p
 }
 
-// Key identifies the principal wherever something belongs to one: sessions, request
-// states, tasks, connections. It is a hash over the length-prefixed issuer and subject, so
-// that no subject can be made to look like another's issuer. Anonymous has "".
+// Key identifies the principal as the owner of sessions, request states, tasks and
+// connections. It is a hash over the length-prefixed issuer and subject, so that different
+// pairs cannot be encoded alike. Anonymous has "".
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""

@@ -15,19 +15,19 @@ const (
 	InsufficientScope = "insufficient_scope"
 )
 
-// Refusal is why a request does not come in, and what its client is answered.
+// Refusal is why a request is refused, and the response to its client.
 type Refusal struct {
 	// Status is the HTTP status: 400, 401, 403 or 503.
 	Status int
-	// Code is one of the codes above; "" where no credential was brought, and for 503.
+	// Code is one of the codes above; "" for a request without a credential, and for 503.
 	Code string
-	// Description is one of a fixed list of texts: nothing of the token is in it.
+	// Description is one of a fixed list of texts, so that it contains no part of the token.
 	Description string
-	// Scopes are what the operation needs, all of them at once.
+	// Scopes are all scopes that the operation needs.
 	Scopes []string
-	// RetryAfter says when to try again, for 503.
+	// RetryAfter is the wait before a retry, for 503.
 	RetryAfter time.Duration
-	// NoToken says that no token would be better, so that there is no challenge for one.
+	// NoToken is set when no bearer token would be accepted, so that there is no challenge.
 	NoToken bool
 	// Cause is for the log, never for the client.
 	Cause error
@@ -43,8 +43,8 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Cause }
 
-// SetHeader writes the challenge (RFC 6750, section 3, and RFC 9728, section 5.1) and when
-// to try again. metadata is the URL of the resource's metadata, "" when it has none.
+// SetHeader sets the challenge (RFC 6750, section 3, and RFC 9728, section 5.1) and
+// Retry-After. metadata is the URL of the resource's metadata, "" for none.
 func (r *Refusal) SetHeader(h http.Header, metadata string) {
 	if r.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((r.RetryAfter+time.Second-1)/time.Second)))
@@ -80,7 +80,7 @@ func (r *Refusal) because(err error) *Refusal {
 	return &c
 }
 
-// The descriptions that clients are given.
+// Refusals with the descriptions that clients see.
 var (
 	errNoCredential  = &Refusal{Status: http.StatusUnauthorized}
 	errNoCertificate = &Refusal{Status: http.StatusUnauthorized, NoToken: true, Description: "a client certificate is required"}
@@ -88,7 +88,7 @@ var (
 	errInQuery       = &Refusal{Status: http.StatusBadRequest, Code: InvalidRequest, Description: "a token in the query string is not accepted: use the Authorization header"}
 	errMalformed     = invalid("the token is malformed")
 	errUnknown       = invalid("the token is unknown")
-	errSignature     = invalid("the signature does not fit")
+	errSignature     = invalid("the signature is not valid")
 	errAlgorithm     = invalid("the signature algorithm is not accepted")
 	errKey           = invalid("the signing key is unknown")
 	errHeader        = invalid("the token's header has members that are not accepted")
@@ -101,8 +101,8 @@ var (
 	errInactive      = invalid("the token is not active")
 )
 
-// unavailable is the refusal while what has to vouch for a token cannot be asked. There is
-// no challenge: a client would throw its token away and send its user to log in.
+// unavailable is the refusal while the issuer cannot be reached. It has no challenge, which
+// would make a client discard its token and ask its user to log in.
 func unavailable(cause error) *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Description: "the identity provider cannot be reached", RetryAfter: 5 * time.Second, Cause: cause}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// TokenPrefix begins every token that NewToken makes: secret scanners know it.
+// TokenPrefix is the prefix of each token of NewToken, for secret scanners.
 const TokenPrefix = "vmcp_"
 
 // maxTokenFile bounds a tokens file, in bytes.
 const maxTokenFile = 4 << 20
 
-// Token is one row of a tokens file. The token itself is nowhere, only its hash.
+// Token is one row of a tokens file. It has the hash of the token, not the token.
 type Token struct {
 	Name    string    `json:"name"`
 	SHA256  string    `json:"sha256"` // 64 hexadecimal digits
@@ -37,7 +37,7 @@ type tokenFile struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// ReadTokens reads a tokens file. The error names every problem.
+// ReadTokens reads a tokens file. The error lists all problems.
 func ReadTokens(path string) ([]Token, error) {
 	data, err := files.Read(path, maxTokenFile)
 	if _, named := errors.AsType[*fs.PathError](err); named {
@@ -73,7 +73,7 @@ func parseTokens(path string, data []byte) ([]Token, error) {
 			report(".sha256: want 64 hexadecimal digits, the SHA-256 of the token")
 		}
 		if first, twice := names[t.Name]; twice {
-			report(".name: %q is the name of tokens[%d] already", t.Name, first)
+			report(".name: %q is already the name of tokens[%d]", t.Name, first)
 		}
 		if first, twice := hashes[t.SHA256]; twice {
 			report(".sha256: the same token as tokens[%d]", first)
@@ -83,22 +83,22 @@ func parseTokens(path string, data []byte) ([]Token, error) {
 	return f.Tokens, errors.Join(problems...)
 }
 
-// NewToken makes a token of 256 random bits, adds its hash to the file with t's name,
-// groups, scopes and end, and returns the token: it is the only time that it can be seen.
-// The file is made with mode 0600 when there is none.
+// NewToken makes a token of 256 random bits, adds its hash to the file with t's name, groups,
+// scopes and expiry, and returns the token, which cannot be read later. It creates the file
+// with mode 0600 if there is none.
 func NewToken(path string, t Token) (string, error) {
 	token := newSecret()
 	sum := sha256.Sum256([]byte(token))
 	t.SHA256 = hex.EncodeToString(sum[:])
 	return token, changeTokens(path, func(all []Token) ([]Token, error) {
 		if slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }) {
-			return nil, fmt.Errorf("%s: there is a token %q already: revoke it first, or take another name", path, t.Name)
+			return nil, fmt.Errorf("%s: there is already a token %q: revoke it first, or choose another name", path, t.Name)
 		}
 		return append(all, t), nil
 	})
 }
 
-// RevokeToken takes a token out of the file.
+// RevokeToken removes a token from the file.
 func RevokeToken(path, name string) error {
 	return changeTokens(path, func(all []Token) ([]Token, error) {
 		n := len(all)
@@ -110,8 +110,8 @@ func RevokeToken(path, name string) error {
 	})
 }
 
-// changeTokens writes the file anew, by rename, while it holds a lock beside it. A link stays,
-// and the file that it leads to is the one that is written.
+// changeTokens replaces the file by a rename, holding a lock file beside it. For a symbolic link
+// it replaces the target.
 func changeTokens(path string, change func([]Token) ([]Token, error)) error {
 	if led, err := filepath.EvalSymlinks(path); err == nil {
 		path = led
@@ -138,18 +138,18 @@ func changeTokens(path string, change func([]Token) ([]Token, error)) error {
 	return files.WritePrivate(path, data)
 }
 
-// tokenTable is the tokens of a file as they are now.
+// tokenTable is the current tokens of a file.
 type tokenTable struct {
 	path    string
 	read    func(path string) ([]Token, error)
 	changed func() // called after the tokens changed
 
 	mu     sync.Mutex
-	byHash map[string]Token // guarded by mu; nil: the file is gone, nobody comes in
+	byHash map[string]Token // guarded by mu; nil: the file does not exist, and no token is accepted
 	stamp  files.Stamp      // guarded by mu: of the file that was read last
 }
 
-// openTokens reads a tokens file, which has to be there and right at the start.
+// openTokens reads a tokens file, which must exist and be valid.
 func openTokens(path string, read func(string) ([]Token, error), changed func()) (*tokenTable, error) {
 	t := &tokenTable{path: path, read: read, changed: changed}
 	stamp := files.StampOf(path)
@@ -169,8 +169,8 @@ func (t *tokenTable) set(tokens []Token) {
 	}
 }
 
-// refresh looks at the file. A broken file changes nothing; one that is
-// gone denies everybody. It returns what is wrong with a file that has changed.
+// refresh reads the file if it has changed. An invalid file changes nothing;
+// without a file no token is accepted. It returns the error of a changed file.
 func (t *tokenTable) refresh() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,21 +182,21 @@ func (t *tokenTable) refresh() error {
 	if !s.Exists() {
 		t.byHash = nil
 		t.changed()
-		return fmt.Errorf("%s: the tokens file is gone: nobody comes in with a token of it", t.path)
+		return fmt.Errorf("%s: the tokens file does not exist any more: its tokens are refused", t.path)
 	}
 	tokens, err := t.read(t.path)
-	if err == nil && tokens == nil { // it is being written, or was written by accident
+	if err == nil && tokens == nil { // perhaps it is being written
 		err = fmt.Errorf("%s: want tokens, and [] for none", t.path)
 	}
 	if err != nil {
-		return fmt.Errorf("the tokens stay as they were: %w", err)
+		return fmt.Errorf("the previous tokens stay in use: %w", err)
 	}
 	t.set(tokens)
 	t.changed()
 	return nil
 }
 
-// find returns the row of a token.
+// find returns the row of a token by its hash.
 func (t *tokenTable) find(hash [sha256.Size]byte) (Token, bool) {
 	if t == nil {
 		return Token{}, false
@@ -207,13 +207,13 @@ func (t *tokenTable) find(hash [sha256.Size]byte) (Token, bool) {
 	return tok, ok
 }
 
-// principal is who a token of the file stands for.
+// principal returns the principal of a token of the file.
 func (t Token) principal() *Principal {
 	return newPrincipal(Principal{Issuer: IssuerTokens, Subject: t.Name, Groups: t.Groups, Scopes: t.Scopes, Expires: t.Expires, token: t.SHA256})
 }
 
-// has reports whether the token that a principal came in with is still there, with the same
-// rights and end. Another one of its name does not count: the one before was revoked.
+// has reports whether the token of a principal is still in the file, with the same groups,
+// scopes and expiry. A new token of the same name is a different one.
 func (t *tokenTable) has(p *Principal) bool {
 	if t == nil {
 		return false

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// What lasts longer than a request ends with the credential that it was opened with: when its time
-// is over, when it is taken out of its file, when its issuer does not vouch for it any more, and
-// when its groups or scopes are others by now. Whoever still may come in opens it anew.
+// Streams and other contexts that outlive a request end with its credential: when that expires, is
+// removed from its file, is refused by its issuer, or has other groups or scopes. A client whose
+// credential is still valid opens a new one.
 
-// Watch returns a context that ends when the principal's credential does. token is what the principal
-// came in with; "" for a certificate. stop releases what that takes.
+// Watch returns a context that ends with the principal's credential. token is the principal's bearer
+// token; "" for a certificate. stop must be called to release the watch.
 func (a *Authenticator) Watch(ctx context.Context, p *Principal, token string) (_ context.Context, stop func()) {
 	if p == nil || p.Claims == nil {
-		token = "" // no issuer has to be asked about it
+		token = "" // not a token of an issuer
 	}
 	if p == nil || p.token == "" && token == "" && p.Expires.IsZero() {
 		return ctx, func() {}
@@ -27,11 +27,11 @@ func (a *Authenticator) Watch(ctx context.Context, p *Principal, token string) (
 	return ctx, func() { forget(); cancel(context.Canceled) }
 }
 
-// ErrCredentialEnded is why a watched context ended: the credential has expired or was revoked, or
-// stands for other rights.
+// ErrCredentialEnded is the cause of a watched context: the credential has expired, was revoked, or
+// has other rights.
 var ErrCredentialEnded = errors.New("the credential has ended")
 
-// watch looks at the tokens file, and ends what is watched for principals whose time is over.
+// watch refreshes the tokens files, and ends the contexts of principals whose credential has ended.
 func (a *Authenticator) watch(ctx context.Context) {
 	a.eachLook(ctx, func() {
 		now := a.now()
@@ -47,7 +47,7 @@ func (a *Authenticator) watch(ctx context.Context) {
 	})
 }
 
-// eachLook calls f whenever it is time to look again, until ctx ends.
+// eachLook calls f at the interval of Options.Look, until ctx ends.
 func (a *Authenticator) eachLook(ctx context.Context, f func()) {
 	tick := time.NewTicker(a.look)
 	defer tick.Stop()
@@ -61,7 +61,7 @@ func (a *Authenticator) eachLook(ctx context.Context, f func()) {
 	}
 }
 
-// over reports whether a principal that came in has no right to be here any more.
+// over reports whether the credential of a principal has expired or was removed from its file.
 func (a *Authenticator) over(p *Principal, now time.Time) bool {
 	if !p.Expires.IsZero() && !now.Before(p.Expires) {
 		return true
@@ -75,13 +75,13 @@ func (a *Authenticator) over(p *Principal, now time.Time) bool {
 	return !a.tokens.has(p)
 }
 
-// watchIssuer finds out which watched tokens their issuer has taken back.
+// watchIssuer ends the contexts of tokens that their issuer no longer accepts.
 func (a *Authenticator) watchIssuer(ctx context.Context) {
 	a.eachLook(ctx, func() { a.askAgain(ctx) })
 }
 
-// askAgain verifies the watched tokens of the issuer: those whose verdict still holds cost nothing.
-// While the issuer cannot be asked, everything goes on.
+// askAgain verifies the watched tokens of the issuer again; those with a cached verdict cause no
+// request. While the issuer cannot be reached, no context ends.
 func (a *Authenticator) askAgain(ctx context.Context) {
 	for _, token := range a.watchers.tokens() {
 		p, err := a.verify(ctx, token)
@@ -94,12 +94,12 @@ func (a *Authenticator) askAgain(ctx context.Context) {
 	}
 }
 
-// mayAs reports whether a principal has these groups and scopes, and no others.
+// mayAs reports whether a principal has exactly these groups and scopes.
 func (p *Principal) mayAs(groups, scopes []string) bool {
 	return sameTexts(p.Groups, groups) && sameTexts(p.Scopes, scopes)
 }
 
-// sameTexts reports whether two lists have the same texts, in any order.
+// sameTexts reports whether two lists have the same strings, in any order.
 func sameTexts(a, b []string) bool {
 	return slices.Equal(a, b) || slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -112,7 +112,7 @@ type watchers struct {
 
 type watcher struct {
 	principal *Principal
-	token     string // of an issuer; "" for any other
+	token     string // of an issuer; "" for other credentials
 	end       func()
 }
 
@@ -130,7 +130,7 @@ func (w *watchers) add(x *watcher) (forget func()) {
 	}
 }
 
-// tokens are those of an issuer, each once.
+// tokens returns the watched tokens of an issuer, each once.
 func (w *watchers) tokens() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

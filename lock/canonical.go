@@ -14,25 +14,25 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// The canonical form of a JSON text: two texts that mean the same have the same one.
+// The canonical form of a JSON text: two texts with the same value have the same canonical form.
 //
 //   - No space between tokens.
-//   - The members of an object are sorted by the code points of their names. One that stands
-//     twice stays twice, in its order: which of them counts is up to who reads it.
-//   - A text has the escapes that JSON demands and no others, as in RFC 8785. Half a surrogate
-//     pair, which no UTF-8 can write, stays as \udxxx.
+//   - The members of an object are sorted by the code points of their names. Duplicate members
+//     are kept, in their order: which of them is used depends on the reader.
+//   - A string has only the escapes that JSON requires, as in RFC 8785. An unpaired surrogate,
+//     which UTF-8 cannot encode, is kept as \udxxx.
 //   - A number is written as in RFC 8785, but exactly: 1.0, 1e0 and 1 are the same, and
-//     9007199254740993 stays what it is, where RFC 8785 would round it to a double and make it
-//     equal to another number. Digits that were all given are all written.
+//     9007199254740993 is not changed, where RFC 8785 would round it to a double and make it
+//     equal to another number. All digits are kept.
 
-// Canonical is the canonical form of a JSON text.
+// Canonical returns the canonical form of a JSON text; an error if it is no valid JSON.
 func Canonical(text []byte) ([]byte, error) { return canonical(text, nil) }
 
-// unpinned are the members of a definition that are none of its meaning: the name of a picture
-// may change with every start of a server, and _meta is whatever anybody puts there.
+// unpinned are the members of a definition that are not pinned: the URL of an icon
+// may change with every start of a server, and the content of _meta is not defined.
 var unpinned = []string{"_meta", "icons"}
 
-// Definition is the canonical form of what is pinned of a definition: all but _meta and icons.
+// Definition returns the canonical form of a definition without _meta and icons, which are not pinned.
 func Definition(raw []byte) ([]byte, error) {
 	if kind := jsonscan.Kind(bytes.TrimLeft(raw, " \t\r\n")); kind != "an object" {
 		return nil, fmt.Errorf("want an object, have %s", kind)
@@ -40,7 +40,7 @@ func Definition(raw []byte) ([]byte, error) {
 	return canonical(raw, unpinned)
 }
 
-// Sum is the SHA-256 of a canonical text, as the file has it.
+// Sum is the SHA-256 of a canonical text, in the form of the file.
 func Sum(canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])
@@ -55,14 +55,14 @@ func canonical(text []byte, without []string) ([]byte, error) {
 	return w.out, nil
 }
 
-// A writer goes through a text that is JSON once and appends its canonical form.
+// A writer reads a valid JSON text once and appends its canonical form.
 type writer struct {
 	in, out []byte
 	depth   int
 	without []string // of the outermost object
 }
 
-// space is the place of the next token at or after i.
+// space returns the index of the next token at or after i.
 func (w *writer) space(i int) int {
 	for i < len(w.in) && (w.in[i] == ' ' || w.in[i] == '\n' || w.in[i] == '\r' || w.in[i] == '\t') {
 		i++
@@ -70,7 +70,7 @@ func (w *writer) space(i int) int {
 	return i
 }
 
-// value writes the value that begins at i, and returns where it ends.
+// value writes the value that begins at i, and returns the index after it.
 func (w *writer) value(i int) int {
 	switch w.in[i] {
 	case '{':
@@ -109,7 +109,7 @@ func (w *writer) array(i int) int {
 	return i + 1
 }
 
-// member is a member of an object that is written: its name, and from where to where it stands.
+// member is a written member of an object: its name, and its range in the output.
 type member struct {
 	name       string
 	start, end int
@@ -145,7 +145,7 @@ func (w *writer) object(i int) int {
 	return i + 1
 }
 
-// sort brings the members that were written last into their order.
+// sort sorts the members that were written last.
 func (w *writer) sort(members []member) {
 	byName := func(a, b member) int { return strings.Compare(a.name, b.name) } // UTF-8: that of code points
 	if slices.IsSortedFunc(members, byName) {
@@ -160,7 +160,7 @@ func (w *writer) sort(members []member) {
 	}
 }
 
-// text writes the text whose quote stands at i.
+// text writes the string whose opening quote is at i.
 func (w *writer) text(i int) int {
 	w.out = append(w.out, '"')
 	for i++; ; {
@@ -177,14 +177,14 @@ func (w *writer) text(i int) int {
 	}
 }
 
-// escape writes what the escape at i stands for.
+// escape writes the character of the escape at i.
 func (w *writer) escape(i int) int {
 	switch c := w.in[i+1]; c {
 	case 'u':
 	case '/':
 		w.out = append(w.out, '/')
 		return i + 2
-	default: // those that canonical texts have
+	default: // an escape that canonical texts have, too
 		w.out = append(w.out, '\\', c)
 		return i + 2
 	}
@@ -196,7 +196,7 @@ func (w *writer) escape(i int) int {
 			low = w.unit(i)
 		}
 		pair := utf16.DecodeRune(r, low)
-		if pair == utf8.RuneError { // no pair
+		if pair == utf8.RuneError { // not a surrogate pair
 			w.out = fmt.Appendf(w.out, `\u%04x`, r)
 			return i
 		}
@@ -226,8 +226,8 @@ func (w *writer) rune(r rune) {
 	}
 }
 
-// unquoted is what a canonical text says. Half a surrogate pair becomes the three bytes that
-// UTF-8 would have for it, so that bytes sort as code points do.
+// unquoted decodes a canonical string. An unpaired surrogate becomes the three bytes that
+// UTF-8 would have for it, so that the order of bytes is that of code points.
 func unquoted(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -276,10 +276,10 @@ func (w *writer) number(i int) int {
 }
 
 const (
-	// maxExponent is how many digits an exponent may have to be reckoned with. A number with
-	// more of them stays as it is written.
+	// maxExponent bounds the digits of an exponent. A number with
+	// more of them is not changed.
 	maxExponent = 9
-	// widest is how many digits a number without an exponent may need zeros for.
+	// widest bounds the digits, with added zeros, of a number that is written without an exponent.
 	widest = 21
 )
 

@@ -54,7 +54,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// Whatever order members come in, however texts and numbers are written: the same.
+// The canonical form does not depend on the order of members and the spelling of strings and numbers.
 func TestSpellingsAreOne(t *testing.T) {
 	text := `{"name":"get","description":"Gets \"é\" 😀","inputSchema":{"type":"object","properties":{"id":{"minimum":0.5,"maximum":1200},"n":{"enum":[1,2]}},"required":["id"]}}`
 	want, err := lock.Definition([]byte(text))
@@ -70,7 +70,7 @@ func TestSpellingsAreOne(t *testing.T) {
 	}
 }
 
-// respelled is a JSON text that means the same.
+// respelled returns a JSON text with the same value.
 func respelled(rnd *rand.Rand, v []byte) []byte {
 	space := func() string { return []string{"", " ", "\n\t"}[rnd.IntN(3)] }
 	switch v[0] {

@@ -10,42 +10,42 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// A Change is an entry, or what a backend says of itself, that differs between two files.
+// A Change is an entry, or the server information of a backend, that differs between two files.
 type Change struct {
 	Name Name
-	// Old and New are the definitions; of instructions and the like texts as JSON. nil where
+	// Old and New are the definitions, or the instructions and the like as JSON strings; nil where
 	// there is none.
 	Old, New []byte
-	// Details are what differs within, in order; none where the whole is new or gone.
+	// Details are the differences within, in order; none for an entry that was added or removed.
 	Details []Detail
 }
 
 // Detail is one difference within a definition.
 type Detail struct {
-	Path string // from the definition down: inputSchema.properties.id; "" is all of it
-	// Note says what a caller will notice, where that can be said: card is required
+	Path string // within the definition, such as inputSchema.properties.id; "" for all of it
+	// Note is the effect on callers, where it is known: card is required
 	Note     string
 	Class    Class
 	Old, New []byte // canonical; nil where there is none
 }
 
-// Class is how much a difference matters to those who call.
+// Class is the effect of a difference on callers.
 type Class string
 
-// The classes of differences, the gravest first.
+// The classes of differences, the most severe first.
 const (
-	Breaking   Class = "breaking"   // what worked may fail, or do more than was allowed for
-	Text       Class = "text"       // what a model reads
-	Compatible Class = "compatible" // the rest
+	Breaking   Class = "breaking"   // a call that worked may fail, or have other effects than expected
+	Text       Class = "text"       // a text that models read has changed
+	Compatible Class = "compatible" // all others
 )
 
-// Added and Removed say what became of the whole.
+// Added reports whether only the new file has the entry.
 func (c *Change) Added() bool { return c.Old == nil }
 
-// Removed reports whether there is none any more.
+// Removed reports whether only the old file has the entry.
 func (c *Change) Removed() bool { return c.New == nil }
 
-// Class is the gravest class of what differs.
+// Class is the most severe class of the differences.
 func (c *Change) Class() Class {
 	switch {
 	case c.Removed():
@@ -61,7 +61,7 @@ func (c *Change) Class() Class {
 	return Compatible
 }
 
-// Compare lists what differs between two files, sorted by name.
+// Compare lists the changes between two files, sorted by name.
 func Compare(old, now *File) (changes []Change) {
 	for name, b := range now.Backends {
 		changes = appendSelf(changes, name, old.Backends, now.Backends, b)
@@ -88,7 +88,7 @@ func Compare(old, now *File) (changes []Change) {
 	return changes
 }
 
-// appendSelf adds what a backend says of itself, if that differs.
+// appendSelf adds the change of a backend's server information, if it differs.
 func appendSelf(changes []Change, name string, old, now map[string]Backend, b Backend) []Change {
 	before, had := old[name]
 	after, has := now[name]
@@ -119,17 +119,17 @@ func appendSelf(changes []Change, name string, old, now map[string]Backend, b Ba
 	return append(changes, c)
 }
 
-// Differences lists what differs between two canonical definitions.
+// Differences lists the differences of two canonical definitions.
 func Differences(kind Kind, old, now []byte) []Detail {
 	w := &walk{kind: kind}
 	w.compare(nil, old, now)
-	if len(w.found) == 0 && !bytes.Equal(old, now) { // a member that stands twice
+	if len(w.found) == 0 && !bytes.Equal(old, now) { // a duplicate member
 		w.found = []Detail{{Class: Breaking, Old: old, New: now}}
 	}
 	return w.found
 }
 
-// A walk goes down two definitions side by side.
+// A walk compares two definitions recursively.
 type walk struct {
 	kind  Kind
 	found []Detail
@@ -179,7 +179,7 @@ func membersOf(object []byte) (all []namedValue) {
 	return all
 }
 
-// joined is a path as people write it. Names that would read like something else are quoted.
+// joined is the text of a path. Names that are ambiguous in it are quoted.
 func joined(path []string) string {
 	parts := make([]string, len(path))
 	for i, p := range path {
@@ -190,10 +190,10 @@ func joined(path []string) string {
 	return strings.Join(parts, ".")
 }
 
-// texts are the members of a definition that are for reading.
+// texts are the members of a definition that are documentation.
 var texts = []string{"title", "description", "$comment", "examples"}
 
-// classify says how much a difference matters, and what it means where that is known.
+// classify sets the class of a difference, and its note where the effect is known.
 func (w *walk) classify(path []string, d *Detail) {
 	if len(path) == 0 {
 		d.Class = Breaking
@@ -202,7 +202,7 @@ func (w *walk) classify(path []string, d *Detail) {
 	last := path[len(path)-1]
 	switch {
 	case slices.Contains(texts, last) && !slices.Contains(path[:len(path)-1], "annotations"):
-		if len(path) < 2 || path[len(path)-2] != "properties" { // else it is an argument of that name
+		if len(path) < 2 || path[len(path)-2] != "properties" { // otherwise it is an argument of that name
 			d.Class = Text
 			return
 		}
@@ -222,7 +222,7 @@ func (w *walk) classify(path []string, d *Detail) {
 	}
 }
 
-// riskier says whether a hint became less harmless. Where one is missing, what MCP says holds.
+// riskier classifies the change of a hint: breaking if the tool is less harmless by it. For a missing hint, MCP's default is used.
 func riskier(hint string, d *Detail) (Class, string) {
 	assumed := map[string]bool{"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true}
 	harmless := map[string]bool{"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
@@ -283,8 +283,8 @@ func (w *walk) schema(path []string, d *Detail, input bool) {
 	}
 }
 
-// setDifference lists the elements of a that are not in b, as JSON. What is no list is its only
-// element.
+// setDifference lists the elements of a that are not in b, as JSON. A value that is no list is treated as a list of
+// itself.
 func setDifference(a, b []byte) (only []string) {
 	in := elements(b)
 	for _, e := range elements(a) {

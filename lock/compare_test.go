@@ -14,7 +14,7 @@ const order = `{"name":"get","description":"Gets an order.","annotations":{"read
  "inputSchema":{"type":"object","properties":{"id":{"type":"string"},"view":{"type":"string","enum":["short","long"]},"n":{"type":["integer","null"]}},"required":["id"]},
  "outputSchema":{"type":"object","properties":{"status":{"type":"string","enum":["new","paid"]},"cents":{"type":"integer"}},"required":["status","cents"],"additionalProperties":false}}`
 
-// TestDifferences changes an order's definition in one place.
+// TestDifferences changes one part of the definition of a tool.
 func TestDifferences(t *testing.T) {
 	for _, tt := range []struct{ name, old, now, want string }{
 		{"nothing", "Gets", "Gets", ""},
@@ -112,7 +112,7 @@ func TestChangeAsJSON(t *testing.T) {
 	}
 }
 
-// What a log says about a change is not the backend's to write.
+// A backend's names do not appear in logs about a change.
 func TestParts(t *testing.T) {
 	old, now := []byte(`{"description":"a","inputSchema":{"type":"object"}}`), []byte(`{"description":"b","inputSchema":{"title":"x","type":"object"},"x\u001b":1,"y":2}`)
 	if got, want := lock.Parts(lock.Differences(lock.Tool, old, now)), "description, inputSchema, other members"; got != want {

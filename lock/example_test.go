@@ -6,7 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/lock"
 )
 
-// What has changed between what was reviewed and what a backend offers now.
+// The changes between the reviewed definitions and those that a backend has now.
 func ExampleCompare() {
 	file := func(definition string) *lock.File {
 		f := lock.New()

@@ -21,14 +21,14 @@ const (
 	DefaultFile = "vmcp.lock"
 	// MaxFile bounds a file, in bytes.
 	MaxFile = 256 << 20
-	// maxDepth bounds how deep a file nests, so that it can be read again.
+	// maxDepth bounds the nesting of a file that is written, so that it can be read again.
 	maxDepth = jsonscan.MaxDepth - 8
 
 	version = 1
 )
 
-// Read reads a file. Every hash in it is computed anew: a file in which the definition that
-// people review is not the one that is pinned is broken.
+// Read reads a file. It computes every hash again: a file in which a hash does not fit its definition,
+// so that the reviewed definition is not the pinned one, is an error.
 func Read(path string) (*File, error) {
 	data, err := files.Read(path, MaxFile)
 	if err != nil {
@@ -46,8 +46,8 @@ func Parse(path string, data []byte) (*File, error) {
 	return r.f, nil
 }
 
-// A reader reads one file. Members that it does not know are mistakes: what a later version
-// writes may change what is pinned.
+// A reader reads one file. Unknown members are errors: those of a later version
+// may change what is pinned.
 type reader struct {
 	path string
 	data []byte
@@ -69,7 +69,7 @@ func (r *reader) read() error {
 		case "backends", "entries":
 			parts[key] = value
 		default:
-			return r.wrong(value, "%q is not known; a newer vmcp may have written it", key)
+			return r.wrong(value, "unknown member %q; a newer vmcp may have written it", key)
 		}
 		return nil
 	})
@@ -97,7 +97,7 @@ func (r *reader) members(at string, object []byte, visit func(key string, value 
 	jsonscan.Each(object, func(k, value []byte) bool {
 		key := string(k)
 		if seen[key] {
-			err = r.wrong(value, "%s%q is there twice", strings.TrimPrefix(at+": ", ": "), key)
+			err = r.wrong(value, "%sduplicate member %q", strings.TrimPrefix(at+": ", ": "), key)
 			return false
 		}
 		seen[key] = true
@@ -113,7 +113,7 @@ func (r *reader) backend(name string, value []byte) error {
 	err := r.members(at, value, func(key string, v []byte) error {
 		field, ok := map[string]*string{"instructions": &sum, "instructionsText": &b.Instructions, "revision": &b.Revision, "server": &b.Server}[key]
 		if !ok {
-			return r.wrong(v, "%s: %q is not known", at, key)
+			return r.wrong(v, "%s: unknown member %q", at, key)
 		}
 		return r.text(at+": "+key, v, field)
 	})
@@ -154,7 +154,7 @@ func (r *reader) entry(key string, value []byte) error {
 		case "sha256":
 			return r.text(at+": sha256", v, &e.SHA256)
 		}
-		return r.wrong(v, "%s: %q is not known", at, key)
+		return r.wrong(v, "%s: unknown member %q", at, key)
 	})
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (r *reader) entry(key string, value []byte) error {
 
 func (r *reader) text(at string, v []byte, into *string) error {
 	if kind := jsonscan.Kind(v); kind != "a string" {
-		return r.wrong(v, "%s: want a text, have %s", at, kind)
+		return r.wrong(v, "%s: want a string, have %s", at, kind)
 	}
 	return json.Unmarshal(v, into)
 }
@@ -195,7 +195,7 @@ func (r *reader) at(offset int, message string) error {
 // Code is that of problems with the file.
 const Code = "lock"
 
-// syntax says what is wrong with a text that is no JSON, and where.
+// syntax is the problem of a text that is no JSON, with its position.
 func (r *reader) syntax(err error) error {
 	for _, mark := range []string{"<<<<<<< ", "=======", ">>>>>>> "} {
 		if i := bytes.Index(r.data, []byte("\n"+mark)); i >= 0 {
@@ -210,8 +210,8 @@ func (r *reader) syntax(err error) error {
 	return r.at(0, "not JSON: "+err.Error())
 }
 
-// Bytes is the text of the file: members sorted, two spaces, a final newline, and escapes for
-// characters that nobody would see.
+// Bytes is the text of the file: with sorted members, an indentation of two spaces, a final newline, and escapes for
+// invisible characters.
 func (f *File) Bytes() ([]byte, error) {
 	text := []byte(`{"backends":{`)
 	comma := func() {
@@ -263,7 +263,7 @@ func (b Backend) append(text []byte) []byte {
 
 func quote(s string) []byte { return jsonscan.Quote(strings.ToValidUTF8(s, "\ufffd")) }
 
-// fits reports why a text would not be a file: spread over lines, one that nests deep is many
+// fits returns an error if the indented text would exceed the bounds of a file: indented, deeply nested text is many
 // times as long.
 func fits(text []byte) error {
 	size, depth, inText := len(text), 0, false
@@ -293,9 +293,9 @@ func fits(text []byte) error {
 	return nil
 }
 
-// Update changes a file under a lock between processes: what another one writes meanwhile is not
-// lost. change gets what the file holds, or an empty File where there is none. It reports whether
-// the file was written: one whose bytes stay the same is not touched. A link is followed, and a
+// Update changes a file under a lock between processes, so that no concurrent change is
+// lost. change gets the content of the file, or an empty File where there is none. Update reports whether
+// the file was written: one whose bytes do not change is not written. Symbolic links are followed, and the
 // file keeps its mode.
 func Update(path string, change func(*File) error) (written bool, err error) {
 	path = led(path)
@@ -324,7 +324,7 @@ func Update(path string, change func(*File) error) (written bool, err error) {
 	return true, files.Replace(path, text)
 }
 
-// led is where links from a path lead, also where there is no file yet.
+// led follows symbolic links from a path, also to a file that does not exist yet.
 func led(path string) string {
 	for range 40 { // as many links as the system follows
 		target, err := os.Readlink(path)

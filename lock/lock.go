@@ -1,13 +1,13 @@
-// Package lock is the file vmcp.lock: what the backends of a configuration offer, as somebody
-// has reviewed it. Serving holds the backends to it, and checks of scripts read it offline.
+// Package lock reads, compares and writes the file vmcp.lock: the reviewed definitions of the tools, prompts and
+// resources of a configuration's backends. Serving pins the backends to it, and checks of scripts read it offline.
 //
 //	f, err := lock.Read("vmcp.lock")
 //	changes := lock.Compare(f, now)
 //	err = lock.Update("vmcp.lock", func(f *lock.File) error { f.Take(now, names); return nil })
 //
-// The file is made for Git: the same offer gives the same bytes, in whatever order and however
-// the backends wrote it, and a change of it is what a model will read differently. It holds
-// definitions as backends send them, before the configuration's prefixes, overrides and filters,
+// The file is made for Git: the same definitions give the same bytes, in whatever order and JSON spelling
+// the backends send them, so that a diff shows only changes of meaning. It has the
+// definitions that backends send, before the configuration's prefixes, overrides and filters,
 // and nothing of the configuration itself.
 package lock
 
@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// Kind is what an entry is.
+// Kind is the kind of an entry.
 type Kind string
 
 // The kinds of entries, and the instructions of a backend.
@@ -32,11 +32,11 @@ const (
 	Instructions Kind = "instructions"
 )
 
-// Name is the name of an entry in the file, or of a backend's instructions, whose Own is "".
+// Name is the name of an entry in the file, or, with an empty Own, of a backend's instructions.
 type Name struct {
 	Kind    Kind
 	Backend string
-	Own     string // as the backend has it: a name, a URI or the text of a template
+	Own     string // the backend's name: a name, a URI or a URI template
 }
 
 // String is backend.own for a tool, kind:backend.own for the others, and for instructions the
@@ -51,7 +51,7 @@ func (n Name) String() string {
 	return string(n.Kind) + ":" + n.Backend + "." + n.Own
 }
 
-// ParseName reads what String writes. The first dot divides: no backend has one in its name.
+// ParseName parses the text that String returns. The backend ends at the first dot: names of backends have none.
 func ParseName(text string) (Name, error) {
 	n := Name{Kind: Tool}
 	rest := text
@@ -72,30 +72,30 @@ func ParseName(text string) (Name, error) {
 	return n, nil
 }
 
-// File is what a vmcp.lock holds.
+// File is the content of a vmcp.lock.
 type File struct {
 	Backends map[string]Backend // by name
 	Entries  map[Name]Entry
 }
 
-// Backend is what a backend says of itself.
+// Backend is the server information of a backend.
 type Backend struct {
 	Instructions string // the text
 	Revision     string // of MCP
 	Server       string // its name and version
 }
 
-// Entry is one definition, canonical and without what is not pinned.
+// Entry is one definition, in canonical form and without the members that are not pinned.
 type Entry struct {
 	Definition []byte
-	SHA256     string // hexadecimal, over Definition
+	SHA256     string // hexadecimal, of Definition
 }
 
 // New is a file without entries.
 func New() *File { return &File{Backends: map[string]Backend{}, Entries: map[Name]Entry{}} }
 
-// Add adds a definition as a backend sent it. What a backend offers twice must be the same twice:
-// which of the two is meant, nobody can tell.
+// Add adds a definition of a backend. A duplicate has to have the same definition: with two different ones, it is
+// ambiguous which one calls would use.
 func (f *File) Add(n Name, raw []byte) error {
 	definition, err := Definition(raw)
 	if err != nil {
@@ -109,7 +109,7 @@ func (f *File) Add(n Name, raw []byte) error {
 	return nil
 }
 
-// Has reports whether anything of a backend is pinned.
+// Has reports whether the file has server information or an entry of a backend.
 func (f *File) Has(backend string) bool {
 	if _, ok := f.Backends[backend]; ok {
 		return true
@@ -122,7 +122,7 @@ func (f *File) Has(backend string) bool {
 	return false
 }
 
-// Holds reports whether an entry, or what a backend says of itself, is in the file.
+// Holds reports whether an entry, or the server information of a backend, is in the file.
 func (f *File) Holds(n Name) bool {
 	if n.Kind == Instructions {
 		_, ok := f.Backends[n.Backend]
@@ -132,7 +132,7 @@ func (f *File) Holds(n Name) bool {
 	return ok
 }
 
-// TakeBackend makes what f has of a backend what now has of it.
+// TakeBackend replaces all entries and the server information of a backend by those of now.
 func (f *File) TakeBackend(now *File, backend string) {
 	maps.DeleteFunc(f.Entries, func(n Name, _ Entry) bool { return n.Backend == backend })
 	for n, e := range now.Entries {
@@ -151,8 +151,8 @@ func (f *File) takeSelf(now *File, backend string) {
 	}
 }
 
-// Take makes one entry of f, or what a backend says of itself, what it is in now. What is not
-// there any more is gone.
+// Take replaces one entry of f, or the server information of a backend, by that of now, and removes it when now has
+// none.
 func (f *File) Take(now *File, n Name) {
 	if n.Kind == Instructions {
 		f.takeSelf(now, n.Backend)
@@ -165,7 +165,7 @@ func (f *File) Take(now *File, n Name) {
 	}
 }
 
-// Only is the part of f that a filter wants.
+// Only returns the part of f for whose names want returns true.
 func (f *File) Only(want func(Name) bool) *File {
 	part := New()
 	for n, e := range f.Entries {
@@ -181,14 +181,14 @@ func (f *File) Only(want func(Name) bool) *File {
 	return part
 }
 
-// Names are the names of all entries, sorted as the file has them.
+// Names are the names of all entries, in the order of the file.
 func (f *File) Names() []Name {
 	names := slices.Collect(maps.Keys(f.Entries))
 	slices.SortFunc(names, func(a, b Name) int { return strings.Compare(a.String(), b.String()) })
 	return names
 }
 
-// Server is how a file names the program of a backend.
+// Server returns the name and version of serverInfo, in the form of the file.
 func Server(serverInfo []byte) string {
 	return strings.TrimSpace(jsonscan.GetString(serverInfo, "name") + " " + jsonscan.GetString(serverInfo, "version"))
 }

@@ -120,7 +120,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A file in which what people review is not what is pinned, or that can be read in two ways, is broken.
+// A file in which a reviewed definition is not the pinned one, or that is ambiguous, is an error.
 func TestBrokenFiles(t *testing.T) {
 	good := string(bytesOf(t, shop(t, map[string]string{"shop.get": `{"name":"get","description":"Gets."}`})))
 	sum := lock.Sum([]byte(`{"description":"Gets.","name":"get"}`))
@@ -142,10 +142,10 @@ func TestBrokenFiles(t *testing.T) {
 		{"the instructions edited", edit("Ask first.", "Do."), "instructions is not the hash of instructionsText"},
 		{"the instructions unpinned", edit(`"instructions": "`+lock.Sum([]byte("Ask first."))+`",`, ""), "instructions is not the hash of instructionsText"},
 		{"an entry twice", edit(`"entries": {`, `"entries": {"shop.get": {},`), "entries"},
-		{"a part twice", edit(`"version": 1`, `"entries": {}, "version": 1`), `"entries" is there twice`},
+		{"a part twice", edit(`"version": 1`, `"entries": {}, "version": 1`), `duplicate member "entries"`},
 		{"another kind", edit(`"kind": "tool"`, `"kind": "prompt"`), `kind: want tool, have "prompt"`},
-		{"another part", edit(`"version": 1`, `"pins": {}, "version": 1`), `"pins" is not known`},
-		{"another member", edit(`"kind": "tool"`, `"kind": "tool", "allow": true`), `"allow" is not known`},
+		{"another part", edit(`"version": 1`, `"pins": {}, "version": 1`), `unknown member "pins"`},
+		{"another member", edit(`"kind": "tool"`, `"kind": "tool", "allow": true`), `unknown member "allow"`},
 		{"no name", edit(`"shop.get"`, `"shop"`), "want a name such as backend.tool"},
 		{"deep", edit(`"Gets."`, strings.Repeat("[", 600)+strings.Repeat("]", 600)), "vmcp.lock:"},
 	} {
@@ -158,7 +158,7 @@ func TestBrokenFiles(t *testing.T) {
 	}
 	twice := edit(`  "version"`, `  "version"`)
 	entry := twice[strings.Index(twice, `    "shop.get"`):strings.Index(twice, "\n  },\n  \"version\"")]
-	if _, err := lock.Parse("vmcp.lock", []byte(strings.Replace(twice, entry, entry+",\n"+entry, 1))); err == nil || !strings.Contains(err.Error(), `"shop.get" is there twice`) {
+	if _, err := lock.Parse("vmcp.lock", []byte(strings.Replace(twice, entry, entry+",\n"+entry, 1))); err == nil || !strings.Contains(err.Error(), `duplicate member "shop.get"`) {
 		t.Errorf("an entry twice: %v", err)
 	}
 }
@@ -183,7 +183,7 @@ func TestLargeDefinition(t *testing.T) {
 	}
 }
 
-// Spread over lines, what nests deep would be many times as long.
+// Indented, deeply nested text would be many times as long.
 func TestFileIsBounded(t *testing.T) {
 	f := shop(t, map[string]string{"shop.deep": `{"name":"deep","x":` + strings.Repeat("[", 400) + "1" + strings.Repeat(",1", 400_000) + strings.Repeat("]", 400) + `}`})
 	if _, err := f.Bytes(); err == nil || !strings.Contains(err.Error(), "larger than 256 MB") {
@@ -282,7 +282,7 @@ func TestUpdateFollowsLinksAndKeepsTheMode(t *testing.T) {
 	}
 }
 
-// Approvals of several people at once are all kept.
+// No concurrent approval is lost.
 func TestConcurrentUpdates(t *testing.T) {
 	const people = 8
 	entries := map[string]string{}

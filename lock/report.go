@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// Print writes a change as lines: what differs, and with texts the old and the new text. What
-// nobody would see of it is escaped.
+// Print writes a change as lines: the differences, and with withTexts the old and the new text. Invisible
+// characters are escaped.
 //
 //	~ shop.get_order: inputSchema.required: "card" must be given now (breaking)
 //	    - ["id"]
@@ -48,12 +48,12 @@ func (c *Change) printTexts(line func(...string), withTexts bool, old, now []byt
 	}
 }
 
-// text is what differs in one line.
+// text describes a difference on one line.
 func (d *Detail) text() string {
 	text := d.Path
 	switch {
 	case d.Path == "":
-		text = "a member stands twice, or no longer"
+		text = "a duplicate member was added or removed"
 	case d.Note != "":
 		text += ": " + d.Note
 	case d.Old == nil:
@@ -69,7 +69,7 @@ func (d *Detail) text() string {
 	return text
 }
 
-// known are the members of definitions that MCP defines. Others are a backend's own words.
+// known are the members of definitions that MCP defines. Others are named by the backend.
 var known = []string{"title", "description", "inputSchema", "outputSchema", "annotations", "execution", "arguments", "mimeType", "size"}
 
 // Parts names the members of a definition in which it differs: description, inputSchema.
@@ -87,7 +87,7 @@ func Parts(details []Detail) string {
 	return strings.Join(names, ", ")
 }
 
-// detail and change are what they are for machines.
+// detail and change are the JSON forms of Detail and Change.
 type (
 	detail struct {
 		Path  string          `json:"path"`
@@ -109,10 +109,10 @@ type (
 	}
 )
 
-// JSONForm is a value of the type that MarshalJSON writes, for help that says which form it has.
+// JSONForm is a value of the type that MarshalJSON encodes, for the help of commands, which documents it.
 func (Change) JSONForm() any { return change{} }
 
-// MarshalJSON writes the change for machines.
+// MarshalJSON encodes the change for --output json.
 func (c Change) MarshalJSON() ([]byte, error) {
 	what := "changed"
 	switch {

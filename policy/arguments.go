@@ -9,7 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 )
 
-// argUses is what policies read of arguments.
+// argUses is which arguments policies read.
 type argUses struct {
 	all    bool            // as a whole: context itself
 	record bool            // context.arguments
@@ -34,8 +34,8 @@ func (u *argUses) note(key string) {
 
 const presence = "_present"
 
-// values are the members of the context that stand for arguments; nil when no policy reads
-// any. Arguments that cannot be read in one way only are an error.
+// values returns the members of the context for arguments; nil when no policy reads any.
+// Ambiguous arguments are an error.
 func (u *argUses) values(arguments json.RawMessage) (cedar.RecordMap, error) {
 	if u.none() {
 		return nil, nil
@@ -54,7 +54,7 @@ func (u *argUses) values(arguments json.RawMessage) (cedar.RecordMap, error) {
 		case map[string]any:
 			given = v
 		default:
-			return nil, fmt.Errorf("the arguments are no object")
+			return nil, fmt.Errorf("the arguments are not a JSON object")
 		}
 	}
 	args := map[string]argument{}
@@ -66,7 +66,7 @@ func (u *argUses) values(arguments json.RawMessage) (cedar.RecordMap, error) {
 	return u.context(args), nil
 }
 
-// argument is one argument as policies see it.
+// argument is the Cedar value of one argument.
 type argument struct {
 	value  cedar.Value
 	scalar bool
@@ -84,7 +84,7 @@ func argumentOf(v any) argument {
 	return argument{value, false}
 }
 
-// context is the members of the context for arguments.
+// context returns the members of the context for arguments.
 func (u *argUses) context(args map[string]argument) cedar.RecordMap {
 	out := cedar.RecordMap{}
 	record := cedar.RecordMap{}
@@ -95,7 +95,7 @@ func (u *argUses) context(args map[string]argument) cedar.RecordMap {
 		}
 		record[cedar.String(name)] = a.value
 	}
-	for name, a := range args { // after the scalars: one of that name speaks for no other
+	for name, a := range args { // after the scalars, so that no scalar argument named NAME_present takes the place of these
 		if key := "arg_" + name + presence; !a.scalar && (u.all || u.keys[key]) {
 			out[cedar.String(key)] = cedar.True
 		}
@@ -106,8 +106,8 @@ func (u *argUses) context(args map[string]argument) cedar.RecordMap {
 	return out
 }
 
-// reader decodes arguments and refuses members that stand twice, or that another spelling of
-// a name that policies read stands beside or for.
+// reader decodes arguments and refuses duplicate members, and members whose name differs only in
+// case from one that policies read.
 type reader struct {
 	*json.Decoder
 	uses *argUses
@@ -118,7 +118,7 @@ const maxDepth = 200
 func (r reader) value(depth int) (any, error) {
 	t, err := r.Token()
 	if err != nil {
-		return nil, fmt.Errorf("the arguments are no JSON")
+		return nil, fmt.Errorf("the arguments are not valid JSON")
 	}
 	if depth > maxDepth {
 		return nil, fmt.Errorf("the arguments are nested too deep")
@@ -146,14 +146,14 @@ func (r reader) object(depth int) (any, error) {
 	for r.More() {
 		t, err := r.Token()
 		if err != nil {
-			return nil, fmt.Errorf("the arguments are no JSON")
+			return nil, fmt.Errorf("the arguments are not valid JSON")
 		}
 		name, _ := t.(string)
 		if _, twice := object[name]; twice {
-			return nil, fmt.Errorf("an argument stands there twice")
+			return nil, fmt.Errorf("an argument is given twice")
 		}
 		if depth == 0 && r.misspells(name) {
-			return nil, fmt.Errorf("an argument stands there in another case than policies speak of it")
+			return nil, fmt.Errorf("the name of an argument differs in case from the one in policies")
 		}
 		v, err := r.value(depth + 1)
 		if err != nil {

@@ -17,11 +17,11 @@ import (
 // Code is the code of problems with policies.
 const Code = "policy"
 
-// maxPolicies bounds how many policies there are: each is asked for each decision.
+// maxPolicies bounds the policies: each is evaluated for each decision.
 const maxPolicies = 10_000
 
-// Compile reads the policies of a configuration. The problems are errors, with which there is
-// no set, and warnings. The set is nil, too, when the configuration has no policies.
+// Compile compiles the policies of a configuration. The problems are errors, with which the set
+// is nil, and warnings. The set is nil, too, when the configuration has no policies.
 func Compile(cfg *config.Config) (*Set, diag.Problems) {
 	a := &cfg.IncomingAuth.Authz
 	if !a.Enabled() {
@@ -32,7 +32,7 @@ func Compile(cfg *config.Config) (*Set, diag.Problems) {
 		groups: cedar.EntityType(a.GroupType()),
 	}}
 	c.entities(a.EntitiesJSON)
-	for i := range a.Allow { // their names are given; those of texts give way
+	for i := range a.Allow { // first: their names are fixed, those of policy texts are derived
 		c.rule(&a.Allow[i], fmt.Sprintf("incomingAuth.authz.allow[%d]", i))
 	}
 	texts, problems := cfg.PolicyTexts()
@@ -41,7 +41,7 @@ func Compile(cfg *config.Config) (*Set, diag.Problems) {
 		c.text(t)
 	}
 	if len(c.set.policies) > maxPolicies {
-		c.report("incomingAuth.authz", "%d policies: the most are %d", len(c.set.policies), maxPolicies)
+		c.report("incomingAuth.authz", "%d policies, want at most %d", len(c.set.policies), maxPolicies)
 	}
 	if errs, _ := c.problems.Split(); len(errs) > 0 {
 		return nil, c.problems.Sorted()
@@ -65,7 +65,7 @@ type compiler struct {
 }
 
 func (c *compiler) report(path, format string, args ...any) {
-	c.problems = append(c.problems, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: Code, Message: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, diag.Problem{Pos: c.cfg.Place(path), Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
 }
 
 // entities reads the entities of the configuration.
@@ -87,7 +87,7 @@ func (c *compiler) text(t config.PolicyText) {
 		return
 	}
 	if len(list) == 0 {
-		c.problems = append(c.problems, diag.Problem{Pos: t.Origin.Pos, Path: pathOf(t), Code: Code, Severity: diag.Warning, Message: "there is no policy in it"})
+		c.problems = append(c.problems, diag.Problem{Pos: t.Origin.Pos, Path: pathOf(t), Code: Code, Severity: diag.Warning, Message: "the text has no policies"})
 	}
 	for _, p := range list {
 		pos := p.Position()
@@ -103,7 +103,7 @@ func (c *compiler) text(t config.PolicyText) {
 				id = strings.TrimSuffix(id, "#"+strconv.Itoa(n-1)) + "#" + strconv.Itoa(n)
 			}
 		case c.names[id]:
-			c.problems = append(c.problems, diag.Problem{Pos: at, Path: pathOf(t), Code: Code, Message: fmt.Sprintf("there is another policy with @id(%q): decisions could not be told apart", id)})
+			c.problems = append(c.problems, diag.Problem{Pos: at, Path: pathOf(t), Code: Code, Message: fmt.Sprintf("there is another policy with @id(%q); ids must be unique, because decisions name the policy by its id", id)})
 			continue
 		}
 		c.names[id] = true
@@ -115,12 +115,12 @@ func (c *compiler) text(t config.PolicyText) {
 
 func pathOf(t config.PolicyText) string {
 	if t.Origin.Exact && !strings.Contains(t.Path, ".policies[") {
-		return "" // the place says it
+		return "" // the position is enough
 	}
 	return t.Path
 }
 
-// within is a place in a text of policies.
+// within returns the position of a line and column of a policy text.
 func within(t config.PolicyText, line, column int) diag.Pos {
 	if !t.Origin.Exact {
 		return t.Origin.Pos
@@ -128,7 +128,7 @@ func within(t config.PolicyText, line, column int) diag.Pos {
 	return diag.Pos{File: t.Origin.File, Line: t.Origin.Line + line - 1, Column: t.Origin.Column + column - 1}
 }
 
-// compile makes the forms of a policy that decisions need.
+// compile prepares a policy for decisions: its scopes, and its probe and rest (see compiled).
 func compile(id string, p *cedar.Policy) *compiled {
 	tree := (*ast.Policy)(p.AST())
 	c := &compiled{id: id, forbid: p.Effect() == cedar.Forbid, tree: tree, policy: p}
@@ -159,7 +159,7 @@ func compile(id string, p *cedar.Policy) *compiled {
 	return c
 }
 
-// arrange sorts the policies by what they may be about.
+// arrange groups the policies by the kinds of entries that they may apply to.
 func (s *Set) arrange() {
 	for _, c := range s.policies {
 		used := usesOf(c.tree)
@@ -180,10 +180,10 @@ func (s *Set) arrange() {
 	}
 }
 
-// isAbout reports whether a policy may be about an action by its head.
+// isAbout reports whether a policy with this action scope may apply to an action.
 func (s *Set) isAbout(scope ast.IsActionScopeNode, action cedar.EntityUID) bool {
 	if _, grouped := s.entities[action]; grouped {
-		return true // it may be in a group of actions
+		return true // entitiesJson may place it in a group of actions
 	}
 	switch scope := scope.(type) {
 	case ast.ScopeTypeEq:
@@ -196,7 +196,7 @@ func (s *Set) isAbout(scope ast.IsActionScopeNode, action cedar.EntityUID) bool 
 	return true
 }
 
-// Print writes the policies in Cedar's language, each with its name.
+// Print returns the policies in Cedar's language, each with its name.
 func (s *Set) Print() string {
 	var b strings.Builder
 	for i, c := range s.policies {
@@ -214,7 +214,7 @@ func (s *Set) Print() string {
 
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }
 
-// Names are the names of the policies, in order.
+// Names returns the names of the policies, in order.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.policies))
 	for i, c := range s.policies {

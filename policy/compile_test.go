@@ -17,20 +17,20 @@ func TestProblems(t *testing.T) {
 		{"twice", "policies: ['@id(\"a\") permit(principal, action, resource); @id(\"a\") permit(principal, action, resource);']", `another policy with @id("a")`},
 		{"named as a rule", "allow: [{name: a, tools: ['*']}]\npolicies: ['@id(\"a\") permit(principal, action, resource);']", `another policy with @id("a")`},
 		{"entities", "entitiesJson: '{'\nallow: [{name: a, tools: ['*']}]", `incomingAuth.authz.entitiesJson: want a JSON list of entities`},
-		{"exposed", "policies: ['permit(principal, action, resource == Tool::\"git_log\");']", `warning: incomingAuth.authz.policies[0]: "git_log" is what clients call the tool`},
+		{"exposed", "policies: ['permit(principal, action, resource == Tool::\"git_log\");']", `warning: incomingAuth.authz.policies[0]: "git_log" is the exposed name of the tool`},
 		{"exposed, its origin", "policies: ['permit(principal, action, resource) when { resource.name == \"git_log\" };']", `resource.backend == "git" && resource.original == "log"`},
 		{"action", "policies: ['permit(principal, action == Action::\"call_tol\", resource);']", `there is no action "call_tol"; did you mean "call_tool"?`},
-		{"type", "policies: ['permit(principal in Group::\"a\", action, resource);']", `nothing is of the type Group; want Client, THVGroup,`},
-		{"server", "policies: ['permit(principal, action, resource in MCP::\"x\");']", `this server is MCP::"vmcp", by the field name; MCP::"x" is another one`},
+		{"type", "policies: ['permit(principal in Group::\"a\", action, resource);']", `no entity has the type Group; want Client, THVGroup,`},
+		{"server", "policies: ['permit(principal, action, resource in MCP::\"x\");']", `this server is MCP::"vmcp", by the field name of the configuration; MCP::"x" is another one`},
 		{"backend", "policies: ['permit(principal, action, resource in Backend::\"x\");']", `there is no backend "x"`},
 		{"unguarded", "policies: ['forbid(principal, action, resource) when { context.arg_path like \"/etc/*\" };']", `forbids every call without the argument path`},
-		{"empty", "policies: ['// nothing']", `warning: incomingAuth.authz.policies[0]: there is no policy in it`},
+		{"empty", "policies: ['// nothing']", `warning: incomingAuth.authz.policies[0]: the text has no policies`},
 		{"none", "type: cedar", `incomingAuth.authz.type: cedar needs policies, policyFiles or allow`},
-		{"off", "type: none\nallow: [{name: a, tools: ['*']}]", `incomingAuth.authz.type: none, and yet there are policies`},
+		{"off", "type: none\nallow: [{name: a, tools: ['*']}]", `incomingAuth.authz.type: type none ignores the policies that are configured; want cedar`},
 		{"no backend", "allow: [{name: a, tools: ['file.*']}]", `incomingAuth.authz.allow[0].tools[0]: there is no backend "file"; did you mean "files.*"?`},
 		{"no origin", "allow: [{name: a, tools: ['read']}]", `want an origin, which is a backend and its own name for it, such as "files.read", or "*" for all; have "read"`},
 		{"nothing", "allow: [{name: a, groups: [b]}]", `incomingAuth.authz.allow[0]: allows nothing`},
-		{"empty list", "allow: [{name: a, groups: [], tools: ['*']}]", `an empty list would hold for nobody`},
+		{"empty list", "allow: [{name: a, groups: [], tools: ['*']}]", `an empty list matches no principal: want names, or leave it out to match all`},
 		{"when", "allow: [{name: a, prompts: ['*'], when: readOnly}]", `readOnly is about tools, and this rule has none`},
 		{"no file", "policyFiles: [no/*.cedar]", `incomingAuth.authz.policyFiles[0]: no file "no/*.cedar"`},
 		{"fine", "allow: [{name: a, tools: ['files.*'], when: readOnly}]\npolicies: ['permit(principal, action == Action::\"list_tools\", resource);']", ``},
@@ -104,7 +104,7 @@ permit ( principal, action == Action::"call_tool", resource );
 	if strings.Join(strings.Fields(got), "") != strings.Join(strings.Fields(want), "") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// What is printed is what is in force.
+	// The printed policies decide as the originals.
 	again := compiled(t, "policies:\n  - |\n    "+strings.ReplaceAll(strings.TrimSpace(got), "\n", "\n    "))
 	if again.Print() != strings.Replace(got, "// incomingAuth.authz.policies[0]", "// "+again.Names()[2], 1) {
 		t.Errorf("printed again:\n%s", again.Print())

@@ -11,28 +11,28 @@ import (
 	"github.com/cedar-policy/cedar-go"
 )
 
-// Identity is who asks, as authentication found it out.
+// Identity is the authenticated caller.
 type Identity struct {
 	Issuer, Subject string
 	Groups, Scopes  []string // roles are groups
 	Client          string   // the OAuth client
 	Claims          map[string]any
-	Profile         string // that the endpoint is used through; "" is none
+	Profile         string // the profile of the endpoint that is used; "" for none
 }
 
-// A Principal is an identity as policies see it. It belongs to one Set.
+// A Principal is an identity as a Cedar entity. It belongs to one Set.
 type Principal struct {
 	identity Identity
 	entity   cedar.Entity
 	claims   cedar.RecordMap // of the context
-	record   cedar.Record    // the same without arguments
+	record   cedar.Record    // claims as a record, for requests without arguments
 	class    [sha256.Size]byte
 
 	mu   sync.Mutex
-	more map[*compiled]*Principal // with the scopes of a policy; guarded by mu
+	more map[*compiled]*Principal // guarded by mu: the principal with the scopes of a policy added
 }
 
-// Principal makes a principal. It is worth keeping for as long as the credential is.
+// Principal makes a principal. It is expensive, and should be kept for the lifetime of the credential.
 func (s *Set) Principal(id Identity) *Principal {
 	p := &Principal{identity: id, claims: cedar.RecordMap{}}
 	attributes := cedar.RecordMap{
@@ -68,7 +68,8 @@ func (s *Set) Principal(id Identity) *Principal {
 	return p
 }
 
-// completed is an entity with what the configuration says of it. What we say wins.
+// completed merges an entity with the configured one of its UID (entitiesJson). Attributes of e take
+// precedence.
 func (s *Set) completed(e cedar.Entity) cedar.Entity {
 	given, ok := s.entities[e.UID]
 	if !ok {
@@ -83,10 +84,10 @@ func (s *Set) completed(e cedar.Entity) cedar.Entity {
 	return cedar.Entity{UID: e.UID, Parents: cedar.NewEntityUIDSet(parents...), Attributes: cedar.NewRecord(attributes), Tags: given.Tags}
 }
 
-// Class is equal for principals to whom Possible answers the same for every entry.
+// Class is a hash that is equal only for principals with the same Possible decisions for all entries.
 func (p *Principal) Class() [sha256.Size]byte { return p.class }
 
-// with is p with the scopes of a policy; p itself if it has them.
+// with returns p with the scopes of a policy added; p itself if it has them.
 func (p *Principal) with(s *Set, c *compiled) *Principal {
 	var missing []string
 	for _, scope := range c.scopes {
@@ -111,7 +112,7 @@ func (p *Principal) with(s *Set, c *compiled) *Principal {
 	return p.more[c]
 }
 
-// context is what policies call the context: claims and arguments.
+// context returns the context of a Cedar request: claims and arguments.
 func (p *Principal) context(arguments cedar.RecordMap) cedar.Record {
 	if arguments == nil {
 		return p.record
@@ -129,12 +130,12 @@ func textSet(texts []string) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// Hints are what a tool says of itself; nil is nothing.
+// Hints are the annotations of a tool's definition; nil for those that are not set.
 type Hints struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
 }
 
-// An Entry is a thing that somebody wants to use. It does not change.
+// An Entry is a tool, prompt or resource. It is immutable.
 type Entry struct {
 	kind      Kind
 	contested bool
@@ -142,14 +143,14 @@ type Entry struct {
 	forms [2]cedar.Entity
 }
 
-// Of names an entry.
+// Of describes an entry.
 type Of struct {
 	Kind Kind
-	// Name is what clients call it: the exposed name, the URI, or the text of a template.
+	// Name is the exposed name, the URI, or the text of a template.
 	Name string
-	// Backend and Original are where it comes from; for scripted tools scripts and the name.
+	// Backend and Original are its origin; for scripted tools "scripts" and the name.
 	Backend, Original string
-	// Contested says that another backend claims Name, too.
+	// Contested is set when another backend offers Name, too.
 	Contested bool
 	Hints     Hints
 }
@@ -194,12 +195,12 @@ func (s *Set) entity(of Of, name string) cedar.Entity {
 	})
 }
 
-// world is what a question is asked in.
+// world has the entities of one decision.
 type world struct {
 	set     *Set
 	p       *Principal
 	e       *Entry
-	exposed bool // a contested entry goes by its exposed name
+	exposed bool // a contested entry is identified by its exposed name, not by its origin
 }
 
 func (w *world) entry() *cedar.Entity {
@@ -232,7 +233,7 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return e, ok
 }
 
-// toValue is a JSON value for policies. What they cannot have, fractions and null, has none.
+// toValue converts a JSON value to Cedar; false for fractions and null, which Cedar does not have.
 func toValue(v any) (cedar.Value, bool) {
 	switch v := v.(type) {
 	case string:
@@ -267,7 +268,7 @@ func toValue(v any) (cedar.Value, bool) {
 	return nil, false
 }
 
-// toLong reads a number. 1.0 and 1e0 are 1: a tool would read them so, too.
+// toLong parses an integer. 1.0 and 1e0 are 1, as a tool would read them.
 func toLong(text string) (cedar.Value, bool) {
 	if !strings.ContainsAny(text, ".eE") {
 		var n int64

@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
-// Developers may read files, and not those below /etc.
+// Developers may read files, except those below /etc.
 func ExampleCompile() {
 	set, problems := policy.Compile(&config.Config{
 		Backends: []config.Backend{{Name: "files", URL: "http://127.0.0.1/mcp"}},

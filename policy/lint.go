@@ -15,16 +15,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// listActions are accepted and decide nothing: a list shows what may be used.
+// listActions are accepted and have no effect: lists show the entries that may be used.
 var listActions = []string{"list_tools", "list_prompts", "list_resources", "list_resource_templates"}
 
-// lint finds what a policy says and does not mean, as far as that can be seen.
+// lint warns of likely mistakes in a policy.
 func (c *compiler) lint(p *compiled, at diag.Pos, path string) (problems diag.Problems) {
 	warn := func(format string, args ...any) {
-		problems = append(problems, diag.Problem{Pos: at, Path: path, Code: Code, Severity: diag.Warning, Message: fmt.Sprintf(format, args...)})
+		problems = append(problems, diag.Problem{Pos: at, Path: path, Code: Code, Severity: diag.Warning}.Says(fmt.Sprintf(format, args...)))
 	}
 	var n names
-	n.look(eval.PolicyToNode(p.tree).AsIsNode())
+	n.collect(eval.PolicyToNode(p.tree).AsIsNode())
 	for _, uid := range n.entities {
 		c.lintEntity(uid, warn)
 	}
@@ -34,7 +34,7 @@ func (c *compiler) lint(p *compiled, at diag.Pos, path string) (problems diag.Pr
 	if p.forbid {
 		for _, key := range n.read {
 			if !slices.Contains(n.guarded, key) {
-				warn("forbids every call without the argument %s, since its condition cannot be evaluated then; begin it with context has %s && if only calls with it are meant", strings.TrimPrefix(key, "arg_"), key)
+				warn("forbids every call without the argument %s, because its condition cannot be evaluated then; begin the condition with context has %s && if only calls with the argument are meant", strings.TrimPrefix(key, "arg_"), key)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (c *compiler) lintEntity(uid cedar.EntityUID, warn func(string, ...any)) {
 		c.lintExposed(Prompt, id, warn)
 	case "MCP":
 		if uid != c.set.server {
-			warn("this server is %s, by the field name; %s is another one", c.set.server, uid)
+			warn("this server is %s, by the field name of the configuration; %s is another one", c.set.server, uid)
 		}
 	case "Backend":
 		if id != config.ScriptsOrigin && !slices.ContainsFunc(c.cfg.Backends, func(b config.Backend) bool { return b.Name == id }) {
@@ -68,7 +68,7 @@ func (c *compiler) lintEntity(uid cedar.EntityUID, warn func(string, ...any)) {
 	case "Client", "Resource", "FeatureType", c.set.groups:
 	default:
 		if !slices.ContainsFunc(keys(c.set.entities), func(known cedar.EntityUID) bool { return known.Type == uid.Type }) {
-			warn("nothing is of the type %s; want Client, %s, Action, Tool, Prompt, Resource, Backend or MCP", uid.Type, c.set.groups)
+			warn("no entity has the type %s; want Client, %s, Action, Tool, Prompt, Resource, Backend or MCP", uid.Type, c.set.groups)
 		}
 	}
 }
@@ -80,13 +80,13 @@ func keys(m cedar.EntityMap) (uids []cedar.EntityUID) {
 	return uids
 }
 
-// lintExposed warns of a name that another backend can get, and says what cannot be got.
+// lintExposed warns of an exposed name that another backend can claim, and suggests the origin instead.
 func (c *compiler) lintExposed(kind Kind, name string, warn func(string, ...any)) {
 	if len(c.cfg.Backends) < 2 || kind == Tool && c.isScript(name) {
 		return
 	}
 	backend, original := c.originOf(kind, name)
-	warn("%q is what clients call the %s, and another backend can claim that name while the one that is meant is down; its origin cannot be claimed: resource.backend == %q && resource.original == %q", name, kind, backend, original)
+	warn("%q is the exposed name of the %s, which another backend can claim while the intended one is down; use the origin, which cannot be claimed: resource.backend == %q && resource.original == %q", name, kind, backend, original)
 }
 
 func (c *compiler) isScript(name string) bool {
@@ -94,9 +94,9 @@ func (c *compiler) isScript(name string) bool {
 		slices.ContainsFunc(c.cfg.CompositeTools, func(t config.CompositeTool) bool { return t.Name == name })
 }
 
-// originOf is the origin of an exposed name, as far as the configuration tells it.
+// originOf returns the origin of an exposed name by the configuration alone, else placeholders.
 func (c *compiler) originOf(kind Kind, name string) (backend, original string) {
-	for _, b := range c.cfg.Backends { // the longest name that fits
+	for _, b := range c.cfg.Backends { // the longest matching name
 		if rest, ok := strings.CutPrefix(name, c.cfg.PrefixOf(b.Name)); ok && rest != "" && c.cfg.PrefixOf(b.Name) != "" && len(b.Name) > len(backend) {
 			backend, original = b.Name, rest
 		}
@@ -116,15 +116,15 @@ func (c *compiler) originOf(kind Kind, name string) (backend, original string) {
 	return backend, original
 }
 
-// names is what a policy names.
+// names are the entities, names and arguments that occur in a policy.
 type names struct {
 	entities []cedar.EntityUID
 	byName   []string // resource.name == "…"
 	read     []string // members of the context that are arguments
-	guarded  []string // those that it is asked about whether they are there
+	guarded  []string // those that are tested with has
 }
 
-func (n *names) look(of ast.IsNode) {
+func (n *names) collect(of ast.IsNode) {
 	ast.Inspect(ast.NewNode(of), func(node ast.IsNode) bool {
 		switch node := node.(type) {
 		case ast.NodeValue:

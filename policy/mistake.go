@@ -12,7 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// The parser says what is wrong at the token behind the one that is, and in its own words.
+// The errors of Cedar's parser have the position of the token after the wrong one, and terms of the parser's
+// code. This file translates them.
 
 var (
 	parseError = regexp.MustCompile(`(?s)parse error at [^"]*?(\d+):(\d+) ".*?": (.*)$`)
@@ -22,7 +23,7 @@ var (
 	badNumber  = regexp.MustCompile(`strconv\.\w+: parsing "(\d+)": (.*)$`)
 )
 
-// mistake is what is wrong in a text of policies, and where.
+// mistake returns the position and the description of a syntax error in a policy text.
 func mistake(text, err string) (line, column int, what string) {
 	if m := parseError.FindStringSubmatch(err); m != nil {
 		at := offset(text, m[1], m[2])
@@ -59,7 +60,7 @@ func mistake(text, err string) (line, column int, what string) {
 	return 1, 1, err
 }
 
-// offset is a place by its line and column, in bytes.
+// offset returns the byte offset of a line and column.
 func offset(text, line, column string) int {
 	l, _ := strconv.Atoi(line)
 	c, _ := strconv.Atoi(column)
@@ -78,13 +79,13 @@ func offset(text, line, column string) int {
 	return at
 }
 
-// place is a line and a column, in characters.
+// place returns the line and column, in characters, of a byte offset.
 func place(text string, at int) (line, column int) {
 	before := text[:min(at, len(text))]
 	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
 }
 
-// before is where a token stands that is in front of a place.
+// before returns the offset of the last token before the offset at; at if there is none.
 func before(text string, at int, token string) int {
 	if i := strings.LastIndex(text[:min(at, len(text))], token); i >= 0 && token != "" {
 		return i
@@ -92,7 +93,7 @@ func before(text string, at int, token string) int {
 	return at
 }
 
-// tokenBefore is where the token in front of a place begins.
+// tokenBefore returns the offset at which the token before the offset at begins.
 func tokenBefore(text string, at int) int {
 	head := strings.TrimRightFunc(text[:min(at, len(text))], unicode.IsSpace)
 	word := strings.TrimRightFunc(head, func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) })
@@ -103,7 +104,7 @@ func tokenBefore(text string, at int) int {
 	return max(0, len(head)-size)
 }
 
-// parseProblem is an error of the parser with its place.
+// parseProblem returns a problem for an error of the parser.
 func parseProblem(t config.PolicyText, err error) diag.Problem {
 	line, column, what := mistake(t.Text, strings.TrimPrefix(err.Error(), "parser error: "))
 	p := diag.Problem{Pos: within(t, line, column), Path: pathOf(t), Code: Code, Message: "not Cedar: " + what}

@@ -9,9 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// Named is what a configuration makes of an origin: the exposed name, without asking the
-// backend. What only the backend knows, hints and whether another one claims the name, is
-// not in it.
+// Named returns the entry of an origin by the configuration alone, with its exposed name.
+// Hints and Contested, for which backends have to be asked, are not set.
 func Named(cfg *config.Config, kind Kind, origin string) (Of, error) {
 	backend, original, ok := config.SplitOrigin(origin)
 	if !ok {
@@ -38,7 +37,7 @@ func Named(cfg *config.Config, kind Kind, origin string) (Of, error) {
 	return of, nil
 }
 
-// renamed is a name after the overrides of a configuration.
+// renamed returns a name after the overrides of a configuration.
 func renamed(cfg *config.Config, kind Kind, backend, original string) string {
 	name := ""
 	for _, w := range cfg.Aggregation.Tools {
@@ -71,14 +70,14 @@ func HintsOf(annotations json.RawMessage) Hints {
 	return Hints{given.ReadOnly, given.Destructive, given.Idempotent, given.OpenWorld}
 }
 
-// Question is what may be asked without a request.
+// Question is a decision to be made without a request.
 type Question struct {
 	Who       Identity
 	Of        Of
-	Arguments json.RawMessage // nil: whether it may be used with some arguments
+	Arguments json.RawMessage // nil: whether there are arguments with which it is allowed
 }
 
-// Answer decides a question.
+// Answer decides a question, by Possible or Decide.
 func (s *Set) Answer(q Question) Decision {
 	p, e := s.Principal(q.Who), s.Entry(q.Of)
 	if q.Arguments == nil {
@@ -87,7 +86,7 @@ func (s *Set) Answer(q Question) Decision {
 	return s.Decide(p, e, q.Arguments)
 }
 
-// Depends reports whether the answer depends on hints of the tool.
+// Depends reports whether the answer depends on the hints of the tool.
 func (s *Set) Depends(q Question) bool {
 	if q.Of.Kind != Tool {
 		return false

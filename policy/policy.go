@@ -6,18 +6,18 @@
 //	d := set.Decide(bob, set.Entry(policy.Of{Kind: policy.Tool, Name: "files_read", Backend: "files", Original: "read"}), arguments)
 //	if d.Outcome == policy.Allow { … }
 //
-// Policies are Cedar's (https://www.cedarpolicy.com): what no permit holds for is denied, and a
-// forbid that holds wins. Three things are stricter than in Cedar itself:
+// Policies are Cedar's (https://www.cedarpolicy.com): a request is allowed if a permit applies and
+// no forbid does. Three rules are stricter than in Cedar itself:
 //
-//   - A forbid whose condition fails, such as one that compares an argument that is not
-//     there, denies; Cedar skips it.
-//   - Arguments that a policy speaks of and that stand twice, or in another case, deny: a
-//     tool may read another one than the policy.
-//   - An entry whose exposed name several backends claim goes by its origin in permits, while
-//     forbids that speak of the exposed name still hold for it.
+//   - A forbid whose condition cannot be evaluated, such as one that compares a missing
+//     argument, denies; Cedar skips it.
+//   - Arguments that are given twice, or whose name differs only in case from one that
+//     policies read, deny: the tool may read another value than the policy.
+//   - An entry whose exposed name several backends claim is identified by its origin in permits;
+//     forbids on the exposed name apply as well.
 //
-// What is asked for a list is Possible: whether there are arguments for which Decide would
-// allow. possible.go says how far that is exact.
+// Lists use Possible: whether there are arguments for which Decide allows. possible.go
+// documents how exact that is.
 package policy
 
 import (
@@ -31,8 +31,8 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// Kind is what kind of thing somebody wants to use, and so the action: call_tool, get_prompt
-// or read_resource.
+// Kind is the kind of an entry, which determines the action: call_tool, get_prompt or
+// read_resource.
 type Kind uint8
 
 // The kinds.
@@ -47,7 +47,7 @@ var kindNames = [kinds]string{"tool", "prompt", "resource"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// KindOf is the kind of that name.
+// KindOf returns the kind of a name.
 func KindOf(name string) (Kind, bool) {
 	for k, n := range kindNames {
 		if n == name {
@@ -57,19 +57,19 @@ func KindOf(name string) (Kind, bool) {
 	return 0, false
 }
 
-// Action is what is done with a thing of this kind.
+// Action returns the name of the Cedar action on entries of this kind.
 func (k Kind) Action() string { return actionNames[k] }
 
 var actionNames = [kinds]string{"call_tool", "get_prompt", "read_resource"}
 
-// Outcome is how a question is decided.
+// Outcome is the outcome of a decision.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Invisible Outcome = iota // denied whatever the arguments and scopes are: for the principal there is no such thing
+	Invisible Outcome = iota // denied with any arguments and scopes: not listed, and reported as unknown
 	Deny                     // denied with these arguments
-	StepUp                   // denied, and allowed to the same principal with further scopes
+	StepUp                   // denied, but allowed to the principal with further scopes
 	Allow
 )
 
@@ -77,7 +77,7 @@ var outcomeNames = [...]string{"invisible", "deny", "step-up", "allow"}
 
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// OutcomeOf is the outcome of that name.
+// OutcomeOf returns the outcome of a name.
 func OutcomeOf(name string) (Outcome, bool) {
 	for o, n := range outcomeNames {
 		if n == name {
@@ -90,23 +90,24 @@ func OutcomeOf(name string) (Outcome, bool) {
 // Decision is an outcome and its reasons.
 type Decision struct {
 	Outcome Outcome
-	// Policies are the names of those that decided: the forbids that held or failed, or the
-	// permits that held. Empty when nothing permits.
+	// Policies are the names of the deciding policies: the forbids that applied or could not be
+	// evaluated, or the permits that applied. Empty when no permit applies.
 	Policies []string
-	// Scopes are what a StepUp needs.
+	// Scopes are the scopes that a StepUp needs.
 	Scopes []string
-	// Reason says what is not in Policies; for logs, never for a client.
+	// Reason is a further reason, for logs, never for clients.
 	Reason string
-	// Open says, of Possible, that it depends on the arguments.
+	// Open is set by Possible when the decision depends on the arguments.
 	Open bool
 }
 
-// Equal reports whether two decisions say the same.
+// Equal reports whether all fields of two decisions are equal.
 func (d Decision) Equal(o Decision) bool {
 	return d.Outcome == o.Outcome && d.Open == o.Open && d.Reason == o.Reason && slices.Equal(d.Policies, o.Policies) && slices.Equal(d.Scopes, o.Scopes)
 }
 
-// A Set is the policies of one configuration. It does not change, and is safe for concurrent use.
+// A Set is the compiled policies of one configuration. It is immutable but for its caches, and safe for
+// concurrent use.
 type Set struct {
 	policies []*compiled
 	byKind   [kinds]group
@@ -114,10 +115,10 @@ type Set struct {
 	server   cedar.EntityUID
 	groups   cedar.EntityType
 	uses     uses
-	known    sync.Map     // results of search, by the open conditions
-	kept     atomic.Int64 // how many were found
+	known    sync.Map     // cached results of search, by the open conditions
+	kept     atomic.Int64 // number of results of search
 
-	failed sync.Map // names of policies whose failure was reported
+	failed sync.Map // names of policies for which OnFailure was called
 	// OnFailure is called once per policy whose condition cannot be evaluated.
 	OnFailure func(policy, err string)
 }
@@ -128,15 +129,15 @@ type compiled struct {
 	forbid bool
 	tree   *ast.Policy
 	policy *cedar.Policy
-	scopes []string // of a permit that says which scopes it is for
+	scopes []string // the annotation @scopes of a permit: the scopes of a step-up
 
-	// probe permits where the policy would hold, or where the conditions before the
-	// first about arguments do.
+	// probe is a permit with the policy's scope and its conditions before the first one
+	// that reads arguments.
 	probe *cedar.Policy
-	rest  ast.IsNode // the remaining conditions, which are about arguments; nil: there are none
+	rest  ast.IsNode // the conjunction of the other conditions; nil: none
 }
 
-// group is the policies that may speak of one kind of entry.
+// group is the policies that may apply to one kind of entry.
 type group struct {
 	all     ordered
 	forbids ordered
@@ -144,10 +145,11 @@ type group struct {
 	args    argUses // of all together
 }
 
-// ordered are policies for the authorizer, which reads them by their index.
+// ordered is a list of policies in a fixed order.
 type ordered []*compiled
 
-// exact, probing: the two forms in which the authorizer gets policies.
+// exact and probing are the two forms of policies for cedar.Authorize: with all conditions, and without those
+// on arguments.
 type (
 	exact   ordered
 	probing ordered
@@ -173,7 +175,7 @@ func (o probing) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// find is the policy of that name; names are unique in a set.
+// find returns the policy of a name; names are unique in a set.
 func (o ordered) find(id cedar.PolicyID) *compiled {
 	for _, c := range o {
 		if c.id == string(id) {
@@ -183,8 +185,8 @@ func (o ordered) find(id cedar.PolicyID) *compiled {
 	return nil
 }
 
-// Decide says whether p may use e with these arguments, which are a JSON object or nothing. A
-// resource has none.
+// Decide decides whether p may use e with these arguments, a JSON object or empty. A resource has
+// no arguments.
 func (s *Set) Decide(p *Principal, e *Entry, arguments json.RawMessage) Decision {
 	if !s.ReadsArguments(e.kind) {
 		return s.Possible(p, e)
@@ -215,11 +217,11 @@ func (s *Set) Decide(p *Principal, e *Entry, arguments json.RawMessage) Decision
 	return d
 }
 
-// ReadsArguments reports whether decisions about entries of a kind can depend on arguments. If
-// not, Decide comes to what Possible does.
+// ReadsArguments reports whether decisions on entries of a kind can depend on arguments. If not,
+// Decide is Possible.
 func (s *Set) ReadsArguments(k Kind) bool { return k != Resource && !s.byKind[k].args.none() }
 
-// ask asks once. The outcome is Allow or Deny.
+// ask decides for one set of scopes, those of p. The outcome is Allow or Deny.
 func (s *Set) ask(g *group, p *Principal, e *Entry, context cedar.Record) Decision {
 	w := world{set: s, p: p, e: e}
 	if e.contested {

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
-// configured reads a configuration with this under authz and two backends.
+// configured reads a configuration with this text as authz and two backends.
 func configured(t testing.TB, authz string) (*config.Config, diag.Problems) {
 	t.Helper()
 	indented := "    " + strings.ReplaceAll(strings.TrimSpace(authz), "\n", "\n    ")

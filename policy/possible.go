@@ -12,22 +12,21 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
 
-// Are there arguments for which a principal may use an entry? Lists ask that.
+// Possible: whether there are arguments with which a principal may use an entry. Lists are filtered by it.
 //
-// Everything but the arguments is known, so each policy that holds by its other conditions is
-// left with those about arguments, in which the known parts are replaced by their values. If
-// these are comparisons of single arguments with known values, joined by &&, ||, ! and if,
-// then an argument has finitely many kinds of values that they can tell apart (not there, a
-// number below, at or above each constant, a text for each way in which the patterns can hold
-// or not, …). One of each kind is tried, in all combinations, on the conditions themselves:
-// the answer is exact. Where there are too many combinations, and for other conditions
-// (arithmetic, two arguments compared, members of arguments), the entry counts as possible:
-// what is called is decided anyway.
+// All but the arguments is known, so each policy is reduced to its conditions on arguments, in
+// which the known parts are replaced by their values. If these are comparisons of single
+// arguments with known values, joined by &&, ||, ! and if, then they distinguish finitely many
+// kinds of values of an argument (absent, a number below, at or above each constant, a string for
+// each combination of matching patterns, …). One value of each kind is tried, in all
+// combinations, on the conditions: the answer is exact. With too many combinations, and for other
+// conditions (arithmetic, two arguments compared, members of arguments), the entry counts as
+// possible: the call itself is decided exactly.
 
-// maxTries bounds how many combinations of arguments are tried.
+// maxTries bounds the combinations of arguments that are tried.
 const maxTries = 4096
 
-// Possible says whether p may use e with some arguments: Allow, StepUp or Invisible.
+// Possible decides whether there are arguments with which p may use e: Allow, StepUp or Invisible.
 func (s *Set) Possible(p *Principal, e *Entry) Decision {
 	g := &s.byKind[e.kind]
 	if d := s.possible(g, p, e); d.Outcome == Allow {
@@ -45,10 +44,10 @@ func (s *Set) Possible(p *Principal, e *Entry) Decision {
 	return Decision{Outcome: Invisible}
 }
 
-// possible is Allow or Invisible.
+// possible is Possible for the scopes of p: Allow or Invisible.
 func (s *Set) possible(g *group, p *Principal, e *Entry) Decision {
 	if !s.ReadsArguments(e.kind) {
-		none, _ := g.args.values(nil) // there is nothing to read
+		none, _ := g.args.values(nil) // cannot fail: no arguments are read
 		d := s.ask(g, p, e, p.context(none))
 		if d.Outcome != Allow {
 			d.Outcome = Invisible
@@ -81,20 +80,20 @@ func (s *Set) possible(g *group, p *Principal, e *Entry) Decision {
 	return Decision{Outcome: Allow, Policies: o.names, Open: true}
 }
 
-// condition is what is left of a policy.
+// condition is the reduced condition of a policy.
 type condition struct {
 	id   string
 	node ast.IsNode
 }
 
-// open is what decides about an entry while the arguments are not known.
+// open is the policies that decide on an entry, reduced to conditions on the unknown arguments.
 type open struct {
-	permitted        bool // by a policy that is not about arguments
+	permitted        bool // by a policy that does not depend on arguments
 	permits, forbids []condition
-	names            []string // of the policies that permit
+	names            []string // of the policies of permitted
 }
 
-// add sorts the policies that may hold. It is false if one denies whatever the arguments are.
+// add reduces and sorts the policies that may apply. It is false if one denies for all arguments.
 func (o *open) add(w *world, policies ordered) bool {
 	context := w.p.record
 	_, why := cedar.Authorize(probing(policies), w, w.request(context))
@@ -127,7 +126,7 @@ func (o *open) add(w *world, policies ordered) bool {
 	return true
 }
 
-// truth is what is known of a condition.
+// truth is the known value of a condition.
 type truth uint8
 
 const (
@@ -135,17 +134,17 @@ const (
 	yes
 	no
 	fails // its evaluation is an error
-	other // it is a value that is neither true nor false
+	other // a value that is not a boolean
 )
 
-// reduced is an expression in which what is known has been worked out.
+// reduced is an expression whose known parts have been evaluated.
 type reduced struct {
 	truth truth
 	value types.Value // of yes, no and other
 	node  ast.IsNode  // of maybe
 }
 
-// condition is r where something true or false is wanted.
+// condition returns r for a place where a boolean is required.
 func (r reduced) condition() reduced {
 	if r.truth == other {
 		r.truth = fails
@@ -153,7 +152,7 @@ func (r reduced) condition() reduced {
 	return r
 }
 
-// asNode is r as an expression again.
+// asNode returns r as an expression.
 func (r reduced) asNode() ast.IsNode {
 	switch r.truth {
 	case maybe:
@@ -167,7 +166,7 @@ func (r reduced) asNode() ast.IsNode {
 // failing is an expression that cannot be evaluated.
 var failing = ast.Not(ast.String("")).AsIsNode()
 
-// reduce works out what is known of an expression.
+// reduce evaluates the known parts of an expression.
 func reduce(env eval.Env, n ast.IsNode) reduced {
 	if !readsArguments(n) {
 		return known(eval.Eval(n, env))
@@ -222,7 +221,7 @@ func known(v types.Value, err error) reduced {
 	return reduced{truth: other, value: v}
 }
 
-// junction reduces an && or an ||; decisive is what the left side ends it with.
+// junction reduces an && or an ||; decisive is the left value that decides it: no or yes.
 func junction(env eval.Env, left, right ast.IsNode, decisive truth, make func(ast.BinaryNode) ast.IsNode) reduced {
 	l := reduce(env, left).condition()
 	switch l.truth {
@@ -234,7 +233,8 @@ func junction(env eval.Env, left, right ast.IsNode, decisive truth, make func(as
 	return reduce(env, right).condition()
 }
 
-// operator takes an operator apart whose two sides are always evaluated.
+// operator returns the operands of an operator that always evaluates both, and a function that applies it to
+// others.
 func operator(n ast.IsNode) (op func(l, r ast.IsNode) ast.IsNode, left, right ast.IsNode, ok bool) {
 	pair := func(l, r ast.IsNode) ast.BinaryNode { return ast.BinaryNode{Left: l, Right: r} }
 	var b ast.BinaryNode
@@ -263,8 +263,8 @@ func operator(n ast.IsNode) (op func(l, r ast.IsNode) ast.IsNode, left, right as
 	return op, b.Left, b.Right, true
 }
 
-// satisfiable reports whether there are arguments with which a permit holds, no forbid does
-// and none fails; true, too, where that cannot be found out.
+// satisfiable reports whether there are arguments for which a permit applies, no forbid does
+// and none fails; true, too, where that cannot be decided.
 func (o *open) satisfiable(s *Set) bool {
 	key := o.key()
 	if answer, ok := s.known.Load(key); ok {
@@ -277,8 +277,8 @@ func (o *open) satisfiable(s *Set) bool {
 	return answer
 }
 
-// maxKnown bounds how many answers are kept: most entries and principals leave the same
-// conditions open.
+// maxKnown bounds the cached answers: most entries and principals leave the same open
+// conditions.
 const maxKnown = 10_000
 
 func (o *open) key() string {
@@ -295,7 +295,7 @@ func (o *open) key() string {
 	return b.String()
 }
 
-// search tries arguments.
+// search tries all combinations of sample arguments.
 func (o *open) search() bool {
 	k := knowledge{}
 	for _, list := range [][]condition{o.permits, o.forbids} {
@@ -329,7 +329,7 @@ func (o *open) search() bool {
 	return try(0)
 }
 
-// allows decides by the open conditions.
+// allows evaluates the open conditions in a context.
 func (o *open) allows(context cedar.RecordMap) bool {
 	env := eval.Env{Entities: types.EntityMap{}, Context: cedar.NewRecord(context)}
 	for _, c := range o.forbids {
@@ -343,7 +343,7 @@ func (o *open) allows(context cedar.RecordMap) bool {
 	})
 }
 
-// knowledge is what conditions tell apart about each argument.
+// knowledge is the values that conditions distinguish, for each argument.
 type knowledge struct {
 	uses argUses
 	args map[string]*distinctions
@@ -351,13 +351,13 @@ type knowledge struct {
 
 // distinctions are the values that an argument is compared with.
 type distinctions struct {
-	globs   []glob // texts are patterns without a *
+	globs   []glob // strings are patterns without a *
 	numbers []int64
 	others  []types.Value // lists and records
-	members []types.Value // that a list is asked for
+	members []types.Value // of contains, containsAll and containsAny
 }
 
-// learn notes what a condition tells apart. It is false for conditions of other kinds.
+// learn records the values that a condition distinguishes. It is false for unsupported conditions.
 func (k *knowledge) learn(n ast.IsNode) bool {
 	if _, name, ok := k.argument(n); ok {
 		k.of(name)
@@ -401,8 +401,8 @@ func (k *knowledge) learn(n ast.IsNode) bool {
 	return false
 }
 
-// argument is the name of the argument that an expression is; key is arg_NAME where it is
-// read by that.
+// argument returns the name of the argument that an expression reads; key is the attribute of
+// the context, or "" for context.arguments.
 func (k *knowledge) argument(n ast.IsNode) (key, name string, ok bool) {
 	access, ok := n.(ast.NodeTypeAccess)
 	if !ok {
@@ -411,7 +411,7 @@ func (k *knowledge) argument(n ast.IsNode) (key, name string, ok bool) {
 	return k.reading(access.Arg, string(access.Value))
 }
 
-// reading is the argument that is read by an attribute of the context or of its arguments.
+// reading returns the argument that an attribute of the context or of context.arguments stands for.
 func (k *knowledge) reading(of ast.IsNode, attribute string) (key, name string, ok bool) {
 	if isContext(of) {
 		name, ok = strings.CutPrefix(attribute, "arg_")
@@ -466,8 +466,8 @@ func (k *knowledge) learnComparison(arg, value ast.IsNode) bool {
 	return known && ok
 }
 
-// learnMember notes that a list is asked for members: a known one for an argument, or an
-// argument for known ones.
+// learnMember records a test for members: a known list tested for an argument, or an
+// argument tested for known values.
 func (k *knowledge) learnMember(n ast.BinaryNode, lists bool) bool {
 	arg, value, asked := n.Left, n.Right, true
 	v, known := value.(ast.NodeValue)
@@ -506,8 +506,8 @@ func (d *distinctions) note(v types.Value) {
 	}
 }
 
-// samples are for each argument one value of each kind that the conditions tell apart; ok is
-// false when there are too many combinations.
+// samples returns for each argument one value of each kind that the conditions distinguish; ok
+// is false when there are too many combinations.
 func (k *knowledge) samples() (names []string, samples [][]argument, ok bool) {
 	tries := 1
 	for name := range k.args {
@@ -525,7 +525,7 @@ func (k *knowledge) samples() (names []string, samples [][]argument, ok bool) {
 }
 
 func (d *distinctions) samples() (list []argument, ok bool) {
-	texts, ok := tellApart(d.globs)
+	texts, ok := distinguish(d.globs)
 	if !ok || len(d.members) > 6 {
 		return nil, false
 	}
@@ -563,7 +563,7 @@ func (d *distinctions) samples() (list []argument, ok bool) {
 	return append(list, argument{}), true
 }
 
-// reachable reports whether an argument can have that value.
+// reachable reports whether a JSON argument can have that value.
 func reachable(v types.Value) bool {
 	switch v := v.(type) {
 	case types.Set:

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/policy"
 )
 
-// A world of random policies, and everything that could be asked of it.
+// A world of random policies, and the requests that are decided by them.
 var (
 	someGroups  = []string{"dev", "ops"}
 	someScopes  = []string{"read", "write"}
@@ -31,7 +31,7 @@ var (
 	someNumbers = []int{0, 1, 2, 3}
 )
 
-// simple is a condition that is one comparison of one argument.
+// simple returns a condition that is one comparison of one argument.
 func simple(r *rand.Rand) string {
 	arg := pick(r, []string{"context.arg_x", "context.arg_y", "context.arguments.x"})
 	guard := pick(r, []string{"", "", strings.Replace(arg, ".arg", " has arg", 1) + " && "})
@@ -55,7 +55,7 @@ func simple(r *rand.Rand) string {
 	return pick(r, []string{"context has arg_x", "context has arg_y", "context has arg_x_present", "context.arguments has y"})
 }
 
-// complicated is any condition.
+// complicated returns any condition.
 func complicated(r *rand.Rand) string {
 	switch r.IntN(6) {
 	case 0:
@@ -75,7 +75,7 @@ func complicated(r *rand.Rand) string {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-// randomPolicy is a policy whose conditions about arguments condition makes.
+// randomPolicy returns a policy with conditions on arguments made by condition.
 func randomPolicy(r *rand.Rand, condition func(*rand.Rand) string) string {
 	effect := pick(r, []string{"permit", "permit", "forbid"})
 	principal := pick(r, []string{"principal", "principal in THVGroup::\"dev\"", "principal in THVGroup::\"ops\"", "principal == Client::\"bob\""})
@@ -99,7 +99,7 @@ func randomPolicy(r *rand.Rand, condition func(*rand.Rand) string) string {
 	return b.String() + ";"
 }
 
-// everyArgument is what arguments of the random world can be.
+// everyArgument has the values of arguments in the random world.
 var everyArgument = func() (all []string) {
 	values := []string{"", `null`, `1.5`, `2.0`, `true`, `false`, `[]`, `[1]`, `["a"]`, `{}`, `{"y":1}`}
 	for _, n := range append([]int{-1, 4, 5}, someNumbers...) {
@@ -123,8 +123,8 @@ var everyArgument = func() (all []string) {
 	return all
 }()
 
-// argumentsFor are the arguments to try on policies: arg_x_present is what stands for an x that is
-// a list, and a scalar argument of the name x_present, too.
+// argumentsFor returns the arguments to try on policies: arg_x_present is the attribute for an x that
+// is a list, and also for a scalar argument named x_present.
 func argumentsFor(policies string) []string {
 	all := slices.Clone(everyArgument)
 	if !strings.Contains(policies, "arg_x_present") {
@@ -140,9 +140,9 @@ func argumentsFor(policies string) []string {
 	return all
 }
 
-// TestListedIsCallable holds what lists ask against what calls are decided by: what is
-// allowed for some arguments is listed, whatever the policies are; and what is listed is
-// allowed for some arguments, where each condition is a comparison of one argument.
+// TestListedIsCallable compares Possible with Decide: an entry that is allowed with some
+// arguments is listed, for all policies; and a listed entry is allowed with some arguments,
+// if each condition is a comparison of one argument.
 func TestListedIsCallable(t *testing.T) {
 	rounds := testmode.Count(2, 300)
 	for _, kind := range []struct {
@@ -211,7 +211,7 @@ func TestListedIsCallable(t *testing.T) {
 	}
 }
 
-// TestClassesAreEnough: principals of one class see the same.
+// TestClassesAreEnough: principals of one class have the same lists.
 func TestClassesAreEnough(t *testing.T) {
 	rounds := 30
 	if testmode.Thorough() {

@@ -11,10 +11,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// rule makes a policy of a rule in the short form.
+// rule compiles a rule of incomingAuth.authz.allow, the short form.
 func (c *compiler) rule(r *config.AllowRule, path string) {
 	if c.names[r.Name] {
-		return // the configuration's own problem
+		return // reported by package config
 	}
 	c.names[r.Name] = true
 	p := ast.Annotation("id", types.String(r.Name))
@@ -71,7 +71,7 @@ func anyOf(nodes []ast.Node) ast.Node {
 	return out
 }
 
-// patterns are what a rule allows of one kind.
+// patterns are the patterns of a rule for one kind.
 type patterns struct {
 	kind Kind
 	list []string
@@ -86,8 +86,8 @@ func kindsOf(r *config.AllowRule) (used []patterns) {
 	return used
 }
 
-// matching is the condition that one of the patterns matches the entry, and that a tool only
-// reads, if it has to.
+// matching returns the condition that one of the patterns matches the entry, and with readOnly
+// that a tool has readOnlyHint.
 func matching(used []patterns, readOnly bool) ast.Node {
 	var alternatives []ast.Node
 	for _, u := range used {
@@ -103,7 +103,7 @@ func matching(used []patterns, readOnly bool) ast.Node {
 	return anyOf(alternatives)
 }
 
-// matches is the condition that a pattern over origins matches the entry.
+// matches returns the condition that a pattern over origins matches the entry.
 func matches(pattern string) ast.Node {
 	if pattern == "*" {
 		return ast.True()

@@ -8,19 +8,20 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// glob is a pattern of Cedar's like: characters, and stars for any text.
+// glob is a pattern of Cedar's like operator: characters, and stars for any string.
 type glob []rune
 
-// star stands for any text. It is no character.
+// star matches any string. It is not a valid character.
 const star rune = -1
 
 func exactly(text string) glob { return glob([]rune(text)) }
 
-// globOf reads a pattern by its JSON form, the only one that tells a star from its character.
+// globOf converts a pattern by its JSON form, the only one that distinguishes a wildcard from the character
+// *.
 func globOf(p types.Pattern) (g glob) {
 	data, _ := p.MarshalJSON()
 	var parts []any
-	_ = json.Unmarshal(data, &parts) // it was just written
+	_ = json.Unmarshal(data, &parts) // cannot fail
 	for _, part := range parts {
 		if literal, ok := part.(map[string]any); ok {
 			text, _ := literal["Literal"].(string)
@@ -33,13 +34,13 @@ func globOf(p types.Pattern) (g glob) {
 }
 
 const (
-	maxStates = 4000 // that tellApart visits
+	maxStates = 4000 // that distinguish visits
 	maxTexts  = 256  // that it finds
 )
 
-// tellApart finds a text for each way in which globs can hold or not: it walks the product of
-// their automata. ok is false when that is too large.
-func tellApart(globs []glob) (texts []string, ok bool) {
+// distinguish returns a string for each possible combination of matching globs: it searches the
+// product of their automata. ok is false when that is too large.
+func distinguish(globs []glob) (texts []string, ok bool) {
 	var unique []glob
 	for _, g := range globs {
 		if !slices.ContainsFunc(unique, func(o glob) bool { return slices.Equal(o, g) }) {
@@ -47,7 +48,7 @@ func tellApart(globs []glob) (texts []string, ok bool) {
 		}
 	}
 	type state struct {
-		at   [][]bool // by glob: the places that may have been reached
+		at   [][]bool // by glob: the positions that may have been reached
 		text string
 	}
 	start := state{}
@@ -92,7 +93,7 @@ func tellApart(globs []glob) (texts []string, ok bool) {
 	return texts, true
 }
 
-// close adds the places behind stars, which need no character.
+// close adds the positions after stars, which match the empty string.
 func (g glob) close(at []bool) []bool {
 	for i, r := range g {
 		if at[i] && r == star {
@@ -116,7 +117,7 @@ func (g glob) step(at []bool, r rune) []bool {
 	return g.close(next)
 }
 
-// alphabetOf is the characters of globs, and one that is in none.
+// alphabetOf returns the characters of globs, and one that is in none.
 func alphabetOf(globs []glob) (runes []rune) {
 	for _, g := range globs {
 		for _, r := range g {

@@ -13,14 +13,14 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
 
-// uses is what policies read of principals and arguments. Principals that are equal in it make
-// one class.
+// uses is the properties of principals, and the arguments, that policies read. Principals that are
+// equal in these properties have one class.
 type uses struct {
-	whole      bool // the principal, or the context, in a way that is not looked into
+	whole      bool // the principal or the context as a whole
 	parents    []cedar.EntityUID
 	attributes []string
-	scopes     []string // that are asked for by name
-	context    []string // members that are no arguments
+	scopes     []string // tested by name
+	context    []string // members that are not arguments
 	args       argUses
 }
 
@@ -55,17 +55,17 @@ func (u *uses) mayRead(name string) bool {
 // readsArguments reports whether an expression depends on arguments.
 func readsArguments(n ast.IsNode) bool {
 	u := uses{}
-	u.look(n)
+	u.collect(n)
 	return !u.args.none()
 }
 
 func usesOf(p *ast.Policy) (u uses) {
-	u.look(eval.PolicyToNode(p).AsIsNode())
+	u.collect(eval.PolicyToNode(p).AsIsNode())
 	return u
 }
 
-// look notes what an expression reads.
-func (u *uses) look(n ast.IsNode) {
+// collect adds what an expression reads.
+func (u *uses) collect(n ast.IsNode) {
 	switch n := n.(type) {
 	case ast.NodeTypeVariable:
 		switch n.Name {
@@ -118,7 +118,7 @@ func (u *uses) look(n ast.IsNode) {
 			first = false
 			return true
 		}
-		u.look(child)
+		u.collect(child)
 		return false
 	})
 }
@@ -130,7 +130,7 @@ func isVariable(n ast.IsNode, name types.String) bool {
 
 func isPrincipal(n ast.IsNode) bool { return isVariable(n, "principal") }
 
-// attribute notes an attribute of the principal or a member of the context.
+// attribute adds an attribute of the principal or a member of the context; false for other expressions.
 func (u *uses) attribute(n ast.StrOpNode) bool {
 	name := string(n.Value)
 	switch {
@@ -148,7 +148,7 @@ func (u *uses) attribute(n ast.StrOpNode) bool {
 	return true
 }
 
-// compared notes which entity the principal is compared with.
+// compared adds the entities that the principal is compared with; false for other comparisons.
 func (u *uses) compared(left, right ast.IsNode) bool {
 	if !isPrincipal(left) {
 		return false
@@ -180,7 +180,7 @@ func (u *uses) compared(left, right ast.IsNode) bool {
 	return false
 }
 
-// askedScopes notes which scopes the principal is asked for.
+// askedScopes adds the scopes that the principal is tested for; false for other expressions.
 func (u *uses) askedScopes(n ast.BinaryNode) bool {
 	access, ok := n.Left.(ast.NodeTypeAccess)
 	if !ok || !isPrincipal(access.Arg) || access.Value != "scopes" {
@@ -222,7 +222,7 @@ func literalTexts(n ast.IsNode) (texts []string, ok bool) {
 	return nil, false
 }
 
-// classOf is over everything about p that policies read.
+// classOf returns a hash over the properties of p that policies read.
 func (s *Set) classOf(p *Principal) (class [sha256.Size]byte) {
 	h := sha256.New()
 	u := &s.uses
@@ -261,7 +261,7 @@ func (s *Set) classOf(p *Principal) (class [sha256.Size]byte) {
 	return class
 }
 
-// add adds texts behind their length: none can speak for another.
+// add hashes texts with their lengths, so that different lists cannot be encoded alike.
 func add(h hash.Hash, texts ...string) {
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(texts))))
 	for _, t := range texts {

@@ -9,18 +9,19 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// limit is one bucket of the configuration. It does not change: a limit that does is another one. Only the number of
-// replicas that share it does.
+// limit is one token bucket of the configuration. It is immutable, except for the number of replicas that share it: a
+// changed configuration makes a new limit.
 type limit struct {
-	tool   string // as under rateLimiting.tools; "" for all tools
-	each   bool   // for each principal; else for all together
+	tool   string // the name under rateLimiting.tools; "" for all tools
+	each   bool   // for each principal; else for all principals together
 	bucket config.Bucket
-	shared *rate.Limiter // of all principals; nil if each has one
+	shared *rate.Limiter // for all principals; nil if each has one
 
-	replicas int // guarded by Quota.mu: among how many the bucket is divided
+	replicas int // guarded by Quota.mu: the number of replicas among which the bucket is divided
 }
 
-// limitsOf are the limits of a configuration, divided among replicas: those of old that it has, too, and new ones.
+// limitsOf returns the limits of a configuration, divided among replicas. Limits of old with the same settings are reused, with
+// their buckets.
 func limitsOf(r config.RateLimiting, replicas int, old []*limit) (all []*limit) {
 	add := func(tool string, each bool, b config.Bucket) {
 		if b.MaxTokens > 0 {
@@ -48,15 +49,15 @@ func find(old []*limit, want limit) *limit {
 	return &want
 }
 
-// fresh is a full bucket.
+// fresh returns a full bucket.
 func (l *limit) fresh() *rate.Limiter {
 	return rate.NewLimiter(l.perSecond(), l.burst())
 }
 
-// burst is how many tokens the bucket of this replica holds: its share, and one at least.
+// burst is the capacity of the bucket of this replica, in tokens: its share, and at least one.
 func (l *limit) burst() int { return max(1, l.bucket.MaxTokens/max(1, l.replicas)) }
 
-// resize gives a bucket what the limit is now. Tokens that do not fit are gone.
+// resize sets the rate and the capacity of a bucket to those of the limit. Tokens above the capacity are dropped.
 func (l *limit) resize(b *rate.Limiter, now time.Time) {
 	b.SetLimitAt(now, l.perSecond())
 	b.SetBurstAt(now, l.burst())
@@ -66,12 +67,12 @@ func (l *limit) perSecond() rate.Limit {
 	return rate.Limit(float64(l.bucket.MaxTokens) / l.bucket.RefillPeriod.Std().Seconds() / float64(max(1, l.replicas)))
 }
 
-// covers reports whether calls of a tool fall under the limit.
+// covers reports whether calls of a tool are counted by the limit.
 func (l *limit) covers(tool, origin string) bool {
 	return l.tool == "" || l.tool == tool || strings.Contains(l.tool, ".") && matches(l.tool, origin)
 }
 
-// matches reports whether * for any text makes the pattern the name.
+// matches reports whether a pattern, in which * matches any text, matches the name.
 func matches(pattern, name string) bool {
 	first, rest, more := strings.Cut(pattern, "*")
 	name, ok := strings.CutPrefix(name, first)
@@ -87,7 +88,7 @@ func matches(pattern, name string) bool {
 	return strings.HasSuffix(name, parts[len(parts)-1])
 }
 
-// exceeded describes the limit while its bucket holds less than a token.
+// exceeded describes the limit when its bucket has less than one token.
 func (l *limit) exceeded(left float64) *Exceeded {
 	short := (1 - left) / float64(l.perSecond())
 	return &Exceeded{
@@ -96,7 +97,7 @@ func (l *limit) exceeded(left float64) *Exceeded {
 	}
 }
 
-// name is that of the configuration.
+// name is the name of the limit in the configuration.
 func (l *limit) name() string {
 	name := "rateLimiting."
 	if l.tool != "" {

@@ -1,10 +1,10 @@
-// Package quota says how often tools may be called: in all, by one principal, and each tool. It
-// knows neither HTTP nor MCP.
+// Package quota limits the rate of tool calls: of all principals, of each principal, and of each tool. It
+// is independent of HTTP and MCP.
 //
 //	var q quota.Quota
 //	q.Apply(cfg.RateLimiting)
 //	if over := q.Take(principal, "github_search", "github.search"); over != nil {
-//		// refused; to be tried again after over.RetryAfter
+//		// refused; may be retried after over.RetryAfter
 //	}
 package quota
 
@@ -19,50 +19,50 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// maxPrincipals bounds the principals whose calls are counted at one time. Beyond it the one
-// who has called least recently is forgotten, and has full buckets again.
+// maxPrincipals bounds the principals with buckets. Beyond it the least recently used one is dropped, and
+// has full buckets again.
 const maxPrincipals = 10_000
 
-// A Quota counts calls. Its zero value limits nothing. It is safe for concurrent use.
+// A Quota limits the rate of calls. Its zero value has no limits. It is safe for concurrent use.
 //
-// A call takes a token out of every bucket that it falls under, or out of none: all of them are
-// looked at and taken from under one mutex.
+// A call takes a token from every bucket of its limits, or from none: all of them are
+// checked and changed under one mutex.
 type Quota struct {
-	on atomic.Bool // there are limits
+	on atomic.Bool // whether there are limits; read without mu
 
 	mu         sync.Mutex
 	replicas   int                      // guarded by mu, like all below; 0 is 1
-	limits     []*limit                 // of all replicas together
+	limits     []*limit                 // of the configuration
 	principals map[string]*list.Element // of *principal, by key
-	recent     list.List                // of *principal, who called last first
+	recent     list.List                // of *principal, the most recent caller first
 }
 
-// Exceeded is why a call may not be made now.
+// Exceeded describes the limit that a call would exceed.
 type Exceeded struct {
-	// Limit names the limit as the configuration does: rateLimiting.perUser.
+	// Limit is the name of the limit in the configuration, such as rateLimiting.perUser.
 	Limit string
 	// Tool is the name under rateLimiting.tools; "" for a limit of all tools.
 	Tool string
 	// Calls may be made in Period.
 	Calls  int
 	Period time.Duration
-	// RetryAfter is the time after which one more may be made.
+	// RetryAfter is the duration after which one more call is allowed.
 	RetryAfter time.Duration
 }
 
-// principal is somebody whose buckets are not all full.
+// principal has the buckets of one principal.
 type principal struct {
 	key     string
-	buckets []bucket // of limits for each principal, from the first call on that falls under them
+	buckets []bucket // of the limits for each principal, added by the first call that they count
 }
 
-// bucket is what is left of a limit.
+// bucket is the bucket of a limit.
 type bucket struct {
 	limit  *limit
 	tokens *rate.Limiter
 }
 
-// Apply makes r the limits. Buckets of those that are the same as before stay as they are.
+// Apply replaces the limits by those of r. Limits that are the same as before keep their buckets.
 func (q *Quota) Apply(r config.RateLimiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,8 +87,8 @@ func (q *Quota) Apply(r config.RateLimiting) {
 	}
 }
 
-// Share says among how many replicas the limits are divided, each of which counts for itself: a bucket here holds
-// maxTokens divided by their number, rounded down, and one at least.
+// Share sets the number of replicas among which the limits are divided. Each replica counts separately: a bucket here has
+// a capacity of maxTokens divided by their number, rounded down, and at least one.
 func (q *Quota) Share(replicas int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,8 +112,8 @@ func (q *Quota) Share(replicas int) {
 // On reports whether there are limits.
 func (q *Quota) On() bool { return q.on.Load() }
 
-// Take counts a call of a tool by a principal, "" for nobody's, or says why it may not be made.
-// tool is the name as clients see it, origin its backend and its own name there.
+// Take counts a call of a tool by a principal, "" for an anonymous one; it returns the exceeded limit if the call is not
+// allowed, else nil. tool is the name for clients, origin the backend and the tool's name there, such as github.search.
 func (q *Quota) Take(who, tool, origin string) *Exceeded {
 	if !q.On() {
 		return nil
@@ -138,7 +138,7 @@ func (q *Quota) Take(who, tool, origin string) *Exceeded {
 	return nil
 }
 
-// later is the one of two that has to wait longer.
+// later returns the one of two with the longer RetryAfter.
 func later(a, b *Exceeded) *Exceeded {
 	if a != nil && a.RetryAfter >= b.RetryAfter {
 		return a
@@ -146,7 +146,7 @@ func later(a, b *Exceeded) *Exceeded {
 	return b
 }
 
-// bucketsOf appends the buckets that a call falls under. mu is held.
+// bucketsOf appends the buckets of the limits that count a call. mu is held.
 func (q *Quota) bucketsOf(to []bucket, who, tool, origin string, now time.Time) []bucket {
 	var p *principal
 	for _, l := range q.limits {
@@ -164,7 +164,7 @@ func (q *Quota) bucketsOf(to []bucket, who, tool, origin string, now time.Time) 
 	return to
 }
 
-// principal finds a principal or begins to count for it. mu is held.
+// principal finds or adds a principal. mu is held.
 func (q *Quota) principal(key string, now time.Time) *principal {
 	if at := q.principals[key]; at != nil {
 		q.recent.MoveToFront(at)
@@ -179,9 +179,9 @@ func (q *Quota) principal(key string, now time.Time) *principal {
 	return p
 }
 
-// sweep makes room for a newcomer. Two of those who have called least recently are looked at
-// each time, and forgotten if that makes no difference: so the table shrinks again after a
-// rush, and nobody has to wait for all of it. mu is held.
+// sweep makes room for a new principal. It checks the two least recently used ones, and drops
+// those whose buckets are full: so the table shrinks after a burst of principals, and no call
+// has to wait for a pass over all of it. mu is held.
 func (q *Quota) sweep(now time.Time) {
 	for range 2 {
 		if last := q.recent.Back(); last != nil && last.Value.(*principal).full(now) {
@@ -193,13 +193,13 @@ func (q *Quota) sweep(now time.Time) {
 	}
 }
 
-// forget is for who holds mu.
+// forget drops a principal. mu is held.
 func (q *Quota) forget(at *list.Element) {
 	delete(q.principals, at.Value.(*principal).key)
 	q.recent.Remove(at)
 }
 
-// bucket is the principal's own for a limit.
+// bucket returns the principal's bucket of a limit, which it adds if it is missing.
 func (p *principal) bucket(l *limit) bucket {
 	for _, b := range p.buckets {
 		if b.limit == l {
@@ -211,7 +211,7 @@ func (p *principal) bucket(l *limit) bucket {
 	return b
 }
 
-// full reports whether all of the principal's buckets are as they are for a newcomer.
+// full reports whether all of the principal's buckets are full, as those of a new one.
 func (p *principal) full(now time.Time) bool {
 	for _, b := range p.buckets {
 		if b.tokens.TokensAt(now) < float64(b.tokens.Burst()) {

@@ -16,7 +16,7 @@ func per(calls int, period time.Duration) config.Bucket {
 	return config.Bucket{MaxTokens: calls, RefillPeriod: config.Duration(period)}
 }
 
-// taken is how many of n calls may be made.
+// taken is the number of n calls that are allowed.
 func taken(q *Quota, n int, who, tool, origin string) (ok int) {
 	for range n {
 		if q.Take(who, tool, origin) == nil {
@@ -85,7 +85,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Tokens come back at their rate, and what RetryAfter says is enough and not too much.
+// Buckets refill at their rate, and RetryAfter is exact.
 func TestRefill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Quota
@@ -112,7 +112,7 @@ func TestRefill(t *testing.T) {
 	})
 }
 
-// What is configured as before goes on as before.
+// Limits that do not change keep their buckets when a configuration is applied.
 func TestApplyKeepsBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Quota
@@ -138,8 +138,8 @@ func TestApplyKeepsBuckets(t *testing.T) {
 	})
 }
 
-// However many principals come, only so many are remembered; those whose buckets are full again
-// are not.
+// The number of principals is bounded; those whose buckets are full again
+// are dropped.
 func TestPrincipalsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Quota
@@ -166,7 +166,7 @@ func TestPrincipalsAreForgotten(t *testing.T) {
 	})
 }
 
-// However many call at one time, each token is taken once.
+// Under concurrent calls each token is taken once.
 func TestAtOneTime(t *testing.T) {
 	var q Quota
 	q.Apply(config.RateLimiting{Shared: per(50, 24*time.Hour), PerUser: per(30, 24*time.Hour)})
@@ -196,7 +196,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A replica counts its share of a limit, and what is left follows when replicas come and go.
+// A replica has its share of a limit, and its tokens are adjusted when the number of replicas changes.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Quota

@@ -1,5 +1,5 @@
 // Package authtest has an issuer of access tokens for tests: a real HTTP server with a
-// discovery document, keys and introspection, and switches for what can go wrong.
+// discovery document, keys and introspection, and switches for failures.
 package authtest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Issuer is an identity provider. Its URL is the issuer's name.
+// Issuer is an identity provider. Its URL is the issuer identifier.
 type Issuer struct {
 	*httptest.Server
 
@@ -32,7 +32,7 @@ type Issuer struct {
 	opaque    map[string]map[string]any
 }
 
-// NewIssuer starts an issuer with one RSA key, which ends with the test.
+// NewIssuer starts an issuer with one RSA key. It is closed at the end of the test.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	i, err := Start()
@@ -43,7 +43,7 @@ func NewIssuer(t testing.TB) *Issuer {
 	return i
 }
 
-// Start starts an issuer with one RSA key; it is for programs that are no tests.
+// Start starts an issuer with one RSA key, for programs that are not tests.
 func Start() (*Issuer, error) {
 	i := &Issuer{opaque: map[string]map[string]any{}}
 	if err := i.rotate(false); err != nil {
@@ -95,17 +95,17 @@ func (i *Issuer) answer(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that left is no error of the test
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// SetDown makes the issuer answer 502 to everything, or ends that.
+// SetDown makes the issuer respond 502 to all requests, or ends that.
 func (i *Issuer) SetDown(down bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.down = down
 }
 
-// Rotate makes a new signing key; withdraw takes the old ones out of the set.
+// Rotate makes a new signing key; withdraw removes the old ones from the set.
 func (i *Issuer) Rotate(t testing.TB, withdraw bool) {
 	t.Helper()
 	if err := i.rotate(withdraw); err != nil {
@@ -121,12 +121,12 @@ func (i *Issuer) rotate(withdraw bool) error {
 	return err
 }
 
-// rsaKeys are made once in a process: making one costs a fifth of a second. Issuers that are
-// made after each other, and the keys of one that rotates, take the next.
+// rsaKeys are generated once in a process, because one takes a fifth of a second. Each new
+// issuer or rotation uses the next one.
 var rsaKeys struct {
 	mu   sync.Mutex
 	next int                // guarded by mu, like keys
-	keys [4]*rsa.PrivateKey // nil until it is asked for
+	keys [2]*rsa.PrivateKey // nil before the first use
 }
 
 func rsaKey() (*rsa.PrivateKey, error) {
@@ -171,14 +171,14 @@ func (i *Issuer) Key() jose.JSONWebKey {
 	return i.keys[len(i.keys)-1]
 }
 
-// Fetches returns how often the keys were asked for, Questions how often a token.
+// Fetches returns the number of requests for the keys.
 func (i *Issuer) Fetches() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fetches
 }
 
-// Questions returns how often the issuer was asked about a token.
+// Questions returns the number of introspection requests.
 func (i *Issuer) Questions() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -192,14 +192,14 @@ func (i *Issuer) Opaque(token string, claims map[string]any) {
 	i.opaque[token] = claims
 }
 
-// Revoke ends an opaque token.
+// Revoke revokes an opaque token.
 func (i *Issuer) Revoke(token string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.opaque, token)
 }
 
-// Claims are those of a good token for an audience, with changes; a nil value takes a claim out.
+// Claims returns the claims of a valid token for an audience, with changes; a nil value removes a claim.
 func (i *Issuer) Claims(audience string, changes map[string]any) map[string]any {
 	now := time.Now().Unix()
 	claims := map[string]any{
@@ -215,7 +215,7 @@ func (i *Issuer) Claims(audience string, changes map[string]any) map[string]any 
 	return claims
 }
 
-// Token is a good token for an audience, with changes to its claims.
+// Token returns a valid token for an audience, with changes to its claims.
 func (i *Issuer) Token(t testing.TB, audience string, changes map[string]any) string {
 	t.Helper()
 	return Sign(t, i.Key(), i.Claims(audience, changes), nil)
@@ -231,7 +231,7 @@ func Sign(t testing.TB, key jose.JSONWebKey, claims any, header map[jose.HeaderK
 	return token
 }
 
-// Signed is Sign for programs that are no tests.
+// Signed is Sign for programs that are not tests.
 func Signed(key jose.JSONWebKey, claims any, header map[jose.HeaderKey]any) (string, error) {
 	o := (&jose.SignerOptions{}).WithType("at+jwt")
 	for name, v := range header {

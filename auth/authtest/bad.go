@@ -15,7 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// A BadRequest is one whose credential has to be refused.
+// A BadRequest is a request whose credential must be refused.
 type BadRequest struct {
 	Name          string
 	Authorization []string // the headers
@@ -24,7 +24,7 @@ type BadRequest struct {
 	Want string
 }
 
-// Descriptions that a client gets.
+// Descriptions that a client receives.
 const (
 	malformed = "the token is malformed"
 	algorithm = "the signature algorithm is not accepted"
@@ -33,13 +33,13 @@ const (
 	issuerX   = "the issuer is not accepted"
 	kind      = "this is not an access token"
 	headerX   = "the token's header has members that are not accepted"
-	signature = "the signature does not fit"
+	signature = "the signature is not valid"
 	unknown   = "the token is unknown"
 	keyX      = "the signing key is unknown"
 )
 
-// BadRequests are requests for an audience with credentials that have to be refused, all of them
-// for a reason of their own. challenge is what stands in every challenge of a 401: scope and
+// BadRequests returns requests for an audience whose credentials must be refused, each for a
+// different reason. challenge is the part that every challenge of a 401 has: scope and
 // resource_metadata.
 func (i *Issuer) BadRequests(t testing.TB, audience, challenge string) []BadRequest {
 	t.Helper()
@@ -68,7 +68,7 @@ func invalid(description, challenge string) string {
 	return fmt.Sprintf(`401 Bearer error="invalid_token", error_description=%q, %s`, description, challenge)
 }
 
-// badToken is a token, and what a client gets as an answer.
+// badToken is a token, and the description in the response.
 type badToken struct{ name, token, why string }
 
 func (i *Issuer) malformed(t testing.TB, audience string) []badToken {
@@ -83,7 +83,7 @@ func (i *Issuer) malformed(t testing.TB, audience string) []badToken {
 	}
 }
 
-// raw is a token of any header and payload with a signature that is none.
+// raw returns a token of any header and payload with an invalid signature.
 func raw(header string, payload []byte) string {
 	enc := base64.RawURLEncoding
 	return enc.EncodeToString([]byte(header)) + "." + enc.EncodeToString(payload) + ".x"
@@ -166,7 +166,7 @@ func (i *Issuer) badClaims(t testing.TB, audience string) []badToken {
 	}
 }
 
-// WithID is a key under another name.
+// WithID returns a key with another key id.
 func WithID(k jose.JSONWebKey, id string) jose.JSONWebKey {
 	k.KeyID = id
 	return k
