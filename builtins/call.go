@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// callTool is call_tool(name, args={}, timeout=None).
+// callTool implements call_tool(name, args={}, timeout=None).
 func callTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	c, err := newCall(t, fn, args, kwargs)
 	if err != nil {
@@ -28,7 +28,7 @@ func callTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	return v, nil
 }
 
-// tryCallTool is try_call_tool(name, args={}, timeout=None).
+// tryCallTool implements try_call_tool(name, args={}, timeout=None).
 func tryCallTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	c, err := newCall(t, fn, args, kwargs)
 	if err != nil {
@@ -48,14 +48,14 @@ func tryCallTool(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	return nil, c.explain(err)
 }
 
-// outcome is what try_call_tool returns.
+// outcome returns the value of try_call_tool.
 func outcome(ok bool, output, message, kind starlark.Value) starlark.Value {
 	return starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
 		"ok": starlark.Bool(ok), "output": output, "error": message, "kind": kind,
 	})
 }
 
-// maxName bounds the names of tools.
+// maxName bounds the names of tools, in bytes.
 const maxName = 1000
 
 // call is one call of a tool.
@@ -64,7 +64,7 @@ type call struct {
 	tool     string
 	args     json.RawMessage
 	timeout  time.Duration
-	then     func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) // makes the answer of the result; may be nil
+	then     func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) // processes the result; may be nil
 }
 
 func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (*call, error) {
@@ -92,7 +92,7 @@ func newCall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 	return c, nil
 }
 
-// do makes the call through the door. With caught, every failure is an answer.
+// do makes the call through Run.Do. With caught, every failure is recorded as an answer.
 func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 	host, err := hostOf(t)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *call) do(t *starlark.Thread, caught bool) (starlark.Value, error) {
 	return toolOutput(t, raw)
 }
 
-// ask calls the tool and looks whether it said no.
+// ask calls the tool; a result with isError becomes a *ToolError.
 func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCallTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (c *call) ask(ctx context.Context, host Host, o CallOptions, most int64) (j
 
 var errCallTimeout = errors.New("call timeout")
 
-// answer turns a failed call into what the door takes for an answer, or not.
+// answer returns the error of a failed call for Run.Do: a *script.Failure is recorded as an answer, others are not.
 func (c *call) answer(ctx context.Context, err error, caught bool) error {
 	var known *ToolError
 	var failure *script.Failure
@@ -153,16 +153,16 @@ func (c *call) answer(ctx context.Context, err error, caught bool) error {
 	return known
 }
 
-// explain says which call failed.
+// explain adds the call to its error.
 func (c *call) explain(err error) error {
 	return fmt.Errorf("%s(%q): %w", c.function, c.tool, err)
 }
 
-// toolResult is a result as tools/call returns it, cut into what scripts see of it.
+// toolResult is a result of tools/call, split into the parts that scripts see.
 type toolResult struct {
 	isError    bool
 	content    json.RawMessage
-	structured json.RawMessage // nil for null, too
+	structured json.RawMessage // also nil for null
 }
 
 func readResult(raw json.RawMessage) (r toolResult, err error) {
@@ -188,7 +188,7 @@ func notAResult(err error) error {
 	return &ToolError{Kind: InvalidOutput, Msg: fmt.Sprintf("the result is not a tool result: %v", err)}
 }
 
-// toolSaidNo returns the text of a result with isError.
+// toolSaidNo returns the text of a result with isError as an error.
 func toolSaidNo(raw json.RawMessage) error {
 	r, err := readResult(raw)
 	if err != nil || !r.isError {
@@ -201,11 +201,11 @@ func toolSaidNo(raw json.RawMessage) error {
 	return &ToolError{Kind: Tool, Msg: text}
 }
 
-// maxBlocks is how many blocks of a failure are looked at for its text.
+// maxBlocks is how many content blocks of a failure are searched for its text.
 const maxBlocks = 4096
 
-// textOf joins the text blocks of content, as far as the text of a failure may go. Of
-// the blocks only texts are decoded, and of very many only the first are looked at.
+// textOf joins the text blocks of content, up to the bound on the text of a failure. Only text blocks are decoded, and
+// only the first maxBlocks blocks are searched.
 func textOf(content json.RawMessage) string {
 	var b strings.Builder
 	first, left := true, maxBlocks
@@ -226,8 +226,8 @@ func textOf(content json.RawMessage) string {
 	return script.Clip(b.String())
 }
 
-// toolOutput is what a script sees of a result: its structured content, else its text
-// and all of its content.
+// toolOutput returns the value of a result in a script: its structured content, or else its text and all of its
+// content.
 func toolOutput(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
 	r, err := readResult(raw)
 	if err != nil {
@@ -253,8 +253,7 @@ func toolOutput(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error)
 	return d, nil
 }
 
-// contentTexts joins the text blocks of a decoded content array. What is no list of
-// blocks has no text.
+// contentTexts joins the text blocks of a decoded content array; "" for other values.
 func contentTexts(content starlark.Value) string {
 	list, ok := content.(*starlark.List)
 	if !ok {
@@ -270,7 +269,7 @@ func contentTexts(content starlark.Value) string {
 	return strings.Join(texts, "\n")
 }
 
-// stringOf is the string at a key of d, or "".
+// stringOf returns the string under a key of d, or "".
 func stringOf(d *starlark.Dict, key string) string {
 	if d == nil {
 		return ""
@@ -280,7 +279,7 @@ func stringOf(d *starlark.Dict, key string) string {
 	return string(s)
 }
 
-// decode makes a value of JSON that came from outside.
+// decode decodes JSON that came from a tool or a client.
 func decode(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
 	v, err := script.DecodeIn(t, raw, script.RunOf(t).Limits().Depth)
 	if err != nil && !script.Final(err) {

@@ -10,24 +10,24 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Caller is who a run runs for. Nothing in it is a secret: a token is not part of it.
+// Caller is the principal that a run is executed for. It has no secrets: a token is not part of it.
 type Caller struct {
 	Subject string   `json:"subject"`
-	Issuer  string   `json:"issuer"` // of the credential; "" for who brought none
+	Issuer  string   `json:"issuer"` // of the credential; "" without one
 	Groups  []string `json:"groups"`
 	Scopes  []string `json:"scopes"`
-	Client  string   `json:"client"` // the OAuth client that the token was given to
+	Client  string   `json:"client"` // the OAuth client that the token was issued to
 }
 
-// Anonymous is who brought no credential.
+// Anonymous is the subject of a caller without a credential.
 const Anonymous = "anonymous"
 
-// KnowsCaller is a Host that knows who its run runs for. With others it is anonymous.
+// KnowsCaller is a Host that knows the caller of its run. With other hosts the caller is anonymous.
 type KnowsCaller interface {
 	Caller(ctx context.Context) (Caller, error)
 }
 
-// CallerOf is who a run of a host runs for.
+// CallerOf returns the caller of a host's run.
 func CallerOf(ctx context.Context, h Host) (c Caller, err error) {
 	if known, ok := h.(KnowsCaller); ok {
 		if c, err = known.Caller(ctx); err != nil {
@@ -37,11 +37,11 @@ func CallerOf(ctx context.Context, h Host) (c Caller, err error) {
 	if c.Subject == "" {
 		c = Caller{Subject: Anonymous}
 	}
-	c.Groups, c.Scopes = append([]string{}, c.Groups...), append([]string{}, c.Scopes...) // lists, if empty ones
+	c.Groups, c.Scopes = append([]string{}, c.Groups...), append([]string{}, c.Scopes...) // never null
 	return c, nil
 }
 
-// caller is caller().
+// caller implements caller().
 func caller(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
-// keyed is a world that honours idempotency keys: a call that comes again with its key gets the answer of the first.
+// keyed is a host that honours idempotency keys: a repeated call with the same key gets the answer of the first.
 type keyed struct {
 	*scripttest.Host
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ func (k *keyed) Elicit(ctx context.Context, q script.Question) (json.RawMessage,
 	return k.once(ctx, "elicit "+q.Key, func() (json.RawMessage, error) { return k.Host.Elicit(ctx, q) })
 }
 
-// trial runs one program over one journal, in a world of its own.
+// trial runs one program over one journal, with its own host.
 type trial struct {
 	program *script.Program
 	world   *keyed
@@ -99,7 +99,7 @@ func (r *trial) finish(t *testing.T) string {
 	return "comes to no end"
 }
 
-// cut runs the program, kills it at a write, and goes on.
+// cut runs the program, kills it at a write, and resumes it.
 func (r *trial) cut(t *testing.T, at int, lost bool) string {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -107,8 +107,8 @@ func (r *trial) cut(t *testing.T, at int, lost bool) string {
 	return r.finish(t)
 }
 
-// TestEveryProgramGoesOnAfterEachEffect runs all programs of testdata whole, and killed at each write of their journal and
-// gone on with: the end is the same, and so is what it took.
+// TestEveryProgramGoesOnAfterEachEffect runs all programs of testdata uninterrupted, and killed at each write of their
+// journal and resumed: result and usage are the same.
 func TestEveryProgramGoesOnAfterEachEffect(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.star")
 	if err != nil || len(files) == 0 {

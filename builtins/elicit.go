@@ -16,22 +16,22 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// What can go wrong with a question.
+// The kinds of failed questions.
 const (
 	Unanswerable  = "unanswerable"   // the client cannot be asked
-	InvalidAnswer = "invalid_answer" // the answers never fitted the schema
+	InvalidAnswer = "invalid_answer" // no answer fitted the schema
 )
 
-// maxAsks is how often one question is asked until its answer fits.
+// maxAsks is how often a question is asked until an answer fits.
 const maxAsks = 3
 
-// What a question may have, in bytes. Clients show it to a person.
+// Bounds on a question, in bytes. Clients show it to a person.
 const (
 	maxMessage = 64 << 10
 	maxForm    = 32 << 10
 )
 
-// question is what elicit(...) was asked to do.
+// question holds the arguments of elicit(...).
 type question struct {
 	message     string
 	schema      json.RawMessage
@@ -40,7 +40,7 @@ type question struct {
 	unavailable string
 }
 
-// elicit is elicit(message, schema={}, validate=True, timeout=None, when_unavailable="error").
+// elicit implements elicit(message, schema={}, validate=True, timeout=None, when_unavailable="error").
 func elicit(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	q, err := newQuestion(t, fn, args, kwargs)
 	if err != nil {
@@ -87,7 +87,7 @@ func newQuestion(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	return q, nil
 }
 
-// formSchema is the schema of a question as the protocol wants it.
+// formSchema returns the schema of a question as the protocol requires it.
 func formSchema(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	raw, err := jsonObject(t, v)
 	if err != nil {
@@ -102,7 +102,7 @@ func formSchema(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	return check.FormSchema(raw)
 }
 
-// ask asks until the answer fits, but not for ever.
+// ask asks until the answer fits, maxAsks times at most.
 func (q *question) ask(t *starlark.Thread) (starlark.Value, error) {
 	message := q.message
 	var why error
@@ -123,7 +123,7 @@ func (q *question) ask(t *starlark.Thread) (starlark.Value, error) {
 		}
 		message = fmt.Sprintf("%s\n\nThe last answer did not fit: %v", q.message, why)
 	}
-	return nil, &script.Failure{Kind: InvalidAnswer, Message: fmt.Sprintf("no answer of %d fitted the schema: %v", maxAsks, why)}
+	return nil, &script.Failure{Kind: InvalidAnswer, Message: fmt.Sprintf("none of %d answers fitted the schema: %v", maxAsks, why)}
 }
 
 // answer is an ElicitResult.
@@ -143,7 +143,7 @@ func readAnswer(raw json.RawMessage) (answer, error) {
 	return a, nil
 }
 
-// fit checks the content of an answer and fills in what has a default.
+// fit checks the content of an answer and fills in defaults.
 func (q *question) fit(content json.RawMessage) (json.RawMessage, error) {
 	if len(content) == 0 {
 		content = json.RawMessage("{}")
@@ -158,7 +158,7 @@ func (q *question) fit(content json.RawMessage) (json.RawMessage, error) {
 	return filled, q.check.Validate(filled)
 }
 
-// askOnce asks through the door.
+// askOnce asks through Run.Do.
 func (q *question) askOnce(t *starlark.Thread, message string) (json.RawMessage, error) {
 	host, err := hostOf(t)
 	if err != nil {
@@ -189,7 +189,7 @@ type elicitParams struct {
 	RequestedSchema json.RawMessage `json:"requestedSchema"`
 }
 
-// noAnswer is what the script gets when the client cannot be asked.
+// noAnswer returns the value of elicit when the client cannot be asked, or the error.
 func (q *question) noAnswer(err error) (starlark.Value, error) {
 	var failure *script.Failure
 	if errors.As(err, &failure) && failure.Kind == Unanswerable && q.unavailable != "error" {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// shop is what scripts reach: one tool.
+// shop is a host with one tool.
 type shop struct{ builtins.Host }
 
 func (shop) CallTool(_ context.Context, name string, arguments json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
@@ -19,7 +19,7 @@ func (shop) CallTool(_ context.Context, name string, arguments json.RawMessage, 
 	return json.RawMessage(`{"content": [], "structuredContent": {"left": 3}}`), nil
 }
 
-// A script calls the tools of its Host with the builtins.
+// A script calls the tools of its Host through the builtins.
 func ExampleAll() {
 	p, err := script.Compile(script.File{Name: "stock.star", Source: []byte(`
 def run(params):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
@@ -53,9 +54,10 @@ var failsAtTheEnd = []struct{ function, setup, good, bad string }{
 	{"==", `l = ["x" * 1000 + str(i) for i in range(1000)]`, `l == ["x" * 1000 + str(i) for i in range(1000)]`, `l < ["x" * 1000 + str(i) for i in range(999)] + [1]`},
 }
 
-// TestFailingCostsLikeSucceeding: what fails at its last element has done the work of
-// what succeeds, and is charged at least half of it. Else retry could do it for ever.
+// TestFailingCostsLikeSucceeding: a call that fails at its last element has done the same work as one that succeeds,
+// and is charged at least half of it. Otherwise retry could repeat it without limit.
 func TestFailingCostsLikeSucceeding(t *testing.T) {
+	testmode.NeedThorough(t)
 	for i, tt := range failsAtTheEnd {
 		t.Run(fmt.Sprint(i, " ", tt.function), func(t *testing.T) {
 			none, _ := costOf(t, tt.setup, "")
@@ -75,7 +77,7 @@ func TestFailingCostsLikeSucceeding(t *testing.T) {
 	}
 }
 
-// work weighs what a run has used: a step is about as long as 100 bytes.
+// work returns the weight of what a run has used: a step takes about as long as 100 bytes.
 func work(s script.Stats) int64 { return int64(s.Steps) + s.Memory/100 }
 
 func costOf(t *testing.T, setup, expr string) (script.Stats, error) {

@@ -11,32 +11,31 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Host is the world that builtins reach. A server implements it over its catalog and
-// its clients; scripttest has one for tests of scripts.
+// Host connects the builtins to backends and clients. A server implements it over its catalog and its sessions;
+// package scripttest has one for tests of scripts.
 type Host interface {
-	// CallTool calls a tool and returns its CallToolResult as it came. A tool that
-	// could not be called is a *ToolError; a result with isError is no error here. Any other error says that it is not
-	// known whether the tool was called.
+	// CallTool calls a tool and returns its CallToolResult unchanged. The error is a *ToolError if the tool could not
+	// be called; a result with isError is not an error here. With any other error it is not known whether the tool was
+	// called.
 	CallTool(ctx context.Context, name string, args json.RawMessage, o CallOptions) (json.RawMessage, error)
-	// Elicit asks the user and returns the ElicitResult. A *script.Suspended says that
-	// the question can only be asked between two requests; ErrNoElicitation that it
-	// cannot be asked at all.
+	// Elicit asks the user and returns the ElicitResult. The error is a *script.Suspended if the question can only be
+	// asked between two requests, and ErrNoElicitation if it cannot be asked at all.
 	Elicit(ctx context.Context, q script.Question) (json.RawMessage, error)
-	// Notify passes on a log message or a progress report. It does not wait.
+	// Notify sends a log message or a progress report. It does not wait.
 	Notify(ctx context.Context, n Notice)
 }
 
-// CallOptions accompany one call of a tool.
+// CallOptions are the options of one call of a tool.
 type CallOptions struct {
-	// Timeout bounds the call; the context ends with it too.
+	// Timeout bounds the call; the context ends with it, too.
 	Timeout time.Duration
 	// Key is the position of the call in the run.
 	Key string
-	// IdempotencyKey is the same for every attempt of this call, and for no other call: RUN/KEY. "" where the run
-	// has no identity. A host sends it along, as _meta["dev.vmcp/idempotencyKey"].
+	// IdempotencyKey is the same for every attempt of this call, and unique to it: RUN/KEY. "" if the run has no ID. A
+	// host sends it as _meta["dev.vmcp/idempotencyKey"].
 	IdempotencyKey string
-	// Unchecked calls go out and come back whether they fit the tool's schemas or not:
-	// so did those of the engine that a migrated workflow was written for.
+	// Unchecked calls are made whether or not arguments and result fit the tool's schemas, as in the legacy engine of
+	// migrated workflows.
 	Unchecked bool
 }
 
@@ -50,26 +49,26 @@ type Notice struct {
 	Fields json.RawMessage
 	// Done and Total are the progress; Total is 0 when it is not known.
 	Done, Total float64
-	// Pos is the place in the script.
+	// Pos is the position in the script.
 	Pos string
 }
 
 // ErrNoElicitation is returned by a Host whose client cannot be asked anything.
 var ErrNoElicitation = errors.New("the client cannot be asked: it does not support elicitation")
 
-// What can go wrong with a call, as the field kind of try_call_tool shows it.
+// The kinds of failed calls, as the field kind of try_call_tool shows them.
 const (
 	InvalidInput  = "invalid_input"  // the arguments do not fit the tool's schema; the tool was not called
 	InvalidOutput = "invalid_output" // the result does not fit the tool's schema, or cannot be read
 	Tool          = "tool"           // the tool answered with isError
 	Timeout       = "timeout"        // no answer in time
-	Unavailable   = "unavailable"    // the backend could not be reached: the tool was surely not called
-	Unknown       = script.Unknown   // the call was sent and no answer came: whether it happened is not known
+	Unavailable   = "unavailable"    // the backend could not be reached: the tool was certainly not called
+	Unknown       = script.Unknown   // the call was sent and no answer was received: whether it happened is not known
 	Denied        = "denied"         // the caller may not call the tool
 	NotFound      = "not_found"      // there is no such tool
 )
 
-// ToolError says why a call of a tool failed.
+// ToolError is the reason why a call of a tool failed.
 type ToolError struct {
 	Kind string
 	Msg  string
@@ -77,11 +76,11 @@ type ToolError struct {
 
 func (e *ToolError) Error() string { return e.Msg }
 
-// answer reports whether the failure is the tool's answer, which stays the same when
-// the run is resumed, and not an accident on the way to it.
+// answer reports whether the failure is an answer, which a resumed run gets again, and not a failure of the
+// connection.
 func (e *ToolError) answer() bool { return e.Kind != Unavailable && e.Kind != Timeout }
 
-// IdempotencyKey is the key that every attempt of a call goes with; "" without a run.
+// IdempotencyKey returns the key that is sent with every attempt of a call; "" if the run has no ID.
 func IdempotencyKey(run, key string) string {
 	if run == "" {
 		return ""
@@ -89,7 +88,7 @@ func IdempotencyKey(run, key string) string {
 	return run + "/" + key
 }
 
-// hostOf returns the host of the run that t belongs to.
+// hostOf returns the host of the run of t.
 func hostOf(t *starlark.Thread) (Host, error) {
 	h, ok := script.RunOf(t).Host().(Host)
 	if !ok {

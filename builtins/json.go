@@ -17,7 +17,7 @@ var jsonModule = &starlarkstruct.Module{Name: "json", Members: starlark.StringDi
 	"indent": starlark.NewBuiltin("json.indent", jsonIndent),
 }}
 
-// jsonEncode is json.encode(x).
+// jsonEncode implements json.encode(x).
 func jsonEncode(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var x starlark.Value
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "x", &x); err != nil {
@@ -30,7 +30,7 @@ func jsonEncode(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return starlark.String(data), nil
 }
 
-// jsonDecode is json.decode(text, default=...).
+// jsonDecode implements json.decode(text, default=...).
 func jsonDecode(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var text string
 	var fallback starlark.Value
@@ -50,7 +50,7 @@ func jsonDecode(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return nil, fmt.Errorf("json.decode: %w", err)
 }
 
-// jsonIndent is json.indent(text, indent="  ").
+// jsonIndent implements json.indent(text, indent="  ").
 func jsonIndent(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var text string
 	indent := "  "
@@ -72,7 +72,7 @@ func jsonIndent(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, k
 	return starlark.String(b.String()), nil
 }
 
-// indented is at least the size of text with a line for each element, indented by its depth.
+// indented returns an upper bound for the size of text with a line for each element, indented by its depth.
 func indented(text string, indent int64) int64 {
 	size, depth := int64(len(text)), int64(0)
 	for i := range len(text) {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// logMessage is log(message, level="info", **fields).
+// logMessage implements log(message, level="info", **fields).
 func logMessage(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	n := Notice{Kind: "log", Level: "info", Pos: position(t)}
 	var message starlark.Value
@@ -53,7 +53,7 @@ func notify(t *starlark.Thread, n Notice) error {
 	return err
 }
 
-// text is the message as a text: a string as it is, anything else as JSON.
+// text returns the text of a message: a string unchanged, any other value as JSON.
 func text(t *starlark.Thread, v starlark.Value) (string, error) {
 	if s, ok := v.(starlark.String); ok {
 		return string(s), nil
@@ -73,7 +73,7 @@ func splitKwargs(kwargs []starlark.Tuple, names ...string) (known, rest []starla
 	return known, rest
 }
 
-// fieldsJSON makes a JSON object of keyword arguments.
+// fieldsJSON makes a JSON object from keyword arguments.
 func fieldsJSON(t *starlark.Thread, kwargs []starlark.Tuple) (json.RawMessage, error) {
 	d := starlark.NewDict(len(kwargs))
 	for _, kv := range kwargs {
@@ -84,5 +84,5 @@ func fieldsJSON(t *starlark.Thread, kwargs []starlark.Tuple) (json.RawMessage, e
 	return script.EncodeIn(t, d, script.RunOf(t).Limits().Depth)
 }
 
-// position is the place of the call of the builtin that t is in.
+// position returns the position of the call of the present builtin.
 func position(t *starlark.Thread) string { return t.CallFrame(1).Pos.String() }

@@ -6,8 +6,8 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// mathModule has the functions whose results are exact, so that every machine has the
-// same: no logarithms, no trigonometry, no powers.
+// mathModule has the functions whose results are exact and therefore equal on every machine: no logarithms, no
+// trigonometry, no powers.
 var mathModule = &starlarkstruct.Module{Name: "math", Members: only(math.Module.Members,
 	"ceil", "copysign", "e", "fabs", "floor", "mod", "pi", "remainder", "round", "sqrt")}
 

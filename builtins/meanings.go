@@ -5,8 +5,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// This is what checks have to know of what scripts call, beyond its signature: the types of
-// parameters, which of them name a tool or are called, and what comes back.
+// What checks need to know of the builtins besides their signatures: the types of parameters, which of them are names
+// of tools or functions, and the types of results.
 
 type kinds = map[string]string
 
@@ -14,7 +14,7 @@ func param(i int, name string) check.Param { return check.Param{Index: i, Name: 
 
 var callKinds = kinds{"name": "text", "tool": "text", "args": "dict", "timeout": "duration"}
 
-// meanings are those of functions.
+// meanings describe functions.
 var meanings = map[string]check.Builtin{
 	"call_tool":     {Tool: param(0, "name"), Args: param(1, "args"), Effect: true, Types: callKinds, Returns: "output"},
 	"try_call_tool": {Tool: param(0, "name"), Args: param(1, "args"), Effect: true, Types: callKinds, Returns: "outcome"},
@@ -39,12 +39,12 @@ var meanings = map[string]check.Builtin{
 	"js_escape":    {Types: kinds{"text": "text"}, Returns: "text", Pure: true},
 	"url_query":    {Types: kinds{"text": "text"}, Returns: "text", Pure: true},
 	"without_none": {Types: kinds{"dict": "dict"}, Returns: "compact", Pure: true},
-	"tool":         {Call: "tool(*_, **arguments)", Returns: "none"}, // its declaration is read from the text
+	"tool":         {Call: "tool(*_, **arguments)", Returns: "none"}, // the declaration is read from the text
 }
 
 var patternParam = param(0, "pattern")
 
-// moduleMeanings are those of the members of modules.
+// moduleMeanings describe the members of modules.
 var moduleMeanings = map[string]map[string]check.Builtin{
 	"json": {
 		"encode": {Signature: "encode(x)", Returns: "text", Pure: true},

@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// progress is progress(done, total=None, message=None).
+// progress implements progress(done, total=None, message=None).
 func progress(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	n := Notice{Kind: "progress", Pos: position(t)}
 	var done, total, message starlark.Value

@@ -13,17 +13,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// pager is the value of pages(tool, args={}, cursor="cursor", next="nextCursor",
-// items="items", each=None): the elements of all the pages that a tool returns, or what each
-// makes of every page, fetched while they are consumed.
+// pager is the value of pages(tool, args={}, cursor="cursor", next="nextCursor", items="items", each=None): an
+// iterable over the elements of all pages that a tool returns, or over what each returns for every page. Pages are
+// fetched while it is iterated over.
 type pager struct {
 	run    *script.Run
 	tool   string
 	args   *starlark.Dict
-	cursor string         // argument that takes the cursor
-	next   []string       // where a page has the next cursor
-	items  []string       // where a page has its elements; nil: the page is the element
-	each   starlark.Value // called with these, apart; nil: the elements themselves
+	cursor string         // argument for the cursor
+	next   []string       // path of the next cursor in a page
+	items  []string       // path of the elements in a page; nil: the page is the element
+	each   starlark.Value // called with these, in a separate run; nil: the elements themselves
 }
 
 func pages(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -40,7 +40,7 @@ func pages(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 		return nil, fmt.Errorf("pages(%q): args: %w", p.tool, err)
 	}
 	if each != starlark.None {
-		if err := p.run.CheckApart(each); err != nil {
+		if err := p.run.CheckAlone(each); err != nil {
 			return nil, fmt.Errorf("pages(%q): each: %w", p.tool, err)
 		}
 		p.each = each
@@ -51,7 +51,7 @@ func pages(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	case starlark.String:
 		p.items = strings.Split(string(items), ".")
 	default:
-		return nil, fmt.Errorf("pages(%q): items: want a text or None, have %s", p.tool, items.Type())
+		return nil, fmt.Errorf("pages(%q): items: want a string or None, have %s", p.tool, items.Type())
 	}
 	return p, p.run.Charge(int64(p.args.Len()) * 128)
 }
@@ -78,13 +78,13 @@ func (p *pager) Freeze()               {}
 func (p *pager) Truth() starlark.Bool  { return starlark.True }
 func (p *pager) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: pages") }
 
-// Iterate begins with the first page, each time.
+// Iterate starts with the first page, each time.
 func (p *pager) Iterate() starlark.Iterator {
 	args, _ := copyArgs(p.args) // the keys were hashable before
 	return &pageIterator{pager: p, args: args}
 }
 
-// pageIterator fetches a page when the one before is used up.
+// pageIterator fetches a page when the previous one is exhausted.
 type pageIterator struct {
 	*pager
 	args *starlark.Dict
@@ -93,8 +93,8 @@ type pageIterator struct {
 	end  bool
 }
 
-// Next returns the next element. An iterator cannot return an error, so a failure
-// stops the interpreter at its next step.
+// Next returns the next element. An iterator cannot return an error, so a failure stops the interpreter at its next
+// step.
 func (it *pageIterator) Next(p *starlark.Value) bool {
 	for {
 		if it.page != nil && it.page.Next(p) {
@@ -113,7 +113,7 @@ func (it *pageIterator) Next(p *starlark.Value) bool {
 	}
 }
 
-// Done leaves the page.
+// Done releases the page.
 func (it *pageIterator) Done() {
 	if it.page != nil {
 		it.page.Done()
@@ -121,7 +121,7 @@ func (it *pageIterator) Done() {
 	}
 }
 
-// fetch gets the next page through the door.
+// fetch fetches the next page through Run.Do.
 func (it *pageIterator) fetch(t *starlark.Thread) error {
 	args, err := jsonObject(t, it.args)
 	if err != nil {
@@ -150,8 +150,8 @@ func (it *pageIterator) fetch(t *starlark.Thread) error {
 	return nil
 }
 
-// fetchEach gets what each makes of the next page, and its cursor. Only these come into
-// the run and into its journal; the page is gone when each has returned.
+// fetchEach fetches the next page and passes it to each. Only the result of each and the cursor are charged and
+// recorded; the page is released when each has returned.
 func (it *pageIterator) fetchEach(t *starlark.Thread, c *call) error {
 	c.then = func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 		r, err := readResult(raw)
@@ -165,7 +165,7 @@ func (it *pageIterator) fetchEach(t *starlark.Thread, c *call) error {
 		if items == nil {
 			return nil, notAResult(fmt.Errorf("the page has no %q", strings.Join(it.items, ".")))
 		}
-		value, err := it.run.Apart(ctx, it.each, items)
+		value, err := it.run.CallAlone(ctx, it.each, items)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (it *pageIterator) fetchEach(t *starlark.Thread, c *call) error {
 	return it.advance(both.Index(1))
 }
 
-// advance takes the cursor of the next page.
+// advance sets the cursor of the next page.
 func (it *pageIterator) advance(cursor starlark.Value) error {
 	switch cursor {
 	case nil, starlark.None, starlark.String(""):
@@ -200,7 +200,7 @@ func (it *pageIterator) advance(cursor starlark.Value) error {
 	return it.args.SetKey(starlark.String(it.cursor), cursor)
 }
 
-// member follows names into dicts; nil when there is nothing.
+// member follows a path through dicts; nil when there is nothing.
 func member(v starlark.Value, path []string) starlark.Value {
 	for _, name := range path {
 		d, ok := v.(*starlark.Dict)

@@ -46,8 +46,8 @@ def run(params):
     return [total, len(keep)]
 `
 
-// TestPagesEachGoesThroughAnyAmount: with each a script pages through far more than it may
-// hold; without it ends by its memory. What the function keeps, it does not keep.
+// TestPagesEachGoesThroughAnyAmount: with each, a script processes far more than its memory; without, it reaches the
+// limit. Values that the function keeps are lost.
 func TestPagesEachGoesThroughAnyAmount(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"rows": rows}}
 	limits := script.Limits{Memory: 32 << 20, Steps: 10_000_000}
@@ -86,8 +86,7 @@ func TestPagesEachIsReplayed(t *testing.T) {
 	}
 }
 
-// TestPagesEachKeepsWithin: a page that does not fit ends the script, and so does what is
-// returned, when that is kept.
+// TestPagesEachKeepsWithin: a page that is too large ends the script, and so do kept results that are too large.
 func TestPagesEachKeepsWithin(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"rows": rows}}
 	for _, tt := range []struct{ name, fn, want string }{

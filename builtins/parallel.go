@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// parallel is parallel(fns) or parallel(fn, items), with max_concurrency=.
+// parallel implements parallel(fns) and parallel(fn, items), with max_concurrency=.
 func parallel(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var first, second starlark.Value
 	run := script.RunOf(t)
@@ -32,7 +32,7 @@ func parallel(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 
 type branch = func(t *starlark.Thread, i int) (starlark.Value, error)
 
-// branches are the calls that parallel has to make, and how many.
+// branches returns the calls of parallel, and their number.
 func branches(t *starlark.Thread, first, second starlark.Value) (branch, int, error) {
 	run := script.RunOf(t)
 	fn, single := first.(starlark.Callable)
@@ -64,7 +64,7 @@ func functions(t *starlark.Thread, v starlark.Value) ([]starlark.Value, error) {
 	return fns, nil
 }
 
-// elements are those of an iterable, no more than branches are allowed.
+// elements returns the elements of an iterable, at most limits.branches.
 func elements(t *starlark.Thread, what string, v starlark.Value) ([]starlark.Value, error) {
 	iter := starlark.Iterate(v)
 	if iter == nil {

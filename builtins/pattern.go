@@ -21,7 +21,7 @@ const (
 	maxGroups       = 100
 )
 
-// expanded is about how many instructions an expression takes with its repetitions written out.
+// expanded returns about how many instructions an expression has with its counted repetitions expanded.
 func expanded(re *syntax.Regexp) int64 {
 	n := int64(1)
 	if re.Op == syntax.OpLiteral {
@@ -36,20 +36,19 @@ func expanded(re *syntax.Regexp) int64 {
 	return n
 }
 
-// pattern is a compiled regular expression, and what it costs to run.
+// pattern is a compiled regular expression with its cost.
 type pattern struct {
 	re   *regexp.Regexp
 	size int64 // instructions, more when they carry groups
-	// behind is the same expression after one character of context; nil when it has no
-	// ^, \b or the like, so that it does not depend on the text before.
+	// behind is the same expression after one character of context; nil when it has no ^, \b or the like, so that it
+	// does not depend on the text before.
 	behind *regexp.Regexp
 }
 
-// patternKey is what a run keeps the pattern with this text under.
+// patternKey is the key under which a run keeps a pattern (Run.Memo).
 type patternKey string
 
-// compilePattern returns the pattern with the given text. A run compiles it, and pays
-// for it, once.
+// compilePattern returns the pattern of a text. A run compiles it, and is charged for it, once.
 func compilePattern(t *starlark.Thread, text string) (*pattern, error) {
 	p, err := script.RunOf(t).Memo(patternKey(text), func() (any, error) { return newPattern(t, text) })
 	if err != nil {
@@ -67,7 +66,7 @@ func newPattern(t *starlark.Thread, text string) (*pattern, error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	if expanded(tree) > maxInstructions || tree.MaxCap() > maxGroups {
-		return nil, errors.New("the pattern is too large: counted repetitions multiply")
+		return nil, errors.New("the pattern is too large with its counted repetitions expanded")
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -99,14 +98,14 @@ func newPattern(t *starlark.Thread, text string) (*pattern, error) {
 }
 
 const (
-	// classWeight is what a bound of a character class takes: 4 bytes in each of the two
-	// expressions, and as much again in the form that is run without going back.
+	// classWeight is for a bound of a character class: 4 bytes in each of the two expressions, and as much again in
+	// the one-pass form.
 	classWeight = 16
-	// textWeight is in how many places the text of a pattern is kept.
+	// textWeight is how many copies of a pattern's text are kept.
 	textWeight = 4
 )
 
-// instructionsPerStep is how much of its own work the matcher does for one step.
+// instructionsPerStep is how many instructions of the matcher are charged as one step.
 const instructionsPerStep = 256
 
 // find returns the first match in text at or after pos, as offsets of its groups.
@@ -139,7 +138,7 @@ func (p *pattern) run(t *starlark.Thread, re *regexp.Regexp, text string, pos in
 	return loc, nil
 }
 
-// meteredRunes gives a text to the matcher and lets the run pay for what it reads.
+// meteredRunes is the input of the matcher; it charges the run for what is read.
 type meteredRunes struct {
 	thread *starlark.Thread
 	text   string
@@ -149,7 +148,7 @@ type meteredRunes struct {
 	err    error
 }
 
-// ReadRune returns the next character, or io.EOF when the run cannot pay any more.
+// ReadRune returns the next character, or io.EOF when a limit is reached.
 func (m *meteredRunes) ReadRune() (rune, int, error) {
 	if m.pos == len(m.text) || m.err != nil {
 		return 0, 0, io.EOF
@@ -167,7 +166,7 @@ func (m *meteredRunes) pay() {
 	m.paid = m.pos
 }
 
-// payMatch pays for a match, however short the text that was read for it.
+// payMatch charges for a match, however short the text that was read for it.
 func (p *pattern) payMatch(t *starlark.Thread, loc []int) error {
 	if err := script.Work(t, 2); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (p *pattern) payMatch(t *starlark.Thread, loc []int) error {
 
 // each calls f for every match, up to limit; a negative limit is none.
 func (p *pattern) each(t *starlark.Thread, text string, limit int, f func(loc []int) error) error {
-	last := -1 // end of the match before
+	last := -1 // end of the previous match
 	for pos := 0; pos <= len(text) && limit != 0; {
 		loc, err := p.find(t, text, pos)
 		if err != nil || loc == nil {

@@ -34,7 +34,7 @@ const referenceHead = `# What scripts can call
 
 Generated from the table in ` + "`builtins/table.go`" + `; every example here runs as a test.
 The language itself is described in [Scripting](../scripting.md), the limits in
-[Limits](../limits.md). Arguments are given by position or by name. A duration is a text
+[Limits](../limits.md). Arguments are given by position or by name. A duration is a string
 such as ` + "`\"1m30s\"`" + ` or a number of seconds.
 
 | Name | What it does |

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// reModule has regular expressions in the syntax of RE2, which never take longer than
-// the length of the text times that of the pattern.
+// reModule has regular expressions with the syntax of RE2, whose time is bounded by the length of the text times that
+// of the pattern.
 var reModule = &starlarkstruct.Module{Name: "re", Members: starlark.StringDict{
 	"match":   starlark.NewBuiltin("re.match", reMatch),
 	"search":  starlark.NewBuiltin("re.search", reSearch),
@@ -22,7 +22,7 @@ var reModule = &starlarkstruct.Module{Name: "re", Members: starlark.StringDict{
 	"split":   starlark.NewBuiltin("re.split", reSplit),
 }}
 
-// reArgs reads pattern and text, and compiles the pattern.
+// reArgs unpacks pattern and text, and compiles the pattern.
 func reArgs(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple, more ...any) (*pattern, string, error) {
 	var expr, text string
 	pairs := append([]any{"pattern", &expr, "text", &text}, more...)
@@ -39,7 +39,7 @@ func reArgs(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 	return p, text, nil
 }
 
-// reSearch is re.search(pattern, text): the first match, or None.
+// reSearch implements re.search(pattern, text): the first match, or None.
 func reSearch(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	p, text, err := reArgs(t, fn, args, kwargs)
 	if err != nil {
@@ -48,7 +48,7 @@ func reSearch(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwa
 	return first(t, p, text)
 }
 
-// reMatch is re.match(pattern, text): a match at the start of the text, or None.
+// reMatch implements re.match(pattern, text): a match at the start of the text, or None.
 func reMatch(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	p, text, err := reArgs(t, fn, args, kwargs)
 	if err != nil {
@@ -69,7 +69,7 @@ func first(t *starlark.Thread, p *pattern, text string) (starlark.Value, error) 
 	return p.match(t, text, loc)
 }
 
-// match is what a script sees of a match: struct(text, start, end, groups, named).
+// match returns the value of a match in a script: struct(text, start, end, groups, named).
 func (p *pattern) match(t *starlark.Thread, text string, loc []int) (starlark.Value, error) {
 	if err := script.Charge(t, 512+64*int64(len(loc))); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (p *pattern) match(t *starlark.Thread, text string, loc []int) (starlark.Va
 	}), nil
 }
 
-// group is the text of one group, or None when it took no part in the match.
+// group returns the text of one group, or None when it is not part of the match.
 func group(text string, loc []int, i int) starlark.Value {
 	if loc[2*i] < 0 {
 		return starlark.None
@@ -98,8 +98,8 @@ func group(text string, loc []int, i int) starlark.Value {
 	return starlark.String(text[loc[2*i]:loc[2*i+1]])
 }
 
-// reFindall is re.findall(pattern, text): the text of every match, of its group if the
-// pattern has one, or a tuple of its groups.
+// reFindall implements re.findall(pattern, text): for every match its text, the text of its group if the pattern has
+// one, or a tuple of its groups.
 func reFindall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	p, text, err := reArgs(t, fn, args, kwargs)
 	if err != nil {
@@ -123,7 +123,7 @@ func reFindall(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	return starlark.NewList(found), err
 }
 
-// reSplit is re.split(pattern, text, max=-1).
+// reSplit implements re.split(pattern, text, max=-1).
 func reSplit(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	most := -1
 	p, text, err := reArgs(t, fn, args, kwargs, "max?", &most)
@@ -140,8 +140,8 @@ func reSplit(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwar
 	return starlark.NewList(append(parts, starlark.String(text[pos:]))), err
 }
 
-// reSub is re.sub(pattern, replacement, text, max=-1). The replacement is a function of
-// the match, or a text in which \1 and \g<name> stand for groups.
+// reSub implements re.sub(pattern, replacement, text, max=-1). The replacement is a function of the match, or a string
+// in which \1 and \g<name> stand for groups.
 func reSub(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var replacement starlark.Value
 	most := -1
@@ -179,7 +179,7 @@ func reSub(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	return starlark.String(out.String()), err
 }
 
-// replacer returns what makes the text that replaces a match.
+// replacer returns the function that makes the replacement of a match.
 func (p *pattern) replacer(t *starlark.Thread, text string, v starlark.Value) (func(loc []int) (string, error), error) {
 	switch v := v.(type) {
 	case starlark.Callable:
@@ -208,7 +208,7 @@ func (p *pattern) replacer(t *starlark.Thread, text string, v starlark.Value) (f
 	return nil, fmt.Errorf("want a string or a function, have %s", v.Type())
 }
 
-// part is a piece of a replacement: a text, or the number of a group.
+// part is a part of a replacement: a text, or the number of a group.
 type part struct {
 	text  string
 	group int // 0: text

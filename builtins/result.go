@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// result is result(content=[...], structured=None, is_error=False).
+// result implements result(content=[...], structured=None, is_error=False).
 func result(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	r := &script.Returned{}
 	var content, structured starlark.Value
@@ -30,7 +30,7 @@ func result(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 	return r, nil
 }
 
-// blocks makes a list of content blocks: a text stands for a block with that text.
+// blocks makes a list of content blocks: a string becomes a text block.
 func blocks(t *starlark.Thread, v starlark.Value) (starlark.Value, error) {
 	if _, ok := v.(starlark.String); ok {
 		v = starlark.NewList([]starlark.Value{v})
@@ -56,7 +56,7 @@ func blocks(t *starlark.Thread, v starlark.Value) (starlark.Value, error) {
 	return starlark.NewList(list), nil
 }
 
-// blockBytes is what the dict of a text block takes.
+// blockBytes is what the dict of a text block is charged.
 const blockBytes = 640
 
 func block(v starlark.Value) (starlark.Value, error) {
@@ -72,10 +72,10 @@ func block(v starlark.Value) (starlark.Value, error) {
 		}
 		return nil, fmt.Errorf(`want a "type", such as "text" or "image"`)
 	}
-	return nil, fmt.Errorf("want a dict or a text, have %s", v.Type())
+	return nil, fmt.Errorf("want a dict or a string, have %s", v.Type())
 }
 
-// CallResult is what a run has returned as a CallToolResult: its JSON as structured content, and as text.
+// CallResult returns the result of a run as a CallToolResult: its JSON as structured content, and as text.
 func CallResult(res *script.Result) json.RawMessage {
 	content := res.Content
 	if content == nil {
@@ -91,12 +91,12 @@ func CallResult(res *script.Result) json.RawMessage {
 	return out.JSON()
 }
 
-// ErrorResult is a CallToolResult that says what went wrong.
+// ErrorResult returns a CallToolResult with isError and this text.
 func ErrorResult(text string) json.RawMessage {
 	return new(jsonscan.Object).Raw("content", TextContent(text)).Bool("isError", true).JSON()
 }
 
-// TextContent is a text as the content of a result.
+// TextContent returns a text as the content of a result.
 func TextContent(text string) json.RawMessage {
 	return jsonscan.Array(new(jsonscan.Object).Text("type", "text").Text("text", text).JSON())
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// retrying is what retry(...) was asked to do.
+// retrying holds the arguments of retry(...).
 type retrying struct {
 	fn       starlark.Callable
 	attempts int
 	delay    time.Duration // before the next attempt
-	most     time.Duration // of one delay
+	most     time.Duration // bound of one delay
 	backoff  float64
 	jitter   float64
 }
 
-// retry is retry(fn, max_attempts=3, delay="1s", backoff=2, max_delay="30s", jitter=0.2).
+// retry implements retry(fn, max_attempts=3, delay="1s", backoff=2, max_delay="30s", jitter=0.2).
 func retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	r, err := newRetrying(fn, args, kwargs)
 	if err != nil {
@@ -33,7 +33,7 @@ func retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	for attempt := 1; ; attempt++ {
 		v, err := r.try(t)
 		again, why := worthRetry(v, err)
-		if !again || run.Unsure(t) > unsure { // something may have happened that may not happen twice
+		if !again || run.Unsure(t) > unsure { // an effect that may not be repeated may have happened
 			return v, err
 		}
 		if attempt == r.attempts {
@@ -71,14 +71,14 @@ func newRetrying(fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tu
 	return r, nil
 }
 
-// try calls the function once. Its failures have to be in the journal: the script goes on with them.
+// try calls the function once. Its failures have to be recorded: the script continues after them.
 func (r *retrying) try(t *starlark.Thread) (starlark.Value, error) {
 	run := script.RunOf(t)
 	defer run.Catching(t)()
 	return run.Call(t, r.fn, nil, nil)
 }
 
-// worthRetry reports whether another attempt could end better, and why this one did not.
+// worthRetry reports whether another attempt could have another outcome, and why this one failed.
 func worthRetry(v starlark.Value, err error) (bool, string) {
 	if err != nil {
 		var failure *script.Failure
@@ -101,7 +101,7 @@ func worthRetry(v starlark.Value, err error) (bool, string) {
 	return true, string(text)
 }
 
-// mayPass reports whether a call that failed in this way can end better next time.
+// mayPass reports whether a call that failed with this kind may succeed next time.
 func mayPass(kind string) bool {
 	switch kind {
 	case InvalidInput, Denied, NotFound, InvalidAnswer, Unanswerable:
@@ -110,7 +110,7 @@ func mayPass(kind string) bool {
 	return true
 }
 
-// gaveUp says how often it was tried; a result that says so itself is returned as it is.
+// gaveUp adds the number of attempts to the error; a value of try_call_tool is returned unchanged.
 func gaveUp(attempts int, err error) error {
 	switch {
 	case err == nil:
@@ -121,7 +121,7 @@ func gaveUp(attempts int, err error) error {
 	return fmt.Errorf("retry: gave up after %d attempts: %w", attempts, err)
 }
 
-// pause waits before the next attempt. How long is decided once, also for a run that is resumed.
+// pause waits before the next attempt. The length is decided once, also for a resumed run.
 func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 	delay := min(r.delay, r.most)
 	r.delay = time.Duration(min(float64(delay)*r.backoff, float64(r.most)))
@@ -138,7 +138,7 @@ func (r *retrying) pause(t *starlark.Thread, attempt int, why string) error {
 	return err
 }
 
-// number reads an int or a float; nil is fallback.
+// number returns an int or a float; fallback for nil.
 func number(v starlark.Value, fallback float64) (float64, error) {
 	if v == nil || v == starlark.None {
 		return fallback, nil

@@ -76,7 +76,7 @@ func runChunk(t *testing.T, file, src string) {
 	}
 }
 
-// execInBubble runs a chunk in time that is not real.
+// execInBubble runs a chunk in virtual time.
 func execInBubble(t *testing.T, src string) (err error) {
 	synctest.Test(t, func(t *testing.T) { err = execChunk(t, "test.star", src) })
 	return err
@@ -105,7 +105,7 @@ func eq(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []
 	return starlark.None, nil
 }
 
-// world is what the scripts in testdata and in the reference find around them.
+// world is the host of the scripts in testdata and in the reference.
 func world() *scripttest.Host {
 	var mu sync.Mutex
 	var answers []json.RawMessage
@@ -119,7 +119,7 @@ func world() *scripttest.Host {
 		"hang":    scripttest.Hangs,
 		"invalid": kindOf(builtins.InvalidInput, "id: is required"),
 		"denied":  kindOf(builtins.Denied, "not for you"),
-		"junk": func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		"malformed": func(context.Context, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"structuredContent": [1`), nil
 		},
 		"numbers": numbers,

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// textValue is text(value, default=""): what a message says of a value.
+// textValue implements text(value, default="").
 func textValue(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var v, fallback starlark.Value
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "value", &v, "default?", &fallback); err != nil {
@@ -32,7 +32,7 @@ func textValue(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	return starlark.String(s), nil
 }
 
-// plainText is a text as it is, and any other value as JSON, whole numbers without a fraction.
+// plainText returns a string unchanged, and any other value as JSON, whole numbers without a fraction.
 func plainText(t *starlark.Thread, v starlark.Value) (string, error) {
 	switch v := v.(type) {
 	case starlark.NoneType:
@@ -48,7 +48,7 @@ func plainText(t *starlark.Thread, v starlark.Value) (string, error) {
 	return string(data), err
 }
 
-// withoutNone is without_none(dict): the entries that are not None.
+// withoutNone implements without_none(dict): the entries that are not None.
 func withoutNone(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var d *starlark.Dict
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "dict", &d); err != nil {
@@ -69,17 +69,17 @@ func withoutNone(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, 
 	return out, nil
 }
 
-// entryBytes is what an entry of a dict takes.
+// entryBytes is what an entry of a dict is charged.
 const entryBytes = 128
 
-// printf is printf(format, *args): the formats of Go.
+// printf implements printf(format, *args), with the formats of Go.
 func printf(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if len(kwargs) > 0 || len(args) == 0 {
-		return nil, errors.New("printf: want a format and values, none of them by name")
+		return nil, errors.New("printf: want a format and values, without keyword arguments")
 	}
 	text, ok := starlark.AsString(args[0])
 	if !ok {
-		return nil, fmt.Errorf("printf: want a text as the format, have %s", args[0].Type())
+		return nil, fmt.Errorf("printf: want a string as the format, have %s", args[0].Type())
 	}
 	shown, sizes := make([]any, len(args)-1), make([]any, len(args)-1)
 	for i, v := range args[1:] {
@@ -103,7 +103,7 @@ func printf(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwarg
 	return newText(t, fmt.Sprintf(text, shown...))
 }
 
-// newText makes a value of a text that was just written.
+// newText returns a text that was just written as a value.
 func newText(t *starlark.Thread, s string) (starlark.Value, error) {
 	if err := script.Charge(t, int64(len(s))); err != nil {
 		return nil, err
@@ -111,14 +111,14 @@ func newText(t *starlark.Thread, s string) (starlark.Value, error) {
 	return starlark.String(s), script.Work(t, int64(len(s))/64)
 }
 
-// formatted is a value in a format: a number suits the verbs of integers and those of
-// fractions, anything else is its text.
+// formatted is a value in a format: a number is accepted by the verbs of integers and of floats, any other value is
+// formatted as its text.
 type formatted struct {
 	value starlark.Value
 	text  string
 }
 
-// Format writes the value for a verb.
+// Format implements fmt.Formatter.
 func (f formatted) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, fmt.FormatString(s, verb), f.suited(verb))
 }
@@ -145,7 +145,7 @@ func (f formatted) suited(verb rune) any {
 	return f.text
 }
 
-// escaping is a function that makes a text safe for a place.
+// escaping makes the builtin for a function that escapes a string.
 func escaping(name string, escape func(string) string) function {
 	return func(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var s string

@@ -15,8 +15,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// timeModule is the clock, through the door, and arithmetic with what it says. All
-// times are UTC: time zones are not the same on every machine.
+// timeModule has the clock, as an effect, and arithmetic with times. All times are UTC: time zone data differs between
+// machines.
 var timeModule = &starlarkstruct.Module{Name: "time", Members: starlark.StringDict{
 	"now":            starlark.NewBuiltin("time.now", timeNow),
 	"parse":          starlark.NewBuiltin("time.parse", timeParse),
@@ -27,7 +27,7 @@ var timeModule = &starlarkstruct.Module{Name: "time", Members: starlark.StringDi
 	"hour":           startime.Duration(time.Hour),
 }}
 
-// sleep is sleep(duration).
+// sleep implements sleep(duration).
 func sleep(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var length starlark.Value
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "duration", &length); err != nil {
@@ -96,7 +96,7 @@ func timeDuration(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	return startime.Duration(d), nil
 }
 
-// signedDuration reads a length of time that may be negative.
+// signedDuration returns a duration, which may be negative.
 func signedDuration(v starlark.Value) (time.Duration, error) {
 	s, ok := v.(starlark.String)
 	if !ok {
@@ -109,12 +109,12 @@ func signedDuration(v starlark.Value) (time.Duration, error) {
 	return d, nil
 }
 
-// shortText refuses layouts and times that are longer than any can be.
+// shortText refuses layouts and times that are too long to be valid.
 func shortText(texts ...string) error {
 	const most = 1000
 	for _, s := range texts {
 		if len(s) > most {
-			return fmt.Errorf("a text with %d bytes: at most %d are read", len(s), most)
+			return fmt.Errorf("a string of %d bytes; at most %d are accepted", len(s), most)
 		}
 	}
 	return nil
@@ -177,12 +177,12 @@ func momentFormat(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple,
 	return starlark.String(text), script.Charge(t, int64(len(text)))
 }
 
-// Cmp orders points in time.
+// Cmp compares points in time.
 func (m moment) Cmp(y starlark.Value, _ int) (int, error) {
 	return m.time.Compare(y.(moment).time), nil
 }
 
-// Binary is time ± duration and time - time.
+// Binary implements time ± duration and time - time.
 func (m moment) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	switch y := y.(type) {
 	case startime.Duration:

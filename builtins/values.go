@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// jsonObject makes a JSON object of the arguments for a tool; nil is {}.
+// jsonObject makes a JSON object from the arguments for a tool; nil becomes {}.
 func jsonObject(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	switch v.(type) {
 	case nil, starlark.NoneType:
@@ -22,7 +22,7 @@ func jsonObject(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	return nil, fmt.Errorf("want a dict, have %s", v.Type())
 }
 
-// Duration reads a length of time: "1m30s", "2d", or a number of seconds; None is fallback.
+// Duration returns a length of time: "1m30s", "2d", or a number of seconds; fallback for None.
 func Duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 	switch v := v.(type) {
 	case nil, starlark.NoneType:

@@ -1,6 +1,5 @@
-// Package cases keeps runs of scripted tools as files: what a tool was called with, every effect
-// with its answer, and what came of it. A case can be run again as a test, served as a fake
-// backend, and shown as a picture.
+// Package cases stores runs of scripted tools as files: the arguments of the tool, every effect with its answer, and
+// the result. A case can be run again as a test, served as a fake backend, and shown as a picture.
 //
 //	r := cases.NewRecorder(time.Now())
 //	... every effect of the run: r.Add(event)
@@ -8,8 +7,8 @@
 //	c.Redact(rules)
 //	err := cases.Write("tools/refund_cases/late.json", c)
 //
-// Files are for people and for Git: indented, numbers as they came, characters that do not show
-// escaped. They are written whole, for their owner only.
+// Files can be read by people and compared by Git: indented, numbers unchanged, invisible characters escaped. They are
+// written atomically, and readable by their owner only.
 package cases
 
 import (
@@ -24,9 +23,9 @@ import (
 )
 
 const (
-	// Version is the version of the format that Parse reads and Encode writes.
+	// Version is the version of the format that Parse decodes and Encode writes.
 	Version = 1
-	// MaxFile bounds a file, in bytes.
+	// MaxFile bounds the size of a file, in bytes.
 	MaxFile = 128 << 20
 	// MaxEffects bounds the effects of one case.
 	MaxEffects = 20000
@@ -41,53 +40,53 @@ type Case struct {
 	Program map[string]string `json:"program,omitempty"`
 	// Arguments is the object that the tool was called with.
 	Arguments json.RawMessage `json:"arguments"`
-	// Effects are in the order in which the script goes through them.
+	// Effects are in the order of the script.
 	Effects []Effect `json:"effects"`
-	// Order has the keys of the effects in the order in which they were answered.
+	// Order has the keys of the effects in the order of their answers.
 	Order []string `json:"order"`
-	// Output is the value that the script returned, Content the blocks that it made itself. A run
-	// that failed has a Failure instead of both.
+	// Output is the value that the script returned, Content the blocks that it built itself. A run that failed has a
+	// Failure instead of both.
 	Output  json.RawMessage `json:"output,omitempty"`
 	Content json.RawMessage `json:"content,omitempty"`
-	IsError bool            `json:"isError,omitempty"` // the script declared its result an error
+	IsError bool            `json:"isError,omitempty"` // the script marked its result as an error
 	Failure *Failure        `json:"failure,omitempty"`
 
 	DurationMs float64 `json:"durationMs"`
-	// Redacted are JSON pointers to what was replaced.
+	// Redacted are JSON pointers to the values that were replaced.
 	Redacted []string `json:"redacted,omitempty"`
 }
 
-// Effect is one thing that the script did or learned, with its answer.
+// Effect is one effect of the script, with its answer.
 type Effect struct {
 	// Key is its position in the run, such as "2.b0.1", or "3/0" in a scripted tool that was called.
 	Key  string `json:"key"`
 	Kind string `json:"kind"` // call, elicit, sleep, now, log, ...
 	Name string `json:"name"` // of the tool; the text of a log message, the length of a sleep
-	// Args are those of the call, or the message and the form of a question.
+	// Args are the arguments of the call, or the message and the form of a question.
 	Args json.RawMessage `json:"args,omitempty"`
-	// Result is the answer: a CallToolResult, an ElicitResult, a time. One that was no has a Failure instead.
+	// Result is the answer: a CallToolResult, an ElicitResult, a time. A failed effect has a Failure instead.
 	Result     json.RawMessage `json:"result,omitempty"`
 	Failure    *Failure        `json:"failure,omitempty"`
 	StartMs    float64         `json:"startMs"` // since the run began
 	DurationMs float64         `json:"durationMs"`
-	// File and Line are the place in the script; none for effects of isolated scripts.
+	// File and Line are the position in the script; none for effects of isolated scripts.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 }
 
-// Failure is an answer that was no, or why a run failed.
+// Failure is the reason why an effect or a run failed.
 type Failure struct {
 	Kind    string `json:"kind"` // as of try_call_tool; "script" where the script itself failed
 	Message string `json:"message"`
 }
 
-// Nested reports whether the effect is one of a scripted tool that the recorded one called.
+// Nested reports whether the effect belongs to a scripted tool that the recorded one called.
 func (e *Effect) Nested() bool { return strings.Contains(e.Key, "/") }
 
-// Failed reports whether the call did not end well.
+// Failed reports whether the call failed.
 func (c *Case) Failed() bool { return c.Failure != nil || c.IsError }
 
-// Encode is the text of a file.
+// Encode returns the text of the file.
 func (c *Case) Encode() ([]byte, error) {
 	whole := *c
 	whole.Effects, whole.Order = append([]Effect{}, c.Effects...), append([]string{}, c.Order...) // never null
@@ -105,7 +104,7 @@ func (c *Case) Encode() ([]byte, error) {
 	return visible.JSON(out.Bytes()), nil
 }
 
-// Write writes a file for its owner only. Nobody ever sees half of it.
+// Write writes the file atomically, readable by its owner only.
 func Write(path string, c *Case) error {
 	data, err := c.Encode()
 	if err != nil {

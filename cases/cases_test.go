@@ -44,17 +44,17 @@ func TestABrokenFileIsReportedWithItsPlace(t *testing.T) {
 		{"no JSON", "{\n  \"version\": 1,,\n}", "c.json:2:16: error: not JSON: invalid character ',' looking for beginning of object key string [case]"},
 		{"cut off", good[:60], "c.json:1:60: error: not JSON: unexpected end of JSON input [case]"},
 		{"another version", strings.Replace(good, `: 1,`, `: 2,`, 1), "c.json:1:13: error: version: want 1, have 2; another vmcp may have written it [case]"},
-		{"no version", `{"tool": "x"}`, "c.json:1:1: error: want version: 1, have none: this is no recorded case [case]"},
+		{"no version", `{"tool": "x"}`, "c.json:1:1: error: want version: 1, have none: this is not a recorded case [case]"},
 		{"a list", `[1]`, "c.json:1:1: error: want a recorded case, an object, have an array [case]"},
-		{"a misspelled member", strings.Replace(good, `"output"`, `"outptu"`, 1), `c.json:1:125: error: "outptu" is not known; did you mean "output"? [case]`},
-		{"twice", strings.Replace(good, `"order": []`, `"output": 2`, 1), `c.json:1:125: error: "output" is there twice [case]`},
+		{"a misspelled member", strings.Replace(good, `"output"`, `"outptu"`, 1), `c.json:1:125: error: unknown member "outptu"; did you mean "output"? [case]`},
+		{"twice", strings.Replace(good, `"order": []`, `"output": 2`, 1), `c.json:1:125: error: duplicate member "output" [case]`},
 		{"output and failure", strings.Replace(good, `"order": []`, `"failure": {"kind": "tool", "message": "no"}`, 1), "c.json:1:113: error: failure: a run that failed has no output [case]"},
 		{"nothing came of it", strings.Replace(good, `"output": 1, `, ``, 1), "c.json:1:1: error: want output or failure, have neither [case]"},
 		{"a key that is none", strings.Replace(good, `[]`, `[{"key": "x", "kind": "call"}]`, 1), `c.json:1:99: error: effects[0]: key: want the position of an effect, such as "2.b0.1", have "x" [case]`},
-		{"a key twice", strings.Replace(good, `[]`, `[{"key": "0", "kind": "call"}, {"key": "0", "kind": "call"}]`, 1), `c.json:1:129: error: effects[1]: the key "0" is there twice [case]`},
+		{"a key twice", strings.Replace(good, `[]`, `[{"key": "0", "kind": "call"}, {"key": "0", "kind": "call"}]`, 1), `c.json:1:129: error: effects[1]: duplicate key "0" [case]`},
 		{"a time that is none", strings.Replace(good, `[]`, `[{"key": "0", "kind": "call", "startMs": -1e300}]`, 1), `c.json:1:99: error: effects[0]: startMs and durationMs: want milliseconds from 0, have -1e+300 and 0 [case]`},
 		{"order of nothing", strings.Replace(good, `"order": []`, `"order": ["3"]`, 1), `c.json:1:111: error: order: no effect has the key "3" [case]`},
-		{"control characters", strings.Replace(good, `"refund"`, `"\u001b[31m\nx", "oops\u0007\n": 1`, 1), `c.json:1:57: error: "oops\a\n" is not known [case]`},
+		{"control characters", strings.Replace(good, `"refund"`, `"\u001b[31m\nx", "oops\u0007\n": 1`, 1), `c.json:1:57: error: unknown member "oops\a\n" [case]`},
 	} {
 		c, err := Parse("c.json", []byte(tt.text))
 		switch {

@@ -10,13 +10,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/visible"
 )
 
-// Difference is one place where two JSON values differ.
+// Difference is one difference between two JSON values.
 type Difference struct {
 	Pointer    string // "" is the whole value
-	Have, Want string // as they are shown; "nothing" where there is none
+	Have, Want string // as shown to the user; "nothing" for a missing value
 }
 
-// String is pointer: want → have.
+// String returns "pointer: want → have".
 func (d Difference) String() string {
 	text := d.Want + " → " + d.Have
 	if d.Pointer != "" {
@@ -26,14 +26,14 @@ func (d Difference) String() string {
 }
 
 const (
-	// maxDifferences is how many are looked for.
+	// maxDifferences bounds the differences that are collected.
 	maxDifferences = 20
-	// maxShown is how much of a value is shown, in characters.
+	// maxShown bounds the part of a value that is shown, in characters.
 	maxShown = 100
 )
 
-// Diff returns where a value differs from another one: the members of objects in any order, lists in
-// theirs, numbers by what they are worth. It stops after the first few.
+// Diff returns the differences between two values: members of objects in any order, elements of lists in order,
+// numbers by their value. It returns at most maxDifferences.
 func Diff(want, have json.RawMessage) []Difference {
 	w, err := parseTree(orNull(want))
 	if err != nil {
@@ -55,7 +55,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Explain is the first difference, and how many more there are.
+// Explain returns the first difference, and the number of the others.
 func Explain(all []Difference) string {
 	switch n := len(all) - 1; {
 	case n < 0:
@@ -126,7 +126,7 @@ func (d *differ) optional(at string, want, have *node) {
 	d.values(at, want, have)
 }
 
-// sameNumber compares as JSON does: 1 is 1.0, and no integer is rounded.
+// sameNumber compares numbers by their value: 1 equals 1.0. Integers are not rounded.
 func sameNumber(a, b string) bool {
 	if a == b {
 		return true
@@ -150,8 +150,8 @@ func shown(raw []byte) string {
 	return clip.Line(visible.Line(string(clip.Bytes(string(raw), 4*maxShown))), maxShown)
 }
 
-// Near is the effect of a case that is most like one that was not recorded: of the same kind and name with the
-// fewest differences of its arguments, else of the same kind. nil when there is none.
+// Near returns the effect of a case that is most similar to one that was not recorded, with the differences: of the
+// same kind and name with the fewest differences of its arguments, otherwise of the same kind. nil when there is none.
 func (c *Case) Near(kind, name string, args json.RawMessage) (near *Effect, differences []Difference) {
 	best := -1
 	for i := range c.Effects {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxQueue bounds the cases that wait to be written; more are left out.
+	// maxQueue bounds the cases that wait to be written; further ones are dropped.
 	maxQueue = 64
-	// leftoverAge is how old a file is that another process has not finished.
+	// leftoverAge is the age from which on an unfinished file of another process is removed.
 	leftoverAge = time.Hour
 )
 
-// A Folder writes cases of a server into a folder, in the background and the newest only. Several
-// processes may write into one. The zero value is not usable; see NewFolder.
+// A Folder writes the cases of a server into a folder, in the background, and keeps the newest. Several processes may
+// write into one. Make one with NewFolder.
 type Folder struct {
 	dir  string
 	keep int
@@ -34,18 +34,18 @@ type Folder struct {
 	done  chan struct{}
 
 	mu     sync.Mutex
-	closed bool // queue is
+	closed bool // queue is closed
 }
 
-// Pending is a case that is still to be made, by whoever writes it.
+// Pending is a case whose making is left to the goroutine that writes it.
 type Pending struct {
-	// Make makes the case; nil when it was more than may be held.
+	// Make makes the case; it returns nil for one that exceeded the size of a recording.
 	Make func() (*Case, error)
-	// Tool is its name.
+	// Tool is the name of the tool.
 	Tool string
 }
 
-// NewFolder makes the folder and begins to write into it. Of the files that it has written, keep are kept.
+// NewFolder makes the folder and starts the goroutine that writes into it. The newest keep files remain.
 func NewFolder(dir string, keep int, log *slog.Logger) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func NewFolder(dir string, keep int, log *slog.Logger) (*Folder, error) {
 	return f, nil
 }
 
-// Put hands over a case to be written. It does not wait; false when too many are written already.
+// Put enqueues a case to be written. It does not wait; it returns false when the queue is full.
 func (f *Folder) Put(p Pending) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *Folder) Put(p Pending) bool {
 	}
 }
 
-// Close writes what was handed over, and ends.
+// Close writes what is in the queue, and stops the goroutine.
 func (f *Folder) Close() {
 	f.mu.Lock()
 	if !f.closed {
@@ -88,7 +88,7 @@ func (f *Folder) work() {
 		switch {
 		case err != nil:
 		case c == nil:
-			f.log.Warn("a call was not recorded: it is larger than a recording may be", "tool", p.Tool)
+			f.log.Warn("a call was not recorded: it exceeds the size of a recording", "tool", p.Tool)
 			continue
 		default:
 			err = f.write(c)
@@ -99,7 +99,7 @@ func (f *Folder) work() {
 	}
 }
 
-// stamp is the time in the name of a file: names sort by it.
+// stamp is the form of the time in file names, which sort by it.
 const stamp = "20060102T150405.000Z"
 
 var (
@@ -108,7 +108,7 @@ var (
 	unwritten = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-.*-[0-9a-f]{8}\.json\.[0-9]+$`)
 )
 
-// FileName is a name for a case that no other has.
+// FileName returns a unique file name for a case.
 func FileName(c *Case) string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -118,7 +118,7 @@ func FileName(c *Case) string {
 
 func (f *Folder) write(c *Case) error {
 	err := Write(filepath.Join(f.dir, FileName(c)), c)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the folder
+	if errors.Is(err, fs.ErrNotExist) { // the folder was removed
 		if err = os.MkdirAll(f.dir, 0o700); err == nil {
 			err = Write(filepath.Join(f.dir, FileName(c)), c)
 		}
@@ -129,7 +129,7 @@ func (f *Folder) write(c *Case) error {
 	return f.prune(time.Now())
 }
 
-// prune removes the oldest cases, and what a process that was killed has left.
+// prune removes the oldest cases, and unfinished files of killed processes.
 func (f *Folder) prune(now time.Time) error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Folder) prune(now time.Time) error {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
 	for len(names) > 0 && (rank(names[0]) == 0 || len(names) > f.keep) {
-		if err := os.Remove(filepath.Join(f.dir, names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) { // another process may be quicker
+		if err := os.Remove(filepath.Join(f.dir, names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) { // another process may have removed it
 			return err
 		}
 		names = names[1:]
@@ -158,7 +158,7 @@ func (f *Folder) prune(now time.Time) error {
 	return nil
 }
 
-// rank puts files that were not finished first.
+// rank sorts unfinished files first.
 func rank(name string) int {
 	if strings.HasSuffix(name, ".json") {
 		return 1

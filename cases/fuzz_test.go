@@ -2,8 +2,8 @@ package cases
 
 import "testing"
 
-// FuzzParse: whatever a file holds, reading it ends with a case or a problem, and a case is read
-// again as it is written, with its secrets replaced.
+// FuzzParse: reading any file ends with a case or a problem, and a case is decoded again from its encoding, with its
+// secrets replaced.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version": 1, "tool": "refund", "arguments": {"token": "abcdefgh"}, "effects": [{"key": "0", "kind": "call", "name": "x", "args": {"password": 1}, "result": {"content": [{"type": "text", "text": "{\"token\":\"abcdefgh\"}"}]}}, {"key": "1.b0.0", "kind": "elicit", "args": {"requestedSchema": {"properties": {"a": {"writeOnly": true}}}}, "result": {"content": {"a": [1]}}}], "order": ["0"], "output": "abcdefgh"}`))
 	f.Add([]byte(`{"version": 1, "tool": "\u0000", "arguments": {}, "failure": {"kind": "", "message": "\ud800"}, "effects": null}`))

@@ -16,10 +16,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// Code is that of problems with a file.
+// Code is the code of problems with a file.
 const Code = "case"
 
-// Read reads a file. A problem in it is a diag.Problem with its place.
+// Read reads and parses a file. An invalid file is a diag.Problem with its position.
 func Read(path string) (*Case, error) {
 	data, err := files.Read(path, MaxFile)
 	if err != nil {
@@ -28,8 +28,7 @@ func Read(path string) (*Case, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the text of a file; path is for messages. Members that it does not know are
-// mistakes, for files are edited by hand.
+// Parse parses the text of a file; path is for messages. Unknown members are errors, because files are edited by hand.
 func Parse(path string, data []byte) (*Case, error) {
 	r := &reader{path: path, data: data}
 	if err := jsonscan.Check(data); err != nil {
@@ -47,12 +46,12 @@ type reader struct {
 	data []byte
 }
 
-// wrong is a problem at the beginning of part, a slice of the file's text.
+// wrong returns a problem at the beginning of part, a slice of the file's text.
 func (r *reader) wrong(part []byte, format string, args ...any) error {
 	return r.at(cap(r.data)-cap(part), fmt.Sprintf(format, args...))
 }
 
-// at is a problem at a byte of the file.
+// at returns a problem at a byte of the file.
 func (r *reader) at(offset int, message string) error {
 	before := r.data[:min(max(offset, 0), len(r.data))]
 	line := 1 + bytes.Count(before, []byte("\n"))
@@ -72,10 +71,10 @@ func (r *reader) syntax(err error) error {
 	return r.at(0, "not JSON: "+err.Error())
 }
 
-// fields are the members of an object by their names.
+// fields are functions for the members of an object, by their names.
 type fields map[string]func(value []byte) error
 
-// object visits the members of an object, each at most once.
+// object calls known for the members of an object, each of which may occur once.
 func (r *reader) object(at string, raw []byte, known fields) (err error) {
 	if kind := jsonscan.Kind(raw); kind != "an object" {
 		return r.wrong(raw, "%swant an object, have %s", prefix(at), kind)
@@ -86,13 +85,13 @@ func (r *reader) object(at string, raw []byte, known fields) (err error) {
 		read, ok := known[key]
 		switch {
 		case seen[key]:
-			err = r.wrong(value, "%s%q is there twice", prefix(at), key)
+			err = r.wrong(value, "%sduplicate member %q", prefix(at), key)
 		case !ok:
 			var names []string
 			for name := range known {
 				names = append(names, name)
 			}
-			err = r.wrong(value, "%s%q is not known%s", prefix(at), key, spell.Hint(key, names))
+			err = r.wrong(value, "%sunknown member %q%s", prefix(at), key, spell.Hint(key, names))
 		default:
 			err = read(value)
 		}
@@ -109,7 +108,7 @@ func prefix(at string) string {
 	return at + ": "
 }
 
-// into decodes a value of a simple type.
+// into returns a function that decodes a value of a simple type.
 func (r *reader) into(at string, to any, want string) func([]byte) error {
 	return func(value []byte) error {
 		if err := json.Unmarshal(value, to); err != nil || string(value) == "null" {
@@ -119,7 +118,7 @@ func (r *reader) into(at string, to any, want string) func([]byte) error {
 	}
 }
 
-// raw keeps a value as it is written.
+// raw returns a function that keeps a value as it is written.
 func (r *reader) raw(to *json.RawMessage) func([]byte) error {
 	return func(value []byte) error {
 		*to = jsonscan.Compact(value)
@@ -141,14 +140,14 @@ func (r *reader) read(c *Case, raw []byte) error {
 		"order":      r.into("order", &c.Order, "a list of the keys of effects"),
 		"output":     r.raw(&c.Output),
 		"content":    r.raw(&c.Content),
-		"isError":    r.into("isError", &c.IsError, "true or false"),
+		"isError":    r.into("isError", &c.IsError, "a boolean"),
 		"failure":    r.failure("failure", &c.Failure),
 		"durationMs": r.into("durationMs", &c.DurationMs, "a number"),
 		"redacted":   r.into("redacted", &c.Redacted, "a list of JSON pointers"),
 	})
 }
 
-// version comes first: what another version has is not a mistake of this one.
+// version is checked first: members of another version are not errors of this one.
 func (r *reader) version(raw []byte) error {
 	if kind := jsonscan.Kind(raw); kind != "an object" {
 		return r.wrong(raw, "want a recorded case, an object, have %s", kind)
@@ -156,7 +155,7 @@ func (r *reader) version(raw []byte) error {
 	v := jsonscan.Get(raw, "version")
 	switch {
 	case v == nil:
-		return r.wrong(raw, "want version: %d, have none: this is no recorded case", Version)
+		return r.wrong(raw, "want version: %d, have none: this is not a recorded case", Version)
 	case string(v) != strconv.Itoa(Version):
 		return r.wrong(v, "version: want %d, have %s; another vmcp may have written it", Version, v)
 	}
@@ -179,8 +178,8 @@ func (r *reader) failure(at string, to **Failure) func([]byte) error {
 		f := &Failure{}
 		*to = f
 		return r.object(at, value, fields{
-			"kind":    r.into(at+": kind", &f.Kind, "a text"),
-			"message": r.into(at+": message", &f.Message, "a text"),
+			"kind":    r.into(at+": kind", &f.Kind, "a string"),
+			"message": r.into(at+": message", &f.Message, "a string"),
 		})
 	}
 }
@@ -202,7 +201,7 @@ func (r *reader) effects(c *Case, raw []byte) (err error) {
 		case !keyForm.MatchString(e.Key):
 			err = r.wrong(value, "%s: key: want the position of an effect, such as \"2.b0.1\", have %q", at, e.Key)
 		case seen[e.Key]:
-			err = r.wrong(value, "%s: the key %q is there twice", at, e.Key)
+			err = r.wrong(value, "%s: duplicate key %q", at, e.Key)
 		case !isTime(e.StartMs) || !isTime(e.DurationMs):
 			err = r.wrong(value, "%s: startMs and durationMs: want milliseconds from 0, have %g and %g", at, e.StartMs, e.DurationMs)
 		case e.Kind == "":
@@ -215,28 +214,28 @@ func (r *reader) effects(c *Case, raw []byte) (err error) {
 	return err
 }
 
-// isTime reports whether a number is a length of time, of some hundred years at most.
+// isTime reports whether a number is a plausible length of time, of some hundred years at most.
 func isTime(ms float64) bool { return ms >= 0 && ms < 1e13 }
 
-// keyForm is the form of positions.
+// keyForm matches positions.
 var keyForm = regexp.MustCompile(`^[0-9]+([./][0-9a-z]+)*$`)
 
 func (r *reader) effect(at string, raw []byte, e *Effect) error {
 	return r.object(at, raw, fields{
-		"key":        r.into(at+": key", &e.Key, "a text"),
-		"kind":       r.into(at+": kind", &e.Kind, "a text"),
-		"name":       r.into(at+": name", &e.Name, "a text"),
+		"key":        r.into(at+": key", &e.Key, "a string"),
+		"kind":       r.into(at+": kind", &e.Kind, "a string"),
+		"name":       r.into(at+": name", &e.Name, "a string"),
 		"args":       r.raw(&e.Args),
 		"result":     r.raw(&e.Result),
 		"failure":    r.failure(at+": failure", &e.Failure),
 		"startMs":    r.into(at+": startMs", &e.StartMs, "a number"),
 		"durationMs": r.into(at+": durationMs", &e.DurationMs, "a number"),
-		"file":       r.into(at+": file", &e.File, "a text"),
+		"file":       r.into(at+": file", &e.File, "a string"),
 		"line":       r.into(at+": line", &e.Line, "a number"),
 	})
 }
 
-// check looks at what belongs together.
+// check checks the relations between members.
 func (r *reader) check(c *Case) error {
 	whole := bytes.TrimSpace(r.data)
 	if strings.TrimSpace(c.Tool) == "" {

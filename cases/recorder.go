@@ -15,43 +15,42 @@ import (
 )
 
 const (
-	// MaxRecorded bounds what the recorder of one call holds, in bytes.
+	// MaxRecorded bounds the memory of the recorder of one call, in bytes.
 	MaxRecorded = 64 << 20
-	// MaxHeld bounds what all recorders of the process hold.
+	// MaxHeld bounds the memory of all recorders of the process, in bytes.
 	MaxHeld = 256 << 20
-	// effectSize is what an effect costs besides its texts.
+	// effectSize is the memory of an effect besides its texts, in bytes.
 	effectSize = 400
 )
 
-// held is what all recorders hold at the moment.
+// held is the memory of all recorders, in bytes.
 var held atomic.Int64
 
-// A Recorder collects what one call of a scripted tool does, over all the requests that the call
-// takes. What is more than it may hold makes the whole call one that is not recorded. It is safe for
-// concurrent use.
+// A Recorder collects the effects of one call of a scripted tool, over all its requests. A call that exceeds the
+// bounds is not recorded at all. It is safe for concurrent use.
 type Recorder struct {
 	mu      sync.Mutex
 	began   time.Time
 	effects []timed
-	index   map[string]int // of effects, by key
+	index   map[string]int // indexes of effects, by key
 	raw     map[string]json.RawMessage
-	asked   map[string]time.Time // when a question was first asked that waits for another request
+	asked   map[string]time.Time // when the questions that wait for another request were first asked
 	size    int64
 	full    bool
 }
 
-// timed is an effect and when it began and was answered.
+// timed is an effect with the times of its beginning and its answer.
 type timed struct {
 	Effect
 	start, end time.Time
 }
 
-// NewRecorder makes a recorder of a call that began at a time.
+// NewRecorder makes a recorder of a call that began at began.
 func NewRecorder(began time.Time) *Recorder {
 	return &Recorder{began: began, index: map[string]int{}, raw: map[string]json.RawMessage{}, asked: map[string]time.Time{}}
 }
 
-// Answered notes what a tool has answered, where the script gets something that was made of it.
+// Answered records what a tool answered, where the script gets another value made from it.
 func (r *Recorder) Answered(key string, result json.RawMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +59,7 @@ func (r *Recorder) Answered(key string, result json.RawMessage) {
 	}
 }
 
-// Add adds an effect. One that is there already stays as it was recorded first; one that waits for
-// an answer is none yet.
+// Add adds an effect. The first record of a key stays; an effect that waits for an answer is not recorded yet.
 func (r *Recorder) Add(e script.Event) {
 	key := e.Key
 	r.mu.Lock()
@@ -85,7 +83,7 @@ func (r *Recorder) Add(e script.Event) {
 	}
 	effect := Effect{Key: key, Kind: e.Kind, Name: e.Name, Args: e.Args, Line: int(e.Pos.Line)}
 	if effect.Line > 0 {
-		effect.File = e.Pos.Filename() // as it is shown is found out in Case: it takes its time
+		effect.File = e.Pos.Filename() // Case replaces it by the name to show, which takes longer
 	}
 	if e.Err != nil {
 		effect.Failure = failureOf(e.Err)
@@ -100,14 +98,14 @@ func (r *Recorder) Add(e script.Event) {
 	r.effects = append(r.effects, timed{effect, start, end})
 }
 
-// ask notes when a question was asked. The recorder is locked.
+// ask stores when a question was asked. The recorder is locked.
 func (r *Recorder) ask(key string, at time.Time) {
 	if _, twice := r.asked[key]; !twice && r.take(effectSize) {
 		r.asked[key] = at
 	}
 }
 
-// failureOf is an error as an answer.
+// failureOf returns an error as a recorded failure.
 func failureOf(err error) *Failure {
 	if f, ok := errors.AsType[*script.Failure](err); ok {
 		return &Failure{f.Kind, f.Message}
@@ -118,7 +116,7 @@ func failureOf(err error) *Failure {
 	return &Failure{"script", script.Clip(err.Error())}
 }
 
-// take counts bytes; false where they are too many. The recorder is locked.
+// take adds n bytes; it returns false if they exceed a bound. The recorder is locked.
 func (r *Recorder) take(n int64) bool {
 	if r.full {
 		return false
@@ -142,7 +140,7 @@ func (r *Recorder) forget() {
 	r.size, r.effects, r.index, r.raw, r.asked = 0, nil, nil, nil, nil
 }
 
-// Close forgets what was recorded.
+// Close drops what was recorded.
 func (r *Recorder) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,15 +148,14 @@ func (r *Recorder) Close() {
 	r.full = true
 }
 
-// Ended is how a run ended.
+// Ended is the outcome of a run.
 type Ended struct {
 	Result *script.Result // nil when it failed
 	Err    error
 	Time   time.Time
 }
 
-// Case is what was recorded of a call of a tool; nil when it was more than may be held. Its
-// texts are shared with the recorder.
+// Case returns the recorded case of a call; nil when it exceeded a bound. It shares its texts with the recorder.
 func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, end Ended) *Case {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +166,7 @@ func (r *Recorder) Case(tool string, args json.RawMessage, p *script.Program, en
 		args = json.RawMessage("{}")
 	}
 	began := r.began
-	for i := range r.effects { // an earlier request, of another process, may have begun it
+	for i := range r.effects { // an earlier request, of another process, may have begun the call
 		if start := r.effects[i].start; start.Before(began) {
 			began = start
 		}
@@ -203,7 +200,7 @@ func (c *Case) ended(end Ended) {
 	}
 }
 
-// FailureOfRun is why a run failed, without the place in the script.
+// FailureOfRun returns why a run failed, without the position in the script.
 func FailureOfRun(err error) *Failure {
 	f := failureOf(err)
 	if e, ok := errors.AsType[*script.Error](err); ok {
@@ -216,7 +213,7 @@ func FailureOfRun(err error) *Failure {
 	return f
 }
 
-// ProgramOf has the hashes of the files of a program.
+// ProgramOf returns the hashes of the files of a program.
 func ProgramOf(p *script.Program) map[string]string {
 	if p == nil {
 		return nil
@@ -228,10 +225,10 @@ func ProgramOf(p *script.Program) map[string]string {
 	return all
 }
 
-// milliseconds is a length of time; a clock that was set back makes none less than 0.
+// milliseconds returns a length of time, at least 0 even if the clock was set back.
 func milliseconds(d time.Duration) float64 { return max(0, float64(d.Microseconds())/1000) }
 
-// CompareKeys orders positions as the script goes through them: "2" before "10", "2.b0.0" before "3".
+// CompareKeys orders positions as in the script: "2" before "10", "2.b0.0" before "3".
 func CompareKeys(a, b string) int {
 	for a != "" && b != "" {
 		x, y := "", ""
@@ -247,7 +244,7 @@ func CompareKeys(a, b string) int {
 	return len(a) - len(b)
 }
 
-// cutPart cuts off the first part of a position.
+// cutPart splits off the first part of a position.
 func cutPart(key string) (part, rest string) {
 	if i := strings.IndexAny(key, "./"); i >= 0 {
 		return key[:i], key[i+1:]

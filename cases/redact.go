@@ -10,27 +10,26 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// Redaction follows values. First the places that hold a secret are marked: by the schemas of tools and
-// forms, by pointers, by the names of members. Then every text that stood in one is replaced wherever else
-// it stands in the case, in whatever form: content repeats structured content, scripts pass tokens on,
-// errors quote them. The same text gets the same placeholder, so that a case that is run again still sees
-// it passed on.
+// Redaction follows values. First the secret values are marked: by the schemas of tools and forms, by pointers, by the
+// names of members. Then every text in a marked value is replaced wherever else it occurs in the case, in any
+// encoding: content repeats structured content, scripts pass tokens on, errors quote them. Equal texts get equal
+// placeholders, so that a replay of the case still sees them passed on.
 
-// Rules say what of a case is secret.
+// Rules define which values of a case are secret.
 type Rules struct {
-	// Pointers are JSON pointers into the case, with * for any one part. Below /effects/N/result they may
-	// leave out structuredContent.
+	// Pointers are JSON pointers into the case, with * for any one part. Below /effects/N/result they may omit
+	// structuredContent.
 	Pointers []string
-	// Schemas returns the schemas of a tool's arguments and of its structured result, nil where it has none.
-	// The tool is the recorded one or one that it calls, by the name that it uses. It may be nil.
+	// Schemas returns the schemas of a tool's arguments and of its structured result, nil for none. The tool is the
+	// recorded one or one that it calls, by the name in the script. May be nil.
 	Schemas func(tool string) (input, output json.RawMessage)
-	// Keep leaves all values as they are but for what Text hides.
+	// Keep leaves all values unchanged except for what Text hides.
 	Keep bool
-	// Text hides the secrets of the configuration. It may be nil.
+	// Text hides the secrets of the configuration. May be nil.
 	Text func(string) string
 }
 
-// Redact replaces what the rules and the names of members call secret. The case has texts of its own afterwards.
+// Redact replaces the secrets. The case does not share texts with the recorder afterwards.
 func (c *Case) Redact(rules Rules) error {
 	m := &marker{keep: rules.Keep, numbers: map[string]int{}, digits: map[string]bool{}}
 	for _, p := range rules.Pointers {
@@ -51,7 +50,7 @@ func (c *Case) Redact(rules Rules) error {
 	}
 	for i := range c.Effects {
 		e := &c.Effects[i]
-		if e.Kind != "call" { // else it is the name of a tool
+		if e.Kind != "call" { // of a call it is the name of the tool
 			e.Name = r.string(e.Name)
 		}
 		r.failure(e.Failure)
@@ -69,7 +68,7 @@ type part struct {
 	tree *node
 }
 
-// mark finds the secrets in all values of the case, in their order.
+// mark marks the secrets in all values of the case, in order.
 func (c *Case) mark(m *marker, rules Rules) (parts []part, err error) {
 	schemas := rules.Schemas
 	if schemas == nil {
@@ -110,16 +109,16 @@ func (c *Case) mark(m *marker, rules Rules) (parts []part, err error) {
 	return parts, err
 }
 
-// A marker marks nodes and remembers what stood in them.
+// A marker marks nodes and collects the texts in them.
 type marker struct {
-	keep     bool            // nothing is marked
+	keep     bool            // mark nothing
 	patterns [][]string      // pointers
-	numbers  map[string]int  // of texts, in the order in which they were found
-	digits   map[string]bool // numbers that are long enough to be followed
-	found    []string        // pointers
+	numbers  map[string]int  // of texts, in the order of their discovery
+	digits   map[string]bool // numbers that are long enough to be replaced elsewhere
+	found    []string        // pointers to marked values
 }
 
-// visit looks at a value at a place, whose form may be known.
+// visit checks a value, whose shape may be known.
 func (m *marker) visit(n *node, at []string, s *shape) {
 	if m.keep {
 		return
@@ -145,7 +144,7 @@ func (m *marker) visit(n *node, at []string, s *shape) {
 	}
 }
 
-// inText looks into a text that is JSON: content repeats what is structured.
+// inText visits the value of a string that contains JSON: content repeats what is structured.
 func (m *marker) inText(n *node, at []string, s *shape) {
 	text := strings.TrimSpace(n.text)
 	if text == "" || text[0] != '{' && text[0] != '[' {
@@ -164,7 +163,7 @@ func (m *marker) inText(n *node, at []string, s *shape) {
 	}
 }
 
-// mark marks a value, and remembers the texts and numbers in it.
+// mark marks a value, and collects the strings and numbers in it.
 func (m *marker) mark(n *node, at []string) {
 	if n.isNull() {
 		return
@@ -200,7 +199,7 @@ func escape(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// pointed reports whether a rule's pointer leads to a place.
+// pointed reports whether a rule's pointer matches a position.
 func (m *marker) pointed(at []string) bool {
 	for _, p := range m.patterns {
 		if leadsTo(p, at) {
@@ -226,10 +225,10 @@ func leadsTo(pattern, at []string) bool {
 	return true
 }
 
-// replacer replaces what a marker has found.
+// replacer replaces the secrets that a marker has found.
 type replacer struct {
 	*marker
-	values *secret.Replacer    // nil: only what is marked
+	values *secret.Replacer    // nil: replace marked values only
 	text   func(string) string // may be nil
 }
 
@@ -250,7 +249,7 @@ func (r *replacer) node(n *node) {
 	}
 }
 
-// zero makes a marked value one that tells nothing.
+// zero replaces a marked value by one of the same type without information.
 func (r *replacer) zero(n *node) {
 	n.secret = false
 	switch {

@@ -6,22 +6,22 @@ import (
 	"unicode"
 )
 
-// A shape is what a schema, or the format of a case, says of a value. nil says nothing.
+// A shape is what a schema, or the format of a case, determines of a value. nil: nothing.
 type shape struct {
-	schemas []map[string]any // that hold for the value
-	root    map[string]any   // of these, for references
+	schemas []map[string]any // of the value
+	root    map[string]any   // their root, for references
 
-	properties map[string]*shape // of values whose form the protocol fixes
-	question   bool              // arguments of a question: message and form
-	form       bool              // a schema itself: its members are named as in what it describes
-	result     *shape            // a CallToolResult with such structured content
+	properties map[string]*shape // of values whose form the protocol defines
+	question   bool              // the value is the arguments of a question: message and form
+	form       bool              // the value is a schema: its members have the names of what it describes
+	result     *shape            // the value is a CallToolResult with structured content of this shape
 	isResult   bool
-	blocks     *shape // a list of content blocks, whose texts may be such JSON
-	json       *shape // a text that may be such JSON
+	blocks     *shape // the value is a list of content blocks, whose texts may be JSON of this shape
+	json       *shape // the value is a string that may be JSON of this shape
 	isJSON     bool
 }
 
-// shapeOf is the shape of what a schema describes.
+// shapeOf returns the shape of the values of a schema.
 func shapeOf(schema json.RawMessage) *shape {
 	if len(schema) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func shapeOf(schema json.RawMessage) *shape {
 	return (&shape{root: root}).with(root)
 }
 
-// formOf is the shape of the answer to a question.
+// formOf returns the shape of the answer to a question.
 func formOf(args json.RawMessage) *shape {
 	var q struct {
 		Form json.RawMessage `json:"requestedSchema"`
@@ -44,10 +44,10 @@ func formOf(args json.RawMessage) *shape {
 	return shapeOf(q.Form)
 }
 
-// maxAlternatives bounds the schemas that are looked at for one value.
+// maxAlternatives bounds the schemas that are considered for one value.
 const maxAlternatives = 64
 
-// with adds a schema, and what it is made of.
+// with adds a schema, and the schemas that it consists of.
 func (s *shape) with(schema any) *shape {
 	m, ok := schema.(map[string]any)
 	if !ok || len(s.schemas) >= maxAlternatives {
@@ -89,7 +89,7 @@ func (s *shape) resolve(ref string) any {
 	return at
 }
 
-// secretHere reports whether a schema says that the value is nobody's business.
+// secretHere reports whether a schema marks the value as secret.
 func (s *shape) secretHere() bool {
 	if s == nil {
 		return false
@@ -102,13 +102,13 @@ func (s *shape) secretHere() bool {
 	return false
 }
 
-// isForm reports whether the members of the value are named like secrets without being any.
+// isForm reports whether the members of the value have names of secrets without being secret.
 func (s *shape) isForm() bool { return s != nil && s.form }
 
-// holdsJSON reports whether a text may be JSON whose form is known, or not.
+// holdsJSON reports whether a string may be JSON, of a known shape or not.
 func (s *shape) holdsJSON() bool { return s != nil && s.isJSON }
 
-// below is the shape of a member or element.
+// below returns the shape of a member or element.
 func (s *shape) below(n *node, name string) *shape {
 	switch {
 	case s == nil:
@@ -137,7 +137,7 @@ func (s *shape) below(n *node, name string) *shape {
 	return out
 }
 
-// ofResult is the shape of a member of a CallToolResult.
+// ofResult returns the shape of a member of a CallToolResult.
 func (s *shape) ofResult(name string) *shape {
 	switch name {
 	case "structuredContent":
@@ -148,11 +148,11 @@ func (s *shape) ofResult(name string) *shape {
 	return nil
 }
 
-// describe adds what a schema says of a member or element.
+// describe adds what a schema determines of a member or element.
 func (s *shape) describe(m map[string]any, n *node, name string) {
 	if n.array {
 		first, _ := m["prefixItems"].([]any)
-		for _, one := range first { // whichever of them it is
+		for _, one := range first { // any of them may apply
 			s.with(one)
 		}
 		s.with(m["items"])
@@ -165,14 +165,14 @@ func (s *shape) describe(m map[string]any, n *node, name string) {
 		return
 	}
 	patterns, _ := m["patternProperties"].(map[string]any)
-	for _, one := range patterns { // whether it is meant or not
+	for _, one := range patterns { // any that may match
 		s.with(one)
 	}
 	s.with(m["additionalProperties"])
 }
 
-// secretWords are what members are named that hold a secret. With those of the second list numbers are
-// counts, such as max_tokens.
+// secretWords are words in the names of secret members. Members with numbers are counts if their name has a word of
+// the second list, such as max_tokens.
 var (
 	secretWords = map[string]bool{
 		"authorization": true, "token": true, "password": true, "passwd": true, "passphrase": true, "secret": true, "cookie": true,
@@ -182,7 +182,7 @@ var (
 	secretPairs   = map[string]bool{"api key": true, "api keys": true, "private key": true, "access key": true, "secret key": true}
 )
 
-// named reports whether a member holds a secret by its name. A schema of such a member is none.
+// named reports whether a member is secret by its name. Schemas of such members are not secret.
 func (m *marker) named(name string, n *node) bool {
 	switch {
 	case n.isNull(), string(n.scalar) == "true", string(n.scalar) == "false":
@@ -215,7 +215,7 @@ func isSchema(n *node) bool {
 	return false
 }
 
-// words cuts a name apart: apiKey, api_key, API-Key.
+// words splits a name: apiKey, api_key, API-Key.
 func words(name string) (all []string) {
 	var word strings.Builder
 	end := func() {

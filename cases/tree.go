@@ -8,8 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 )
 
-// A node is a JSON value that can be changed: the members of objects in their order, numbers as
-// they are written.
+// A node is a JSON value that can be modified: the members of objects in order, numbers as they are written.
 type node struct {
 	object, array bool
 	names         []string // of the members of an object
@@ -17,12 +16,12 @@ type node struct {
 	scalar        json.RawMessage
 	text          string // of a string
 	isText        bool
-	secret        bool // is replaced
+	secret        bool // to be replaced
 }
 
-// parseTree reads a value.
+// parseTree parses a value.
 func parseTree(raw json.RawMessage) (*node, error) {
-	if err := jsonscan.Check(raw); err != nil { // bounds the depth, too
+	if err := jsonscan.Check(raw); err != nil { // also bounds the depth
 		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -64,7 +63,7 @@ func readNode(d *json.Decoder) (*node, error) {
 	return &node{scalar: json.RawMessage("null")}, nil
 }
 
-// appendJSON appends the value.
+// appendJSON appends the JSON of the value.
 func (n *node) appendJSON(out []byte) []byte {
 	switch {
 	case n.object:
@@ -92,12 +91,12 @@ func (n *node) appendJSON(out []byte) []byte {
 	return append(out, n.scalar...)
 }
 
-// quote is a text as JSON that people can read.
+// quote returns a string as readable JSON.
 func quote(s string) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a text
+	_ = e.Encode(s) // strings never fail
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
@@ -108,7 +107,7 @@ func (n *node) isNumber() bool {
 
 func (n *node) isNull() bool { return string(n.scalar) == "null" }
 
-// member is a member of an object; nil when there is none.
+// member returns a member of an object, or nil.
 func (n *node) member(name string) *node {
 	if n == nil || !n.object {
 		return nil

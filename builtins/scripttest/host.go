@@ -1,5 +1,4 @@
-// Package scripttest runs scripts in tests: its [Host] stands in for backends and
-// users.
+// Package scripttest runs scripts in tests: its [Host] replaces backends and users.
 //
 //	h := &scripttest.Host{Tools: map[string]scripttest.Tool{
 //		"ci_build": scripttest.Returns(`{"id": 7}`),
@@ -20,18 +19,18 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// Tool is a tool as a function of its arguments. It returns a CallToolResult; Returns,
-// Says and Fails make the usual ones.
+// Tool is a tool as a function of its arguments, which returns a CallToolResult. Returns, Says and Fails make common
+// ones.
 type Tool func(ctx context.Context, args json.RawMessage) (json.RawMessage, error)
 
-// Host is a world in memory. Its fields are set before the first run.
+// Host is a host in memory. Its fields are set before the first run.
 type Host struct {
-	// Tools are the tools by name; calls of any other end with not_found.
+	// Tools are the tools by name; calls of other tools fail with not_found.
 	Tools map[string]Tool
 	// Answer answers questions; nil: the client cannot be asked.
 	Answer func(ctx context.Context, q script.Question) (json.RawMessage, error)
 
-	// Who is who the scripts run for; anonymous without a subject.
+	// Who is the caller of the scripts; anonymous without a subject.
 	Who builtins.Caller
 
 	mu      sync.Mutex
@@ -61,10 +60,10 @@ func (h *Host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	return raw, err
 }
 
-// Caller is h.Who.
+// Caller returns h.Who.
 func (h *Host) Caller(context.Context) (builtins.Caller, error) { return h.Who, nil }
 
-// Elicit lets h.Answer answer.
+// Elicit calls h.Answer.
 func (h *Host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	if h.Answer == nil {
 		return nil, builtins.ErrNoElicitation
@@ -72,14 +71,14 @@ func (h *Host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, 
 	return h.Answer(ctx, q)
 }
 
-// Notify keeps n.
+// Notify records n.
 func (h *Host) Notify(_ context.Context, n builtins.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.notices = append(h.notices, n)
 }
 
-// Calls returns the calls so far, in the order in which they came.
+// Calls returns the calls so far, in order.
 func (h *Host) Calls() []Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,22 +92,22 @@ func (h *Host) Notices() []builtins.Notice {
 	return slices.Clone(h.notices)
 }
 
-// Returns is a tool that always returns the same structured content.
+// Returns makes a tool that always returns the same structured content.
 func Returns(content string) Tool {
 	return func(context.Context, json.RawMessage) (json.RawMessage, error) { return Structured(content), nil }
 }
 
-// Says is a tool that always returns the same text.
+// Says makes a tool that always returns the same text.
 func Says(text string) Tool {
 	return func(context.Context, json.RawMessage) (json.RawMessage, error) { return textResult(text, false), nil }
 }
 
-// Fails is a tool that always says no, with isError.
+// Fails makes a tool that always returns a result with isError.
 func Fails(text string) Tool {
 	return func(context.Context, json.RawMessage) (json.RawMessage, error) { return textResult(text, true), nil }
 }
 
-// Down is a tool that cannot be reached.
+// Down makes a tool that cannot be reached.
 func Down(text string) Tool {
 	return func(context.Context, json.RawMessage) (json.RawMessage, error) {
 		return nil, &builtins.ToolError{Kind: builtins.Unavailable, Msg: text}
@@ -126,7 +125,7 @@ func Hangs(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Structured makes a result with structured content.
+// Structured returns a result with structured content.
 func Structured(content string) json.RawMessage {
 	return json.RawMessage(`{"content":[],"structuredContent":` + content + `}`)
 }
@@ -146,14 +145,14 @@ func textResult(text string, isError bool) json.RawMessage {
 	return raw
 }
 
-// Accept answers every question with the same content.
+// Accept returns a Host.Answer that accepts every question with the same content.
 func Accept(content string) func(context.Context, script.Question) (json.RawMessage, error) {
 	return func(context.Context, script.Question) (json.RawMessage, error) {
 		return json.RawMessage(`{"action":"accept","content":` + content + `}`), nil
 	}
 }
 
-// Later is what Answer returns when the client can only be asked between requests.
+// Later is a Host.Answer for a client that can only be asked between requests.
 func Later(_ context.Context, q script.Question) (json.RawMessage, error) {
 	return nil, &script.Suspended{Questions: []script.Question{q}}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// assertion is one that does not hold.
+// assertion is the error of a failed assertion.
 type assertion struct{ msg string }
 
 func (e *assertion) Error() string { return e.msg }
 
 func failed(format string, args ...any) error { return &assertion{fmt.Sprintf(format, args...)} }
 
-// shown is a value in a message.
+// shown returns a value for a message.
 func shown(v starlark.Value) string { return clip.Counted(v.String(), 300) }
 
-// eq is testing.eq(have, want).
+// eq implements testing.eq(have, want).
 func eq(c *call) (starlark.Value, error) {
 	have, want, equal, err := c.compare()
 	if err != nil || equal {
@@ -37,7 +37,7 @@ func eq(c *call) (starlark.Value, error) {
 	return nil, failed("%s", strings.Join(d.lines, "; "))
 }
 
-// ne is testing.ne(have, other).
+// ne implements testing.ne(have, other).
 func ne(c *call) (starlark.Value, error) {
 	have, _, equal, err := c.compare()
 	if err == nil && equal {
@@ -67,7 +67,7 @@ func (c *call) truth(want bool) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// contains is testing.contains(x, part): a text in a text, an element, a key, or the entries of a dict.
+// contains implements testing.contains(x, part): a substring, an element, a key, or the entries of a dict.
 func contains(c *call) (starlark.Value, error) {
 	var x, part starlark.Value
 	if err := c.unpack("x", &x, "part", &part); err != nil {
@@ -79,11 +79,11 @@ func contains(c *call) (starlark.Value, error) {
 		}
 	}
 	if s, ok := x.(starlark.String); ok && part.Type() != "string" {
-		return nil, fmt.Errorf("a text contains texts, no %s (%s)", part.Type(), shown(s))
+		return nil, fmt.Errorf("a string contains strings, not %s (%s)", part.Type(), shown(s))
 	}
 	in, err := starlark.Binary(syntax.IN, part, x)
 	if err != nil {
-		return nil, fmt.Errorf("x: want a text, a list or a dict, have %s", x.Type())
+		return nil, fmt.Errorf("x: want a string, a list or a dict, have %s", x.Type())
 	}
 	if in != starlark.True {
 		return nil, failed("%s is not in %s", shown(part), shown(x))
@@ -91,7 +91,7 @@ func contains(c *call) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// entries reports those of want that d does not have.
+// entries returns an error for the entries of want that d does not have.
 func entries(d, want *starlark.Dict) error {
 	diff := &differences{}
 	for _, item := range want.Items() {
@@ -112,7 +112,7 @@ func entries(d, want *starlark.Dict) error {
 	return nil
 }
 
-// fails is testing.fails(fn, text): it returns the message.
+// fails implements testing.fails(fn, text): it returns the message.
 func fails(c *call) (starlark.Value, error) {
 	var fn starlark.Callable
 	var text string
@@ -135,7 +135,7 @@ func fails(c *call) (starlark.Value, error) {
 	return starlark.String(msg), script.Charge(c.t, int64(len(msg)))
 }
 
-// message is an error as a script shows it.
+// message returns the text of an error as a script shows it.
 func message(err error) string {
 	var eval *starlark.EvalError
 	if errors.As(err, &eval) {
@@ -144,7 +144,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// innermost is the place in a script where an error comes from.
+// innermost returns the position in a script that an error comes from.
 func innermost(err error) (at syntax.Position) {
 	var eval *starlark.EvalError
 	if errors.As(err, &eval) {
@@ -157,7 +157,7 @@ func innermost(err error) (at syntax.Position) {
 	return at
 }
 
-// differences are those between two values, by their paths.
+// differences are the differences between two values, by their paths.
 type differences struct{ lines []string }
 
 const (
@@ -174,7 +174,7 @@ func (d *differences) add(path, format string, args ...any) {
 	}
 }
 
-// find finds the differences between two values.
+// find collects the differences between two values.
 func (d *differences) find(path string, have, want starlark.Value, depth int) {
 	if same, err := starlark.Equal(have, want); err == nil && same || len(d.lines) > mostDifferences {
 		return
@@ -228,7 +228,7 @@ func (d *differences) lists(path string, have, want starlark.Indexable, depth in
 	}
 }
 
-// step is the path of an entry.
+// step returns the path of an entry.
 func step(path string, key starlark.Value) string {
 	s, ok := key.(starlark.String)
 	if !ok {

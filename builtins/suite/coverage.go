@@ -15,12 +15,12 @@ type Coverage struct {
 	Files []CoveredFile `json:"files"`
 }
 
-// CoveredFile is one file.
+// CoveredFile is the coverage of one file.
 type CoveredFile struct {
 	File       string `json:"file"`
 	Statements Share  `json:"statements"`
 	Branches   Share  `json:"branches"`
-	// Missing are the lines of statements that were not reached, and of branches with a way not taken.
+	// Missing are the lines of statements that were not reached, and of branches with an outcome that did not occur.
 	Missing []int `json:"missing"`
 
 	lines    map[int]int64 // how often each was reached
@@ -33,7 +33,7 @@ type Share struct {
 	Total   int `json:"total"`
 }
 
-// Percent is the share in percent; all of nothing is 100.
+// Percent returns the share in percent; 100 if the whole is 0.
 func (s Share) Percent() float64 {
 	if s.Total == 0 {
 		return 100
@@ -48,7 +48,7 @@ func (s *Share) count(covered bool) {
 	}
 }
 
-// branch is what can go two ways.
+// branch is a branch with two outcomes.
 type branch struct {
 	line, column int
 	ways         [2]int64
@@ -60,7 +60,7 @@ type pointKey struct {
 	branch       bool
 }
 
-// coverageOf sums up what was counted: a file is part of several programs.
+// coverageOf sums up the counts: a file may be part of several programs.
 func coverageOf(set *script.Coverage) *Coverage {
 	sums := map[pointKey][2]int64{}
 	var keys []pointKey
@@ -88,7 +88,7 @@ func coverageOf(set *script.Coverage) *Coverage {
 	return c
 }
 
-// add adds a point, behind those of files before it.
+// add adds a point, after those of the files before it.
 func (c *Coverage) add(key pointKey, ways [2]int64) {
 	name := diag.File(key.file)
 	if n := len(c.Files); n == 0 || c.Files[n-1].File != name {
@@ -114,7 +114,7 @@ func (c *Coverage) add(key pointKey, ways [2]int64) {
 	}
 }
 
-// Total is the coverage of all files together.
+// Total returns the coverage of all files together.
 func (c *Coverage) Total() (statements, branches Share) {
 	for _, f := range c.Files {
 		statements.Covered += f.Statements.Covered

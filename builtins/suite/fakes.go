@@ -17,10 +17,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// fake stands for a tool.
+// fake replaces a tool.
 type fake struct {
 	name  string // of the tool, as clients see it
-	tool  *Tool  // nil: nothing is known of it
+	tool  *Tool  // nil: not known
 	at    diag.Pos
 	takes time.Duration
 	used  int
@@ -31,7 +31,7 @@ type fake struct {
 	failure *builtins.ToolError
 }
 
-// answer stands for what a user answers to a question.
+// answer is a user's answer to a question.
 type answer struct {
 	part string
 	raw  json.RawMessage
@@ -48,7 +48,7 @@ type (
 	said struct{ id, text string }
 )
 
-// reply is what an effect was answered, seen what it was.
+// reply is the answer to an effect, seen the effect itself.
 type (
 	reply struct {
 		seen
@@ -62,7 +62,7 @@ type (
 	}
 )
 
-// fakeOf finds the fake of a tool, the one that was declared last. The caller holds a.mu.
+// fakeOf returns the fake of a tool, the one that was declared last. The caller holds a.mu.
 func (a *attempt) fakeOf(name string, t *Tool) *fake {
 	if t != nil {
 		name = t.Name
@@ -75,19 +75,19 @@ func (a *attempt) fakeOf(name string, t *Tool) *fake {
 	return nil
 }
 
-// noteCall notes a call; one that is made again by a resumed run is the same call.
+// noteCall records a call; one that a resumed run repeats is the same call.
 func (a *attempt) noteCall(c called) {
 	if !slices.ContainsFunc(a.calls, func(o called) bool { return o.id == c.id }) {
 		a.calls = append(a.calls, c)
 	}
 }
 
-// reply computes what a held effect is answered, or why the test cannot go on. Only the scheduler
-// calls it, while nothing else computes.
+// reply computes the answer to a held effect, or why the test cannot continue. Only the scheduler calls it, while no
+// run computes.
 //
-// An effect that was the same in the plain run gets the answer that it had there: what a fake
-// with a state answers may depend on the order in which it is called, and that is the test's
-// order, not the script's. The fake is called all the same, for what it notes and asserts.
+// An effect that was the same in the plain run gets the same answer: that of a fake with state may depend on the order
+// of its calls, which is the test's order, not the script's. The fake is called anyway, for what it records and
+// asserts.
 func (a *attempt) reply(e *effect) *Problem {
 	var r reply
 	var problem *Problem
@@ -110,12 +110,12 @@ func (a *attempt) reply(e *effect) *Problem {
 	return nil
 }
 
-// same reports whether two effects do the same.
+// same reports whether two effects are equal.
 func (s seen) same(o seen) bool {
 	return s.kind == o.kind && s.name == o.name && sameJSON(s.args, o.args)
 }
 
-// answerOf is what the user answers.
+// answerOf returns the user's answer.
 func (a *attempt) answerOf(e *effect) (reply, *Problem) {
 	message := jsonscan.GetString(e.question.Params, "message")
 	a.questions = append(a.questions, said{e.id, message})
@@ -125,7 +125,7 @@ func (a *attempt) answerOf(e *effect) (reply, *Problem) {
 			return reply{raw: w.raw}, nil
 		}
 	}
-	msg := fmt.Sprintf("%s asks %q, and there is no answer to it", e.Pos, message)
+	msg := fmt.Sprintf("%s asks %q, and the test declares no answer to it", e.Pos, message)
 	for _, w := range a.answers {
 		if !w.used {
 			msg += fmt.Sprintf(": the next one is for %q", w.part)
@@ -136,7 +136,7 @@ func (a *attempt) answerOf(e *effect) (reply, *Problem) {
 	return reply{}, &p
 }
 
-// resultOf is what a fake answers.
+// resultOf returns the answer of a fake.
 func (a *attempt) resultOf(e *effect) (reply, *Problem) {
 	f := e.fake
 	if f == nil {
@@ -183,7 +183,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, "th")
 }
 
-// computed is what the function of a fake answers.
+// computed returns the answer of a fake's function.
 func (a *attempt) computed(e *effect, f *fake, r reply) (reply, *Problem) {
 	err := a.main.Interlude(a.base, func(t *starlark.Thread) error {
 		args, err := script.DecodeIn(t, e.Args, a.main.Limits().Depth)
@@ -229,7 +229,7 @@ func (t *Tool) checkInput(args json.RawMessage) error {
 	return t.Input.Validate(args)
 }
 
-// check says what is wrong with a result of the tool that f stands for.
+// check returns why a result is invalid for the tool that f replaces, or "".
 func (f *fake) check(raw json.RawMessage) string {
 	if f.tool == nil || string(jsonscan.Get(raw, "isError")) == "true" {
 		return ""
@@ -239,7 +239,7 @@ func (f *fake) check(raw json.RawMessage) string {
 	case f.tool.Output == nil:
 		return ""
 	case value == nil:
-		return fmt.Sprintf("%s declares an output schema, and the fake answers without a value: returns = ...", f.name)
+		return fmt.Sprintf("%s declares an output schema, but the fake returns no value: returns = ...", f.name)
 	}
 	if err := f.tool.Output.Validate(value); err != nil {
 		return fmt.Sprintf("%s never returns this: %s", f.name, pointers(err))
@@ -247,7 +247,7 @@ func (f *fake) check(raw json.RawMessage) string {
 	return ""
 }
 
-// pointers are violations of a schema with their places as JSON pointers.
+// pointers formats violations of a schema, with their places as JSON pointers.
 func pointers(err error) string {
 	var all schema.Violations
 	if !errors.As(err, &all) {

@@ -17,17 +17,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// testFile is a file of tests that compiles.
+// testFile is a compiled file of tests.
 type testFile struct {
 	file    script.File
 	program *script.Program
-	calls   map[place]syntax.Position // where calls begin, by their parenthesis
+	calls   map[place]syntax.Position // where calls begin, by the position of their parenthesis
 }
 
 // place is a position without the name of its file.
 type place struct{ line, column int32 }
 
-// predeclared are the names that test files, and what they load, see.
+// predeclared are the predeclared names of test files, and of what they load.
 var predeclared = func() starlark.StringDict {
 	names := maps.Clone(builtins.All())
 	names["testing"] = module
@@ -83,7 +83,7 @@ func milliseconds(began time.Time) float64 {
 	return float64(time.Since(began).Microseconds()) / 1000
 }
 
-// testsOf finds the functions test_* without parameters, and those that would be tests.
+// testsOf returns the functions test_* without parameters, and problems for those with parameters or the same name.
 func testsOf(f script.File, tree *syntax.File) (tests []*syntax.DefStmt, problems []Problem) {
 	seen := map[string]bool{}
 	wrong := func(def *syntax.DefStmt, message string) {
@@ -97,9 +97,9 @@ func testsOf(f script.File, tree *syntax.File) (tests []*syntax.DefStmt, problem
 		}
 		switch name := def.Name.Name; {
 		case len(def.Params) > 0:
-			wrong(def, fmt.Sprintf("%s has parameters: a test has none, for nobody would give it any", name))
+			wrong(def, fmt.Sprintf("%s has parameters: tests are called without arguments", name))
 		case seen[name]:
-			wrong(def, fmt.Sprintf("%s is there twice: the first one would never run", name))
+			wrong(def, fmt.Sprintf("%s is defined twice: the first definition would never run", name))
 		default:
 			seen[name] = true
 			tests = append(tests, def)
@@ -108,7 +108,7 @@ func testsOf(f script.File, tree *syntax.File) (tests []*syntax.DefStmt, problem
 	return tests, problems
 }
 
-// compileProblems are the errors of a file that is no program.
+// compileProblems returns the errors of a file that does not compile.
 func compileProblems(f script.File, err error) (problems []Problem) {
 	var list script.Errors
 	var one *script.Error
@@ -139,7 +139,7 @@ func problemAt(code string, at diag.Pos, message string) Problem {
 	return Problem{Code: code, File: at.File, Line: at.Line, Column: at.Column, Message: message}
 }
 
-// noteCalls notes where calls begin: at run time they have the position of their parenthesis.
+// noteCalls records where calls begin: at run time they have the position of their parenthesis.
 func (f *testFile) noteCalls(tree *syntax.File) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
@@ -149,7 +149,7 @@ func (f *testFile) noteCalls(tree *syntax.File) {
 	})
 }
 
-// place is where an expression at a position begins for a reader.
+// place returns where the expression at a position begins, for a reader.
 func (f *testFile) place(p syntax.Position) diag.Pos {
 	if start, ok := f.calls[place{p.Line, p.Col}]; ok && f.file.Has(p) {
 		p = start

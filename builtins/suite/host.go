@@ -15,20 +15,19 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// host is the world of one run: the test's, or that of a tool.
+// host is the host of one run: of the test, or of a tool.
 type host struct {
 	a     *attempt
 	run   *running
-	chain []string // the tools that led here
+	chain []string // the tools that called this one, outermost first
 }
 
 var _ builtins.Host = (*host)(nil)
 
-// maxDepth bounds tools that call tools, as serving does.
+// maxDepth bounds tools that call tools, as in the server.
 const maxDepth = 8
 
-// compute runs a program as one of the test's runs. ctx is that of the attempt, or of the effect
-// that has started it.
+// compute runs a program as one of the test's runs. ctx is that of the attempt, or of the effect that started it.
 func (a *attempt) compute(ctx context.Context, self *running, p *script.Program, o script.RunOptions, chain ...string) (*script.Result, error) {
 	ctx, self.cancel = context.WithCancelCause(ctx)
 	defer self.cancel(nil)
@@ -40,14 +39,14 @@ func (a *attempt) compute(ctx context.Context, self *running, p *script.Program,
 	}
 	limits := o.Limits.Or(script.DefaultLimits())
 	self.over = &script.LimitError{Limit: "time", Value: fmt.Sprint(limits.Time)}
-	limits.Time = forEver // the scheduler ends it, by the clock of the test
+	limits.Time = forEver // the scheduler ends the run, by the clock of the test
 	o.Limits = limits
 	return p.Run(ctx, o)
 }
 
 const forEver = script.Duration(1 << 62)
 
-// around is how every effect of a run begins.
+// around is RunOptions.Around: it holds every effect of a run until the scheduler releases it.
 func (h *host) around(ctx context.Context, at script.Attempt, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	a := h.a
 	e := &effect{Attempt: at, id: h.run.id + at.Key, of: h.run, ctx: ctx, release: make(chan struct{})}
@@ -62,7 +61,7 @@ func (h *host) around(ctx context.Context, at script.Attempt, perform func(conte
 		}
 		return raw, err
 	case strings.HasPrefix(at.Key, interlude):
-		return nil, errors.New("a fake answers at once: it cannot call tools, ask or wait")
+		return nil, errors.New("a fake answers immediately: it cannot call tools, ask or wait")
 	}
 	defer a.busy(h.run)
 	if at.Kind == runKind {
@@ -75,7 +74,7 @@ func (h *host) around(ctx context.Context, at script.Attempt, perform func(conte
 	return perform(ctx)
 }
 
-// interlude is what keys of effects in fakes begin with, runKind what testing.run is.
+// interlude begins the keys of effects in fakes; runKind is the kind of testing.run.
 const (
 	interlude = "interlude."
 	runKind   = "testing.run"
@@ -91,7 +90,7 @@ func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, 
 	if e.fake == nil && e.tool != nil && e.tool.Script != nil && !e.stop {
 		return h.nested(e, args)
 	}
-	if err := h.a.hold(e); err != nil {
+	if err := h.a.await(e); err != nil {
 		return nil, err
 	}
 	script.NoteRead(ctx, int64(len(e.raw)))
@@ -105,7 +104,7 @@ func (h *host) nested(e *effect, raw json.RawMessage) (json.RawMessage, error) {
 		return &builtins.ToolError{Kind: builtins.InvalidInput, Msg: fmt.Sprintf(format, args...)}
 	}
 	if slices.Contains(h.chain, e.tool.Name) {
-		return nil, refuse("scripted tools call each other in a circle: %s", strings.Join(chain, " -> "))
+		return nil, refuse("scripted tools call each other in a cycle: %s", strings.Join(chain, " -> "))
 	}
 	if len(chain) > maxDepth {
 		return nil, refuse("scripted tools call each other more than %d deep: %s", maxDepth, strings.Join(chain, " -> "))
@@ -146,17 +145,17 @@ func isSuspended(err error) bool {
 	return errors.As(err, &s)
 }
 
-// Elicit waits for one of the answers of the test.
+// Elicit returns one of the answers of the test.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	e := effectOf(ctx)
 	e.question = &q
-	if err := h.a.hold(e); err != nil {
+	if err := h.a.await(e); err != nil {
 		return nil, err
 	}
 	return e.raw, nil
 }
 
-// Notify keeps what is logged.
+// Notify records what is logged.
 func (h *host) Notify(ctx context.Context, n builtins.Notice) {
 	if e := effectOf(ctx); n.Kind == "log" && e != nil {
 		h.a.mu.Lock()
@@ -165,7 +164,7 @@ func (h *host) Notify(ctx context.Context, n builtins.Notice) {
 	}
 }
 
-// unfaked is the problem of a call that nothing answers.
+// unfaked returns the problem of a call without a fake.
 func (a *attempt) unfaked(e *effect) *Problem {
 	var names []string
 	for _, f := range a.fakes {
@@ -175,7 +174,7 @@ func (a *attempt) unfaked(e *effect) *Problem {
 	if near := spell.Nearest(e.called, names); near != "" {
 		msg += fmt.Sprintf("; did you mean the fake of %s?", near)
 	} else if e.tool == nil && a.suite.Locked {
-		msg += ", and is no tool"
+		msg += ", and is not a tool"
 	} else {
 		msg += fmt.Sprintf("; testing.tool(%q, returns = ...)", e.called)
 	}
@@ -183,7 +182,7 @@ func (a *attempt) unfaked(e *effect) *Problem {
 	return &p
 }
 
-// placeOf is where in the test the run of an effect was started.
+// placeOf returns where in the test the run of an effect was started.
 func (a *attempt) placeOf(e *effect) syntax.Position {
 	for _, r := range a.runs {
 		if strings.HasPrefix(e.id, r.id) {

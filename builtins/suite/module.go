@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// module is testing, which test files see; functions has what is in it.
+// module is the module testing of test files; functions has its members.
 var module = &starlarkstruct.Module{Name: "testing", Members: starlark.StringDict{}}
 
 // call is one call of a function of the module.
@@ -36,7 +36,7 @@ func builtin(name string, f func(*call) (starlark.Value, error)) *starlark.Built
 	return starlark.NewBuiltin("testing."+name, func(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		h, ok := script.RunOf(t).Host().(*host)
 		if !ok {
-			return nil, fmt.Errorf("%s: only tests have it", fn.Name())
+			return nil, fmt.Errorf("%s: available in tests only", fn.Name())
 		}
 		h.a.main = script.RunOf(t)
 		v, err := f(&call{h.a, t, fn, args, kwargs})
@@ -58,7 +58,7 @@ func (c *call) unpack(pairs ...any) error {
 	return nil
 }
 
-// at is where the function is called.
+// at returns where the function is called.
 func (c *call) at() diag.Pos { return c.file.place(c.position()) }
 
 func (c *call) position() syntax.Position { return c.t.CallFrame(1).Pos }
@@ -71,7 +71,8 @@ func (c *call) value(raw json.RawMessage) (starlark.Value, error) {
 	return script.DecodeIn(c.t, raw, c.main.Limits().Depth)
 }
 
-// declareFake is testing.tool(name, returns=, returns_each=[…], answer=fn, text=, fails="…", kind="tool", takes="0s").
+// declareFake implements testing.tool(name, returns=, returns_each=[…], answer=fn, text=, fails="…", kind="tool",
+// takes="0s").
 func declareFake(c *call) (starlark.Value, error) {
 	f := &fake{at: c.at()}
 	var returns, each, fn, text, fails, takes starlark.Value
@@ -93,7 +94,7 @@ func declareFake(c *call) (starlark.Value, error) {
 		return nil, fmt.Errorf("want one of returns, returns_each, answer, text and fails, have %s", strings.Join(append(given, "none")[:max(1, len(given))], " and "))
 	}
 	if kind != builtins.Tool && fails == nil {
-		return nil, errors.New("kind goes with fails")
+		return nil, errors.New("kind can be given only with fails")
 	}
 	if !slices.Contains(failureKinds, kind) {
 		return nil, fmt.Errorf("kind: want one of %s, have %q", strings.Join(failureKinds, ", "), kind)
@@ -128,7 +129,7 @@ func declareFake(c *call) (starlark.Value, error) {
 // maxDeclared bounds the fakes and the answers of a test.
 const maxDeclared = 10_000
 
-// findTool finds the tool that a fake stands for; where the lock has all tools, it has to be one.
+// findTool finds the tool that a fake replaces; if the lock has all tools, it must exist.
 func (c *call) findTool(f *fake) error {
 	f.tool = c.suite.Tools.Find(f.name)
 	if f.tool != nil {
@@ -145,7 +146,7 @@ func (c *call) findTool(f *fake) error {
 	return c.fatal(f.problem("%s", msg))
 }
 
-// fill sets what a fake answers.
+// fill sets the answers of a fake.
 func (c *call) fill(f *fake, returns, each, fn, text, fails starlark.Value, kind string) (err error) {
 	switch {
 	case returns != nil:
@@ -164,13 +165,13 @@ func (c *call) fill(f *fake, returns, each, fn, text, fails starlark.Value, kind
 	case text != nil:
 		s, ok := starlark.AsString(text)
 		if !ok {
-			return fmt.Errorf("text: want a text, have %s", text.Type())
+			return fmt.Errorf("text: want a string, have %s", text.Type())
 		}
 		f.results = []json.RawMessage{new(jsonscan.Object).Raw("content", builtins.TextContent(s)).JSON()}
 	default:
 		s, ok := starlark.AsString(fails)
 		if !ok {
-			return fmt.Errorf("fails: want a text, have %s", fails.Type())
+			return fmt.Errorf("fails: want a string, have %s", fails.Type())
 		}
 		f.failure = &builtins.ToolError{Kind: kind, Msg: s}
 	}
@@ -188,7 +189,7 @@ func (c *call) results(what string, values ...starlark.Value) (all []json.RawMes
 	return all, nil
 }
 
-// resultIn is a value as a tool returns it; result(...) of a script says more than a value.
+// resultIn returns a value as a tool returns it; the value of result(...) may have content blocks, too.
 func resultIn(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	depth := script.RunOf(t).Limits().Depth
 	ret, ok := v.(*script.Returned)
@@ -210,7 +211,7 @@ func resultIn(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	return builtins.CallResult(res), nil
 }
 
-// fatal ends the test with a problem that has its own place and code.
+// fatal ends the test with a problem that has its own position and code.
 func (c *call) fatal(p *Problem) error {
 	if c.problem == nil {
 		c.problem = p
@@ -218,7 +219,7 @@ func (c *call) fatal(p *Problem) error {
 	return &script.Cancelled{Cause: p}
 }
 
-// declareAnswer is testing.answer(part_of_message, action="accept", content={}).
+// declareAnswer implements testing.answer(part_of_message, action="accept", content={}).
 func declareAnswer(c *call) (starlark.Value, error) {
 	w := &answer{at: c.at()}
 	action := "accept"
@@ -250,7 +251,7 @@ func declareAnswer(c *call) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// calls is testing.calls(name=None).
+// calls implements testing.calls(name=None).
 func calls(c *call) (starlark.Value, error) {
 	name := ""
 	if err := c.unpack("name?", &name); err != nil {
@@ -284,7 +285,7 @@ func calls(c *call) (starlark.Value, error) {
 func questions(c *call) (starlark.Value, error) { return c.texts(&c.attempt.questions) }
 func logs(c *call) (starlark.Value, error)      { return c.texts(&c.attempt.logs) }
 
-// texts are those that were said, in the order of the places that they come from.
+// texts returns a list of texts, ordered by the keys of their effects.
 func (c *call) texts(list *[]said) (starlark.Value, error) {
 	if err := c.unpack(); err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func (c *call) texts(list *[]said) (starlark.Value, error) {
 	return starlark.NewList(out), nil
 }
 
-// now is testing.now(): the same as time.now() of the scripts.
+// now implements testing.now(): the same as time.now() of the scripts.
 func now(c *call) (starlark.Value, error) {
 	if err := c.unpack(); err != nil {
 		return nil, err
@@ -312,7 +313,7 @@ func now(c *call) (starlark.Value, error) {
 	return c.main.Call(c.t, clock, nil, nil)
 }
 
-// setClock is testing.clock(text).
+// setClock implements testing.clock(text).
 func setClock(c *call) (starlark.Value, error) {
 	var text string
 	if err := c.unpack("text", &text); err != nil {
@@ -333,7 +334,7 @@ func setClock(c *call) (starlark.Value, error) {
 	return starlark.None, nil
 }
 
-// errSkip ends a test that is skipped.
+// errSkip ends a skipped test.
 var errSkip = errors.New("skipped")
 
 func skip(c *call) (starlark.Value, error) {
@@ -348,14 +349,14 @@ func skip(c *call) (starlark.Value, error) {
 
 // toolRun is one testing.run.
 type toolRun struct {
-	id   string // of its effects, what they begin with
+	id   string // prefix of the IDs of its effects
 	tool string
 	at   syntax.Position
 	self *running
-	out  string // what came of it, as JSON
+	out  string // its outcome, as JSON
 }
 
-// runTool is testing.run(tool, args={}).
+// runTool implements testing.run(tool, args={}).
 func runTool(c *call) (starlark.Value, error) {
 	var name string
 	var args starlark.Value = starlark.NewDict(0)

@@ -12,11 +12,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// runTool runs a tool as a client's call would, and returns what testing.run shows of it.
+// runTool runs a tool as for a client's call, and returns the value of testing.run.
 func (a *attempt) runTool(ctx context.Context, r *toolRun, tool *Tool, raw json.RawMessage) (json.RawMessage, error) {
 	a.mu.Lock()
 	at, _ := slices.BinarySearchFunc(a.runs, r, func(x, y *toolRun) int { return compareIDs(x.id, y.id) })
-	a.runs = slices.Insert(a.runs, at, r) // branches of the test come in any order
+	a.runs = slices.Insert(a.runs, at, r) // branches of the test call in any order
 	a.mu.Unlock()
 	args, err := tool.Script.Arguments(raw)
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *attempt) runTool(ctx context.Context, r *toolRun, tool *Tool, raw json.
 	return r.ended(res, err), nil
 }
 
-// ended is what came of a run: an object with ok, output, content, error and kind.
+// ended returns the outcome of a run: an object with ok, output, content, error and kind.
 func (r *toolRun) ended(res *script.Result, err error) json.RawMessage {
 	null := json.RawMessage("null")
 	output, content, message, kind := null, null, null, null
@@ -60,13 +60,13 @@ func (r *toolRun) ended(res *script.Result, err error) json.RawMessage {
 	}
 	fields := new(jsonscan.Object).Bool("ok", err == nil && !res.IsError).Raw("output", output).Raw("error", message).Raw("kind", kind)
 	r.out = string(fields.JSON())
-	if err == nil && res.Content != nil { // else it repeats the output, in the order of its members
+	if err == nil && res.Content != nil { // else it would repeat the output, in the order of its members
 		r.out += string(res.Content)
 	}
 	return fields.Raw("content", content).JSON()
 }
 
-// kindOf is the kind that a script would see of a tool that ended with err.
+// kindOf returns the kind that a script would see of a tool that ended with err.
 func kindOf(err error) string {
 	var contract *builtins.ToolError
 	if errors.As(err, &contract) && (contract.Kind == builtins.InvalidInput || contract.Kind == builtins.InvalidOutput) {

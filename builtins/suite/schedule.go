@@ -13,46 +13,44 @@ import (
 
 // The order of a test.
 //
-// Effects that take time come from goroutines of several runs, so that their order is of no use.
-// Each is held. When no run computes, and all effects that are under way are held or wait for a
-// run that they have started, the scheduler alone goes on: it computes what fakes answer, in the
-// order of the effects' places, and then lets one effect go. Nothing else wakes anybody, neither
-// time nor the end of a context. So the goroutines alternate:
+// Effects that take time arrive from goroutines of several runs, in an arbitrary order. So each is held. When no run
+// computes, and all effects in progress are held or wait for a run that they started, only the scheduler is active: it
+// computes the answers of fakes, in the order of the effects' keys, and then releases one effect. Nothing else wakes a
+// goroutine, neither time nor the end of a context. So the goroutines alternate:
 //
 //	runs compute → all are idle → the scheduler computes and releases one effect → its run computes
 //
-// A run counts as idle from RunOptions.Idle on until one of its effects is released, or a run ends
-// that one of them waits for. Idle is called with the mutex of the run's turns held, so that mutex
-// comes before scheduler.mu; the scheduler calls fakes, which compute in the run of the test, with
-// neither held.
+// A run is idle from RunOptions.Idle until one of its effects is released, or until a run ends that one of them waits
+// for. Idle is called with the mutex of the run's turns held, so that mutex is acquired before scheduler.mu; the
+// scheduler calls fakes, which compute in the run of the test, with neither held.
 
 // running is a run that has not ended: of the test, of a tool, or of a tool that one calls.
 type running struct {
-	id       string // of the effect that has started it, and "#" for the run of a tool; "" for the test
-	idle     int    // effects under way while nothing computes; -1: something does
-	settled  int    // of these, those that are held or wait for a run
+	id       string // ID of the effect that started it, with "#" for the run of a tool; "" for the test
+	idle     int    // effects in progress while no branch computes; -1: one computes
+	atRest   int    // how many of these are held or wait for a run
 	parent   *running
 	deadline time.Time // by the clock of the test; zero: none
-	over     error     // why it is ended at the deadline
+	over     error     // its error at the deadline
 	cancel   context.CancelCauseFunc
 }
 
-// effect is one that is held.
+// effect is a held effect.
 type effect struct {
 	script.Attempt
 	id      string
 	of      *running
 	ctx     context.Context
 	release chan struct{}
-	seq     int // in the order in which effects were taken up
+	seq     int // order in which effects arrived
 	asleep  bool
-	stop    bool // it is where this leg of the run ends
+	stop    bool // the run is stopped at this effect
 	ready   bool
 	due     time.Time
 
-	tool     *Tool  // of a call
-	fake     *fake  // that answers it; nil: none does
-	called   string // the name that the script calls
+	tool     *Tool  // the called tool
+	fake     *fake  // that answers it, or nil
+	called   string // the name in the script
 	timeout  time.Duration
 	question *script.Question
 	raw      json.RawMessage
@@ -66,7 +64,7 @@ func effectOf(ctx context.Context) *effect {
 	return e
 }
 
-// scheduler lets the effects of one attempt go on.
+// scheduler releases the effects of one attempt.
 type scheduler struct {
 	a       *attempt
 	base    context.Context // of the attempt
@@ -78,25 +76,25 @@ type scheduler struct {
 	live      []*running
 	held      []*effect
 	now       time.Time
-	taken     int            // effects so far
-	answered  map[string]int // effects so far, by branch
-	computing bool           // a fake is
+	taken     int            // effects that arrived so far
+	answered  map[string]int // effects answered so far, by branch
+	computing bool           // a fake computes
 }
 
-// epoch is when every test begins.
+// epoch is the time at which every test begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newScheduler(a *attempt) *scheduler {
 	return &scheduler{a: a, now: epoch, wake: make(chan struct{}, 1), stopped: make(chan struct{}), answered: map[string]int{}}
 }
 
-// begin makes a run known that is about to start; the effect of parent waits for it.
+// begin adds a run that is about to start; the effect of parent waits for it.
 func (s *scheduler) begin(parent *running, id string, l script.Limits) *running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &running{id: id, idle: -1, parent: parent}
 	if parent != nil {
-		parent.settled++
+		parent.atRest++
 		r.deadline = s.now.Add(l.Or(script.DefaultLimits()).Time.Std())
 	}
 	s.live = append(s.live, r)
@@ -108,52 +106,52 @@ func (s *scheduler) end(r *running) {
 	defer s.mu.Unlock()
 	s.live = slices.DeleteFunc(s.live, func(o *running) bool { return o == r })
 	if r.parent != nil {
-		r.parent.settled--
+		r.parent.atRest--
 		r.parent.idle = -1
 	}
 }
 
-// noteIdle notes that nothing of a run computes any more.
+// noteIdle records that no branch of a run computes any more.
 func (s *scheduler) noteIdle(r *running, flying int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.computing { // a fake that has tried what it may not
+	if s.computing { // a fake performed an effect that it may not
 		return
 	}
 	r.idle = flying
-	s.poke()
+	s.wakeUp()
 }
 
-// busy notes that a run computes again, or is about to.
+// busy records that a run computes again, or is about to.
 func (s *scheduler) busy(r *running) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.idle = -1
 }
 
-func (s *scheduler) poke() {
+func (s *scheduler) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hold waits until the effect is let go, and returns why it has no answer.
-func (s *scheduler) hold(e *effect) error {
+// await waits until the effect is released, and returns its error.
+func (s *scheduler) await(e *effect) error {
 	s.mu.Lock()
 	if s.base.Err() != nil {
 		s.mu.Unlock()
 		return context.Cause(s.base)
 	}
 	s.held = append(s.held, e)
-	e.of.settled++
-	s.poke()
+	e.of.atRest++
+	s.wakeUp()
 	s.mu.Unlock()
 	<-e.release
 	return e.err
 }
 
-// drive is the goroutine of the scheduler. It ends when done is closed, behind the last run.
+// drive is the goroutine of the scheduler. It ends when done is closed, after the last run.
 func (s *scheduler) drive(ctx context.Context, done <-chan struct{}) {
 	defer close(s.stopped)
 	over := ctx.Done()
@@ -163,7 +161,7 @@ func (s *scheduler) drive(ctx context.Context, done <-chan struct{}) {
 			return
 		case <-over:
 			over = nil
-			s.dismiss(context.Cause(ctx))
+			s.endAll(context.Cause(ctx))
 		case <-s.wake:
 			for s.step() {
 			}
@@ -171,27 +169,27 @@ func (s *scheduler) drive(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// dismiss ends all effects.
-func (s *scheduler) dismiss(why error) {
+// endAll ends all effects.
+func (s *scheduler) endAll(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.held) > 0 {
 		s.held[0].err = why
-		s.let(s.held[0])
+		s.resume(s.held[0])
 	}
 }
 
-// quiet reports whether nothing computes, and nothing is on its way to be held.
+// quiet reports whether no run computes, and no effect is about to be held.
 func (s *scheduler) quiet() bool {
 	for _, r := range s.live {
-		if r.idle < 0 || r.idle != r.settled {
+		if r.idle < 0 || r.idle != r.atRest {
 			return false
 		}
 	}
 	return len(s.held) > 0
 }
 
-// step goes on if it is the scheduler's turn; it reports whether it may be so again.
+// step releases an effect if all runs are idle; it reports whether it has to be called again.
 func (s *scheduler) step() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,11 +235,11 @@ func (s *scheduler) step() bool {
 		e.raw, e.err = nil, &script.Suspended{Questions: []script.Question{{Key: e.Key, Method: "stop"}}}
 	}
 	s.answered[branchOf(e.id)]++
-	s.let(e)
+	s.resume(e)
 	return false
 }
 
-// overdue is the run whose time ends before the effect does; nil: none.
+// overdue returns the run whose deadline is before the effect is due; nil for none.
 func (s *scheduler) overdue(e *effect) (first *running) {
 	for _, r := range s.live {
 		if !r.deadline.IsZero() && e.due.After(r.deadline) && e.ctx.Err() == nil && !e.stop && (first == nil || r.deadline.Before(first.deadline)) {
@@ -251,16 +249,16 @@ func (s *scheduler) overdue(e *effect) (first *running) {
 	return first
 }
 
-// let lets an effect go.
-func (s *scheduler) let(e *effect) {
+// resume releases an effect.
+func (s *scheduler) resume(e *effect) {
 	s.held = slices.DeleteFunc(s.held, func(o *effect) bool { return o == e })
-	e.of.settled--
+	e.of.atRest--
 	e.of.idle = -1
 	close(e.release)
 }
 
-// next is the effect that is to be answered next: one that is cancelled or stopped, else what the order of
-// the variant says, else the one that is due first.
+// next returns the effect that is answered next: one that is cancelled or stopped, otherwise the first in the order of
+// the variant, otherwise the one that is due first.
 func (s *scheduler) next() *effect {
 	for _, e := range s.held {
 		if e.ctx.Err() != nil || e.stop {
@@ -281,8 +279,7 @@ func inTime(x, y *effect) int {
 	return x.seq - y.seq
 }
 
-// movable are the effects that could be the next to end: of those that sleep, the one that
-// wakes first.
+// movable returns the effects that could end next: of those that sleep, only the one that wakes first.
 func (s *scheduler) movable() (free []*effect) {
 	var sleeper *effect
 	for _, e := range s.held {
@@ -299,24 +296,24 @@ func (s *scheduler) movable() (free []*effect) {
 	return free
 }
 
-// Now is the time of the test.
+// Now returns the time of the test.
 func (s *scheduler) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// Wait waits until the clock of the test is there.
+// Wait waits until the clock of the test has reached t.
 func (s *scheduler) Wait(ctx context.Context, t time.Time) error {
 	e := effectOf(ctx)
 	if e == nil {
 		return nil
 	}
 	e.asleep, e.due = true, t
-	return s.hold(e)
+	return s.await(e)
 }
 
-// compareIDs puts effects in the order of their places in the script.
+// compareIDs orders effects by their positions in the script.
 func compareIDs(x, y string) int {
 	for x != "" && y != "" {
 		i, j := digits(x), digits(y)
@@ -345,5 +342,5 @@ func digits(s string) (n int) {
 	return n
 }
 
-// branchOf is the branch that an effect is part of: its id without the last number.
+// branchOf returns the branch of an effect: its ID without the last number.
 func branchOf(id string) string { return id[:strings.LastIndexAny(id, ".#/")+1] }

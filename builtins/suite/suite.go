@@ -3,22 +3,21 @@
 //	s := &suite.Suite{Options: suite.Options{Tools: tools, Load: load, Replay: true, Orders: 24}}
 //	report := s.Run(ctx, files)
 //
-// A test runs in a world of its own: backends are fakes that it declares, the user is a list of
-// answers, and time is virtual. Nothing in it reaches the network, files or the environment.
+// A test is isolated: backends are fakes that it declares, the user is a list of answers, and time is virtual. It has
+// no access to the network, files or the environment.
 //
 // # Why a test is run many times
 //
-// A test that passed runs again in variants. In one kind, a run is stopped at one effect, which is
-// not answered although everything else goes on, and then resumed over its journal; in the other the
-// answers of parallel branches come in another order. A variant that does something else than the
-// plain run shows what would happen in production one day: see variants.go.
+// A test that passed is run again in variants. In one kind, a run is stopped at one effect, which is not answered
+// while everything else continues, and then resumed over its journal; in the other, the answers to parallel branches
+// arrive in another order. A variant with other effects or another output than the plain run shows a bug that could
+// occur in production: see variants.go.
 //
-// # Who computes
+// # Scheduling
 //
-// The test is a run of the engine, and every tool that it runs is another one. None of their
-// effects is answered at once: all are held until no run can compute any more, and then the
-// scheduler, alone, computes what fakes answer and lets one effect go on. So a run goes the same way
-// every time. See schedule.go.
+// The test is a run of the engine, and every tool that it runs is another one. Their effects are not answered
+// immediately: all are held until no run can compute any more; then the scheduler computes the answers of fakes and
+// releases one effect. So a run is deterministic. See schedule.go.
 package suite
 
 import (
@@ -32,15 +31,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Tools are what scripts can call.
+// Tools are the tools that scripts can call.
 type Tools interface {
-	// Find returns the tool of a name as clients see it, or of backend.tool; nil when there is none.
+	// Find returns the tool with a name as clients see it, or backend.tool; nil when there is none.
 	Find(name string) *Tool
-	// Names are those that clients see.
+	// Names returns the names that clients see.
 	Names() []string
 }
 
-// Tool is a tool of a backend as it is locked, or a scripted one.
+// Tool is a backend's tool as in vmcp.lock, or a scripted one.
 type Tool struct {
 	Name string // as clients see it
 	// Input and Output are the locked schemas; nil: anything.
@@ -49,37 +48,37 @@ type Tool struct {
 	Limits        script.Limits
 }
 
-// Script is a scripted tool with its contract.
+// Script is a scripted tool with its schemas.
 type Script interface {
 	Code() *script.Program
-	// Arguments fills in defaults, and refuses what does not fit the parameters.
+	// Arguments fills in defaults, and returns an error for arguments that do not fit the input schema.
 	Arguments(raw json.RawMessage) (json.RawMessage, error)
-	// CheckOutput refuses what does not fit the declared output.
+	// CheckOutput returns an error for a result that does not fit the declared output.
 	CheckOutput(res *script.Result) error
 }
 
-// Options say what tests run with.
+// Options configure a run of tests.
 type Options struct {
 	Tools Tools
-	// Locked says that Tools has the tools of all backends: a fake of any other is wrong.
+	// Locked says that Tools has the tools of all backends: a fake of any other is a mistake.
 	Locked bool
-	// Load finds what a test file loads.
+	// Load returns the file that a test file loads.
 	Load func(from, name string) (script.File, error)
-	// Limits hold for what a test itself computes.
+	// Limits bound what a test itself computes.
 	Limits script.Limits
-	// Only are the names of the tests that run; nil: all.
+	// Only matches the names of the tests to run; nil: all.
 	Only *regexp.Regexp
 	// Replay runs each test that passed again, stopped and resumed at each effect.
 	Replay bool
-	// Orders is in how many orders of the branches of one testing.run a test runs again.
+	// Orders is the number of orders of the branches of one testing.run in which a test is run again.
 	Orders int
-	// Cover counts what plain runs reach. The tools are compiled with it. nil: nothing is counted.
+	// Cover counts what plain runs reach; the tools have to be compiled with it. nil: nothing is counted.
 	Cover *script.Coverage
-	// Print gets what print() of plain runs writes. May be nil.
+	// Print receives the output of print() of plain runs. May be nil.
 	Print func(pos, text string)
-	// Done is called with each test when it has ended. May be nil.
+	// Done is called with each test after it has ended. May be nil.
 	Done func(Test)
-	// Budget is how long the plain run of a test may compute, and its variants together; 0: 5 s.
+	// Budget bounds the computing time of the plain run of a test, and that of its variants together; 0: 5 s.
 	Budget time.Duration
 }
 
@@ -98,11 +97,11 @@ const (
 	CodeUnanswered = "test-unanswered" // a question without an answer
 	CodeUnused     = "test-unused"     // a fake or an answer that nothing used
 	CodeTime       = "test-time"       // the test computes too long, or more than its limits allow
-	CodeReplay     = "test-replay"     // stopped and resumed it does something else
-	CodeOrder      = "test-order"      // in another order of branches it does something else
+	CodeReplay     = "test-replay"     // stopped and resumed, it has other effects or another output
+	CodeOrder      = "test-order"      // in another order of branches, it has other effects or another output
 )
 
-// Report is what came of the tests.
+// Report is the outcome of all tests.
 type Report struct {
 	OK       bool      `json:"ok"`
 	Passed   int       `json:"passed"`
@@ -113,7 +112,7 @@ type Report struct {
 	Coverage *Coverage `json:"coverage,omitempty"`
 }
 
-// Test is one test, or a file that could not be read as tests: then its name is "".
+// Test is the outcome of one test, or of a file that could not be compiled: then its name is "".
 type Test struct {
 	File       string    `json:"file"`
 	Name       string    `json:"name"`
@@ -130,18 +129,18 @@ type Variants struct {
 	Orders int `json:"orders"`
 }
 
-// Problem is why a test did not pass.
+// Problem is the reason why a test did not pass.
 type Problem struct {
 	Code    string `json:"code"`
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Message string `json:"message"`
-	// Variant says in which run it came up: "" is the plain one.
+	// Variant is the variant with the problem: "" is the plain run.
 	Variant string `json:"variant"`
 }
 
-// Diag is the problem in the form that all commands print.
+// Diag returns the problem in the form that all commands print.
 func (p Problem) Diag() diag.Problem {
 	return diag.Problem{Pos: diag.Pos{File: p.File, Line: p.Line, Column: p.Column}, Code: p.Code, Message: p.Message}
 }
@@ -151,10 +150,10 @@ func (p *Problem) Error() string { return p.Message }
 // Suite runs test files.
 type Suite struct{ Options }
 
-// budget is how long a test may compute.
+// budget is the default of Options.Budget.
 const budget = 5 * time.Second
 
-// Run runs the tests of files, one after the other. When ctx ends, what is left is not run.
+// Run runs the tests of files, one after the other. When ctx ends, the remaining tests are not run.
 func (s *Suite) Run(ctx context.Context, files []script.File) *Report {
 	r := &Report{OK: true, Locked: s.Locked, Tests: []Test{}}
 	if s.Budget == 0 {
@@ -170,7 +169,7 @@ func (s *Suite) Run(ctx context.Context, files []script.File) *Report {
 	return r
 }
 
-// Add adds a test, of this suite or from somewhere else.
+// Add adds a test, of this suite or from another source.
 func (r *Report) Add(t Test) {
 	if t.Problems == nil {
 		t.Problems = []Problem{}

@@ -13,26 +13,26 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// errBudget ends what computes too long.
-var errBudget = errors.New("computes too long")
+// errBudget ends a test that computes for too long.
+var errBudget = errors.New("computes for too long")
 
-// attempt is one run of one test, plain or as a variant: a world of its own.
+// attempt is one run of one test, plain or as a variant, with its own fakes, answers and clock.
 type attempt struct {
 	suite   *Suite
 	file    *testFile
 	name    string
 	variant variant
-	plain   *attempt // that this one is compared with; nil: it is that one
+	plain   *attempt // the plain run to compare with; nil: this is the plain run
 
 	*scheduler
-	main      *script.Run // of the test itself, as soon as it declares something
+	main      *script.Run // of the test itself, set when it declares something
 	fakes     []*fake
 	answers   []*answer
 	calls     []called
 	questions []said
 	logs      []said
 	runs      []*toolRun
-	effects   map[string]seen // by their ids
+	effects   map[string]seen // by their IDs
 	replies   map[string]reply
 	nows      map[string]string
 	problem   *Problem // ends the test, whatever the script does
@@ -69,7 +69,7 @@ func (s *Suite) newAttempt(f *testFile, name string, v variant, plain *attempt) 
 	return a
 }
 
-// run runs the test, and returns why it did not pass.
+// run runs the test, and returns why it did not pass, or nil.
 func (a *attempt) run(ctx context.Context, most time.Duration) *Problem {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errBudget)
 	defer cancel()
@@ -101,7 +101,7 @@ func (a *attempt) run(ctx context.Context, most time.Duration) *Problem {
 	return a.failure(CodeFailed, err, "")
 }
 
-// failure is the problem that an error of the test is.
+// failure returns the problem for an error of the test.
 func (a *attempt) failure(code string, err error, message string) *Problem {
 	var e *script.Error
 	at := a.file.file.Origin.Pos
@@ -123,17 +123,17 @@ func (a *attempt) failure(code string, err error, message string) *Problem {
 	return &p
 }
 
-// unused is a fake or an answer that nothing used.
+// unused returns the problem of a fake or an answer that was not used, or nil.
 func (a *attempt) unused() *Problem {
 	for _, f := range a.fakes {
 		if f.used == 0 {
-			p := problemAt(CodeUnused, f.at, fmt.Sprintf("nothing called %s: this fake is not used", f.name))
+			p := problemAt(CodeUnused, f.at, fmt.Sprintf("%s was not called: this fake is not used", f.name))
 			return &p
 		}
 	}
 	for _, w := range a.answers {
 		if !w.used {
-			p := problemAt(CodeUnused, w.at, fmt.Sprintf("nothing asked %q: this answer is not used", w.part))
+			p := problemAt(CodeUnused, w.at, fmt.Sprintf("no question contains %q: this answer is not used", w.part))
 			return &p
 		}
 	}

@@ -16,25 +16,24 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 )
 
-// What a variant has to show is that nothing depends on chance: on when the process ends, and on
-// which of several answers comes first. It fails when an assertion does, when a tool's output
-// is another one, or when an effect at some place is another one: its kind, its name or its
-// arguments. Objects are compared without the order of their members, lists with it.
+// Variants check that nothing depends on chance: on when the process ends, and on which of several answers arrives
+// first. A variant fails when an assertion fails, when a tool's output differs, or when the effect at some position
+// has another kind, name or arguments. Objects are compared without the order of their members, lists with it.
 //
-// What may differ is time. A variant in which a script reads another time than in the plain run
-// proves nothing, and is not told about.
+// Times may differ. A variant in which a script reads another time than in the plain run proves nothing, and its
+// differences are not reported.
 
-// variant says how an attempt differs from the plain run. The zero value is the plain run.
+// variant describes how an attempt differs from the plain run. The zero value is the plain run.
 type variant struct {
-	stop string // the id of the effect that ends the first leg
-	hit  bool   // it has; guarded by scheduler.mu
+	stop string // ID of the effect at which the run is stopped
+	hit  bool   // the effect was reached; guarded by scheduler.mu
 
-	run   string // the id of the run whose branches are ordered
+	run   string // ID of the run whose branches are ordered
 	perm  []int  // the rank of each branch
-	turns bool   // branches go in turns; else one goes as far as it can
+	turns bool   // branches alternate; otherwise one continues as far as it can
 }
 
-// ranking compares effects by which is to be answered first; nil: the plain order.
+// ranking returns a comparison of effects by which is answered first; nil: the plain order.
 func (v *variant) ranking(answered map[string]int) func(x, y *effect) int {
 	if v.perm == nil {
 		return nil
@@ -54,7 +53,7 @@ func (v *variant) ranking(answered map[string]int) func(x, y *effect) int {
 
 var branchNumber = regexp.MustCompile(`\.b(\d+)\.`)
 
-// ranked is an id with the ranks of branches in place of their numbers.
+// ranked returns an ID with the ranks of branches in place of their numbers.
 func (v *variant) ranked(id string) string {
 	return branchNumber.ReplaceAllStringFunc(id, func(part string) string {
 		n, err := strconv.Atoi(strings.Trim(part, ".b"))
@@ -65,7 +64,7 @@ func (v *variant) ranked(id string) string {
 	})
 }
 
-// variants runs a test that passed in all its variants, as far as there is time, until one fails.
+// variants runs the variants of a test that passed, within the budget, until one fails.
 func (s *Suite) variants(ctx context.Context, plain *attempt, n *Variants) *Problem {
 	if s.Cover != nil {
 		s.Cover.Count(false)
@@ -98,7 +97,7 @@ func (s *Suite) variants(ctx context.Context, plain *attempt, n *Variants) *Prob
 	return nil
 }
 
-// stops are the effects at which the runs of a test can be stopped.
+// stops returns the effects at which the runs of a test can be stopped.
 func (a *attempt) stops() (ids []string) {
 	for id := range a.effects {
 		if strings.Contains(id, "#") {
@@ -109,10 +108,10 @@ func (a *attempt) stops() (ids []string) {
 	return ids
 }
 
-// allOrders is for how many branches every order is tried.
+// allOrders is the number of branches up to which every order is tried.
 const allOrders = 4
 
-// orders are the orders of a run's branches, each in turns and with one branch after the other.
+// orders returns the orders of a run's branches, each alternating and with one branch after the other.
 func (a *attempt) orders(r *toolRun, most int) (list []variant) {
 	branches := 0
 	for id := range a.effects {
@@ -132,7 +131,7 @@ func (a *attempt) orders(r *toolRun, most int) (list []variant) {
 	return list
 }
 
-// permutations are orders of n things, all of up to allOrders, else as many as all of those would be, with a
+// permutations returns orders of n things: all of up to allOrders, otherwise as many as all of those would be, with a
 // fixed seed. The first two are the plain order and the reverse.
 func permutations(n, most int) (all [][]int) {
 	first := make([]int, n)
@@ -156,7 +155,7 @@ func permutations(n, most int) (all [][]int) {
 	return all[:min(len(all), max(most, 0))]
 }
 
-// vary runs one variant, and returns how it differs.
+// vary runs one variant, and returns how it differs from the plain run.
 func (s *Suite) vary(ctx context.Context, plain *attempt, v variant) *Problem {
 	a := s.newAttempt(plain.file, plain.name, v, plain)
 	problem := a.run(ctx, time.Hour)
@@ -186,7 +185,7 @@ func (a *attempt) timeDiffers() bool {
 	return false
 }
 
-// difference is how a variant that passed differs from the plain run.
+// difference returns how a variant that passed differs from the plain run.
 func (a *attempt) difference(code string) *Problem {
 	v := &a.variant
 	report := func(r *toolRun, format string, args ...any) *Problem {
@@ -203,11 +202,11 @@ func (a *attempt) difference(code string) *Problem {
 			if code == CodeOrder {
 				return report(r, "the output depends on the order of branches: %s → %s, %s → %s", orderName(identity(len(v.perm)), true, v), before, orderName(v.perm, v.turns, v), after)
 			}
-			return report(r, "%s: the output is another one: %s → %s", v.when(a.plain), before, after)
+			return report(r, "%s: the output differs: %s → %s", v.when(a.plain), before, after)
 		}
 		if text := a.effectsDiffer(r); text != "" {
 			if code == CodeOrder {
-				return report(r, "what is done depends on the order of branches: %s → %s", orders(v), text)
+				return report(r, "the effects depend on the order of branches: %s → %s", orders(v), text)
 			}
 			return report(r, "%s: %s", v.when(a.plain), text)
 		}
@@ -215,12 +214,12 @@ func (a *attempt) difference(code string) *Problem {
 	return nil
 }
 
-// orders are the two that are compared.
+// orders names the two orders that are compared.
 func orders(v *variant) string {
 	return orderName(identity(len(v.perm)), true, v) + " and " + orderName(v.perm, v.turns, v)
 }
 
-// outputs are what two runs returned, or how they failed.
+// outputs formats what two runs returned, or how they failed.
 func outputs(before, after string) (string, string) {
 	show := func(out string) string {
 		var r struct {
@@ -236,7 +235,7 @@ func outputs(before, after string) (string, string) {
 	return show(before), show(after)
 }
 
-// effectsDiffer says what one of a run's effects is instead of what it was.
+// effectsDiffer describes the first effect of a run that differs; "" for none.
 func (a *attempt) effectsDiffer(r *toolRun) string {
 	ids := map[string]bool{}
 	for _, all := range []map[string]seen{a.effects, a.plain.effects} {
@@ -263,10 +262,10 @@ func (a *attempt) effectsDiffer(r *toolRun) string {
 	return ""
 }
 
-// see notes an effect. The caller holds a.mu.
+// see records an effect. The caller holds a.mu.
 func (a *attempt) see(e *effect) {
 	is := seen{kind: e.Kind, name: e.Name, args: string(e.Args), pos: e.Pos.String()}
-	if e.Kind == "retry" { // why a call failed, and a random length
+	if e.Kind == "retry" { // its args are why a call failed, and a random length
 		is.args = ""
 	}
 	if was, twice := a.effects[e.id]; twice && !was.same(is) {
@@ -296,7 +295,7 @@ func sameJSON(x, y string) bool {
 	return okA && okB && reflect.DeepEqual(a, b)
 }
 
-// decoded are the values of a text, one behind the other.
+// decoded returns the values of a text of several JSON values.
 func decoded(text string) (all []any, ok bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -310,7 +309,7 @@ func decoded(text string) (all []any, ok bool) {
 	return all, true
 }
 
-// name is what a report calls a variant.
+// name returns the name of a variant in reports.
 func (v *variant) name(plain *attempt) string {
 	if v.perm == nil {
 		return "stopped at " + v.stop
@@ -318,7 +317,7 @@ func (v *variant) name(plain *attempt) string {
 	return "order " + orderName(v.perm, v.turns, v)
 }
 
-// when says when something happens.
+// when describes a variant in messages.
 func (v *variant) when(plain *attempt) string {
 	if v.perm != nil {
 		return "in the order " + orderName(v.perm, v.turns, v)
@@ -335,7 +334,7 @@ func identity(n int) (p []int) {
 	return p
 }
 
-// orderName names an order by its branches. Where both are the same order, it says in which way.
+// orderName names an order by its branches. If both orders have the same ranks, it adds how the branches alternate.
 func orderName(perm []int, turns bool, v *variant) string {
 	const most = 8
 	names := make([]string, len(perm))

@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// A line holds the effects of a run until no branch can go on without an answer, and then lets the one
-// go that was answered first when the case was recorded. So the branches of today go on in the order of
-// then, as far as they do the same; what was not recorded comes last.
+// A line holds the effects of a run until no branch can continue without an answer, and then releases the one that was
+// answered first when the case was recorded. So the branches continue in the recorded order, as far as they have the
+// recorded effects; effects that were not recorded are last.
 type line struct {
 	mu      sync.Mutex
 	rank    map[string]int
 	waiting map[string]chan struct{}
-	flying  int // effects under way while no branch computes; -1: one does
+	flying  int // effects in progress while no branch computes; -1: one computes
 }
 
 func newLine() *line {
 	return &line{rank: map[string]int{}, waiting: map[string]chan struct{}{}, flying: -1}
 }
 
-// wait waits for the turn of an effect.
+// wait waits until the effect is released.
 func (l *line) wait(ctx context.Context, key string) error {
 	turn := make(chan struct{})
 	l.mu.Lock()
@@ -40,7 +40,7 @@ func (l *line) wait(ctx context.Context, key string) error {
 	}
 }
 
-// idled notes that nothing goes on without an answer.
+// idled records that no branch can continue without an answer.
 func (l *line) idled(flying int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *line) idled(flying int) {
 	l.next()
 }
 
-// next lets one effect go once all that are under way are here. The line is locked.
+// next releases one effect once all effects in progress are held. The line is locked.
 func (l *line) next() {
 	if len(l.waiting) == 0 || len(l.waiting) != l.flying {
 		return
@@ -68,24 +68,24 @@ func (l *line) next() {
 	delete(l.waiting, first)
 }
 
-// isMessage reports whether effects of a kind only tell somebody something.
+// isMessage reports whether effects of a kind are notifications only.
 func isMessage(kind string) bool { return kind == "log" || kind == "progress" }
 
-// noteMessage notes the position of a message, by the branch that it is in.
+// noteMessage records the position of a message, by its branch.
 func noteMessage(all map[string][]int, key string) {
 	branch, n := split(key)
 	i, _ := slices.BinarySearch(all[branch], n)
 	all[branch] = slices.Insert(all[branch], i, n)
 }
 
-// split cuts a position into its branch and the number in it.
+// split splits a position into its branch and the number in it.
 func split(key string) (branch string, n int) {
 	i := strings.LastIndexAny(key, "./") + 1
 	n, _ = strconv.Atoi(key[i:])
 	return key[:i], n
 }
 
-// withoutMessages is the position that an effect would have if no messages were sent.
+// withoutMessages returns the position that an effect would have if no messages were sent.
 func withoutMessages(all map[string][]int, key string) string {
 	if len(all) == 0 {
 		return key

@@ -1,11 +1,11 @@
-// Package replay runs recorded cases again: the script of today, the answers of then. Nothing is
-// called and nobody is asked; the clock and all that takes time is answered from the case, too.
+// Package replay runs recorded cases again: the present script with the recorded answers. No tool is called and no
+// user is asked; the clock and sleeps are answered from the case, too.
 //
 //	r := replay.File(ctx, "tools/refund_cases/late.json", tool)
 //	r.Problems // tools/refund.star:9:14: error: 1: shop_refund: /cents: 1250 → "1250" [case-differs]
 //
-// A run passes when it does what was recorded, in whatever order its branches do it, and comes to the same
-// output. Log messages and progress are not compared, and may come and go.
+// A run passes when it has the recorded effects, in any order of its branches, and the recorded output. Log messages
+// and progress are not compared.
 package replay
 
 import (
@@ -27,34 +27,35 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Code is that of a case that comes out otherwise.
+// Code is the code of a case with differences.
 const Code = "case-differs"
 
-// maxProblems bounds what is reported of one case.
+// maxProblems bounds the problems of one case.
 const maxProblems = 20
 
-// Tool is a scripted tool as it is now.
+// Tool is a scripted tool in its present version.
 type Tool struct {
 	Name    string
 	Program *script.Program
 	Limits  script.Limits
-	// Arguments fills in defaults and holds arguments to the tool's schema; nil takes them as they are.
+	// Arguments fills in defaults and checks arguments against the tool's schema; nil accepts any.
 	Arguments func(json.RawMessage) (json.RawMessage, error)
-	// CheckOutput holds a result to the tool's schema; nil takes any.
+	// CheckOutput checks a result against the tool's schema; nil accepts any.
 	CheckOutput func(*script.Result) error
-	// Schema returns the input schema of a tool that the script calls, as migrated workflows ask for; nil knows none.
+	// Schema returns the input schema of a tool that the script calls, for migrated workflows; nil: none is known.
 	Schema func(name string) (json.RawMessage, bool)
 }
 
-// Result is what came of one case.
+// Result is the outcome of one case.
 type Result struct {
 	File, Tool string
-	Problems   diag.Problems // none: it passed
-	// Updated is the case with what the script returns now, when that is all that differs; else nil.
+	Problems   diag.Problems // empty if it passed
+	// Updated is the case with the present output, if only that differs; otherwise nil.
 	Updated *cases.Case
 }
 
-// Find returns the case files beside scripts, sorted: in every folder DIR/NAME_cases, and in DIR if it is such a folder.
+// Find returns the case files beside scripts, sorted: in every folder DIR/NAME_cases, and in DIR if it is such a
+// folder.
 func Find(dirs ...string) (all []string, err error) {
 	for _, dir := range dirs {
 		pattern := filepath.Join(escapeGlob(dir), "*_cases", "*.json")
@@ -71,12 +72,12 @@ func Find(dirs ...string) (all []string, err error) {
 	return slices.Compact(all), nil
 }
 
-// escapeGlob makes a pattern that only the folder itself matches.
+// escapeGlob returns a pattern that matches only the folder itself.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-// File runs the case of a file. tool finds a scripted tool by its name; nil when there is none.
+// File runs the case of a file. tool returns a scripted tool by its name, or nil.
 func File(ctx context.Context, path string, tool func(name string) *Tool) Result {
 	c, err := cases.Read(path)
 	r := Result{File: diag.File(path)}
@@ -91,7 +92,7 @@ func File(ctx context.Context, path string, tool func(name string) *Tool) Result
 	r.Tool = c.Tool
 	t := tool(c.Tool)
 	if t == nil {
-		r.Problems = diag.Problems{{Pos: diag.Pos{File: r.File, Line: 1, Column: 1}, Code: Code, Message: fmt.Sprintf("there is no scripted tool %q any more", c.Tool)}}
+		r.Problems = diag.Problems{{Pos: diag.Pos{File: r.File, Line: 1, Column: 1}, Code: Code, Message: fmt.Sprintf("no scripted tool %q", c.Tool)}}
 		return r
 	}
 	r.Problems, r.Updated = Run(ctx, c, t)
@@ -119,7 +120,7 @@ func Run(ctx context.Context, c *cases.Case, t *Tool) (problems diag.Problems, u
 	return w.problems, updated
 }
 
-// errUnknown ends a run that does what was not recorded: there is no answer to go on with.
+// errUnknown ends a run with an effect that was not recorded, for which there is no answer.
 var errUnknown = errors.New("an effect was not recorded")
 
 // A world answers the effects of a run from a case.
@@ -128,11 +129,11 @@ type world struct {
 	c     *cases.Case
 	tool  *Tool
 	stop  context.CancelCauseFunc
-	known map[string]int   // of c.Effects, by their keys without messages
-	quiet map[string][]int // the positions of messages, by branch
+	known map[string]int   // indexes of c.Effects, by their keys without messages
+	quiet map[string][]int // positions of messages, by branch
 
 	problems diag.Problems
-	met      map[int]bool // of c.Effects
+	met      map[int]bool // indexes of c.Effects
 }
 
 func newWorld(c *cases.Case, t *Tool, stop context.CancelCauseFunc) *world {
@@ -167,7 +168,7 @@ func (w *world) run(ctx context.Context) (*script.Result, error) {
 		switch {
 		case err == nil:
 			args = filled
-		case len(w.c.Redacted) == 0: // else a placeholder may not fit
+		case len(w.c.Redacted) == 0: // a placeholder may not fit
 			return nil, &builtins.ToolError{Kind: builtins.InvalidInput, Msg: err.Error()}
 		}
 	}
@@ -182,7 +183,7 @@ func (w *world) run(ctx context.Context) (*script.Result, error) {
 	return res, err
 }
 
-// around answers one effect, when its turn comes.
+// around answers one effect, when it is released.
 func (w *world) around(ctx context.Context, a script.Attempt, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	if isMessage(a.Kind) {
 		w.mu.Lock()
@@ -202,7 +203,7 @@ func (w *world) around(ctx context.Context, a script.Attempt, perform func(conte
 	if err != nil {
 		return nil, err
 	}
-	if e.Kind == "call" || e.Kind == "elicit" { // what the builtin makes of the answer may have changed
+	if e.Kind == "call" || e.Kind == "elicit" { // the builtin may process the answer differently now
 		return perform(context.WithValue(ctx, answerKey{}, e))
 	}
 	if e.Failure != nil {
@@ -211,7 +212,7 @@ func (w *world) around(ctx context.Context, a script.Attempt, perform func(conte
 	return e.Result, nil
 }
 
-// meet holds an effect to what was recorded at its place.
+// meet compares an effect with the one recorded at its position.
 func (w *world) meet(key string, a script.Attempt) (*cases.Effect, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,7 +228,7 @@ func (w *world) meet(key string, a script.Attempt) (*cases.Effect, error) {
 	switch {
 	case e.Name != a.Name:
 		w.differs(a.Pos, "%s: %s → %s", a.Key, what(e.Kind, e.Name), what(a.Kind, a.Name))
-		if a.Kind == "call" { // another tool would have answered something else
+		if a.Kind == "call" { // another tool has another answer
 			w.stop(errUnknown)
 			return nil, errUnknown
 		}
@@ -237,7 +238,7 @@ func (w *world) meet(key string, a script.Attempt) (*cases.Effect, error) {
 	return e, nil
 }
 
-// what names an effect: a tool, or what else it is.
+// what names an effect: the tool, or its kind.
 func what(kind, name string) string {
 	if kind == "call" {
 		return name
@@ -245,7 +246,7 @@ func what(kind, name string) string {
 	return strings.TrimSpace(kind + " " + name)
 }
 
-// visible are the differences that are not in what was redacted.
+// visible returns the differences outside of redacted values.
 func (w *world) visible(all []cases.Difference, below string) []cases.Difference {
 	return slices.DeleteFunc(all, func(d cases.Difference) bool {
 		at := below + d.Pointer
@@ -253,7 +254,7 @@ func (w *world) visible(all []cases.Difference, below string) []cases.Difference
 	})
 }
 
-// unknown reports an effect that was not recorded, with the one that is most like it.
+// unknown reports an effect that was not recorded, with the most similar recorded one.
 func (w *world) unknown(a script.Attempt) {
 	message := fmt.Sprintf("%s: %s: was not recorded", a.Key, what(a.Kind, a.Name))
 	if near, found := w.c.Near(a.Kind, a.Name, a.Args); near != nil {
@@ -267,18 +268,18 @@ func (w *world) unknown(a script.Attempt) {
 	w.differs(a.Pos, "%s", message)
 }
 
-// missing reports what was recorded and is not done any more.
+// missing reports recorded effects that the run did not have.
 func (w *world) missing() {
 	for _, i := range slices.Sorted(maps.Values(w.known)) {
 		if e := &w.c.Effects[i]; !w.met[i] {
 			at := w.tool.Program.Entry()
 			name := at.Filename()
-			w.differs(syntax.MakePosition(&name, at.Line, at.Col), "%s: %s: is not done any more", e.Key, what(e.Kind, e.Name))
+			w.differs(syntax.MakePosition(&name, at.Line, at.Col), "%s: %s: is no longer performed", e.Key, what(e.Kind, e.Name))
 		}
 	}
 }
 
-// outcome holds what the run came to, to what was recorded.
+// outcome compares the outcome of the run with the recorded one.
 func (w *world) outcome(res *script.Result, err error) {
 	at := w.tool.Program.Entry()
 	c := w.c
@@ -287,13 +288,13 @@ func (w *world) outcome(res *script.Result, err error) {
 		if e, ok := errors.AsType[*script.Error](err); ok && e.Pos.IsValid() {
 			at = e.Pos
 		}
-		w.differs(at, "%s: fails now: %s", c.Tool, cases.FailureOfRun(err).Message)
+		w.differs(at, "%s: now fails: %s", c.Tool, cases.FailureOfRun(err).Message)
 	case err != nil:
 		if have := cases.FailureOfRun(err); have.Message != c.Failure.Message {
 			w.differs(at, "%s: fails with another error: %q → %q", c.Tool, c.Failure.Message, have.Message)
 		}
 	case c.Failure != nil:
-		w.differs(at, "%s: does not fail any more: %s", c.Tool, c.Failure.Message)
+		w.differs(at, "%s: no longer fails: %s", c.Tool, c.Failure.Message)
 	default:
 		found := append(w.visible(cases.Diff(c.Output, res.Structured), "/output"), w.visible(cases.Diff(c.Content, res.Content), "/content")...)
 		switch {
@@ -316,7 +317,7 @@ func (w *world) differs(at syntax.Position, format string, args ...any) {
 	w.problems = append(w.problems, diag.Problem{Pos: pos, Code: Code, Message: fmt.Sprintf(format, args...)})
 }
 
-// update is the case with what the script comes to now.
+// update returns the case with the present output.
 func update(c *cases.Case, t *Tool, res *script.Result, err error) *cases.Case {
 	now := *c
 	now.Output, now.Content, now.IsError, now.Failure = nil, nil, false, nil
@@ -329,12 +330,12 @@ func update(c *cases.Case, t *Tool, res *script.Result, err error) *cases.Case {
 	return &now
 }
 
-// host is what calls and questions reach; around has the answers.
+// host answers calls and questions with the answers from around.
 type host struct{ *world }
 
 type answerKey struct{}
 
-// CallTool returns what the tool answered then.
+// CallTool returns the recorded answer of the tool.
 func (h *host) CallTool(ctx context.Context, _ string, _ json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
 	e, ok := ctx.Value(answerKey{}).(*cases.Effect)
 	switch {
@@ -346,7 +347,7 @@ func (h *host) CallTool(ctx context.Context, _ string, _ json.RawMessage, _ buil
 	return e.Result, nil
 }
 
-// Elicit returns what the user answered then.
+// Elicit returns the recorded answer of the user.
 func (h *host) Elicit(ctx context.Context, _ script.Question) (json.RawMessage, error) {
 	e, ok := ctx.Value(answerKey{}).(*cases.Effect)
 	switch {
@@ -360,10 +361,10 @@ func (h *host) Elicit(ctx context.Context, _ script.Question) (json.RawMessage, 
 	return e.Result, nil
 }
 
-// Notify drops messages.
+// Notify discards messages.
 func (h *host) Notify(context.Context, builtins.Notice) {}
 
-// InputSchema is the schema of a tool, as far as it is known.
+// InputSchema returns the schema of a tool, if it is known.
 func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 	if h.tool.Schema == nil {
 		return nil, false
@@ -371,7 +372,7 @@ func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 	return h.tool.Schema(name)
 }
 
-// Case is the file name of a result, for its name as a test.
+// Case returns the file name of a result, as its name as a test.
 func (r Result) Case() string {
 	return cmp.Or(strings.TrimSuffix(filepath.Base(r.File), ".json"), r.File)
 }

@@ -1,4 +1,4 @@
-package replay
+package cases_test
 
 import (
 	"context"
@@ -13,17 +13,18 @@ import (
 	"github.com/vmcp-dev/vmcp/builtins"
 	"github.com/vmcp-dev/vmcp/builtins/scripttest"
 	"github.com/vmcp-dev/vmcp/cases"
+	"github.com/vmcp-dev/vmcp/cases/replay"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-func compile(t *testing.T, src string) *Tool {
+func compile(t *testing.T, src string) *replay.Tool {
 	t.Helper()
 	p, err := script.Compile(script.File{Name: "refund.star", Source: []byte(src), Origin: diag.Origin{Pos: diag.Pos{File: "refund.star", Line: 1, Column: 1}, Exact: true}}, script.Options{Builtins: builtins.All()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Tool{Name: "refund", Program: p}
+	return &replay.Tool{Name: "refund", Program: p}
 }
 
 // record runs a script over a host and returns its case, as it is read from a file.
@@ -91,20 +92,20 @@ func TestACaseIsATest(t *testing.T) {
 		{"one call more", `    return {`, `    call_tool("shop_refund", {"order": order["id"], "cents": 1})` + "\n    return {",
 			`refund.star:11:14: error: 6: shop_refund: was not recorded; the nearest is 5.b0.0: shop_refund: /cents: 1250 → 1, and 1 more [case-differs]`},
 		{"one call less", `        lambda: try_call_tool("shop_close", {"id": order["id"]}).kind,`, `        lambda: "tool",`,
-			`refund.star:1:5: error: 5.b1.0: shop_close: is not done any more [case-differs]`},
+			`refund.star:1:5: error: 5.b1.0: shop_close: is no longer performed [case-differs]`},
 		{"another output", `"closed": r[1]`, `"closed": r[1] + "!"`, `refund.star:1:5: error: refund: output: /closed: "tool" → "tool!" [case-differs]`},
-		{"a failure", `    return {`, `    fail("no")` + "\n    return {", `refund.star:11:9: error: refund: fails now: fail: no [case-differs]`},
+		{"a failure", `    return {`, `    fail("no")` + "\n    return {", `refund.star:11:9: error: refund: now fails: fail: no [case-differs]`},
 	} {
 		tool := compile(t, strings.Replace(src, tt.old, tt.new, 1))
-		problems, updated := Run(t.Context(), c, tool)
+		problems, updated := replay.Run(t.Context(), c, tool)
 		if have := problems.Error(); have != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, have, tt.want)
 		}
-		if want := strings.Contains(tt.want, "output:") || strings.Contains(tt.want, "fails now"); (updated != nil) != want {
+		if want := strings.Contains(tt.want, "output:") || strings.Contains(tt.want, "now fails"); (updated != nil) != want {
 			t.Errorf("%s: updated %v, want %v", tt.name, updated != nil, want)
 		}
 		if updated != nil {
-			if again, _ := Run(t.Context(), updated, tool); len(again) > 0 {
+			if again, _ := replay.Run(t.Context(), updated, tool); len(again) > 0 {
 				t.Errorf("%s: the updated case differs: %v", tt.name, again)
 			}
 		}
@@ -116,11 +117,11 @@ func TestAFailedRunIsATest(t *testing.T) {
     return call_tool("shop_close")
 `
 	c := record(t, src, `{}`, shop())
-	if problems, _ := Run(t.Context(), c, compile(t, src)); len(problems) > 0 {
+	if problems, _ := replay.Run(t.Context(), c, compile(t, src)); len(problems) > 0 {
 		t.Error(problems)
 	}
-	problems, _ := Run(t.Context(), c, compile(t, strings.Replace(src, "call_tool", "try_call_tool", 1)+"\n"))
-	if want := `refund.star:1:5: error: refund: does not fail any more: call_tool("shop_close"): closed [case-differs]`; problems.Error() != want {
+	problems, _ := replay.Run(t.Context(), c, compile(t, strings.Replace(src, "call_tool", "try_call_tool", 1)+"\n"))
+	if want := `refund.star:1:5: error: refund: no longer fails: call_tool("shop_close"): closed [case-differs]`; problems.Error() != want {
 		// what it returns now cannot be JSON, so it fails in another way
 		if !strings.Contains(problems.Error(), "fails with another error") {
 			t.Errorf("got %s, want %s", problems, want)
@@ -128,7 +129,7 @@ func TestAFailedRunIsATest(t *testing.T) {
 	}
 }
 
-// TestBranchesGoOnAsTheyDid: whoever was first then is first now.
+// TestBranchesGoOnAsTheyDid: branches get their answers in the recorded order.
 func TestBranchesGoOnAsTheyDid(t *testing.T) {
 	const src = `def one(n):
     sleep("%dms" % n)
@@ -141,12 +142,12 @@ def run(params):
 `
 	c := record(t, src, `{}`, shop())
 	for range 20 {
-		if problems, _ := Run(t.Context(), c, compile(t, src)); len(problems) > 0 {
+		if problems, _ := replay.Run(t.Context(), c, compile(t, src)); len(problems) > 0 {
 			t.Fatal(problems)
 		}
 	}
-	c.Order = nil // without, too, though nobody knows who was first
-	Run(t.Context(), c, compile(t, src))
+	c.Order = nil // also without a recorded order
+	replay.Run(t.Context(), c, compile(t, src))
 }
 
 func TestFilesOfCases(t *testing.T) {
@@ -171,17 +172,17 @@ func TestFilesOfCases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found, err := Find(folder); err != nil || len(found) != 4 {
+	if found, err := replay.Find(folder); err != nil || len(found) != 4 {
 		t.Fatalf("found %q, %v", found, err)
 	}
-	found, err := Find(dir, dir)
+	found, err := replay.Find(dir, dir)
 	if err != nil || len(found) != 4 {
 		t.Fatalf("found %q, %v", found, err)
 	}
 	tool := compile(t, src)
 	var have []string
 	for _, path := range found {
-		r := File(t.Context(), path, func(name string) *Tool {
+		r := replay.File(t.Context(), path, func(name string) *replay.Tool {
 			if name != "refund" {
 				return nil
 			}
@@ -192,7 +193,7 @@ func TestFilesOfCases(t *testing.T) {
 	want := `broken X/broken.json:1:21: error: not JSON: unexpected end of JSON input [case]
 folder X/folder.json:1:1: error: X/folder.json: want a regular file, this is a folder [case]
 good 
-other X/other.json:1:1: error: there is no scripted tool "gone\x1b" any more [case-differs]`
+other X/other.json:1:1: error: no scripted tool "gone\x1b" [case-differs]`
 	if text := strings.Join(have, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}

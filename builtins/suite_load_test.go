@@ -1,4 +1,4 @@
-package suite
+package builtins_test
 
 import (
 	"testing"
