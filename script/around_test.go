@@ -11,11 +11,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// lineup holds the effects of a run until nothing else goes on, and lets the greatest key go first.
+// lineup holds the effects of a run until no branch can continue, and releases the one with the greatest key.
 type lineup struct {
 	mu      sync.Mutex
 	waiting map[string]chan struct{}
-	idle    int // effects under way while no branch computes; -1: one does
+	idle    int // effects in progress while no branch computes; -1: one computes
 	order   []string
 	places  []string
 }
@@ -38,7 +38,7 @@ func (l *lineup) noteIdle(flying int) {
 	l.next()
 }
 
-// next lets one go when all that are under way are here.
+// next releases one effect when all in progress are held.
 func (l *lineup) next() {
 	if len(l.waiting) == 0 || len(l.waiting) != l.idle {
 		return

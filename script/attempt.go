@@ -12,52 +12,53 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/clock"
 )
 
-// This is what happens to an effect that the journal has no answer to.
+// How an effect is performed that the journal has no answer to.
 //
-//	it was never begun           decide whether it may be repeated, note that it is begun, perform it
-//	it was begun, and may be     perform it again, as another attempt; a sleep or a question has the time
-//	repeated                     that is left of it
-//	it was begun, and its peer   perform it from there, see Hold
-//	has answered with questions
-//	it was begun, and may not    wait until nothing else goes on; then tell the script (Effect.Tells), or wait
-//	                             in doubt, or perform it again where somebody has allowed that (Entry.Again)
+//	it was never begun          decide whether it may be repeated, record that it begins, perform it
+//	it was begun, and may be    perform it again as another attempt; a sleep or a question has the time that is
+//	repeated                    left of it
+//	it was begun, and its peer  continue from the saved state, see SaveState
+//	asked questions
+//	it was begun, and may not   wait until nothing else in the run can continue; then report it to the script
+//	be repeated                 (Effect.Tells), or suspend in doubt, or perform it again if that was allowed (Entry.Again)
 //
-// An attempt whose answer is lost while the run lives (an UnknownOutcome) ends in the same ways; an effect that may
-// be repeated is then attempted once more.
+// An attempt whose answer is lost while the run continues (UnknownOutcome) ends in the same ways; an effect that may
+// be repeated is then attempted once more. In a run that is paused or drained, such an effect is left for the resumed
+// run, and so is one that was not performed: its peer may be shutting down, too.
 
-// Unknown is the kind of the Failure that a script gets of an effect that may have happened.
+// Unknown is the kind of the Failure of an effect that may have happened.
 const Unknown = "unknown"
 
-// ErrOver is the cause of the context of an effect that has lasted as long as it may (Effect.Lasts).
-var ErrOver = errors.New("the time for it is over")
+// ErrOver is the cause of the context of an effect that has lasted for Effect.Lasts.
+var ErrOver = errors.New("the time allowed for the effect is over")
 
 var errPaused, errDrained = errors.New("paused"), errors.New("drained")
 
-// UnknownOutcome is the error of an effect that was sent off and whose answer was lost: it may have happened.
+// UnknownOutcome is the error of an effect that was sent and whose answer was lost: it may have happened.
 type UnknownOutcome struct{ Err error }
 
 func (u *UnknownOutcome) Error() string { return u.Err.Error() }
 
-// Unwrap returns how the answer was lost.
+// Unwrap returns the error that lost the answer.
 func (u *UnknownOutcome) Unwrap() error { return u.Err }
 
-// attempt gets the answer to an effect that has none. old is what the journal knows of it, if it was begun.
+// attempt performs an effect that has no answer. old is its entry in the journal, nil if it was never begun.
 func (r *Run) attempt(b *branch, e Effect, entry, old *Entry, perform performer) (json.RawMessage, error) {
 	if entry.Switch {
 		if err := r.turns.delay(b); err != nil {
 			return nil, err
 		}
 	}
-	var held json.RawMessage
+	var saved json.RawMessage
 	if old != nil {
 		entry.Attempt, entry.Until = old.Attempt, old.Until
-		held = old.Held
+		saved = old.SavedState
 		entry.Repeatable = old.Repeatable || e.Repeatable
 		if !old.Until.IsZero() || !entry.Repeatable {
 			entry.Began = old.Began
 		}
 	}
-	unknown := old != nil && !entry.Repeatable && held == nil
+	unknown := old != nil && !entry.Repeatable && saved == nil
 	if unknown && b.ctx.Err() == nil {
 		r.turns.strand(b)
 	}
@@ -69,13 +70,13 @@ func (r *Run) attempt(b *branch, e Effect, entry, old *Entry, perform performer)
 	case entry.Switch && r.paused():
 		return nil, &Suspended{Paused: true}
 	}
-	b.hold = holding{entry: entry, state: held, written: held}
+	b.rounds = multiRound{entry: entry, state: saved, written: saved}
 	return r.perform(b, e, entry, perform)
 }
 
-// unanswered ends an effect that was begun by a run which did not learn its outcome.
+// unanswered ends an effect that an earlier part of the run began, and whose outcome is unknown.
 func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, error) {
-	err := r.unknown(e, entry, "no answer came: whether it happened is not known")
+	err := r.unknown(e, entry, "no answer was received: whether it happened is not known")
 	if isSuspended(err) {
 		return nil, err
 	}
@@ -88,7 +89,8 @@ func (r *Run) unanswered(b *branch, e Effect, entry *Entry) (json.RawMessage, er
 	return nil, err
 }
 
-// unknown makes the error of an effect that may have happened: what the script is told, or a doubt.
+// unknown returns the error of an effect that may have happened: a *Failure for the script, or a *Suspended with a
+// Doubt.
 func (r *Run) unknown(e Effect, entry *Entry, why string) error {
 	if !entry.Repeatable && !e.Tells {
 		return &Suspended{Doubts: []Doubt{{Key: entry.Key, Kind: e.Kind, Name: e.Name, Args: e.Args, Began: entry.Began}}}
@@ -97,7 +99,7 @@ func (r *Run) unknown(e Effect, entry *Entry, why string) error {
 	return &Failure{Kind: Unknown, Message: why}
 }
 
-// paused reports whether nothing may begin any more.
+// paused reports whether RunOptions.Pause is closed, so that no effect may begin.
 func (r *Run) paused() bool {
 	if r.log == nil {
 		return false
@@ -110,9 +112,24 @@ func (r *Run) paused() bool {
 	}
 }
 
-// perform gets the answer and records it.
+// leaving reports whether the run is paused or drained.
+func (r *Run) leaving() bool {
+	if r.log == nil {
+		return false
+	}
+	select {
+	case <-r.pause:
+		return true
+	case <-r.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// perform performs the effect and records the answer.
 func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res json.RawMessage, err error) {
-	if b.hold.state == nil {
+	if b.rounds.state == nil {
 		if err := r.intend(b, e, entry); err != nil {
 			return nil, err
 		}
@@ -128,9 +145,9 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 		b.leave()
 		entry.Used, entry.Unsure = r.request().Noted(&b.effect)
 		entry.Read = b.read
-		err = r.settle(b, e, entry, err)
+		err = r.classify(b, e, entry, err)
 		entry.Ended = clock.Stamp(r.clock.Now())
-		return b.hold.outcomeOf(entry, res, err)
+		return b.rounds.outcomeOf(entry, res, err)
 	})
 	switch {
 	case b.ctx.Err() != nil:
@@ -143,8 +160,8 @@ func (r *Run) perform(b *branch, e Effect, entry *Entry, perform performer) (res
 	return res, err
 }
 
-// intend notes that an effect is about to be performed. Whether it may be performed twice, and when it is over, is
-// decided here, when it is first attempted.
+// intend records that an effect is about to be performed. At the first attempt it decides whether the effect may be
+// repeated, and when it is over.
 func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 	switch {
 	case e.Lasts > 0 && !entry.Until.IsZero():
@@ -167,7 +184,7 @@ func (r *Run) intend(b *branch, e Effect, entry *Entry) error {
 	return r.turns.begin(b.ctx, *entry)
 }
 
-// performFor performs an effect for as long as it may last.
+// performFor performs an effect within Effect.Lasts.
 func (r *Run) performFor(b *branch, e Effect, perform performer) (json.RawMessage, error) {
 	ctx := b.ctx
 	if e.Lasts > 0 && !e.Sleep {
@@ -178,19 +195,20 @@ func (r *Run) performFor(b *branch, e Effect, perform performer) (json.RawMessag
 	return called(ctx, perform)
 }
 
-// left is what is left of the present effect. A clock that is set back makes it no longer than it was.
+// left returns how long the present effect may still last. Setting the clock back does not prolong it.
 func (b *branch) left() time.Duration {
 	return min(b.until.Sub(b.run.clock.Now()), b.until.Sub(b.began))
 }
 
-// called runs perform; a panic in it is an error of the run, not of the process.
+// called runs perform; a panic in it becomes an error of the run.
 func called(ctx context.Context, perform performer) (res json.RawMessage, err error) {
 	defer recovered(&err)
 	return perform(ctx)
 }
 
-// repeating is perform, attempted once more where its answer was lost, it may be repeated, and the script would not get to
-// know. Both attempts have the same key. An attempt that did not get to the world does not undo the one before.
+// repeating wraps perform: when the answer is lost, the effect may be repeated, and the script would not see the
+// failure, it is attempted once more with the same key. If the second attempt was not performed, the first is what
+// counts.
 func (r *Run) repeating(b *branch, e Effect, entry *Entry, perform performer) performer {
 	return func(ctx context.Context) (json.RawMessage, error) {
 		res, err := perform(ctx)
@@ -206,7 +224,7 @@ func (r *Run) repeating(b *branch, e Effect, entry *Entry, perform performer) pe
 	}
 }
 
-// mayRepeat reports whether an effect may be performed again. It asks where nobody has done so yet.
+// mayRepeat reports whether an effect may be performed again. Without a journal it asks RunOptions.Repeat here.
 func (r *Run) mayRepeat(e Effect, entry *Entry) bool {
 	if r.log == nil && r.repeat != nil {
 		entry.Repeatable = r.repeat(e) != Once
@@ -214,8 +232,8 @@ func (r *Run) mayRepeat(e Effect, entry *Entry) bool {
 	return entry.Repeatable
 }
 
-// settle makes of the error of a performed effect what the run goes on with.
-func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
+// classify returns what the run continues with after an effect that ended with err.
+func (r *Run) classify(b *branch, e Effect, entry *Entry, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -227,10 +245,17 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 	switch {
 	case Final(err), b.ctx.Err() != nil, errors.As(err, &failure):
 		return err
-	case !errors.As(err, &lost) && b.catch > 0 && !IsNotDone(err): // the script goes on with it
+	case !errors.As(err, &lost) && b.catch > 0 && !IsNotDone(err): // the script catches it
 		return &Failure{Kind: "error", Message: err.Error()}
+	case lost == nil && IsNotDone(err) && r.leaving():
+		b.rounds.waits = true // its saved state stays
+		return &Suspended{Paused: true}
 	case lost == nil:
 		return err
+	}
+	if r.leaving() && r.mayRepeat(e, entry) {
+		b.rounds.lost = true
+		return &Suspended{Paused: true}
 	}
 	if r.mayRepeat(e, entry) && !e.Tells && b.catch == 0 {
 		return lost.Err
@@ -238,7 +263,7 @@ func (r *Run) settle(b *branch, e Effect, entry *Entry, err error) error {
 	return r.unknown(e, entry, lost.Error())
 }
 
-// waits completes what an effect waits for by the time that it has.
+// waits adds to a suspension the time at which the effect that waits is over.
 func waits(e *Entry, s *Suspended) *Suspended {
 	if e.Until.IsZero() {
 		return s
@@ -253,21 +278,21 @@ func waits(e *Entry, s *Suspended) *Suspended {
 	return all
 }
 
-// noteAnswer counts the answers that b gets and that leave open whether something happened.
+// noteAnswer counts an answer of b that is Unsure.
 func (b *branch) noteAnswer(e Entry) {
 	if e.Done && e.Unsure {
 		b.unsure++
 	}
 }
 
-// outcome is what the journal learns of an effect that was performed.
+// outcome is what is written to the journal after an effect.
 type outcome struct {
 	entry Entry // recorded when Done
-	undo  bool  // it surely did not happen
-	held  bool  // begun again with Held
+	undo  bool  // it was certainly not performed: release it
+	saved bool  // begin it again, with its SavedState
 }
 
-// outcomeOf notes in e what became of its effect.
+// outcomeOf fills in how the effect of e ended.
 func outcomeOf(e *Entry, res json.RawMessage, err error) outcome {
 	if err == nil {
 		e.Done, e.Result, e.Read = true, res, 0
@@ -287,7 +312,7 @@ func untouched(e *Entry, err error) bool {
 	return ok && e.Until.IsZero() && !slices.ContainsFunc(s.Doubts, func(d Doubt) bool { return d.Key == e.Key })
 }
 
-// rest is what a sleep does: it waits here, or suspends the run.
+// rest performs a sleep: it waits in this process, or suspends the run.
 func (r *Run) rest(b *branch) performer {
 	return func(ctx context.Context) (json.RawMessage, error) {
 		left := b.left()
@@ -311,7 +336,7 @@ func (r *Run) rest(b *branch) performer {
 	}
 }
 
-// watchPause ends a sleep when the run is paused, or may not sleep here any more.
+// watchPause ends a sleep when the run is paused or drained, until ctx ends.
 func (r *Run) watchPause(ctx context.Context, cancel context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
 	pause, drain := r.pause, r.drain
@@ -327,7 +352,7 @@ func (r *Run) watchPause(ctx context.Context, cancel context.CancelCauseFunc, do
 	}
 }
 
-// Until is when the effect is over that ctx belongs to; zero where it has no such time.
+// Until returns when the effect is over that ctx belongs to; zero if it has no such time.
 func Until(ctx context.Context) time.Time {
 	if b := callerOf(ctx); b != nil {
 		return b.until
@@ -335,7 +360,7 @@ func Until(ctx context.Context) time.Time {
 	return time.Time{}
 }
 
-// Now is the time of the run whose effect ctx belongs to.
+// Now returns the time by the clock of the run that ctx belongs to.
 func Now(ctx context.Context) time.Time {
 	b := callerOf(ctx)
 	switch {
@@ -347,6 +372,6 @@ func Now(ctx context.Context) time.Time {
 	return b.run.clock.Now()
 }
 
-// Unsure is how many of the answers that t has got so far leave open whether something has happened that may not be
-// repeated.
+// Unsure returns how many answers that t has received so far leave open whether an effect that may not be repeated has
+// happened.
 func (r *Run) Unsure(t *starlark.Thread) int { return branchOf(t).unsure }

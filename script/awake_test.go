@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// slowly are tools that take a second, and one that waits a second for a person.
+// slowly has tools that take a second, and one that waits a second for a person.
 func slowly() *scripttest.Host {
 	return &scripttest.Host{Tools: map[string]scripttest.Tool{
 		"slow": func(context.Context, json.RawMessage) (json.RawMessage, error) {
@@ -30,8 +30,8 @@ func slowly() *scripttest.Host {
 	}}
 }
 
-// limits.time is for the time that a run is awake: sleeps and what waits for people do not count, unless something else is
-// under way beside.
+// limits.time bounds the time that a run is awake: sleeps and waiting for people do not count, unless other effects
+// are in progress.
 func TestTimeIsTheTimeAwake(t *testing.T) {
 	over := "limit reached: time (5s)"
 	for _, tt := range []struct{ name, body, want string }{
@@ -60,8 +60,8 @@ func TestTimeIsTheTimeAwake(t *testing.T) {
 	}
 }
 
-// The parts of a run have one limit together: what the journal answers is not counted again, however long the answers take
-// to be gone through, nor is the time between the parts.
+// The parts of a run share one limit: what the journal answers is not counted again, however long the replay takes,
+// nor is the time between the parts.
 func TestTimeIsOverAllParts(t *testing.T) {
 	for calls, want := range map[int]string{4: "", 6: "time"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestTimeIsOverAllParts(t *testing.T) {
 	}
 }
 
-// A run that another one calls has time of its own, and its caller is awake while it is; over a restart, too.
+// A called run has a separate limit of time, and its caller is awake while it is; also after a restart.
 func TestTimeOfCalledRuns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body  string
@@ -126,7 +126,7 @@ func TestTimeOfCalledRuns(t *testing.T) {
 	}
 }
 
-// With Whole, the time is from the beginning, whatever the run waits for.
+// With Whole, the time counts from the beginning, waits included.
 func TestWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDurable(t, "def run(params):\n    call_tool(\"slow\")\n    sleep(\"3s\")\n    call_tool(\"slow\")\n    sleep(\"3s\")\n", slowly())

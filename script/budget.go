@@ -7,15 +7,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// What a run draws on the ledgers of its request, which package ledger explains.
+// How a run uses the ledgers of its request. Package ledger documents these.
 
-// Usage is what a run has used, or one of its effects.
+// Usage is what a run or an effect has used.
 type Usage = ledger.Usage
 
-// account is the ledger of a run as its meter sees it.
+// account is the ledger of a run, with the room in the pool, as its meter uses it.
 type account struct{ *Run }
 
-// Grant takes portions, and room in the pool for the memory.
+// Grant reserves a portion of the ledger, and for memory also room in the pool.
 func (a account) Grant(need, want meter.Amount) (meter.Amount, error) {
 	got, err := a.ledger.Grant(need, want)
 	if err != nil || got.Memory == 0 {
@@ -24,26 +24,26 @@ func (a account) Grant(need, want meter.Amount) (meter.Amount, error) {
 	return got, a.grow()
 }
 
-// Left is what can still be granted.
+// Left returns what can still be granted.
 func (a account) Left() meter.Amount { return a.ledger.Left() }
 
-// Return gives back what was not spent.
+// Return returns what was granted and not spent.
 func (a account) Return(unused meter.Amount) {
-	a.ledger.Give(Usage{Steps: unused.Steps, Memory: unused.Memory})
+	a.ledger.Return(Usage{Steps: unused.Steps, Memory: unused.Memory})
 }
 
 // branchContext is the key of the branch that performs an effect, in the effect's context.
 type branchContext struct{}
 
-// callerOf returns the branch of another run that ctx belongs to, or nil: a run that is
-// started inside of an effect is paid for by the run that has the effect.
+// callerOf returns the branch whose effect ctx belongs to, or nil. A run that is started inside an effect is paid for
+// by the run of that branch.
 func callerOf(ctx context.Context) *branch {
 	b, _ := ctx.Value(branchContext{}).(*branch)
 	return b
 }
 
-// within is what of l is left in the middle of the effect that b performs. Only what
-// depends on the place is in it; for the rest the ledgers see to.
+// within returns l, reduced to what is left at the call stack and nesting of b. All other limits are enforced by the
+// ledgers.
 func (b *branch) within(l Limits) Limits {
 	l.CallDepth = min(l.CallDepth, max(1, b.run.limits.CallDepth-b.meter.Depth()))
 	l.Nesting = min(l.Nesting, max(1, b.run.limits.Nesting-b.nesting()))
@@ -51,16 +51,15 @@ func (b *branch) within(l Limits) Limits {
 	return l
 }
 
-// lose notes what an effect has used that ended with its branch, and so is not in the
-// journal: it is recorded with the end of the parallel().
+// lose adds what an effect used whose branch was cancelled. It has no entry in the journal, so its usage is recorded
+// with the end of the parallel().
 func (b *branch) lose(u Usage) {
 	if b.group != nil {
 		b.group.lost = b.group.lost.Plus(u)
 	}
 }
 
-// NoteRead says that the effect that ctx belongs to has read n bytes. When it fails, they
-// are charged all the same.
+// NoteRead adds n bytes to what the effect that ctx belongs to has read. They are charged even if it fails.
 func NoteRead(ctx context.Context, n int64) {
 	if b := callerOf(ctx); b != nil {
 		b.read += n
@@ -68,17 +67,17 @@ func NoteRead(ctx context.Context, n int64) {
 	}
 }
 
-// takeRead returns what the effect has read.
+// takeRead returns what the effect has read, and resets it.
 func (b *branch) takeRead() int64 {
 	n := b.read
 	b.read = 0
 	return n
 }
 
-// request is what the runs of one request share.
+// request returns what all runs of one client request share.
 func (r *Run) request() *ledger.Request { return r.ledger.Request }
 
-// enter waits until b may perform its effect.
+// enter waits until limits.parallel of the request allows the effect of b. Instant effects do not wait.
 func (b *branch) enter(e Effect) error {
 	if e.Instant {
 		return nil
@@ -89,5 +88,5 @@ func (b *branch) enter(e Effect) error {
 	return nil
 }
 
-// leave ends what enter began, once.
+// leave ends what enter began. Further calls have no effect.
 func (b *branch) leave() { b.run.request().Leave(&b.effect) }

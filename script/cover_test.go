@@ -101,7 +101,7 @@ func TestCoverageCountsStatementsAndWays(t *testing.T) {
 	}
 }
 
-// The marks change neither what a program does nor how many steps it takes.
+// The marks change neither what a program does nor how many steps it uses.
 func TestCoverageCostsNoSteps(t *testing.T) {
 	plain, marked := coverage(t, nil, `{"numbers": [-1, 0, 1, 2]}`), coverage(t, new(script.Coverage), `{"numbers": [-1, 0, 1, 2]}`)
 	if string(plain.Structured) != string(marked.Structured) || marked.Stats.Steps > plain.Stats.Steps {

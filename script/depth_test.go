@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// The calls that a branch was started in count from its first step on.
+// The call depth at which a branch was started counts from its first step on.
 func TestCallDepthHoldsFromTheFirstStepOfABranch(t *testing.T) {
 	const src = `
 def down(n):

@@ -16,52 +16,49 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Effect is one thing that a script does to the world, or learns from it.
+// Effect is one action of a script outside of the interpreter: a call, a question, a look at the clock.
 type Effect struct {
-	// Kind and Name say what it is: "call" of a tool by name, "elicit", "now".
+	// Kind and Name identify the effect: "call" of a tool by name, "elicit", "now".
 	Kind, Name string
-	// Args complete the effect: at the same position, with another kind, name or
-	// args, it is not the same effect.
+	// Args complete the effect. At the same position with another kind, name or args, it is another effect, and the
+	// run has diverged from its journal.
 	Args json.RawMessage
-	// Instant effects take no time to speak of: other branches do not go on meanwhile.
+	// Instant effects take negligible time: other branches do not continue meanwhile.
 	Instant bool
-	// Free effects do not count as calls, nor do instant ones.
+	// Free effects do not count as calls; nor do instant ones.
 	Free bool
-	// Repeatable effects may be performed again when it is not known whether an
-	// interrupted run has performed them; that they begin is not written. Of others RunOptions.Repeat is asked.
+	// Repeatable effects may be performed again when an interrupted run may have performed them; their beginning is
+	// not recorded. For others RunOptions.Repeat decides.
 	Repeatable bool
-	// Lasts is after how long the effect is over, from when it was first begun, however often the run is
-	// resumed meanwhile: then the context of perform ends, with ErrOver. 0: it has no such time.
+	// Lasts is how long the effect may last from when it was first begun, across resumptions; then the context of
+	// perform ends with ErrOver. 0: unbounded.
 	Lasts time.Duration
-	// Sleep effects do nothing but last: perform is not called, and may be nil.
+	// Sleep effects only wait for Lasts: perform is not called, and may be nil.
 	Sleep bool
-	// Tells says that the script goes on with the news that the outcome of the effect is not known, a *Failure
-	// of the kind Unknown. Otherwise the run stops in doubt.
+	// Tells makes the script receive a *Failure of kind Unknown when the outcome of the effect is not known. Otherwise
+	// the run is suspended in doubt.
 	Tells bool
 }
 
 type performer = func(context.Context) (json.RawMessage, error)
 
-// Key returns the position of the effect that t performs next.
+// Key returns the position of the next effect of t.
 func (r *Run) Key(t *starlark.Thread) string { return branchOf(t).key() }
 
 func (b *branch) key() string { return b.path + strconv.Itoa(b.counter) }
 
-// Catching says that errors of t are caught until the returned function is called.
-// An error that a script can see has to be in the journal, else the run could not be
-// resumed past it.
+// Catching marks errors of t as caught until done is called. An error that a script can see has to be recorded, or the
+// run could not be resumed past it.
 func (r *Run) Catching(t *starlark.Thread) (done func()) {
 	b := branchOf(t)
 	b.catch++
 	return func() { b.catch-- }
 }
 
-// Do performs an effect, or returns what it returned last time.
+// Do performs an effect, or returns the recorded answer.
 //
-// An effect that failed to get an answer is not recorded, unless the script goes on
-// with the failure (see Catching); one that got the answer "no", a *Failure, always
-// is. While perform runs, other branches go on; it must return soon after its context
-// has ended.
+// A *Failure, the answer "no", is always recorded. Any other error is recorded only if the script catches it (see
+// Catching). While perform runs, other branches continue; it must return soon after its context has ended.
 func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	b := branchOf(t)
 	if r.worker != nil {
@@ -95,7 +92,7 @@ func (r *Run) Do(t *starlark.Thread, e Effect, perform func(context.Context) (js
 	return res, err
 }
 
-// lasted is how long an effect took, or has taken until now.
+// lasted returns how long an effect took, or has taken until now.
 func (r *Run) lasted(e Entry) time.Duration {
 	if e.Ended.IsZero() {
 		e.Ended = clock.Stamp(r.clock.Now())
@@ -103,7 +100,7 @@ func (r *Run) lasted(e Entry) time.Duration {
 	return e.Ended.Sub(e.Began)
 }
 
-// surround puts RunOptions.Around around perform.
+// surround wraps perform in RunOptions.Around.
 func (r *Run) surround(t *starlark.Thread, key string, e Effect, perform func(context.Context) (json.RawMessage, error)) func(context.Context) (json.RawMessage, error) {
 	if r.around == nil {
 		return perform
@@ -112,7 +109,7 @@ func (r *Run) surround(t *starlark.Thread, key string, e Effect, perform func(co
 	return func(ctx context.Context) (json.RawMessage, error) { return r.around(ctx, a, perform) }
 }
 
-// place is where an effect of t comes from, if somebody wants to know.
+// place returns the position that an effect of t was called from, if RunOptions.Places is set.
 func (r *Run) place(t *starlark.Thread) (at syntax.Position) {
 	if !r.places {
 		return at
@@ -120,7 +117,7 @@ func (r *Run) place(t *starlark.Thread) (at syntax.Position) {
 	return innermost(t)
 }
 
-// innermost is the innermost place in a script that t is at.
+// innermost returns the innermost position of t that is in a script.
 func innermost(t *starlark.Thread) (at syntax.Position) {
 	for i := range t.CallStackDepth() {
 		if f := t.CallFrame(i); backtrace.InScript(f) {
@@ -130,13 +127,13 @@ func innermost(t *starlark.Thread) (at syntax.Position) {
 	return at
 }
 
-// admit checks the limits before an effect.
+// admit checks the limits before an effect, and charges for its entry.
 func (r *Run) admit(b *branch, e Effect) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
 	}
 	if !e.Instant && !e.Free {
-		if err := r.ledger.Take(Usage{Calls: 1}); err != nil {
+		if err := r.ledger.Reserve(Usage{Calls: 1}); err != nil {
 			return err
 		}
 	}
@@ -149,10 +146,10 @@ func (r *Run) admit(b *branch, e Effect) error {
 	return r.Charge(effectBytes)
 }
 
-// effectBytes is what one entry in journal and trace costs at least.
+// effectBytes is the least that one entry in journal and trace is charged.
 const effectBytes = 512
 
-// answer takes the answer from the journal, or gets it.
+// answer returns the recorded answer, or performs the effect.
 func (r *Run) answer(b *branch, e Effect, entry *Entry, perform performer) (res json.RawMessage, replayed bool, err error) {
 	old := r.known[entry.Key]
 	if old != nil && (old.Kind != entry.Kind || old.Digest != entry.Digest) {
@@ -167,8 +164,7 @@ func (r *Run) answer(b *branch, e Effect, entry *Entry, perform performer) (res 
 	return r.deliver(res, b.takeRead(), err)
 }
 
-// deliver charges for an answer that a branch gets, whatever it is: for what was read,
-// and for the text of a failure.
+// deliver charges for an answer: for the result, or for what was read and the text of a failure.
 func (r *Run) deliver(res json.RawMessage, read int64, err error) (json.RawMessage, bool, error) {
 	if err == nil {
 		return res, false, r.Charge(int64(len(res)))
@@ -189,10 +185,10 @@ func (r *Run) deliver(res json.RawMessage, read int64, err error) (json.RawMessa
 	return nil, false, err
 }
 
-// String names the effect for a reader: call "deploy".
+// String names the effect for a reader, as in: call "deploy".
 func (e Effect) String() string { return ending.What(e.Kind, e.Name) }
 
-// replay delivers a recorded answer when its turn comes.
+// replay delivers a recorded answer when the replay has reached it.
 func (r *Run) replay(b *branch, e *Entry) (json.RawMessage, error) {
 	if e.Switch {
 		if err := r.turns.await(b, e.Key); err != nil {
@@ -202,7 +198,7 @@ func (r *Run) replay(b *branch, e *Entry) (json.RawMessage, error) {
 	if b.ctx.Err() != nil {
 		return nil, ended(b.ctx)
 	}
-	if err := r.take(e.Used); err != nil {
+	if err := r.reserve(e.Used); err != nil {
 		return nil, err
 	}
 	var failure error
@@ -225,5 +221,5 @@ func isSuspended(err error) bool {
 	return ok
 }
 
-// Caught reports whether a builtin around would catch an error of t.
+// Caught reports whether a builtin further out would catch an error of t.
 func (r *Run) Caught(t *starlark.Thread) bool { return branchOf(t).catch > 0 }

@@ -23,7 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal/journaltest"
 )
 
-// durable is one run over its journal, however often it is killed.
+// durable is one run over its journal, which may be killed several times.
 type durable struct {
 	program *script.Program
 	host    any
@@ -67,7 +67,7 @@ func (d *durable) ends(t *testing.T, want string) {
 	}
 }
 
-// resolve answers a doubt in one of the three ways that there are.
+// resolve resolves a doubt in one of the three possible ways.
 func (d *durable) resolve(t *testing.T, key, done, failed string) {
 	t.Helper()
 	e := script.Entry{Key: key}
@@ -121,8 +121,9 @@ func counting(tools map[string]scripttest.Tool) *once {
 	return &once{Host: &scripttest.Host{Tools: tools}, made: map[string]int{}}
 }
 
-// TestAParallelThatIsKilledInEachBranchIsResolved kills a run at each write of its journal, twice in a row, and resolves
-// what is in doubt in one of the three ways: it ends as it should, and no call is made that nobody has allowed.
+// TestAParallelThatIsKilledInEachBranchIsResolved kills a run at each write of its journal, twice in a row, and
+// resolves its doubts in one of the three ways: it ends with the expected result, and makes no call that was not
+// allowed.
 func TestAParallelThatIsKilledInEachBranchIsResolved(t *testing.T) {
 	const src = `
 def pay(n):
@@ -206,7 +207,7 @@ def run(params):
     ])
 `, h)
 			h.Answer = scripttest.Later
-			for range 3 { // it says the same until the doubt is resolved
+			for range 3 { // the same error until the doubt is resolved
 				s := d.waits(t)
 				if len(s.Doubts) != 1 || s.Doubts[0].Key != "0.b0.0" || s.Doubts[0].Name != "pay" || string(s.Doubts[0].Args) != `{"n":1}` || len(s.Questions) != 1 {
 					t.Fatalf("waits for %+v, want one doubt and one question", s)
@@ -231,7 +232,7 @@ def run(params):
 	}
 }
 
-// A connection that is lost in the middle of a call leaves open whether it happened, for whoever looks.
+// A connection that is lost during a call leaves its outcome unknown.
 func TestAnUnknownOutcomeIsToldAndEndsRetry(t *testing.T) {
 	for _, tt := range []struct {
 		name, src, want string
@@ -294,8 +295,8 @@ func TestARunWithoutAJournalFailsInDoubt(t *testing.T) {
 	}
 }
 
-// TestNestedRunsWriteIntoTheJournalOfTheirCaller: what they did is not done again, what they ask is asked by
-// the whole run, and so is their doubt.
+// TestNestedRunsWriteIntoTheJournalOfTheirCaller: their effects are not repeated, and their questions and doubts are
+// those of the whole run.
 func TestNestedRunsWriteIntoTheJournalOfTheirCaller(t *testing.T) {
 	lost := true
 	h := counting(map[string]scripttest.Tool{
@@ -401,7 +402,7 @@ func TestAQuestionIsOpenUntilItsDeadline(t *testing.T) {
 	})
 }
 
-// A run that is paused ends what is under way, and begins nothing.
+// A paused run ends the effects in progress, and begins none.
 func TestAPausedRunBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pause := make(chan struct{})
@@ -433,7 +434,65 @@ def run(params):
 	})
 }
 
-// failing is a journal that cannot be written for a while.
+// In a run that is paused or drained, the answer to a call is lost, or the call cannot be made. If it may be repeated,
+// or was not performed, the resumed run performs it, and the script does not see a failure. Otherwise it is in doubt.
+func TestAnAnswerThatIsLostInAPausedRun(t *testing.T) {
+	lost, away := errors.New("closed"), &builtins.ToolError{Kind: builtins.Unavailable, Msg: "down"}
+	for _, tt := range []struct {
+		name, src, want string
+		err             error
+		drain           bool
+		calls           int // after which the run stops
+	}{
+		{"idempotent", `def run(p): return call_tool("get", {"n": 1})["n"]`, "1", lost, false, 1},
+		{"read only", `def run(p): return call_tool("see", {"n": 1})["n"]`, "1", lost, false, 1},
+		{"told", `def run(p): return try_call_tool("get", {"n": 1}).output["n"]`, "1", lost, false, 1},
+		{"retried", `def run(p): return retry(lambda: call_tool("get", {"n": 1}), delay=0)["n"]`, "1", lost, false, 1},
+		{"in a branch", `def run(p): return parallel([lambda: call_tool("get", {"n": 1})["n"], lambda: 2])`, "[1,2]", lost, false, 1},
+		{"not repeatable", `def run(p): return call_tool("pay", {"n": 1})["n"]`, "in doubt", lost, false, 1},
+		{"not done", `def run(p): return call_tool("pay", {"n": 1})["n"]`, "1", away, false, 1},
+		{"the process ends", `def run(p): return call_tool("get", {"n": 1})["n"]`, "1", lost, true, 2},
+		{"the process ends, not repeatable", `def run(p): return call_tool("pay", {"n": 1})["n"]`, "in doubt", lost, true, 1},
+		{"the process ends, not done", `def run(p): return call_tool("pay", {"n": 1})["n"]`, "1", away, true, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stop, calls := make(chan struct{}), 0
+			lost := func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+				if calls++; calls > tt.calls {
+					return scripttest.Echo(ctx, args)
+				}
+				if calls == 1 {
+					close(stop)
+				}
+				return nil, tt.err
+			}
+			d := newDurable(t, tt.src, counting(map[string]scripttest.Tool{"get": lost, "see": lost, "pay": lost}))
+			if d.options.Pause = stop; tt.drain {
+				d.options.Pause, d.options.Drain = nil, stop
+			}
+			d.options.Repeat = func(e script.Effect) script.Repeat {
+				return map[string]script.Repeat{"get": script.Idempotent, "see": script.ReadOnly}[e.Name]
+			}
+			s := d.waits(t)
+			if tt.want == "in doubt" {
+				if len(s.Doubts) != 1 {
+					t.Fatalf("waits for %+v, want a doubt", s)
+				}
+				return
+			}
+			if !s.Paused || len(s.Doubts) != 0 || calls != tt.calls {
+				t.Fatalf("waits for %+v behind %d calls, want a pause behind %d", s, calls, tt.calls)
+			}
+			d.options.Pause, d.options.Drain = nil, nil
+			d.ends(t, tt.want)
+			if calls != tt.calls+1 {
+				t.Errorf("the call was made %d times, want %d", calls, tt.calls+1)
+			}
+		})
+	}
+}
+
+// failing is a journal that cannot be written at first.
 type failing struct {
 	*journal.Memory
 	down   bool
@@ -483,7 +542,7 @@ def run(params):
 	}
 }
 
-// What is known of an entry is in it: when it was, with what, how often it was begun, and what may be done with it.
+// An entry has all that is known of its effect: times, arguments, number of attempts, and what may be done with it.
 func TestEntriesSayWhatHappenedAndWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &scripttest.Host{Tools: map[string]scripttest.Tool{"slow": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
@@ -515,7 +574,7 @@ func TestEntriesSayWhatHappenedAndWhen(t *testing.T) {
 	})
 }
 
-// A journal pins what its run goes on with.
+// A journal pins what its run is resumed with.
 func TestAJournalPinsEngineAndLimits(t *testing.T) {
 	d := newDurable(t, `def run(params): return time.now() and 1`, &scripttest.Host{})
 	d.ends(t, "1")
@@ -530,7 +589,7 @@ func TestAJournalPinsEngineAndLimits(t *testing.T) {
 	}
 }
 
-// chaos asks, sleeps, retries, catches and calls another script, in branches of branches.
+// chaos asks, sleeps, retries, catches and calls another script, in nested branches.
 const chaos = `
 FORM = {"type": "object", "properties": {"v": {"type": "string"}}}
 log_ = []
@@ -561,9 +620,9 @@ def run(params):
     return [parallel(some, [range(4), [5, 7, 9], [4, 6]], max_concurrency=2), pay(1000), log_]
 `
 
-// TestRunsThatAreKilledAtRandom kills runs at any write, as often as chance wants it, resolves their doubts in any way,
-// and answers their questions late: they never diverge, make no call that may not be repeated twice unless
-// somebody has allowed it, and come to an end that stays.
+// TestRunsThatAreKilledAtRandom kills runs at random writes, resolves their doubts in random ways, and answers their
+// questions late: they never diverge, never repeat a call that may not be repeated unless that was allowed, and their
+// end is final.
 func TestRunsThatAreKilledAtRandom(t *testing.T) {
 	names := builtins.All()
 	names["caught"] = starlark.NewBuiltin("caught", caught)
@@ -680,7 +739,7 @@ func (h reached) CallTool(ctx context.Context, name string, args json.RawMessage
 	return raw, err
 }
 
-// check looks at how a run has ended, and that it ends so again.
+// check checks how a run has ended, and that it ends so again.
 func (d *durable) check(t *testing.T, h *once, res *script.Result, err error, allowed, seen map[string]int) {
 	if errors.As(err, new(*script.Diverged)) || errors.As(err, new(*script.Crash)) {
 		t.Error(err)
@@ -700,8 +759,8 @@ func (d *durable) check(t *testing.T, h *once, res *script.Result, err error, al
 	}
 }
 
-// A failure that nobody catches may be an accident, which is in no journal: the parallel() that it ends writes nothing either,
-// for the process may die before the run has failed.
+// A failure that no builtin catches may be an accident, which is not recorded: the parallel() that it ends is not
+// recorded either, since the process may die before the run has failed.
 func TestAnAccidentInABranchIsMetAnewAfterADeath(t *testing.T) {
 	down := true
 	h := counting(map[string]scripttest.Tool{"pay": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Error is what went wrong in a script, and where.
+// Error is an error in a script, with its position.
 type Error = source.Error
 
 // Errors are all the problems that were found in a program before it ran.
@@ -21,44 +21,43 @@ type Failure = journal.Failure
 
 // How runs end without a result, other than by an Error.
 type (
-	// Suspended says that the run cannot go on inside this request.
+	// Suspended says that the run cannot continue inside this request.
 	Suspended = ending.Suspended
-	// Question is what a run asks of somebody.
+	// Question is a request of a run to a person or a client.
 	Question = ending.Question
-	// Doubt is an effect that was begun and has an outcome that nobody knows.
+	// Doubt is an effect that was begun and whose outcome is unknown.
 	Doubt = ending.Doubt
 	// Cancelled says that the run was ended from outside.
 	Cancelled = ending.Cancelled
-	// Diverged says that a run does something else than its journal has.
+	// Diverged says that a run performs another effect than its journal has.
 	Diverged = ending.Diverged
-	// Interrupted is how a run fails that would wait in doubt, with RunOptions.FailInDoubt.
+	// Interrupted is the error of a run that would wait in doubt, with RunOptions.FailInDoubt.
 	Interrupted = ending.Interrupted
 	// Crash is a panic of the interpreter or of a builtin, contained in its run.
 	Crash = ending.Crash
 )
 
-// NotDone marks an error of an effect that surely did not happen, so that a later run
-// over the same journal may perform it.
+// NotDone marks the error of an effect that was certainly not performed, so that a later run over the same journal may
+// perform it.
 func NotDone(err error) error { return ending.NotDone(err) }
 
-// IsNotDone reports whether NotDone has marked err, or what it was made of.
+// IsNotDone reports whether err, or an error that it wraps, was marked by NotDone.
 func IsNotDone(err error) bool { return ending.IsNotDone(err) }
 
-// MaxMessage is how long the text of a failure may be; Clip cuts what is longer.
+// MaxMessage bounds the text of a failure, in bytes; Clip cuts longer ones.
 const MaxMessage = ending.MaxMessage
 
-// Clip cuts a message that somebody has filled with data.
+// Clip cuts a message to MaxMessage, with a mark.
 func Clip(msg string) string { return ending.Clip(msg) }
 
-// isBranch reports whether an error says that a branch of parallel has failed.
+// isBranch reports whether err is that of a branch of parallel().
 func isBranch(err error) bool { _, ok := err.(*branchError); return ok }
 
-// errSibling ends the branches of a parallel() of which one has failed.
-var errSibling = errors.New("another branch of parallel failed")
+// errSibling is the cause that cancels the branches of a parallel() after one has failed.
+var errSibling = errors.New("another branch of parallel() failed")
 
-// Final reports whether err ends the run whatever the script says: a limit of its
-// own, cancellation, suspension, a journal that does not fit. Builtins that catch
-// errors pass these on.
+// Final reports whether err ends the run without the script being able to catch it: a limit of the run, cancellation,
+// suspension, a journal that does not fit. Builtins that catch errors return these unchanged.
 func Final(err error) bool {
 	var (
 		limit       *LimitError
@@ -75,7 +74,7 @@ func Final(err error) bool {
 		errors.As(err, &diverged) || errors.As(err, &interrupted) || errors.As(err, &crash)
 }
 
-// ended translates the reason why a context ended.
+// ended returns the error for the cause of a context that has ended.
 func ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var limit *LimitError
@@ -85,7 +84,7 @@ func ended(ctx context.Context) error {
 	case errors.As(cause, &worker):
 		return worker
 	case errors.As(cause, &limit):
-		own := *limit // several runs may end by it, each at its own place
+		own := *limit // several runs may end by it, each at another position
 		return &own
 	case errors.As(cause, &busy):
 		return busy
@@ -93,7 +92,7 @@ func ended(ctx context.Context) error {
 	return &Cancelled{Cause: cause}
 }
 
-// runError describes an error that ended a run.
+// runError makes the error of a run, with position and backtrace, from err.
 func runError(err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {

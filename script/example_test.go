@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// A builtin that touches the world does it inside of Run.Do, under the journal.
+// A builtin performs its effects with Run.Do, which records them in the journal.
 func Example() {
 	weather := starlark.NewBuiltin("weather", func(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var city string
@@ -23,7 +23,7 @@ func Example() {
 		question, _ := json.Marshal(city)
 		run := script.RunOf(t)
 		raw, err := run.Do(t, script.Effect{Kind: "weather", Args: question}, func(context.Context) (json.RawMessage, error) {
-			return json.RawMessage(`{"sky": "clear", "degrees": 21}`), nil // asks somebody
+			return json.RawMessage(`{"sky": "clear", "degrees": 21}`), nil // a request to a weather service
 		})
 		if err != nil {
 			return nil, err
@@ -51,8 +51,8 @@ def run(params):
 	// Output: "Lisbon: clear, 21 degrees", calls: 1
 }
 
-// A run that needs an answer which nobody can give now ends with its question. The same program
-// over the same journal goes on from there, and does nothing twice.
+// A run that needs an answer which is not available yet ends with its question. The same program over the same journal
+// continues from there, and repeats nothing.
 func ExampleSuspended() {
 	var answer json.RawMessage
 	ask := starlark.NewBuiltin("ask", func(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {

@@ -53,8 +53,8 @@ func TestAProgramForEachFunction(t *testing.T) {
 	}
 }
 
-// A kept run is identified by its program: that of run as it was before there were others, and no
-// function goes on with what another one began.
+// A kept run is identified by its program: the identity of run is that from before there were other entry functions,
+// and no function resumes a run of another one.
 func TestWhatIdentifiesAFunction(t *testing.T) {
 	const text = "def run(params):\n    return 1\n\ndef other(params):\n    return 2\n"
 	alone, err := compileFor(t, text)
@@ -77,7 +77,7 @@ func TestWhatIdentifiesAFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := alone.Run(t.Context(), script.RunOptions{Journal: j}); err == nil || !strings.Contains(err.Error(), "belongs to another run") {
-		t.Errorf("run goes on with what another function began: %v", err)
+		t.Errorf("a run of another function was resumed: %v", err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestFunctionsThatCannotBeRun(t *testing.T) {
 		functions []string
 		want      string
 	}{
-		{[]string{"refund", "charge_all"}, "shop.star:2:1: no function charge_all(params): it is what a call of the tool runs, and has to be in this file"},
+		{[]string{"refund", "charge_all"}, "shop.star:2:1: no function charge_all(params): calls of the tool run it, so it has to be defined in this file"},
 		{[]string{"two"}, "shop.star:8:5: two must take one argument, as in two(params): it has 2"},
 		{[]string{"none", "two"}, "shop.star:11:5: none must take one argument, as in none(params): it has 0\nshop.star:8:5: two must take one argument, as in two(params): it has 2"},
 	} {
@@ -105,8 +105,8 @@ func TestFunctionsThatCannotBeRun(t *testing.T) {
 	}
 }
 
-// TestAToolBesideAnother holds random programs, as the only function of a file, to the same ones beside
-// another: results, errors and steps are the same, but for the steps that define the other one.
+// TestAToolBesideAnother compares random programs that are the only function of a file with the same ones beside
+// another: results, errors and steps are equal, except for the steps that define the other one.
 func TestAToolBesideAnother(t *testing.T) {
 	const other = "\ndef two(params):\n    return [params, params]\n"
 	names := starlark.StringDict{"json": jsonModule, "struct": structBuiltin, "attempt": attempt}

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// golden is a journal as a version of the engine has written it, and what a run over it comes to.
+// golden is a journal that a version of the engine has written, with the result of a run over it.
 type golden struct {
 	Source  string          `json:"source"`
 	Header  script.Header   `json:"header"`
@@ -24,13 +24,13 @@ type golden struct {
 	Stats   script.Stats    `json:"stats"`
 }
 
-// goldenEntry has the result as a text: every byte of it counts.
+// goldenEntry has the result as a string: every byte of it is compared.
 type goldenEntry struct {
 	script.Entry
 	Text string `json:"text"`
 }
 
-// goldenPrograms are those whose journals are kept. A new one may be added; one that is there is never changed.
+// goldenPrograms are the programs whose journals are kept. New ones may be added; existing ones are never changed.
 var goldenPrograms = map[string]string{
 	"sequence": `
 def run(params):
@@ -79,7 +79,7 @@ def run(params):
 `,
 }
 
-// goldenWorld is what the programs find around them.
+// goldenWorld is the host of the programs.
 func goldenWorld(t *testing.T) *scripttest.Host {
 	h := &scripttest.Host{Answer: scripttest.Accept(`{"v": "yes"}`)}
 	inner := scripttest.Compile(t, `def run(params): return call_tool("echo", {"n": params["n"] + 1})["n"]`)
@@ -103,8 +103,8 @@ func goldenWorld(t *testing.T) *scripttest.Host {
 	return h
 }
 
-// TestJournalsOfEarlierVersionsAreReplayed: a run goes on over the journal that an earlier version has written, to the same
-// end and by the same steps. A change that fails here raises script.Engine, or is none that may be made.
+// TestJournalsOfEarlierVersionsAreReplayed: a run is resumed over the journal that an earlier version has written,
+// with the same result and steps. A change that fails here must raise script.Engine, or must not be made.
 func TestJournalsOfEarlierVersionsAreReplayed(t *testing.T) {
 	if *update {
 		for name, src := range goldenPrograms {

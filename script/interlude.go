@@ -6,9 +6,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Interlude lets f compute in a run in which nobody else can: between RunOptions.Idle, called with
-// the number of effects that RunOptions.Around holds, and the end of the first of these. What f calls
-// is paid for by the run; effects in it have to end at once.
+// Interlude lets f compute in a run while no branch can: between RunOptions.Idle, called with the number of effects
+// that RunOptions.Around holds, and the end of the first of these. The run is charged for what f calls; effects in f
+// must not wait.
 func (r *Run) Interlude(ctx context.Context, f func(t *starlark.Thread) error) (err error) {
 	t := &r.turns
 	b := r.bareBranch(ctx, "interlude.")
@@ -20,7 +20,7 @@ func (r *Run) Interlude(ctx context.Context, f func(t *starlark.Thread) error) (
 	t.busy, t.now = true, b
 	t.mu.Unlock()
 	defer func() {
-		b.meter.Settle()
+		b.meter.CountSteps()
 		t.mu.Lock()
 		b.meter.End()
 		t.busy = false

@@ -15,77 +15,72 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/session"
 )
 
-// This is the side of an isolated run that stays here. For every branch that computes in
-// the worker a branch of ours does what it asks for, by the same methods that builtins
-// call in a run that is not isolated: so turns, journal, ledger, limits and traces are
-// those of any run.
+// The proxy's side of an isolated run. For every branch that computes in the worker, a branch here performs what it
+// asks for, by the same methods that builtins call in a run that is not isolated: so turns, journal, ledger, limits
+// and traces are those of any run.
 //
-// The worker is not trusted. What it says it has used can only grow, and what it is
-// granted comes from the ledger; kinds of effects have their flags from a table; a tool is
-// called once for an effect that is in the journal, with the name and the arguments that
-// are there; whatever does not belong where it comes ends the run with a *WorkerError. A
-// worker that lies can cheat the accounts of its own run of the work that it has done
-// itself, and nobody else.
+// The worker is not trusted. The usage that it reports can only grow, and is bounded by what the ledger granted; the
+// flags of an effect come from a table by its kind; a tool is called at most once for an effect that is in the
+// journal, with the recorded name and arguments; a message out of order ends the run with a *WorkerError. A worker
+// that lies can misreport the work that it has done itself, and affect no other run.
 
 // Channel carries frames between a run and its worker.
 type Channel = session.Channel
 
-// A WorkerError says that the process that computed an isolated run did not bring it to its
-// end.
+// A WorkerError says that the worker process of an isolated run failed before the run ended.
 type WorkerError = session.WorkerError
 
-// An ErrorCodec carries errors between a run and its worker: the text, and what Final and its
-// callers look for.
+// An ErrorCodec encodes errors between a run and its worker: the text, and the types that Final and callers look for.
 type ErrorCodec interface {
-	// EncodeError makes the form of err that crosses; nil for nil.
+	// EncodeError encodes err; nil for nil.
 	EncodeError(err error) []byte
-	// DecodeError makes the error again. It is a *WorkerError for what cannot be one.
+	// DecodeError decodes an error. It returns a *WorkerError for invalid data.
 	DecodeError(data []byte, known Known) error
 }
 
-// Known is what the receiver of an error knows of it.
+// Known is what the receiver of an error knows about it.
 type Known struct {
-	// Suspended is what a suspension is, for its questions stay here; nil: there can be none.
+	// Suspended is what a suspension is decoded as, for questions are not sent to workers; nil: there can be none.
 	Suspended *Suspended
-	// Cause is why the context of the branch ended, if it did.
+	// Cause is the cause with which the context of the branch ended, if it did.
 	Cause error
 }
 
-// Isolation computes runs in worker processes. Package script/isolate has it.
+// Isolation runs scripts in worker processes. Package script/isolate implements it.
 type Isolation interface {
 	ErrorCodec
-	// Open starts a worker for runs with such limits.
+	// Open starts a worker for runs with these limits.
 	Open(ctx context.Context, l Limits) (Channel, error)
-	// Check refuses effects that no builtin has.
+	// Check returns an error for an effect that no builtin has.
 	Check(e Effect) error
-	// Ask does what a builtin in the worker asks of the host of its run. The error is that
-	// of the host; one that is a *WorkerError ends the run.
+	// Ask does what a builtin in the worker asks of the host of its run, and returns the host's answer. An error that
+	// is a *WorkerError ends the run; others are the host's.
 	Ask(ctx context.Context, host any, q Asked) ([][]byte, error)
 }
 
-// Asked is what a worker asks of a host.
+// Asked is a request of a worker to the host.
 type Asked struct {
-	// Method and Parts are what is asked for.
+	// Method and Parts are the request.
 	Method string
 	Parts  [][]byte
-	// Effect is the one that is being performed, at the position Key; nil outside of effects.
+	// Effect is the effect in progress, at the position Key; nil outside of effects.
 	Effect *Effect
 	Key    string
-	// Run identifies the run, as RunOptions.ID; Until is when the effect is over.
+	// Run is RunOptions.ID; Until is when the effect is over.
 	Run   string
 	Until time.Time
-	// Logged is how many bytes of log the run has paid for and not written.
+	// Logged is how many bytes of log the run has been charged for and not written.
 	Logged int64
 }
 
 const (
-	// WorkerMemory is what a worker weighs in the pool besides what its run is charged.
+	// WorkerMemory is what a worker counts in the pool besides the charges of its run, in bytes.
 	WorkerMemory = 24 << 20
-	// mostText bounds the texts of a message that name something.
+	// mostText bounds the names in a message, in bytes.
 	mostText = 4 << 10
 )
 
-// workerSession is the worker of a run, and what carries errors there.
+// workerSession is the session of a run's worker, with the codec for its errors.
 type workerSession struct {
 	*session.Session
 	isolation Isolation
@@ -94,15 +89,15 @@ type workerSession struct {
 // farBranch is a branch that computes in a worker.
 type farBranch struct {
 	*session.Branch
-	suspended *Suspended   // what it last waited for
+	suspended *Suspended   // its last suspension
 	failed    map[int]bool // branches of its parallel() whose errors the worker has
-	logged    int64        // bytes of log that it has paid for and not written
-	answer    []byte       // of the host, in the present effect
-	performed error        // what the worker made of the present effect
+	logged    int64        // bytes of log charged and not written
+	answer    []byte       // the host's answer in the present effect
+	performed error        // the worker's error for the present effect
 	result    json.RawMessage
 }
 
-// isolate starts the worker of r, or joins that of the run which called it.
+// isolate starts the worker of r, or joins the one of the run that called it.
 func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCauseFunc) error {
 	if o.session != nil {
 		r.session = o.session
@@ -121,7 +116,7 @@ func (r *Run) isolate(ctx context.Context, o RunOptions, end context.CancelCause
 	return r.session.Send(&message.Message{Kind: message.Program, Parts: [][]byte{program}})
 }
 
-// closeSession ends the worker, unless it is that of the run which called r.
+// closeSession ends the worker, unless it belongs to the run that called r.
 func (r *Run) closeSession(o RunOptions) {
 	if r.session == nil || o.session != nil {
 		return
@@ -130,12 +125,12 @@ func (r *Run) closeSession(o RunOptions) {
 	r.request().Weigh(-WorkerMemory)
 }
 
-// received makes the error that the worker has sent for b.
+// received decodes an error that the worker sent for b.
 func (b *branch) received(data []byte) error {
 	return b.run.session.isolation.DecodeError(data, Known{Suspended: b.far.suspended, Cause: context.Cause(b.ctx)})
 }
 
-// farMain is main of an isolated run.
+// farMain is main for an isolated run.
 func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, error) {
 	limits, err := json.Marshal(r.limits)
 	if err != nil {
@@ -154,18 +149,18 @@ func (r *Run) farMain(b *branch, entry string, args json.RawMessage) (*Result, e
 	res := &Result{Structured: m.Part(1), Content: m.Part(2), IsError: m.Number(message.Sent) == 1}
 	for _, part := range []json.RawMessage{res.Structured, res.Content} {
 		if part != nil && (!goodJSON(part) || int64(len(part)) > int64(r.limits.Output)) {
-			return nil, r.session.Refuse(session.Wrong("a result that cannot be one"))
+			return nil, r.session.Refuse(session.Wrong("a result that is invalid or too long"))
 		}
 	}
 	if res.Content != nil && bytes.TrimSpace(res.Content)[0] != '[' || res.Structured == nil && res.Content == nil {
-		return nil, r.session.Refuse(session.Wrong("a result that cannot be one"))
+		return nil, r.session.Refuse(session.Wrong("a result that is neither a value nor content blocks"))
 	}
 	return res, nil
 }
 
 func goodJSON(data []byte) bool { return json.Valid(data) && utf8.Valid(data) }
 
-// farBranch runs branch i of the parallel() of parent.
+// farBranch runs branch i of the parallel() of parent in the worker.
 func (r *Run) farBranch(b, parent *branch, i int) error {
 	if b.ctx.Err() != nil {
 		return ended(b.ctx)
@@ -179,27 +174,27 @@ func (r *Run) farBranch(b, parent *branch, i int) error {
 	return err
 }
 
-// give appends what the worker needs to go on.
-func (r *Run) give(b *branch, m *message.Message) {
+// appendState appends the counts that the worker needs to continue.
+func (r *Run) appendState(b *branch, m *message.Message) {
 	s := r.budget.State()
 	stack, deepest := b.meter.Weighed()
 	m.Numbers = append(m.Numbers, s.Steps, s.Memory, s.Granted.Steps, s.Granted.Memory, s.Stack, s.Paid, stack, int64(deepest))
 }
 
-// took notes what the worker has used in its turn.
+// took checks and stores the counts that the worker sent with its turn.
 func (r *Run) took(b *branch, m *message.Message) error {
 	s := r.budget.State()
 	steps, memory, stack, paid := m.Number(0), m.Number(1), m.Number(2), m.Number(3)
 	depth, weight, most, deepest := m.Number(4), m.Number(5), m.Number(6), m.Number(7)
 	switch {
 	case len(m.Numbers) < message.Sent:
-		return session.Wrong("a message without its numbers")
+		return session.Wrong("counts are missing")
 	case memory < s.Memory || paid < s.Paid:
-		return session.Wrong("an account that shrinks")
+		return session.Wrong("counts of memory that decrease")
 	case steps < math.MinInt32 || steps > s.Granted.Steps+meter.MostUnseen || memory > s.Granted.Memory:
-		return session.Wrong("an account of more than it was granted")
+		return session.Wrong("counts of more than it was granted")
 	case min(depth, stack, paid, weight, most, deepest) < 0 || max(depth, deepest) > math.MaxInt32 || max(stack, paid, weight, most) > math.MaxInt64/4 || most > stack:
-		return session.Wrong("a stack that cannot be")
+		return session.Wrong("invalid counts of the stack")
 	}
 	s.Steps, s.Memory, s.Stack, s.Paid = steps, memory, stack, paid
 	r.budget.SetState(s)
@@ -208,12 +203,11 @@ func (r *Run) took(b *branch, m *message.Message) error {
 	return nil
 }
 
-// drive lets b compute in the worker, from its first message to its last, and does what it
-// asks for.
+// drive sends m and performs what the worker asks for b, until the branch has ended; it returns the last message.
 func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
 	b.far = &farBranch{Branch: r.session.Join(), failed: map[int]bool{}}
 	defer r.session.Leave(b.far.Branch)
-	r.give(b, m)
+	r.appendState(b, m)
 	for {
 		asked, err := r.turn(b, m)
 		if err != nil {
@@ -231,8 +225,8 @@ func (r *Run) drive(b *branch, m *message.Message) (*message.Message, error) {
 	}
 }
 
-// turn sends m to the worker and waits for what it sends next. When the context of b ends
-// meanwhile, the worker is told; one that does not stop is ended.
+// turn sends m to the worker and waits for its next message. When the context of b ends meanwhile, the worker is asked
+// to stop, and is ended if it does not.
 func (r *Run) turn(b *branch, m *message.Message) (*message.Message, error) {
 	r.session.Granted(r.budget.State().Granted.Memory)
 	if err := b.sendFar(m); err != nil {
@@ -249,7 +243,7 @@ func (r *Run) turn(b *branch, m *message.Message) (*message.Message, error) {
 	return asked, err
 }
 
-// sendFar sends a message to the worker. When the context of b has ended, that is the error.
+// sendFar sends a message to the worker. The error is that of b's context if it has ended.
 func (b *branch) sendFar(m *message.Message) error {
 	err := b.far.Send(b.ctx, m)
 	if err != nil && b.ctx.Err() != nil {
@@ -258,8 +252,8 @@ func (b *branch) sendFar(m *message.Message) error {
 	return err
 }
 
-// receiveFar waits for the next message of the worker. While a branch computes there, pause gives others its slot
-// after a while.
+// receiveFar waits for the next message of the worker. pause is called at intervals to offer the slot to other runs;
+// nil for never.
 func (b *branch) receiveFar(pause func()) (*message.Message, error) {
 	m, err := b.far.Receive(b.ctx, pause)
 	if err != nil && b.ctx.Err() != nil {
@@ -276,7 +270,7 @@ func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 	case message.Grant:
 		need, want := meter.Amount{Steps: arg(0), Memory: arg(1)}, meter.Amount{Steps: arg(2), Memory: arg(3)}
 		if min(need.Steps, need.Memory, want.Steps, want.Memory) < 0 {
-			return nil, session.Wrong("a grant of less than nothing")
+			return nil, session.Wrong("a request for a negative grant")
 		}
 		got, err := account{r}.Grant(need, want)
 		s := r.budget.State()
@@ -291,7 +285,7 @@ func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 	case message.Logged:
 		n := arg(0)
 		if n < 0 || n > math.MaxInt32 {
-			return nil, session.Wrong("a line of %d bytes", n)
+			return nil, session.Wrong("a log line of %d bytes", n)
 		}
 		err := r.ChargeLog(int(n))
 		if err == nil {
@@ -308,15 +302,15 @@ func (r *Run) serve(b *branch, m *message.Message) (*message.Message, error) {
 	case message.Do:
 		return r.farDo(b, m)
 	}
-	return nil, session.Wrong("a message of kind %d", m.Kind)
+	return nil, session.Wrong("an unexpected kind %d", m.Kind)
 }
 
-// farPrinted is what print() does: n is the length of a text, which is not sent when it is
-// longer than any log.
+// farPrinted implements print() for a worker: n is the length of the text, which is not sent when it is longer than
+// limits.logBytes.
 func (r *Run) farPrinted(m *message.Message, n int64) error {
 	pos, text := m.Part(0), m.Part(1)
 	if len(pos) > mostText || n < int64(len(text)) || n > math.MaxInt32 {
-		return r.session.Refuse(session.Wrong("a line that cannot be"))
+		return r.session.Refuse(session.Wrong("an invalid line of print()"))
 	}
 	if err := r.ChargeLog(int(n)); err != nil {
 		return err
@@ -345,11 +339,11 @@ func (r *Run) farParallel(b *branch, n, width int64) (*message.Message, error) {
 	} else {
 		answer.Parts = [][]byte{r.session.isolation.EncodeError(err)}
 	}
-	r.give(b, answer)
+	r.appendState(b, answer)
 	return answer, nil
 }
 
-// farDo performs an effect.
+// farDo performs an effect for the worker.
 func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 	e := Effect{Kind: string(m.Part(0)), Name: string(m.Part(1)), Args: m.Part(2)}
 	flags := m.Number(message.Sent + 1)
@@ -359,10 +353,10 @@ func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 		return nil, session.Wrong("%v", err)
 	}
 	switch n := m.Number(message.Sent); {
-	case n > int64(r.limits.Output): // it was not sent, for it is too long whatever it is
+	case n > int64(r.limits.Output): // too long in any case, so the worker did not send it
 		e.Args = make([]byte, r.limits.Output+1)
 	case e.Args != nil && !goodJSON(e.Args):
-		return nil, session.Wrong("arguments that are no JSON")
+		return nil, session.Wrong("arguments that are not JSON")
 	}
 	far, key := b.far, b.key()
 	far.answer, far.performed, far.result = nil, nil, nil
@@ -386,11 +380,11 @@ func (r *Run) farDo(b *branch, m *message.Message) (*message.Message, error) {
 		answer.Parts[0] = res
 	}
 	far.answer, far.performed, far.result = nil, nil, nil
-	r.give(b, answer)
+	r.appendState(b, answer)
 	return answer, nil
 }
 
-// What an effect comes to where it is what the worker has said: that is not sent back.
+// Instead of a result or error that the worker itself produced, an answer has one of these.
 const (
 	ownResult = 1
 	ownError  = 2
@@ -399,8 +393,8 @@ const (
 // same reports whether a and b are the same bytes in memory.
 func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
 
-// farPerform lets the worker perform an effect: what of it the host does, is done here. The worker knows how long it
-// lasts; it is told when the context of the branch ends.
+// farPerform lets the worker perform an effect, and does the host's part of it. The worker gets the time that the
+// effect may last, and a Cancel message when the context of the branch ends.
 func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (json.RawMessage, error) {
 	asked, apart := false, false
 	lasts := int64(0)
@@ -429,13 +423,13 @@ func (r *Run) farPerform(ctx context.Context, b *branch, e Effect, key string) (
 			apart = true
 			answer = r.farApart(ctx, m)
 		default:
-			return nil, r.session.Refuse(session.Wrong("a message of kind %d in an effect", m.Kind))
+			return nil, r.session.Refuse(session.Wrong("an unexpected kind %d in an effect", m.Kind))
 		}
 	}
 }
 
-// farOutcome is what the worker made of an effect. What it says a tool has returned is
-// what the tool has returned, unless a function of the script has worked on it.
+// farOutcome returns the outcome of an effect that the worker performed. The result of a call must be what the tool
+// returned, unless a function of the script has processed it.
 func (r *Run) farOutcome(b *branch, e Effect, m *message.Message, apart bool) (json.RawMessage, error) {
 	if err := b.received(m.Part(1)); err != nil {
 		return nil, err
@@ -445,24 +439,24 @@ func (r *Run) farOutcome(b *branch, e Effect, m *message.Message, apart bool) (j
 	case m.Number(0) == 1 && b.far.answer != nil:
 		return b.far.answer, nil
 	case e.Kind == "call" && !apart:
-		return nil, r.session.Refuse(session.Wrong("a result that the tool has not returned"))
+		return nil, r.session.Refuse(session.Wrong("a result that the tool did not return"))
 	case res != nil && !goodJSON(res):
-		return nil, r.session.Refuse(session.Wrong("a result that is no JSON"))
+		return nil, r.session.Refuse(session.Wrong("a result that is not JSON"))
 	}
 	return res, nil
 }
 
-// farApart runs a function of the script in a run of its own.
+// farApart calls a function of the script in a separate run.
 func (r *Run) farApart(ctx context.Context, m *message.Message) *message.Message {
-	res, err := r.apart(ctx, string(m.Part(0)), m.Part(1))
+	res, err := r.callAlone(ctx, string(m.Part(0)), m.Part(1))
 	return &message.Message{Kind: message.Reply, Parts: [][]byte{r.session.isolation.EncodeError(err), res}}
 }
 
-// ask asks the host. e is the effect that is being performed, if one is. The first number
-// of the message, behind those of the turn, is how much time there is, in nanoseconds.
+// ask passes a request of the worker to the host. e is the effect in progress, or nil. Number skip of the message,
+// after the counts, is the time until its deadline in nanoseconds, 0 for none.
 func (r *Run) ask(ctx context.Context, b *branch, m *message.Message, skip int, e *Effect, key string) (*message.Message, error) {
 	if len(m.Parts) == 0 || r.host == nil {
-		return nil, session.Wrong("a call of the host")
+		return nil, session.Wrong("a call of the host without a method, or in a run without a host")
 	}
 	if within := m.Number(skip); within > 0 {
 		var cancel context.CancelFunc

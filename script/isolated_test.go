@@ -52,7 +52,7 @@ func (p *peer) Receive(most int64) ([]byte, error) {
 
 func (p *peer) Close() { p.once.Do(func() { close(p.closed) }) }
 
-// next is the next message to the worker; nil when there is none any more.
+// next returns the next message to the worker; nil after the last one.
 func (p *peer) next() *message.Message {
 	select {
 	case frame := <-p.in:
@@ -94,7 +94,7 @@ func (h *hostile) Open(context.Context, script.Limits) (script.Channel, error) {
 
 func (h *hostile) Check(e script.Effect) error {
 	if e.Kind != "call" || e.Free || e.Instant || e.Repeatable {
-		return errors.New("an effect of no kind that there is")
+		return errors.New("an unknown kind of effect")
 	}
 	return nil
 }
@@ -118,10 +118,10 @@ func (h *hostile) DecodeError(data []byte, _ script.Known) error {
 	return errors.New(string(data))
 }
 
-// spent are the numbers of a worker that has used nothing.
+// spent are the counts of a worker that has used nothing.
 func spent(more ...int64) []int64 { return append(make([]int64, message.Sent), more...) }
 
-// TestAWorkerIsNotTrusted has workers that do what none may do.
+// TestAWorkerIsNotTrusted has workers that break the protocol.
 func TestAWorkerIsNotTrusted(t *testing.T) {
 	do := func(p *peer, flags int64, kind, name, args string) {
 		p.say(message.Do, 1, spent(int64(len(args)), flags), []byte(kind), []byte(name), []byte(args))
@@ -135,32 +135,32 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 		want   string
 		calls  int
 	}{
-		"junk":           {func(p *peer) { p.out <- []byte("what?") }, "a message that cannot be read", 0},
-		"an empty frame": {func(p *peer) { p.out <- nil }, "a message that cannot be read", 0},
-		"many numbers":   {func(p *peer) { p.say(message.Ended, 1, make([]int64, message.MaxNumbers+1)) }, "a message that cannot be read", 0},
+		"malformed":      {func(p *peer) { p.out <- []byte("what?") }, "malformed", 0},
+		"an empty frame": {func(p *peer) { p.out <- nil }, "malformed", 0},
+		"many numbers":   {func(p *peer) { p.say(message.Ended, 1, make([]int64, message.MaxNumbers+1)) }, "malformed", 0},
 		"a long frame":   {func(p *peer) { p.out <- make([]byte, 16<<20) }, "a frame that is too long", 0},
-		"another branch": {func(p *peer) { p.say(message.Ended, 7, spent()) }, "a branch that there is not", 0},
+		"another branch": {func(p *peer) { p.say(message.Ended, 7, spent()) }, "no such branch", 0},
 		"twice at once": {func(p *peer) {
 			call(p)
 			p.say(message.Host, 1, nil, nil)
 			p.say(message.Host, 1, nil, nil)
 			p.say(message.Host, 1, nil, nil)
-		}, "it sent what does not belong here", 1},
-		"no numbers":           {func(p *peer) { p.say(message.Ended, 1, nil) }, "a message without its numbers", 0},
+		}, "it sent an invalid message", 1},
+		"no numbers":           {func(p *peer) { p.say(message.Ended, 1, nil) }, "counts are missing", 0},
 		"memory without grant": {func(p *peer) { p.say(message.Ended, 1, []int64{0, 1 << 40, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
 		"steps without grant":  {func(p *peer) { p.say(message.Ended, 1, []int64{1 << 40, 0, 0, 0, 0, 0, 0, 0}) }, "more than it was granted", 0},
-		"an account that shrinks": {func(p *peer) {
+		"counts of memory that decrease": {func(p *peer) {
 			call(p)
 			p.say(message.Performed, 1, nil, nil, []byte(`{"text":"bm8="}`))
 			p.next()
 			p.say(message.Ended, 1, spent())
-		}, "an account that shrinks", 0},
-		"a stack below nothing":   {func(p *peer) { p.say(message.Ended, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "a stack that cannot be", 0},
-		"a grant of less":         {func(p *peer) { p.say(message.Grant, 1, spent(0, -1, 0, 0)) }, "a grant of less than nothing", 0},
-		"an answer":               {func(p *peer) { p.say(message.Done, 1, spent()) }, "a message of kind", 0},
-		"an unknown effect":       {func(p *peer) { do(p, 0, "breakfast", "", "") }, "an effect of no kind", 0},
-		"a call that is free":     {func(p *peer) { do(p, 2, "call", "t", "{}") }, "an effect of no kind", 0},
-		"arguments that are none": {func(p *peer) { do(p, 0, "call", "t", "{") }, "arguments that are no JSON", 0},
+		}, "counts of memory that decrease", 0},
+		"a stack below nothing":   {func(p *peer) { p.say(message.Ended, 1, []int64{0, 0, -1, 0, 0, 0, 0, 0}) }, "invalid counts of the stack", 0},
+		"a grant of less":         {func(p *peer) { p.say(message.Grant, 1, spent(0, -1, 0, 0)) }, "a request for a negative grant", 0},
+		"an answer":               {func(p *peer) { p.say(message.Done, 1, spent()) }, "an unexpected kind", 0},
+		"an unknown effect":       {func(p *peer) { do(p, 0, "breakfast", "", "") }, "an unknown kind of effect", 0},
+		"a call that is free":     {func(p *peer) { do(p, 2, "call", "t", "{}") }, "an unknown kind of effect", 0},
+		"arguments that are none": {func(p *peer) { do(p, 0, "call", "t", "{") }, "arguments that are not JSON", 0},
 		"a call in no effect":     {func(p *peer) { p.say(message.Host, 1, spent(0)) }, "a call of the host", 0},
 		"two calls in an effect": {func(p *peer) {
 			call(p)
@@ -169,14 +169,14 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 			p.say(message.Host, 1, nil, []byte("call"))
 		}, "in an effect", 1},
 		"an effect in an effect": {func(p *peer) { call(p); do(p, 0, "call", "u", "{}") }, "in an effect", 0},
-		"a result of its own":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool has not returned", 0},
-		"a result of no call":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{1}) }, "a result that the tool has not returned", 0},
-		"a value that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, []byte("{")) }, "a result that cannot be one", 0},
-		"content that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, nil, []byte("{}")) }, "a result that cannot be one", 0},
-		"no result":              {func(p *peer) { p.say(message.Ended, 1, spent(), nil) }, "a result that cannot be one", 0},
+		"a result of its own":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{0}, []byte(`{"content":[1]}`)) }, "a result that the tool did not return", 0},
+		"a result of no call":    {func(p *peer) { call(p); p.say(message.Performed, 1, []int64{1}) }, "a result that the tool did not return", 0},
+		"a value that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, []byte("{")) }, "a result that is invalid or too long", 0},
+		"content that is none":   {func(p *peer) { p.say(message.Ended, 1, spent(), nil, nil, []byte("{}")) }, "a result that is neither a value nor content blocks", 0},
+		"no result":              {func(p *peer) { p.say(message.Ended, 1, spent(), nil) }, "a result that is neither a value nor content blocks", 0},
 		"fewer than no branches": {func(p *peer) { p.say(message.Parallel, 1, spent(-1, 1)) }, "branches", 0},
-		"a line below nothing":   {func(p *peer) { p.say(message.Logged, 1, spent(-1)) }, "a line of -1 bytes", 0},
-		"a print below nothing":  {func(p *peer) { p.say(message.Printed, 1, spent(-1), nil, []byte("x")) }, "a line that cannot be", 0},
+		"a line below nothing":   {func(p *peer) { p.say(message.Logged, 1, spent(-1)) }, "a log line of -1 bytes", 0},
+		"a print below nothing":  {func(p *peer) { p.say(message.Printed, 1, spent(-1), nil, []byte("x")) }, "an invalid line of print()", 0},
 		"an end":                 {func(p *peer) { p.Close() }, "it ended before its run did", 0},
 		"silence":                {func(p *peer) {}, "limit reached: time", 0},
 		"silence in an effect":   {func(p *peer) { call(p) }, "limit reached: time", 0},
@@ -207,7 +207,7 @@ func TestAWorkerIsNotTrusted(t *testing.T) {
 			if res, err := p.Run(t.Context(), script.RunOptions{Pool: pool}); err != nil || string(res.Structured) != "1" {
 				t.Errorf("the next run: %v", err)
 			}
-			if use := pool.Use(); use.Charged != 0 || use.Active != 0 || use.Free != 1 {
+			if use := pool.Usage(); use.Charged != 0 || use.Active != 0 || use.Free != 1 {
 				t.Errorf("the pool has %+v; want 0 bytes, 0 runs, 1 free slot", use)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// runs is a tool that is a script itself, as a server with scripted tools has them.
+// runs is a tool that is a script, as in a server with scripted tools.
 func runs(t testing.TB, h *scripttest.Host, src string, l script.Limits) scripttest.Tool {
 	p := scripttest.Compile(t, src)
 	return func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
@@ -37,8 +37,8 @@ func limitOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-// TestInnerRunsArePaidByTheirCaller: each inner run is within its own limits, all
-// together are not within those of the run that called them, two levels above.
+// TestInnerRunsArePaidByTheirCaller: each inner run is within its own limits, but all together exceed those of the run
+// that called them, two levels above.
 func TestInnerRunsArePaidByTheirCaller(t *testing.T) {
 	const middle = `def run(params): return [call_tool("inner") for i in range(5)]`
 	const outer = `
@@ -82,8 +82,7 @@ def run(params):
 	}
 }
 
-// TestDepthCountsForTheWholeTree: functions and parallel() of an inner run are inside of
-// those of its caller.
+// TestDepthCountsForTheWholeTree: functions and parallel() of an inner run are nested in those of its caller.
 func TestDepthCountsForTheWholeTree(t *testing.T) {
 	const deep = `
 def down(n, f): return down(n - 1, f) if n else f()
@@ -111,8 +110,7 @@ def run(params): return down(5)
 	}
 }
 
-// TestInnerRunsAreChargedWhileTheyRun: what inner runs hold at one time counts at that
-// time, not when they end.
+// TestInnerRunsAreChargedWhileTheyRun: what inner runs hold at one time counts at that time, not when they end.
 func TestInnerRunsAreChargedWhileTheyRun(t *testing.T) {
 	h := &scripttest.Host{}
 	stay := make(chan struct{})
@@ -145,8 +143,7 @@ def run(params):
 	}
 }
 
-// TestReplayKnowsWhatInnerRunsUsed: a run that was resumed has used what it has used
-// when nothing stopped it.
+// TestReplayKnowsWhatInnerRunsUsed: a resumed run has the same usage as an uninterrupted one.
 func TestReplayKnowsWhatInnerRunsUsed(t *testing.T) {
 	const inner = `
 def run(params):
@@ -205,8 +202,8 @@ def run(params):
 	}
 }
 
-// TestCancelledBranchesStayPaid: what was used by calls that ended with their branch is
-// charged to the resumed run too, though it does not make them again.
+// TestCancelledBranchesStayPaid: usage of calls of cancelled branches is charged to the resumed run too, though it
+// does not repeat them.
 func TestCancelledBranchesStayPaid(t *testing.T) {
 	h := &scripttest.Host{Answer: scripttest.Later}
 	begun := make(chan struct{}, 10)
@@ -254,8 +251,7 @@ def run(params):
 	}
 }
 
-// TestFailuresAreCharged: a tool that says no in many words is paid for, and its words
-// are cut.
+// TestFailuresAreCharged: a long message of a failed tool is charged, and cut.
 func TestFailuresAreCharged(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"no": scripttest.Fails(strings.Repeat("x", 1e6))}}
 	for _, src := range []string{

@@ -28,7 +28,7 @@ func TestLoad(t *testing.T) {
 		want      string
 	}{
 		{"a function", calls, map[string]string{"lib.star": `def f(p): return ["lib", p]`}, `["lib",{}]`},
-		{"run itself", `load("lib.star", "run")`, map[string]string{"lib.star": `def run(p): return 1`}, `main.star:1:1: no function run(params): it is what a call of the tool runs, and has to be in this file`},
+		{"run itself", `load("lib.star", "run")`, map[string]string{"lib.star": `def run(p): return 1`}, `main.star:1:1: no function run(params): calls of the tool run it, so it has to be defined in this file`},
 		{"the same builtins", calls, map[string]string{"lib.star": `def f(p): return call_tool("echo", {"a": 1})`}, `{"a":1}`},
 		{"a library that loads", calls, map[string]string{
 			"lib.star": "load(\"sub/more.star\", \"g\")\ndef f(p): return g(p)", "sub/more.star": `def g(p): return 2`}, `2`},
@@ -123,8 +123,8 @@ func TestLoadStaysBelowItsFolders(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"a.star", "x = 1"},
 		{"b.star", "x = 2"},
-		{"link.star", "a link leads out of the folder"},
-		{"linked/secret.star", "a link leads out of the folder"},
+		{"link.star", "a symbolic link leads out of the folder"},
+		{"linked/secret.star", "a symbolic link leads out of the folder"},
 		{"folder.star", "want a regular file, this is a folder"},
 		{"a/../../secret.star", "want a relative name"},
 		{"c.star", "no such file in the libraries (" + dir + ", " + second + ")"},

@@ -2,18 +2,18 @@ package script
 
 import "github.com/vmcp-dev/vmcp/script/journal"
 
-// Engine is the version of what builtins mean. It is raised when one of them does something else
-// with the same journal; a run goes on with the engine that it began with, or not at all.
+// Engine is the version of the builtins' behaviour. It is raised when one of them performs other effects over the same
+// journal; a run is resumed only by the engine that began it.
 const Engine = 1
 
-// What a run works over is defined in package journal.
+// Defined in package journal.
 type (
-	// Journal remembers what the effects of a run returned.
+	// Journal stores what the effects of a run returned.
 	Journal = journal.Journal
-	// Header names the run that a journal belongs to, and what it goes on with.
+	// Header identifies the run that a journal belongs to.
 	Header = journal.Header
 	// Entry is one effect in a journal.
 	Entry = journal.Entry
-	// A JournalError says that the journal of a run could not be written.
+	// A JournalError says that the journal of a run could not be opened or written.
 	JournalError = journal.Error
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// endOf returns what a program gave, or how it ended.
+// endOf returns the result of a program, or its error.
 func endOf(t *testing.T, source string, l script.Limits) string {
 	t.Helper()
 	p, err := script.Compile(script.File{Name: "a.star", Source: []byte(source)}, script.Options{Builtins: starlark.StringDict{"json": jsonModule, "struct": structBuiltin}})
@@ -29,8 +29,7 @@ func endOf(t *testing.T, source string, l script.Limits) string {
 	return string(res.Structured)
 }
 
-// The place in an error of a rewritten operation is the one in the text, and no frame
-// of ours is in its backtrace.
+// An error of a rewritten operation has the position in the text, and its backtrace has no frames of operators.
 func TestErrorsKeepTheirPlace(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"operator", `return params +  1`, `a.star:2:19: unknown binary op: dict + int`},
@@ -61,8 +60,7 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// What a run ends with says which keys there are; what scripts catch and the interpreter's
-// own text do not change.
+// The error of a run lists the keys that exist; errors that scripts catch and the interpreter's text do not change.
 func TestAMissingKeyNamesThoseThatThereAre(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"a slip", `return {"title": 1, "texts": 2, "body": 3}["text"]`, `key "text" not in dict; it has "texts", "title", "body"`},
@@ -206,7 +204,7 @@ func TestLimitErrors(t *testing.T) {
 	}
 }
 
-// A recursion that ends in time is not stopped, and the one that is a call deeper is.
+// A recursion within the limit is not stopped, and one that is a call deeper is.
 func TestCallDepthIsExact(t *testing.T) {
 	source := "def f(n):\n    return 0 if n == 0 else f(n - 1)\n\ndef run(params):\n    return f(%d)\n"
 	if got := endOf(t, fmt.Sprintf(source, 98), script.Limits{CallDepth: 100}); got != "0" {
@@ -217,8 +215,7 @@ func TestCallDepthIsExact(t *testing.T) {
 	}
 }
 
-// What a run is charged depends on nothing but the run: every process has another seed
-// for hashes.
+// What a run is charged depends on nothing but the run: processes have different seeds for hashes.
 func TestChargesAreDeterministic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.star")
 	source := `
@@ -239,7 +236,7 @@ def run(params):
 	}
 }
 
-// A text that grows by += costs what it is long, not the sum of all that it was.
+// A string that grows by += is charged its length, not the sum of all its former lengths.
 func TestGrowingTextIsCheap(t *testing.T) {
 	p := compile(t, "def run(params):\n    s = ''\n    for i in range(20000):\n        s += 'a line of the text that grows\\n'\n    return len(s)\n", nil)
 	used, err := runForStats(context.Background(), p, script.Limits{})
@@ -248,7 +245,7 @@ func TestGrowingTextIsCheap(t *testing.T) {
 	}
 }
 
-// The room behind a sum is used once: other strings that begin alike do not change.
+// The spare capacity of a sum is used once: other strings with the same beginning do not change.
 func TestGrowingTextsDoNotShareTheirEnds(t *testing.T) {
 	got := endOf(t, `
 def run(params):
@@ -275,7 +272,7 @@ func TestTreesThatAreRefused(t *testing.T) {
 		{"indexes", "x = f" + strings.Repeat("[0]", 600), `nested more than 500 deep`},
 		{"conditions", "x = " + strings.Repeat("1 if 1 else ", 600) + "1", `nested more than 500 deep`},
 		{"elifs", "if 1:\n    pass\n" + strings.Repeat("elif 1:\n    pass\n", 600), `nested more than 500 deep`},
-		{"functions", "x = " + strings.Repeat("lambda: ", 40) + "1", `more than 32 functions inside of each other`},
+		{"functions", "x = " + strings.Repeat("lambda: ", 40) + "1", `functions nested more than 32 deep`},
 		{"clauses", "x = [1" + strings.Repeat(" for x in [1]", 40) + "]", `comprehension of 40 clauses`},
 		{"digits", "x = " + strings.Repeat("1", 5000), `integer of 5000 digits, at most 4096`},
 		{"parameters", "def f(" + strings.Repeat("a,", 300) + "b):\n    pass", `function of 301 parameters`},
@@ -301,8 +298,7 @@ func TestOperatorsCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// A file may give None another meaning; what looks like a comparison with a constant is
-// none then, and pays.
+// A file may rebind None; what looks like a comparison with a constant is then metered.
 func TestRenamedConstantsPay(t *testing.T) {
 	got := endOf(t, `
 def run(params):
@@ -316,8 +312,7 @@ def run(params):
 	}
 }
 
-// Branches that compute notice at once that they are cancelled, also inside of one
-// operation.
+// Branches that compute notice immediately that they are cancelled, also inside one operation.
 func TestCancelledRunEnds(t *testing.T) {
 	for _, body := range []string{
 		"for i in range(1 << 50):\n        pass",

@@ -11,25 +11,25 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// group is one parallel(): the branches that run for it.
+// group is one call of parallel(), with its branches.
 type group struct {
 	run    *Run
 	parent *branch
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	prefix string // path of branch i is prefix + i + "."
+	prefix string // the path of branch i is prefix + i + "."
 	key    string
 	call   func(t *starlark.Thread, i int) (starlark.Value, error)
 
 	size, started, live int
 	width, places       int // see share
 	results             []starlark.Value
-	waiting             map[int]*Suspended // branches that wait for something
+	waiting             map[int]*Suspended // branches that are suspended
 	failed              error
-	lost                Usage // by effects that ended with their branch
+	lost                Usage // used by effects whose branch was cancelled
 }
 
-// branchError says in which branch an error happened.
+// branchError is the error of one branch.
 type branchError struct {
 	index int
 	err   error
@@ -38,14 +38,12 @@ type branchError struct {
 func (e *branchError) Error() string { return fmt.Sprintf("parallel[%d]: %v", e.index, e.err) }
 func (e *branchError) Unwrap() error { return e.err }
 
-// Parallel calls call(thread, i) for every i below n, at most width at a time, and
-// returns the results in order. Each call is a branch with a thread of its own; the
-// branches never compute at the same time, only their effects overlap, so they may
-// share and change any value.
+// Parallel calls call(thread, i) for every i below n, at most width at a time, and returns the results in order. Each
+// call is a branch with its own thread. The branches never compute at the same time, only their effects overlap, so
+// they may share and change any value.
 //
-// The first error cancels the other branches and is returned when all have ended. A
-// branch that is suspended keeps its place and lets the others go on; then the
-// suspension has what all of them wait for.
+// The first error cancels the other branches and is returned when all have ended. A branch that is suspended keeps its
+// place and lets the others continue; the error is then a *Suspended with everything that they wait for.
 func (r *Run) Parallel(t *starlark.Thread, n, width int, call func(t *starlark.Thread, i int) (starlark.Value, error)) ([]starlark.Value, error) {
 	parent := branchOf(t)
 	if r.worker != nil {
@@ -77,7 +75,7 @@ func (r *Run) admitGroup(parent *branch, n int) error {
 	if limit := r.limits.Nesting; parent.nesting() >= limit {
 		return reached("nesting", limit)
 	}
-	if err := r.ledger.Take(Usage{Branches: int64(n)}); err != nil {
+	if err := r.ledger.Reserve(Usage{Branches: int64(n)}); err != nil {
 		return err
 	}
 	if err := parent.meter.ChargeStack(); err != nil {
@@ -86,18 +84,16 @@ func (r *Run) admitGroup(parent *branch, n int) error {
 	return r.Charge(int64(n) * branchBytes)
 }
 
-// branchBytes is what one branch costs beside its stack: goroutine, thread, result.
+// branchBytes is what one branch is charged besides its stack, for goroutine, thread and result.
 const branchBytes = 8 << 10
 
-// Of the branches of a run, however parallel() is nested, only so many go on at once as
-// limits.parallel allows. Each has a place. One that waits for a parallel() of its own
-// does nothing meanwhile, so its first branch has its place, and it has it back in
-// the end: a parallel() can always go on, one branch after the other. A place that
-// becomes free goes to the next branch of the same parallel(), else to the oldest
-// parallel() that has branches left.
+// At most limits.parallel branches of a run are started at once, however calls of parallel() are nested: each has a
+// place. A branch that waits for its own parallel() does nothing meanwhile, so the first branch of that uses its
+// place, which returns to it at the end: a parallel() can always make progress, one branch after the other. A place
+// that becomes free goes to the next branch of the same parallel(), otherwise to the oldest parallel() that has
+// branches left.
 
-// wait starts the first branches and waits until all have ended. The first has the
-// place of the parent.
+// wait starts the first branches and waits until all have ended. The first has the place of the parent.
 func (g *group) wait(width int) {
 	r := g.run
 	t := &r.turns
@@ -110,8 +106,7 @@ func (g *group) wait(width int) {
 	g.leave()
 }
 
-// share gives free places to those who have branches for them. The caller holds the
-// mutex of the turns.
+// share starts branches on free places, those of the oldest group first. The caller holds turns.mu.
 func (r *Run) share() {
 	for _, g := range r.groups {
 		for r.free > 0 && g.failed == nil && g.started < g.size && g.places < g.width {
@@ -122,10 +117,10 @@ func (r *Run) share() {
 	}
 }
 
-// yield gives back n places. The caller holds the mutex of the turns.
+// yield returns n places. The caller holds turns.mu.
 //
-// When branches end that were cancelled is in no journal. So their places stay with the
-// parallel() that failed until its end, which is in it.
+// The journal does not have the moment at which cancelled branches end. So their places stay with the parallel() that
+// failed until its end, which is recorded.
 func (g *group) yield(n int) {
 	g.places -= n
 	if above := g.parent.group; above != nil && g.parent.ctx.Err() != nil {
@@ -136,7 +131,7 @@ func (g *group) yield(n int) {
 	g.run.share()
 }
 
-// leave gives back all places but the parent's. The caller has the turn.
+// leave returns all places but the parent's. The caller has the turn.
 func (g *group) leave() {
 	t := &g.run.turns
 	t.mu.Lock()
@@ -145,7 +140,7 @@ func (g *group) leave() {
 	g.yield(g.places - 1)
 }
 
-// spawn lines up the next branch. The caller holds the mutex of the turns.
+// spawn queues the next branch. The caller holds turns.mu.
 func (g *group) spawn() {
 	i := g.started
 	g.started++
@@ -156,7 +151,7 @@ func (g *group) spawn() {
 	g.run.turns.fresh = append(g.run.turns.fresh, b)
 }
 
-// main is the goroutine of a branch.
+// main is the goroutine of branch i.
 func (g *group) main(b *branch, i int) {
 	defer g.run.wg.Done()
 	b.compute()
@@ -164,7 +159,7 @@ func (g *group) main(b *branch, i int) {
 	g.end(b, i, v, err)
 }
 
-// compute calls what branch i has to call.
+// compute runs call for branch i.
 func (g *group) compute(b *branch, i int) (v starlark.Value, err error) {
 	defer recovered(&err)
 	if b.ctx.Err() != nil {
@@ -173,10 +168,10 @@ func (g *group) compute(b *branch, i int) (v starlark.Value, err error) {
 	return g.call(b.thread, i)
 }
 
-// end notes how a branch ended and passes the turn on.
+// end stores how a branch ended and gives up the turn.
 func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	t := &g.run.turns
-	b.meter.Settle()
+	b.meter.CountSteps()
 	g.parent.unsure += b.unsure
 	s, waits := suspended(err)
 	switch {
@@ -194,8 +189,8 @@ func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	}
 	g.live--
 	b.meter.End()
-	// A branch that waits for an answer keeps its place, as it does where the answer can
-	// be waited for: else the resumed run would go another way.
+	// A suspended branch keeps its place, as a branch does that waits for its answer in this process: otherwise the
+	// resumed run would take another order.
 	switch {
 	case waits, g.failed != nil:
 	case g.started < g.size:
@@ -210,7 +205,7 @@ func (g *group) end(b *branch, i int, v starlark.Value, err error) {
 	t.pass()
 }
 
-// fail ends the other branches, when this is the first error.
+// fail cancels the other branches at the first error.
 func (g *group) fail(i int, err error) {
 	if g.failed != nil {
 		return
@@ -220,11 +215,11 @@ func (g *group) fail(i int, err error) {
 	g.run.turns.wakeCancelled()
 }
 
-// resume lets the parent go on. The caller holds the mutex of the turns.
+// resume makes the parent continue. The caller holds turns.mu.
 //
-// After a failure the parent has waited for effects that were cancelled, and how long
-// that took is in no journal; so it is an effect itself. A failure that nobody catches ends the run, and
-// may be an accident that is in no journal either: a run that goes on may not meet it. It writes nothing more.
+// After a failure the parent has waited for cancelled effects, whose duration is in no journal; so the end is an
+// effect itself. A failure that no builtin catches ends the run, and may be an accident that a resumed run does not
+// meet: it is not recorded.
 func (g *group) resume() {
 	t := &g.run.turns
 	if g.failed == nil || g.parent.ctx.Err() != nil || g.run.log == nil {
@@ -246,7 +241,7 @@ func (g *group) resume() {
 	t.done = append(t.done, g.parent)
 }
 
-// wants is what the branches wait for, in the order of the branches.
+// wants returns what the branches wait for, in the order of the branches.
 func (g *group) wants() *Suspended {
 	all := &Suspended{}
 	for _, i := range slices.Sorted(maps.Keys(g.waiting)) {
@@ -255,11 +250,11 @@ func (g *group) wants() *Suspended {
 	return all
 }
 
-// outcome is what parallel() returns.
+// outcome returns the results of parallel().
 func (g *group) outcome() ([]starlark.Value, error) {
 	if g.failed != nil {
 		if join := g.run.known[g.key]; join != nil {
-			if err := g.run.take(join.Used); err != nil {
+			if err := g.run.reserve(join.Used); err != nil {
 				return nil, err
 			}
 		}

@@ -35,9 +35,8 @@ func (c *crowd) call(ctx context.Context, args json.RawMessage) (json.RawMessage
 	return scripttest.Echo(ctx, args)
 }
 
-// TestOneWidthForAllNestedParallel: however deep parallel() is nested, so many calls are
-// under way at once as limits.parallel says, not fewer while there are calls to make,
-// and nothing waits for itself.
+// TestOneWidthForAllNestedParallel: however parallel() is nested, exactly limits.parallel calls are in progress at
+// once while there are calls to make, and no branch waits for itself.
 func TestOneWidthForAllNestedParallel(t *testing.T) {
 	const three = `
 def leaf(i): return call_tool("crowd")
@@ -74,8 +73,7 @@ def run(params): parallel(top, range(3))
 	}
 }
 
-// TestInnerRunsShareTheWidth: the calls of runs that branches start are those of the
-// request.
+// TestInnerRunsShareTheWidth: the calls of runs that branches start count for the request.
 func TestInnerRunsShareTheWidth(t *testing.T) {
 	for _, width := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,8 +122,7 @@ def run(params): parallel(lambda i: down(params["depth"]), range(params["branche
 	}
 }
 
-// TestWideFramesAreCharged: variables and operands of a function that waits count, used
-// or not.
+// TestWideFramesAreCharged: variables and operands of a waiting function are charged, used or not.
 func TestWideFramesAreCharged(t *testing.T) {
 	used := func(body string) int64 {
 		var stats script.Stats

@@ -6,32 +6,32 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
 )
 
-// A Pool is what the runs of a process share: memory, room for answers that are being read, and
-// the right to compute. Runs compute in turns; one that finds no memory waits, or is refused as
-// Busy. A nil Pool sets no bounds.
+// A Pool is what the runs of a process share: memory, room for answers that are being read, and slots to compute in. A
+// run that finds no memory waits, or is refused with Busy. A nil Pool sets no bounds.
 type Pool = pool.Pool
 
-// NewPool makes a pool of so many bytes and slots. noted is called, under a lock, with what all
-// runs together have been charged whenever that has changed by a step; it may be nil.
-func NewPool(memory int64, slots int, noted func(charged int64)) *Pool {
+// NewPool makes a pool of so many bytes and slots. noted, which may be nil, is called under a lock with the memory
+// that all runs together have been charged, whenever that changes by a step. If it returns a channel, garbage is being
+// collected: a run that grows waits until the channel is closed.
+func NewPool(memory int64, slots int, noted func(charged int64) (collecting <-chan struct{})) *Pool {
 	return pool.New(memory, slots, noted)
 }
 
-// Busy says that a run was not gone on with, because there was no room and it had done
-// nothing yet: the same request may be sent again. Why says what there is no room in.
+// Busy says that a run was refused before it had any effect, because there was no room: the same request may be sent
+// again. Why names what is exhausted.
 type Busy = pool.Busy
 
-// MostReading is what all runs together may have under way of answers, where they may be
-// charged total bytes.
+// MostReading returns how many bytes of answers all runs together may be reading, where they may be charged total
+// bytes.
 func MostReading(total int64) int64 { return pool.MostReading(total) }
 
-// Small is the size of answers that are read without asking for Room.
+// Small is the size of answers, in bytes, that are read without asking for Room.
 const Small = 64 << 10
 
 // compute waits until the run of b, which has the turn, has a slot.
 func (b *branch) compute() { b.run.pool.Compute(b.ctx, &b.run.seat) }
 
-// grow sees to it that the pool has room for what the request was charged.
+// grow waits until the pool has room for what the request was charged.
 func (r *Run) grow() error {
 	if r.pool == nil {
 		return nil
@@ -44,9 +44,8 @@ func (r *Run) grow() error {
 	return err
 }
 
-// Room waits until n bytes of an answer may be read by the effect that ctx belongs to,
-// and returns how many of them: fewer where its request may never have so many under way.
-// NoteRead says how many it were in the end.
+// Room waits until n bytes of an answer may be read by the effect that ctx belongs to. It returns how many may be:
+// fewer than n where the request may never read so many at once. NoteRead takes the number that was read in the end.
 func Room(ctx context.Context, n int64) (int64, error) {
 	b := callerOf(ctx)
 	if b == nil {
@@ -64,7 +63,7 @@ func Room(ctx context.Context, n int64) (int64, error) {
 	return n, nil
 }
 
-// keepRoom gives back all but n bytes of the room that b has.
+// keepRoom returns all but n bytes of the room that b has.
 func (b *branch) keepRoom(n int64) {
 	if back := b.room - n; back > 0 {
 		b.room -= back

@@ -40,8 +40,8 @@ func TestWaitingRunsHoldNoSlot(t *testing.T) {
 	})
 }
 
-// TestComputingRunsShareTheSlots: with one slot and two runs that compute for ever, a
-// short one still comes to its end, and so does one whose context ends.
+// TestComputingRunsShareTheSlots: with one slot and two runs that compute without end, a short one still completes,
+// and so does one whose context ends.
 func TestComputingRunsShareTheSlots(t *testing.T) {
 	pool := script.NewPool(1<<30, 1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,9 +79,8 @@ def run(params):
     return len(keep)
 `
 
-// TestWhoGrowsFirstWhenThereIsNoRoom: of runs that all want more than there is, the
-// oldest goes on; the youngest that has done nothing yet is refused as busy, one that
-// has ends with the limit. Nobody waits for ever.
+// TestWhoGrowsFirstWhenThereIsNoRoom: of runs that all want more memory than there is, the oldest continues; the
+// youngest that has had no effect is refused as busy, one that has had some ends with the limit. None waits forever.
 func TestWhoGrowsFirstWhenThereIsNoRoom(t *testing.T) {
 	for _, tt := range []struct {
 		effects []bool // of the runs, oldest first
@@ -100,7 +99,7 @@ func TestWhoGrowsFirstWhenThereIsNoRoom(t *testing.T) {
 					return scripttest.Structured("{}"), nil
 				}
 				long := func(context.Context, json.RawMessage) (json.RawMessage, error) {
-					time.Sleep(2 * time.Minute) // longer than anybody waits for memory
+					time.Sleep(2 * time.Minute) // longer than a run waits for memory
 					return scripttest.Structured("{}"), nil
 				}
 				h.Tools = map[string]scripttest.Tool{"done": wait, "then": long}
@@ -146,8 +145,8 @@ func ending(err error) string {
 	return limitOf(err)
 }
 
-// TestAGrowingRunWaitsForOneThatEnds: a run that finds no memory goes on when another one
-// has ended that was waiting for the world.
+// TestAGrowingRunWaitsForOneThatEnds: a run that finds no memory continues when another one, which waited for an
+// effect, has ended.
 func TestAGrowingRunWaitsForOneThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := script.NewPool(64e6, 1, nil)
@@ -189,15 +188,76 @@ func TestAGrowingRunWaitsForOneThatEnds(t *testing.T) {
 	})
 }
 
-// TestThePoolIsEmptyInTheEnd: whatever becomes of runs, what they were granted comes back.
+// TestRunsWaitForGarbage: a run that grows while garbage is collected waits for that, without the slot, and asks once
+// more then; it is not taken for one that waits for memory, and may end meanwhile.
+func TestRunsWaitForGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var collecting chan struct{}
+		pool := script.NewPool(100e6, 1, func(n int64) <-chan struct{} {
+			mu.Lock()
+			defer mu.Unlock()
+			if n < 20e6 {
+				return nil
+			}
+			return collecting
+		})
+		set := func(c chan struct{}) {
+			mu.Lock()
+			defer mu.Unlock()
+			if collecting != nil {
+				close(collecting)
+			}
+			collecting = c
+		}
+		run := func(ctx context.Context, mb int) chan error {
+			h := &scripttest.Host{Tools: map[string]scripttest.Tool{"then": scripttest.Returns("{}")}}
+			ended := make(chan error, 1)
+			p := scripttest.Compile(t, keeps)
+			go func() {
+				_, err := p.Run(ctx, script.RunOptions{Host: h, Pool: pool, Args: json.RawMessage(fmt.Sprintf(`{"mb": %d}`, mb))})
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		set(make(chan struct{}))
+		large := run(t.Context(), 50)
+		ctx, cancel := context.WithCancel(t.Context())
+		given := run(ctx, 50)
+		set(make(chan struct{})) // there was more by then
+		synctest.Wait()
+		cancel()
+		var cancelled *script.Cancelled
+		if err := <-given; !errors.As(err, &cancelled) {
+			t.Errorf("the run whose client has gone: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-large:
+			t.Fatalf("a run did not wait: %v", err)
+		default:
+		}
+		if use := pool.Usage(); use.Free != 1 {
+			t.Errorf("%d slots are free", use.Free)
+		}
+		set(nil)
+		if err := <-large; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestThePoolIsEmptyInTheEnd: however runs end, what they were granted is returned.
 func TestThePoolIsEmptyInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var now, most int64
-		pool := script.NewPool(100e6, 2, func(n int64) {
+		pool := script.NewPool(100e6, 2, func(n int64) <-chan struct{} {
 			mu.Lock()
 			defer mu.Unlock()
 			now, most = n, max(most, n)
+			return nil
 		})
 		h := &scripttest.Host{}
 		h.Tools = map[string]scripttest.Tool{"done": scripttest.Returns("{}"), "then": scripttest.Hangs}
@@ -224,6 +284,39 @@ def run(params):
 	})
 }
 
+// TestWhatCalledRunsLeaveIsNoted: what a called run was charged is noted as gone when it ends, though its caller
+// keeps it, and as there again when the next one is charged.
+func TestWhatCalledRunsLeaveIsNoted(t *testing.T) {
+	var now, most int64
+	var falls []int64 // how far it fell each time, in MB
+	pool := script.NewPool(100e6, 1, func(n int64) <-chan struct{} {
+		if n < now-5e6 {
+			falls = append(falls, (now-n)/1e6)
+		}
+		now, most = n, max(most, n)
+		return nil
+	})
+	h := &scripttest.Host{}
+	h.Tools = map[string]scripttest.Tool{"then": scripttest.Returns("{}")}
+	h.Tools["inner"] = runs(t, h, keeps, script.Limits{})
+	p := scripttest.Compile(t, `
+def run(params):
+    for mb in [20, 10, 20]: call_tool("inner", {"mb": mb})
+    keep = ["x" * 1000000 for i in range(40)]
+`)
+	if _, err := p.Run(t.Context(), script.RunOptions{Host: h, Pool: pool}); err != nil {
+		t.Fatal(err)
+	}
+	if now != 0 || most > 60e6 || len(falls) != 4 {
+		t.Fatalf("%d bytes are left, %d were the most, and it fell by %v MB", now, most, falls)
+	}
+	for i, mb := range []int64{20, 10, 20, 40} {
+		if falls[i] < mb || falls[i] > mb+mb/2 {
+			t.Errorf("it fell by %v MB", falls)
+		}
+	}
+}
+
 // slowToHear is a host whose client takes its time to read what a script logs.
 type slowToHear struct {
 	scripttest.Host
@@ -232,8 +325,7 @@ type slowToHear struct {
 
 func (s *slowToHear) Notify(context.Context, builtins.Notice) { <-s.heard }
 
-// TestALogThatNobodyReadsHoldsUpNobody: the only slot is free while a run waits until
-// what it logs is taken.
+// TestALogThatNobodyReadsHoldsUpNobody: the only slot is free while a run waits until its log message is read.
 func TestALogThatNobodyReadsHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := script.NewPool(1<<30, 1, nil)
@@ -258,8 +350,8 @@ def run(params):
 	})
 }
 
-// TestRoomForAnswers: what is under way of large answers is bounded for each request and
-// for all, whoever waits gets room in the end, and what was not needed comes back.
+// TestRoomForAnswers: reading of large answers is bounded for each request and for all; every reader gets room in the
+// end, and what was not needed is returned.
 func TestRoomForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := script.NewPool(8*96<<20, 1, nil) // room for 96 MB

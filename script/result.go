@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
-// Returned is what a script returns when a plain value does not say it all.
+// Returned is the value of result(): what a script returns when a plain value is not enough.
 type Returned struct {
 	// Content is a list of MCP content blocks; nil for none.
 	Content starlark.Value
@@ -26,7 +26,7 @@ func (*Returned) Freeze()               {}
 func (*Returned) Truth() starlark.Bool  { return starlark.True }
 func (*Returned) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: result") }
 
-// result makes the result of what run returned.
+// result makes the Result from the value that the entry function returned.
 func (r *Run) result(v starlark.Value) (*Result, error) {
 	out := &Result{}
 	ret, ok := v.(*Returned)
@@ -60,7 +60,7 @@ func (r *Run) encode(what string, v starlark.Value) (json.RawMessage, error) {
 	return data, nil
 }
 
-// used is what the run has used so far, and those that it has called.
+// used returns what the run and the runs that it called have used so far.
 func (r *Run) used() Usage {
 	unspent := r.budget.Unspent()
 	return r.ledger.Total(Usage{Steps: unspent.Steps, Memory: unspent.Memory})

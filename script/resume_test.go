@@ -141,7 +141,7 @@ func TestTheSameStateSentManyTimesAtOnceIsOneRun(t *testing.T) {
 	}
 }
 
-// What a script has seen and gone on with is in the journal, whatever it was.
+// What a script has seen is in the journal, results and caught failures.
 func TestCaughtFailuresAreAnswers(t *testing.T) {
 	c := &client{}
 	h := &scripttest.Host{Answer: c.answer}
@@ -196,7 +196,7 @@ func TestWhatTheJournalKnowsOfACallThatGotNoAnswer(t *testing.T) {
 	}{
 		{"surely not executed: called again", `"done"`, &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}},
 		{"the tool said no: says no again", `test.star:1:29: call_tool("pay"): no money`, &builtins.ToolError{Kind: builtins.Tool, Msg: "no money"}},
-		{"perhaps executed: not called again", `suspended: call "pay" (at 0) was begun and no answer came: whether it happened is not known, so it is not repeated`, lost},
+		{"perhaps executed: not called again", `suspended: call "pay" (at 0) was begun and no answer was received: whether it happened is not known, so it is not repeated`, lost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.err
@@ -269,8 +269,8 @@ def run(p):
 	})
 }
 
-// busy writes down what happens in which order, over branches that fail, nest and are
-// tried again: whatever order the host answers in, the journal makes it the same again.
+// busy records the order of its effects, over branches that fail, nest and are retried: whatever the order of the
+// host's answers, the journal reproduces it.
 const busy = `
 log_ = []
 
@@ -340,7 +340,7 @@ func TestReplayGoesTheSameWayWhateverTheOrderWas(t *testing.T) {
 				return scripttest.Echo(ctx, args)
 			case <-ctx.Done():
 				time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // takes its time to end
-				if draw(2) == 0 {                                        // and answers all the same
+				if draw(2) == 0 {                                        // and answers anyway
 					return scripttest.Echo(ctx, args)
 				}
 				return nil, context.Cause(ctx)
@@ -438,15 +438,15 @@ def run(params):
 	}
 }
 
-// settledGoroutines counts goroutines once those that have nothing left to do but end have ended.
+// settledGoroutines counts goroutines, after waiting for those that are about to end.
 func settledGoroutines(want int) int {
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > want && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > want && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	return runtime.NumGoroutine()
 }
 
-// A builtin that is not what it was breaks the promise that replay rests on.
+// A builtin that has changed breaks the promise that replay relies on.
 func TestARunThatDoesSomethingElseIsStopped(t *testing.T) {
 	for _, tt := range []struct{ name, src, want string }{
 		{"another tool", `
@@ -547,8 +547,8 @@ def run(params):
     return [parallel(all, [range(4), [5, 7, 9], [4]], max_concurrency=2), elicit("sure?", FORM).content["v"], log_]
 `
 
-// askedAndAnswered runs busyAsking to its end over one journal, in as many rounds as it
-// takes. With cuts, rounds are cancelled at any moment. It returns the last outcome.
+// askedAndAnswered runs busyAsking to its end over one journal, in as many rounds as needed. With cuts, rounds are
+// cancelled at random moments. It returns the last outcome.
 func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, repeat func(script.Effect) script.Repeat) (h *once, o script.RunOptions, res *script.Result, err error) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	var mu sync.Mutex
@@ -560,7 +560,7 @@ func askedAndAnswered(t *testing.T, p *script.Program, seed uint64, cuts bool, r
 	c := &client{}
 	h = &once{made: map[string]int{}, Host: &scripttest.Host{Answer: c.answer}}
 	h.Tools = map[string]scripttest.Tool{"sometimes": func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-		time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // does not hear that it is cancelled
+		time.Sleep(time.Duration(draw(1000)) * time.Millisecond) // ignores that it is cancelled
 		if draw(8) == 0 {
 			return nil, &builtins.ToolError{Kind: builtins.Timeout, Msg: "too late"}
 		}
@@ -630,7 +630,7 @@ func TestRoundsOfQuestionsRepeatNoCall(t *testing.T) {
 	}
 }
 
-// Where calls may be repeated, a run that is cut off goes on, and what was answered stays.
+// Where calls may be repeated, an interrupted run is resumed, and recorded answers stay.
 func TestRunsThatAreCutOffRepeatWhatTheyMay(t *testing.T) {
 	p := compileBusyAsking(t)
 	repeated := 0
@@ -656,7 +656,7 @@ func TestRunsThatAreCutOffRepeatWhatTheyMay(t *testing.T) {
 	}
 }
 
-// However often a run is cut off, it makes no call twice. It may have to give up.
+// However often a run is interrupted, it makes no call twice. It may end in doubt.
 func TestRunsThatAreCutOffRepeatNoCall(t *testing.T) {
 	p := compileBusyAsking(t)
 	ends := map[string]int{}

@@ -25,91 +25,90 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// RunOptions say what one run works with. Only Args is usually needed; a zero
-// Limits has the program's.
+// RunOptions are the inputs of one run. Usually only Args is needed; zero fields of Limits have the program's values.
 type RunOptions struct {
-	// Args is the JSON value that run(params), or the function in its place, gets; nothing is {}.
+	// Args is the JSON value that is passed to the entry function; empty means {}.
 	Args json.RawMessage
-	// Entry is a function to run instead of that of the program, without arguments.
+	// Entry is a function to call instead of the program's entry function; it is called without arguments.
 	Entry string
-	// entry is the function to run instead of that of the program.
+	// entry is a function to call, with Args, instead of the program's entry function (CallAlone).
 	entry string
-	// Host is what the builtins reach the world through; package builtins knows its type.
+	// Host is what the builtins use to reach backends and clients; package builtins defines its type.
 	Host any
-	// Journal makes the run resumable; nil does without.
+	// Journal makes the run resumable; nil: it is not recorded.
 	Journal Journal
-	// ID identifies the run for those outside of it; "" for one that has no identity. A run that is started
-	// inside of an effect has that of its caller. With the key of an effect it makes the idempotency key.
+	// ID identifies the run to backends and operators; "" for none. A run that is started inside an effect of another
+	// run has the ID of its caller. The ID and the key of an effect make its idempotency key.
 	ID string
-	// Repeat says what is known of doing an effect once more, when it is first attempted; the answer is stored
-	// with the effect and not asked for again. nil: nothing is known, so none may be repeated.
+	// Repeat reports whether an effect may be performed a second time. It is called when the effect is first
+	// attempted; the answer is recorded with the effect and not asked for again. nil: no effect may be repeated.
 	Repeat func(Effect) Repeat
-	// FailInDoubt makes a run fail, with *Interrupted, that would wait for somebody to resolve a doubt.
+	// FailInDoubt makes a run fail with *Interrupted where it would otherwise be suspended with Doubts.
 	FailInDoubt bool
-	// Hold is how long a sleep may keep the run here; a longer one suspends it. 0: any. Only a run with a journal
-	// is suspended.
+	// Hold is the longest sleep that is waited for in this process; a longer one suspends the run. 0: any length.
+	// Without a Journal it has no effect.
 	Hold time.Duration
-	// Pause stops the run when it is closed, in the way of a suspension: effects under way end and are recorded, and
-	// nothing else begins. nil: it does not. Only a run with a journal is stopped so.
+	// Pause, when closed, suspends the run: effects in progress end and are recorded, no other begins. nil: never.
+	// Without a Journal it has no effect.
 	Pause <-chan struct{}
-	// Drain lets no sleep keep the run here any more when it is closed: one that is under way suspends the run.
-	// nil: any may. Only a run with a journal is suspended.
+	// Drain, when closed, suspends the run at its next sleep, or in the present one. nil: never. Without a Journal it
+	// has no effect.
 	Drain <-chan struct{}
-	// Accept looks at the result before the run is done; with its error the run fails. nil takes any.
+	// Accept checks the result before the run succeeds; its error fails the run. nil accepts any result.
 	Accept func(*Result) error
-	// Clock is the time that the run has; nil: that of the machine. What it measures is what scripts see and what is in
-	// the journal: limits.time and the timeouts of calls are real time.
+	// Clock is the clock that scripts and the journal see; nil: that of the machine. limits.time and the timeouts of
+	// calls are measured in real time, whatever the clock.
 	Clock Clock
-	// Whole has limits.time be the time from the beginning of the run to its end, whatever it waits for, and not the
-	// time that it is awake.
+	// Whole makes limits.time bound the time from the beginning of the run to its end, waits included, instead of the
+	// time that the run is awake.
 	Whole bool
-	// Limits override the program's, field by field.
+	// Limits override the program's limits, field by field.
 	Limits Limits
-	// Trace is called with every effect when it has ended. Calls do not overlap.
+	// Trace is called with every effect after it has ended. Calls do not overlap.
 	Trace func(Event)
-	// Places wants the Pos of events.
+	// Places asks for the Pos of events.
 	Places bool
-	// Around is called instead of every effect that the journal does not answer; perform performs
-	// it, if it is called. Effects that are not instant may overlap. nil: all are performed.
+	// Around is called instead of every effect that the journal does not answer; it may call perform, which performs
+	// the effect. Effects that are not instant may overlap. nil: effects are performed directly.
 	Around func(ctx context.Context, a Attempt, perform func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
-	// Idle is called when no branch can compute until an effect ends, with how many are under
-	// way. It must neither wait nor call the run. May be nil.
+	// Idle is called when no branch can compute until an effect ends, with the number of effects in progress. It must
+	// not block, nor call methods of the run. May be nil.
 	Idle func(flying int)
-	// Print gets what print() writes. Nil drops it.
+	// Print receives the lines of print(). nil discards them.
 	Print func(pos, text string)
-	// Pool is what the run shares with others; nil sets no bounds. A run that is started
-	// inside of an effect of another one has that one's.
+	// Pool has the memory and slots that the run shares with others; nil: no bounds. A run that is started inside an
+	// effect of another run uses the pool of that run.
 	Pool *Pool
-	// Stats gets what the run has used, however it ends. May be nil.
+	// Stats is filled in with what the run has used, however it ends. May be nil.
 	Stats *Stats
-	// Isolation computes the run in a process of its own; nil: here.
+	// Isolation executes the script in a worker process; nil: in this process.
 	Isolation Isolation
-	// session is the worker of the run that calls this one, where it runs too.
+	// session is the worker of the run that calls this one, which this run shares.
 	session *workerSession
 }
 
-// A Clock says what time it is, and waits.
+// A Clock returns the present time, and waits.
 type Clock interface {
 	Now() time.Time
-	// Wait returns nil when it is t or later, and the cause of ctx when that ends before.
+	// Wait returns nil at t or later, and the cause of ctx when ctx ends first.
 	Wait(ctx context.Context, t time.Time) error
 }
 
-// Repeat says whether an effect may be done twice.
+// Repeat says whether an effect may be performed twice.
 type Repeat int
 
 const (
-	// Once: a second time is another effect. It is attempted once.
+	// Once: performing it a second time would be another effect. It is attempted once.
 	Once Repeat = iota
-	// Idempotent: a second time with the same idempotency key changes nothing.
+	// Idempotent: performing it a second time with the same idempotency key changes nothing.
 	Idempotent
-	// ReadOnly: it changes nothing, or what it does is in the same journal. That it was begun is not written.
+	// ReadOnly: it changes nothing outside of this journal. Its beginning is not recorded.
 	ReadOnly
 )
 
-// Event is one effect of a run, for whoever watches.
+// Event is one effect of a run, as reported to RunOptions.Trace.
 type Event struct {
-	Key      string // position, as in the journal: what is inside of what
+	Key      string // position in the run, as in the journal
 	Kind     string // "call", "elicit", ...
 	Name     string // of the tool
 	Start    time.Time
@@ -118,10 +117,10 @@ type Event struct {
 	Bytes    int  // size of the result
 	Err      error
 
-	// Args and Result are as in Effect and Entry; they must not be changed.
+	// Args and Result are those of Effect and Entry; they must not be changed.
 	Args, Result json.RawMessage
-	// Pos is the innermost place in a script that the effect comes from. It is only known with
-	// RunOptions.Places, and not of isolated runs.
+	// Pos is the innermost position in a script that the effect was called from. It is set with RunOptions.Places
+	// only, and never for isolated runs.
 	Pos syntax.Position
 }
 
@@ -129,19 +128,18 @@ type Event struct {
 type Attempt struct {
 	Effect
 	Key string          // position, as in the journal
-	Pos syntax.Position // as in Event, always asked for
+	Pos syntax.Position // as in Event, always set
 }
 
 // Result is what a run returned.
 type Result struct {
-	// Structured is the returned value as JSON, null included; nil when the script
-	// gave content only.
+	// Structured is the returned value as JSON, null included; nil when the script returned content only.
 	Structured json.RawMessage
-	// Content is a JSON array of MCP content blocks that the script made itself; nil otherwise.
+	// Content is a JSON array of MCP content blocks that the script built; nil for none.
 	Content json.RawMessage
-	// IsError says that the script itself declared its result an error.
+	// IsError reports whether the script marked its result as an error.
 	IsError bool
-	// Stats says what the run used.
+	// Stats is what the run used.
 	Stats Stats
 }
 
@@ -149,13 +147,13 @@ type Result struct {
 type Stats struct {
 	Steps    uint64
 	Memory   int64
-	Calls    int // effects that count as calls, answered by the journal or not
-	Replayed int // of all effects, answered by the journal
+	Calls    int // effects that count as calls, replayed ones included
+	Replayed int // effects that the journal answered
 	Branches int
 	Duration time.Duration
 }
 
-// Run is one execution of a program. Builtins find theirs with RunOf.
+// Run is one execution of a program. Builtins get theirs with RunOf.
 type Run struct {
 	program *Program
 	limits  Limits
@@ -168,35 +166,35 @@ type Run struct {
 	around  func(context.Context, Attempt, func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) // may be nil
 	idle    func(flying int)                                                                                        // may be nil
 	id      string
-	above   *clock.Watch // of the run that has called this one; nil for none
-	path    string       // of its main branch: "", or "3/" for the run that the effect at 3 has called
+	above   *clock.Watch // of the run that called this one; nil for none
+	path    string       // of its main branch: "", or "3/" for the run that the effect at 3 called
 	clock   Clock
 	hold    time.Duration
 	pause   <-chan struct{} // may be nil
 	drain   <-chan struct{} // may be nil
-	log     *journal.Log    // nil: what it does is written nowhere
-	unsure  bool            // when it has ended: see Entry.Unsure
+	log     *journal.Log    // nil: nothing is recorded
+	unsure  bool            // set when the run has ended: see Entry.Unsure
 	ledger  *ledger.Ledger
 	budget  *meter.Budget
 	turns   turns
 	wg      sync.WaitGroup // branches
-	started time.Time      // here
-	began   time.Time      // for the first time, by its clock
+	started time.Time      // in this process
+	began   time.Time      // first start, by the run's clock
 
-	// The branch that has the turn owns these.
-	known   map[string]*Entry // of the journal, by key
+	// The branch that has the turn owns these (see turns.go).
+	known   map[string]*Entry // entries of the journal, by key
 	loaded  map[string]starlark.StringDict
-	loading *compile.Unit // the file whose top level runs
+	loading *compile.Unit // the file whose top level is being executed
 	stats   Stats
 	memos   map[any]any
-	groups  []*group // parallel() that have not ended, oldest first
-	free    int      // places that no branch has
-	effects int64    // so far
+	groups  []*group // calls of parallel() that have not ended, oldest first
+	free    int      // unused places, see share
+	effects int64    // number performed so far
 
-	inner atomic.Int64 // effects of runs that it has called
+	inner atomic.Int64 // effects of the runs that it called
 
-	session *workerSession // computes the run; nil: it computes here
-	worker  *worker        // the run is one of a worker; nil: it is not
+	session *workerSession // of an isolated run; nil: it is computed in this process
+	worker  *worker        // set in a worker process; nil elsewhere
 
 	pool *Pool
 	seat pool.Seat
@@ -218,10 +216,10 @@ func RunOf(t *starlark.Thread) *Run {
 	return b.run
 }
 
-// ID returns what identifies the run outside, or "": RunOptions.ID of the run that has no caller.
+// ID returns RunOptions.ID of the outermost run, or "".
 func (r *Run) ID() string { return r.id }
 
-// Began is when the run began, however often it has been resumed since.
+// Began returns when the run first started, before any resumption.
 func (r *Run) Began() time.Time { return r.began }
 
 // Host returns the host that the run was started with.
@@ -230,16 +228,15 @@ func (r *Run) Host() any { return r.host }
 // Limits returns the limits that hold for the run.
 func (r *Run) Limits() Limits { return r.limits }
 
-// Thread returns the thread that computes at the moment: for values that are handed
-// from branch to branch and have no thread of their own, such as iterators. Only
-// builtins may ask.
+// Thread returns the thread of the branch that has the turn. It is for values that pass between branches and have no
+// thread, such as iterators. Only builtins may call it.
 func (r *Run) Thread() *starlark.Thread { return r.turns.now.thread }
 
-// maxMemos bounds what a run keeps for its builtins.
+// maxMemos bounds the values that Memo keeps for a run.
 const maxMemos = 64
 
-// Memo returns what the run keeps under key; if there is nothing, what make returns,
-// which is kept while there is room. make charges for what it makes.
+// Memo returns the value that is kept under key, or else the result of make, which is kept while fewer than maxMemos
+// are. make has to charge for what it allocates.
 func (r *Run) Memo(key any, make func() (any, error)) (any, error) {
 	if v, ok := r.memos[key]; ok {
 		return v, nil
@@ -258,17 +255,15 @@ func (r *Run) Memo(key any, make func() (any, error)) (any, error) {
 // Context returns the context of the branch that t runs.
 func (r *Run) Context(t *starlark.Thread) context.Context { return branchOf(t).ctx }
 
-// Charge takes n bytes from the run's memory budget; what a builtin hands to a script,
-// it charges first.
+// Charge takes n bytes from the run's memory budget. A builtin charges for a value before it hands it to the script.
 func (r *Run) Charge(n int64) error { return r.budget.Charge(n) }
 
-// Run runs the program's run(params) and returns its result. When ctx is that of an effect
-// of another run, that run pays: this one has the smaller of its own limits and of what
-// the other has left.
+// Run calls the entry function with o.Args and returns its result. When ctx belongs to an effect of another run, that
+// run pays: this one has the smaller of its own limits and of what the caller has left.
 //
-// The error is a *Suspended when the run waits for an answer, that of the journal when
-// it cannot be opened, and else an *Error with the place in the script. Nothing that a script does gets out of here: a panic comes
-// back as an error, and no goroutine is left behind.
+// The error is a *Suspended when the run waits for an answer, a *JournalError when the journal cannot be opened or
+// written, and otherwise an *Error with the position in the script. A panic becomes an error, and all goroutines of
+// the run have ended on return.
 func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error) {
 	limits, caller := o.Limits.Or(p.compiled.Limits), callerOf(ctx)
 	if caller != nil {
@@ -304,7 +299,7 @@ func (p *Program) Run(ctx context.Context, o RunOptions) (res *Result, err error
 	return r.execute(ctx, o)
 }
 
-// measure has limits.time end the run, until stop is called.
+// measure ends the run with limits.time, until stop is called. With whole, the time is counted from r.began.
 func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bool) (_ context.Context, stop func()) {
 	limit, over, cancel := r.limits.Time.Std(), reached("time", r.limits.Time), func() {}
 	if whole {
@@ -312,11 +307,12 @@ func (r *Run) measure(ctx context.Context, end context.CancelCauseFunc, whole bo
 		limit = math.MaxInt64
 	}
 	r.turns.watch = clock.New(r.above, limit, r.awakeBefore(), func() { end(over) })
-	r.turns.look()
+	r.turns.measureAwake()
 	return ctx, func() { r.turns.watch.End(); cancel() }
 }
 
-// awakeBefore is how long the run was awake in earlier parts. Of a run that was called it is known from its first entry on.
+// awakeBefore returns how long the run was awake before it was resumed. For a called run that is taken from its
+// entries.
 func (r *Run) awakeBefore() time.Duration {
 	if r.log != nil && r.above == nil {
 		return r.log.Awake
@@ -327,7 +323,8 @@ func (r *Run) awakeBefore() time.Duration {
 	return 0
 }
 
-// Resting says that the effect that ctx belongs to waits for a person until done is called, so that its run is not awake for it.
+// Resting marks the effect that ctx belongs to as waiting for a person until done is called: meanwhile its run is not
+// awake.
 func Resting(ctx context.Context) (done func()) {
 	b := callerOf(ctx)
 	if b == nil {
@@ -337,7 +334,7 @@ func Resting(ctx context.Context) (done func()) {
 	return func() { b.run.turns.watch.Rest(-1) }
 }
 
-// newRun makes the run of a program; that of caller, if there is one, pays for it.
+// newRun makes a run; caller, if not nil, is the branch whose run pays for it.
 func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	var above *ledger.Ledger
 	if caller != nil {
@@ -367,7 +364,7 @@ func newRun(p *Program, o RunOptions, l Limits, caller *branch) *Run {
 	return r
 }
 
-// execute computes the run, from its first branch to the end of all.
+// execute computes the run and waits until all its branches have ended.
 func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	r.free = r.limits.Parallel - 1
 	b := r.newBranch(ctx, r.path, nil)
@@ -375,7 +372,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	r.pool.Activate(&r.seat)
 	b.compute()
 	res, err := r.main(b, cmp.Or(o.Entry, o.entry, r.program.entry), o.Args)
-	b.meter.Settle()
+	b.meter.CountSteps()
 	r.wg.Wait()
 	r.unsure = b.unsure > 0
 	stats := r.Stats()
@@ -395,8 +392,7 @@ func (r *Run) execute(ctx context.Context, o RunOptions) (*Result, error) {
 	return res, nil
 }
 
-// close gives back what was granted and not used, and tells the run that called this
-// one what was.
+// close returns what was reserved and not used, and adds what was used to the effect of caller, if any.
 func (r *Run) close(caller *branch) {
 	r.pool.Rest(&r.seat)
 	r.budget.Close()
@@ -408,7 +404,7 @@ func (r *Run) close(caller *branch) {
 	r.request().Note(&caller.effect, r.ledger.Total(Usage{}), r.unsure)
 }
 
-// describe makes the error that a caller of Run gets.
+// describe returns the error that Program.Run returns for err: a *Suspended, or an *Error.
 func (r *Run) describe(err error) error {
 	if s, ok := suspended(err); ok {
 		return s
@@ -416,7 +412,7 @@ func (r *Run) describe(err error) error {
 	return runError(err)
 }
 
-// open takes the journal, or that of the caller, and learns what is in it of this run.
+// open opens the journal, or takes that of the caller, and indexes the entries that belong to this run.
 func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error) {
 	switch {
 	case o.Journal != nil:
@@ -446,7 +442,7 @@ func (r *Run) open(ctx context.Context, o RunOptions, caller *branch) (err error
 	return nil
 }
 
-// main executes the file and then its run function, or another one.
+// main executes the top level of the main file and calls the entry function.
 func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, err error) {
 	defer recovered(&err)
 	if len(args) == 0 {
@@ -481,7 +477,7 @@ func (r *Run) main(b *branch, entry string, args json.RawMessage) (res *Result, 
 	return r.result(v)
 }
 
-// init executes the top level of a file. Only there are load statements.
+// init executes the top level of a file, the only place where load statements are.
 func (r *Run) init(b *branch, f *compile.Unit) (globals starlark.StringDict, err error) {
 	from := r.loading
 	r.loading = f
@@ -490,14 +486,14 @@ func (r *Run) init(b *branch, f *compile.Unit) (globals starlark.StringDict, err
 	return globals, b.took(err)
 }
 
-// recovered turns a panic into an error.
+// recovered, deferred, turns a panic into a *Crash.
 func recovered(err *error) {
 	if v := recover(); v != nil {
 		*err = &Crash{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// newBranch makes a branch with a thread of its own.
+// newBranch makes a branch and its thread. g is nil for the main branch.
 func (r *Run) newBranch(ctx context.Context, path string, g *group) *branch {
 	b := r.bareBranch(ctx, path)
 	b.group = g
@@ -513,7 +509,7 @@ func (r *Run) newBranch(ctx context.Context, path string, g *group) *branch {
 	return b
 }
 
-// bareBranch makes a branch whose steps do not count yet.
+// bareBranch makes a branch that is not attached to the budget yet.
 func (r *Run) bareBranch(ctx context.Context, path string) *branch {
 	b := &branch{run: r, path: path, wake: make(chan struct{}, 1)}
 	b.ctx = context.WithValue(ctx, branchContext{}, b)
@@ -522,7 +518,7 @@ func (r *Run) bareBranch(ctx context.Context, path string) *branch {
 	return b
 }
 
-// load is what a load statement does: it executes the file once per run.
+// load implements the load statement: a file is executed once per run.
 func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error) {
 	b := branchOf(t)
 	f := r.program.compiled.Files[r.loading.Loads[name]]
@@ -544,7 +540,7 @@ func (r *Run) load(t *starlark.Thread, name string) (starlark.StringDict, error)
 	return globals, nil
 }
 
-// printed is what print() does.
+// printed implements print().
 func (r *Run) printed(t *starlark.Thread, msg string) {
 	if r.worker != nil {
 		if err := r.nearPrinted(branchOf(t), t.CallFrame(1).Pos.String(), msg); err != nil {
@@ -561,34 +557,34 @@ func (r *Run) printed(t *starlark.Thread, msg string) {
 	}
 }
 
-// lineWeight is what a line of a log costs besides its text: the client, the log and the
-// trace each wrap it.
+// lineWeight is what a line of a log is charged besides its text, for what the client, the log and the trace wrap
+// around it.
 const lineWeight = 200
 
-// ChargeLog takes a line of n bytes from what the run may still write to logs.
+// ChargeLog takes a line of n bytes from what the run may still write to logs (limits.logBytes).
 func (r *Run) ChargeLog(n int) error {
 	if r.worker != nil {
 		return r.nearChargeLog(n)
 	}
-	return r.ledger.Take(Usage{LogBytes: int64(n) + lineWeight})
+	return r.ledger.Reserve(Usage{LogBytes: int64(n) + lineWeight})
 }
 
-// Call calls a function of the script. Builtins use it instead of starlark.Call when
-// they look at the error, for the interpreter hides the reason why it was stopped.
+// Call calls a function of the script. Builtins use it instead of starlark.Call when they inspect the error: the
+// interpreter hides the reason for which it was stopped.
 func (r *Run) Call(t *starlark.Thread, fn starlark.Value, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	v, err := starlark.Call(t, fn, args, kwargs)
 	return v, branchOf(t).took(err)
 }
 
-// Stop makes the interpreter of t end with err at its next step. It is for builtins
-// that have no error to return, such as iterators.
+// Stop makes the interpreter of t end with err at its next step. It is for builtins that have no error to return, such
+// as iterators.
 func (r *Run) Stop(t *starlark.Thread, err error) { branchOf(t).meter.Stop(err) }
 
-// Stopped returns the error of Stop, until the interpreter has ended with it. A builtin
-// that has gone through an iterator asks before it takes the end for the end.
+// Stopped returns the error of Stop, until the interpreter has ended with it. A builtin that has exhausted an iterator
+// calls it to distinguish the end of the sequence from an error.
 func (r *Run) Stopped(t *starlark.Thread) error { return branchOf(t).meter.Stopped() }
 
-// took replaces the interpreter's word for "stopped" by the reason.
+// took replaces the error of a stopped interpreter by the reason for which it was stopped.
 func (b *branch) took(err error) error {
 	if err == nil {
 		return nil
@@ -601,8 +597,8 @@ func (b *branch) took(err error) error {
 	return &ending.Stopped{Eval: eval, Cause: cause}
 }
 
-// check is called every now and then while a branch computes: it returns why the
-// branch must end.
+// check is called at intervals while a branch computes. It returns the reason why the branch must end, or nil, and may
+// wait to share the slot with other runs.
 func (r *Run) check() error {
 	b := r.turns.now
 	if b.ctx.Err() != nil {
@@ -612,9 +608,9 @@ func (r *Run) check() error {
 	return nil
 }
 
-// take takes what runs have used that an earlier run over the same journal has started.
-func (r *Run) take(u Usage) error {
-	if err := r.ledger.Take(u); err != nil || u.Memory == 0 {
+// reserve takes the usage that is recorded for runs which an earlier part of this run called.
+func (r *Run) reserve(u Usage) error {
+	if err := r.ledger.Reserve(u); err != nil || u.Memory == 0 {
 		return err
 	}
 	return r.grow()

@@ -1,15 +1,14 @@
 // Package script compiles and runs workflows written in Starlark.
 //
-// A program has a function run(params), or others that runs may call in its place, see
-// [Program.For]. It touches the world only through effects,
-// and every effect goes through one door, [Run.Do]: there it is counted, recorded in
-// a journal, and answered from that journal when the program is run again. Limits
-// hold for everything that a script can do, in this process: see [Limits].
+// A program has a function run(params), or other entry functions (see [Program.For]). It has no access to the outside
+// except through effects, and every effect passes one method, [Run.Do]: there it is counted against the limits,
+// recorded in a journal, and answered from that journal when the run is resumed. The limits hold for everything that a
+// script does inside this process: see [Limits].
 //
 //	p, err := script.Compile(script.File{Name: "hello.star", Source: src}, script.Options{})
 //	res, err := p.Run(ctx, script.RunOptions{Args: json.RawMessage(`{"name": "World"}`)})
 //
-// The package knows nothing of MCP; what scripts call is in package builtins.
+// The package does not depend on MCP; the functions that scripts can call are in package builtins.
 package script
 
 import (
@@ -25,23 +24,23 @@ import (
 // File is the text of one script.
 type File = source.File
 
-// Options say what a program is made of besides its main file.
+// Options are the library, the predeclared names and the entry functions that a program is compiled with.
 type Options = compile.Options
 
-// Coverage counts which statements and branches the runs of programs reach, at no cost in steps.
-// The zero value is ready; programs are compiled with it.
+// Coverage counts which statements and branches the runs of programs reach; the counting takes no steps. The zero
+// value is ready for use; pass it to Program.Covered.
 type Coverage = cover.Set
 
-// Program is a compiled script with all that it loads. It does not change and may run
-// many times at once.
+// Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
+// at once.
 type Program struct {
 	compiled *compile.Program
 	entry    string // the function that a run calls
 	hash     string
 }
 
-// Compile parses and compiles a file and everything that it loads.
-// The error is Errors with all the problems of the first file that has any.
+// Compile parses and compiles a file and everything that it loads. The error is an Errors with all problems of the
+// first file that has any.
 func Compile(f File, o Options) (*Program, error) {
 	p, err := compile.Compile(f, o)
 	if err != nil {
@@ -53,8 +52,8 @@ func Compile(f File, o Options) (*Program, error) {
 	return of(p, ""), nil
 }
 
-// of is a program whose runs call a function. With run it is identified by its source alone, as
-// long as there were no others.
+// of returns the program whose runs call entry, "" for run. With run, the hash of the program is that of its source
+// alone; with any other entry function, the name is part of it.
 func of(p *compile.Program, entry string) *Program {
 	if entry = cmp.Or(entry, source.Run); entry == source.Run {
 		return &Program{p, entry, p.Hash}
@@ -62,9 +61,8 @@ func of(p *compile.Program, entry string) *Program {
 	return &Program{p, entry, source.Digest([]byte(p.Hash), []byte(entry))}
 }
 
-// For is the same program for runs that call another one of the functions that it was compiled for, see
-// Options.Functions; "" is run. It shares the code and is identified by its source and that function; nil when
-// there is no such function.
+// For returns the same program with another entry function, one of Options.Functions; "" is run. It shares the
+// compiled code; its hash covers the source and that function. It returns nil when the program has no such function.
 func (p *Program) For(function string) *Program {
 	if _, ok := p.compiled.Main.Entries[cmp.Or(function, source.Run)]; !ok {
 		return nil
@@ -72,10 +70,10 @@ func (p *Program) For(function string) *Program {
 	return of(p.compiled, function)
 }
 
-// Hash identifies the source of the program, all loaded files included, and the function that a run calls.
+// Hash identifies the source of the program, with all loaded files, and the entry function.
 func (p *Program) Hash() string { return p.hash }
 
-// Function is the name of the function that a run calls; "" is run.
+// Function returns the name of the entry function; "" for run.
 func (p *Program) Function() string {
 	if p.entry == source.Run {
 		return ""
@@ -83,23 +81,23 @@ func (p *Program) Function() string {
 	return p.entry
 }
 
-// Entry is where the function is defined that a run calls.
+// Entry returns the position of the definition of the entry function.
 func (p *Program) Entry() syntax.Position { return p.compiled.Main.Entries[p.entry] }
 
 // Name returns the name of the main file.
 func (p *Program) Name() string { return p.compiled.Main.Name }
 
-// Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
+// Sums returns the SHA-256 sums of the texts of all files, in hexadecimal, by the names used in positions.
 func (p *Program) Sums() map[string]string { return p.compiled.Sums() }
 
-// Sources are the texts of all files of the program, by name. Compiled again, with the main one
-// and a Library of the others, they are the same program. Nobody may change the map.
+// Sources returns the texts of all files of the program, by name. Compiling the main one with a Library of the others
+// gives a program with the same hash. The map must not be changed.
 func (p *Program) Sources() map[string]string { return p.compiled.Sources() }
 
-// Files are the files of the program, the main one first.
+// Files returns the files of the program, the main one first.
 func (p *Program) Files() []File { return p.compiled.Texts() }
 
-// Covered is the program compiled once more, with a count of what its runs reach.
+// Covered compiles the program once more; runs of the result count in c what they reach.
 func (p *Program) Covered(c *Coverage) (*Program, error) {
 	covered, err := p.compiled.Covered(c)
 	if err != nil {

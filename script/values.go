@@ -7,42 +7,38 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/value"
 )
 
-// DecodeIn makes a Starlark value of one JSON text. The run that t belongs to pays for
-// reading it and for what is made, while it is made.
+// DecodeIn makes a Starlark value from one JSON text. The run of t is charged while the text is read and the value is
+// built.
 //
-// Objects become dicts in the order of the text, arrays lists, integers exact ints
-// of any size (up to 4096 digits), numbers with a fraction or an exponent floats.
-// A key that occurs twice keeps its first place and its last value. Bytes that are
-// not UTF-8 and lone surrogates become U+FFFD, as in encoding/json.
+// Objects become dicts in the order of the text, arrays become lists, integers exact ints (up to 4096 digits), numbers
+// with a fraction or an exponent floats. A key that occurs twice keeps its first place and its last value. Bytes that
+// are not UTF-8 and lone surrogates become U+FFFD, as in encoding/json.
 func DecodeIn(t *starlark.Thread, data []byte, maxDepth int) (starlark.Value, error) {
 	return value.DecodeIn(t, data, maxDepth)
 }
 
-// EncodeIn is Encode on the budget of the run that t belongs to, which pays for the
-// text while it is written, so that work that ends in an error is paid for too.
+// EncodeIn is Encode on the budget of the run of t, which is charged while the text is written, so that also work that
+// ends in an error is paid for.
 func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error) {
 	return value.EncodeIn(t, v, maxDepth)
 }
 
 // Encode makes JSON of a Starlark value, in the order of the value.
 //
-// Dicts (with string keys) and structs become objects; lists, tuples, sets, ranges
-// and other iterables arrays. A float keeps its fraction ("1.0"), so that DecodeIn
-// reads a float again. Bytes, functions, NaN, infinities and values that contain
-// themselves are refused, with the path to them.
+// Dicts (with string keys) and structs become objects; lists, tuples, sets, ranges and other iterables arrays. A float
+// keeps its fraction ("1.0"), so that DecodeIn returns a float again. Bytes, functions, NaN, infinities and values
+// that contain themselves are refused; the error has the path to them.
 //
-// The text may be maxBytes long, else the error is a *TooLongError, and nest maxDepth
-// deep. Every value takes a byte at least, so maxBytes bounds the work too, however
-// often a value shares its parts.
+// The text may be maxBytes long, or the error is a *TooLongError, and maxDepth levels deep. Every value takes at least
+// one byte, so maxBytes bounds the work too, however often a value shares its parts.
 func Encode(v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
 	return value.Encode(v, maxBytes, maxDepth)
 }
 
-// TooLongError says that the JSON text of a value has more bytes than it may have.
+// TooLongError says that the JSON text of a value is longer than its bound.
 type TooLongError = value.TooLongError
 
-// Charge takes n bytes from the memory of the run that t belongs to. A builtin charges
-// what it is about to allocate, before it does.
+// Charge takes n bytes from the memory of the run of t. A builtin charges before it allocates.
 func Charge(t *starlark.Thread, n int64) error {
 	if b := meter.Of(t); b != nil {
 		return b.Charge(n)
@@ -50,8 +46,8 @@ func Charge(t *starlark.Thread, n int64) error {
 	return nil
 }
 
-// Work takes n steps from the run that t belongs to. A builtin takes them for work
-// that grows with its arguments; a step is worth about a microsecond.
+// Work takes n steps from the run of t. A builtin takes them for work that grows with its arguments; a step is worth
+// about a microsecond.
 func Work(t *starlark.Thread, n int64) error {
 	if b := meter.Of(t); b != nil {
 		return b.Work(n)

@@ -14,39 +14,38 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// This is the side of an isolated run that is in the worker: the interpreter with its
-// builtins. A run here has no journal, no ledger and no turns; its door, and all else that
-// is not computing, is the run that it belongs to in the process of the proxy.
+// The worker's side of an isolated run: the interpreter with its builtins. A run here has no journal, no ledger and no
+// turns; all of Run that is not computing is forwarded to the run in the process of the proxy.
 
-// WorkerOptions say what runs in a worker work with.
+// WorkerOptions configure the runs in a worker.
 type WorkerOptions struct {
-	// Builtins are the names that every file sees, those of the program's Options.
+	// Builtins are the predeclared names of every file, those of the program's Options.
 	Builtins starlark.StringDict
-	// Host makes the host of a run; it asks with Run.AskHost.
+	// Host makes the host of a run; it forwards requests with Run.AskHost.
 	Host func(*Run) any
-	// Errors carries the errors of hosts.
+	// Errors encodes and decodes errors.
 	Errors ErrorCodec
 }
 
-// worker is the process that computes one run, and those of its functions that run apart.
+// worker is the state of the process, which computes one run and the separate runs of its functions.
 type worker struct {
 	channel Channel
 	options WorkerOptions
 	program *Program
 
-	mu       sync.Mutex // orders what one branch did before it sent and what another does when it is told
+	mu       sync.Mutex // also orders the work of one branch before it sends and of another after it receives
 	branches map[int64]*branch
 }
 
-// nearBranch is what a branch in a worker has besides.
+// nearBranch is the state of a branch in a worker.
 type nearBranch struct {
 	worker *worker
 	id     int64
 	inbox  chan *message.Message
 	cancel context.CancelCauseFunc
-	group  *nearGroup // the parallel() that it waits for
-	answer []byte     // of the host, in the present effect
-	now    time.Time  // when the present effect began to be performed
+	group  *nearGroup // its parallel() in progress
+	answer []byte     // the host's answer in the present effect
+	now    time.Time  // time at which the present effect is performed
 }
 
 // nearGroup is a parallel() in a worker.
@@ -56,10 +55,10 @@ type nearGroup struct {
 	errs    map[int]error
 }
 
-// mostFromProxy bounds what a worker takes from the process that it works for.
+// mostFromProxy bounds a frame from the process of the proxy, in bytes.
 const mostFromProxy = 1 << 30
 
-// ServeRuns computes what is asked for on the channel, until it is closed.
+// ServeRuns computes the runs that are requested on the channel, until it is closed.
 func ServeRuns(c Channel, o WorkerOptions) error {
 	w := &worker{channel: c, options: o, branches: map[int64]*branch{}}
 	for {
@@ -118,7 +117,7 @@ func (w *worker) send(m *message.Message) {
 	}
 }
 
-// run begins a run.
+// run starts a run.
 func (w *worker) run(m *message.Message) error {
 	r := &Run{program: w.program, worker: w, started: time.Now(), began: time.Unix(0, m.Number(1))}
 	if err := json.Unmarshal(m.Part(2), &r.limits); err != nil {
@@ -136,7 +135,7 @@ func (w *worker) run(m *message.Message) error {
 	go func() {
 		b.meter = r.budget.Attach(b.thread, 0)
 		res, err := r.main(b, string(m.Part(0)), m.Part(1))
-		b.meter.Settle()
+		b.meter.CountSteps()
 		ended := r.message(b, message.Ended, 0)
 		if err != nil {
 			ended.Parts = [][]byte{w.options.Errors.EncodeError(r.describe(err))}
@@ -149,7 +148,7 @@ func (w *worker) run(m *message.Message) error {
 	return nil
 }
 
-// branch begins a branch of a parallel().
+// branch starts a branch of a parallel().
 func (w *worker) branch(parent *branch, m *message.Message) {
 	r, i := parent.run, int(m.Number(1))
 	b := w.newBranch(r, parent.ctx, m, string(m.Part(0)))
@@ -159,7 +158,7 @@ func (w *worker) branch(parent *branch, m *message.Message) {
 		b.meter = r.budget.Attach(b.thread, parent.meter.Depth())
 		g := parent.near.group
 		v, err := callBranch(g.call, b.thread, i)
-		b.meter.Settle()
+		b.meter.CountSteps()
 		ended := r.message(b, message.Ended)
 		if err != nil {
 			g.errs[i] = err
@@ -193,12 +192,12 @@ func (w *worker) end(b *branch, m *message.Message) {
 	w.send(m)
 }
 
-// received makes the error that the process of the proxy has sent.
+// received decodes an error that the process of the proxy sent.
 func (n *nearBranch) received(data []byte) error {
 	return n.worker.options.Errors.DecodeError(data, Known{Suspended: &Suspended{}})
 }
 
-// message is one that b sends in its turn: the numbers that come first say what the run has used.
+// message makes a message that b sends in its turn: it begins with the counts of the meter.
 func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.Message {
 	s := r.budget.State()
 	var depth, deepest int
@@ -210,7 +209,7 @@ func (r *Run) message(b *branch, kind message.Kind, numbers ...int64) *message.M
 	return &message.Message{Kind: kind, Branch: b.near.id, Numbers: append([]int64{s.Steps, s.Memory, s.Stack, s.Paid, int64(depth), weight, most, int64(deepest)}, numbers...)}
 }
 
-// given takes the turn: the last numbers of m say what the run has used, and may use.
+// given takes the turn: the last numbers of m are the counts of the meter, and what is granted.
 func (r *Run) given(b *branch, m *message.Message) {
 	n := m.Numbers[len(m.Numbers)-message.Given:]
 	s := r.budget.State()
@@ -231,10 +230,10 @@ func (n *nearBranch) call(m *message.Message) *message.Message {
 	return answer
 }
 
-// nearAccount is the ledger of a run in a worker.
+// nearAccount is the ledger of a run in a worker, as its meter uses it.
 type nearAccount struct{ *Run }
 
-// Grant takes portions.
+// Grant reserves steps and memory in the process of the proxy.
 func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 	b := a.turns.now
 	m := b.near.call(a.message(b, message.Grant, need.Steps, need.Memory, want.Steps, want.Memory))
@@ -242,14 +241,14 @@ func (a nearAccount) Grant(need, want meter.Amount) (meter.Amount, error) {
 	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}, err
 }
 
-// Left is what can still be granted.
+// Left returns what can still be granted.
 func (a nearAccount) Left() meter.Amount {
 	b := a.turns.now
 	m := b.near.call(a.message(b, message.Left))
 	return meter.Amount{Steps: m.Number(0), Memory: m.Number(1)}
 }
 
-// Return does nothing: what was not spent is known on the other side.
+// Return does nothing: the proxy's side returns what was not spent.
 func (a nearAccount) Return(meter.Amount) {}
 
 // nearDo is Do in a worker.
@@ -297,7 +296,7 @@ func (r *Run) nearDo(b *branch, e Effect, perform func(context.Context) (json.Ra
 	return answer.Part(0), nil
 }
 
-// performNear performs an effect, within the time that it has, if that is bounded.
+// performNear performs an effect, within the given time if it is not 0.
 func (b *branch) performNear(within time.Duration, perform performer) (json.RawMessage, error) {
 	ctx := b.ctx
 	if within > 0 {
@@ -347,15 +346,15 @@ func (r *Run) nearChargeLog(n int) error {
 	return err
 }
 
-// nearApart is Apart in a worker.
-func (b *branch) nearApart(fn string, arg json.RawMessage) (json.RawMessage, error) {
+// nearAlone is CallAlone in a worker.
+func (b *branch) nearAlone(fn string, arg json.RawMessage) (json.RawMessage, error) {
 	m := b.near.call(&message.Message{Kind: message.Apart, Branch: b.near.id, Parts: [][]byte{[]byte(fn), arg}})
 	err := b.near.received(m.Part(0))
 	return m.Part(1), err
 }
 
-// AskHost asks the host of the run that r stands for, in a worker. Inside of an effect ctx
-// is that of the effect, or below it.
+// AskHost forwards a request to the host of the run in the process of the proxy. Inside an effect, ctx is that of the
+// effect or derived from it.
 func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]byte, error) {
 	b := r.turns.now
 	var m *message.Message
@@ -368,7 +367,7 @@ func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]
 	m.Parts = append([][]byte{[]byte(method)}, parts...)
 	answer := b.near.call(m)
 	if answer.Number(0) == 1 {
-		<-ctx.Done() // it ended there by the deadline of this one
+		<-ctx.Done() // the request timed out there by the deadline of ctx
 	}
 	err := b.near.received(answer.Part(0))
 	if err == nil && len(answer.Parts) > 1 {
@@ -378,7 +377,7 @@ func (r *Run) AskHost(ctx context.Context, method string, parts ...[]byte) ([][]
 	return nil, err
 }
 
-// within is how long ctx has until its deadline, in nanoseconds; 0 for no deadline.
+// within returns the time until ctx's deadline in nanoseconds, at least 1; 0 for no deadline.
 func within(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {

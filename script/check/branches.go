@@ -6,9 +6,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// branches reports augmented assignments that lose updates: x[i] += effect() reads the old
-// value, gives the turn to other branches while the effect runs, and then writes. What is
-// looked at are the functions that run in branches, and those of the file that they call.
+// branches reports augmented assignments that lose updates: x[i] += effect() reads the old value, other branches
+// compute while the effect runs, and then it writes. It checks the functions that run in branches, and those of the
+// file that they call.
 func (c *checker) branches(f *syntax.File) {
 	w := &branchWalk{checker: c, defs: defsOf(f), seen: map[syntax.Node]bool{}}
 	syntax.Walk(f, func(n syntax.Node) bool {
@@ -21,14 +21,14 @@ func (c *checker) branches(f *syntax.File) {
 	})
 }
 
-// branchWalk goes through what runs in branches, each function once.
+// branchWalk visits the functions that run in branches, each once.
 type branchWalk struct {
 	*checker
 	defs map[string]*syntax.DefStmt // functions whose name is bound once
 	seen map[syntax.Node]bool
 }
 
-// defsOf are the functions of a file by name, without names that two of them have.
+// defsOf returns the functions of a file by name, without names that are defined twice.
 func defsOf(f *syntax.File) map[string]*syntax.DefStmt {
 	defs := map[string]*syntax.DefStmt{}
 	syntax.Walk(f, func(n syntax.Node) bool {
@@ -43,7 +43,7 @@ func defsOf(f *syntax.File) map[string]*syntax.DefStmt {
 	return defs
 }
 
-// argument looks at functions that are given to run in branches.
+// argument checks functions that are passed to run in branches.
 func (w *branchWalk) argument(x syntax.Expr) {
 	switch x := x.(type) {
 	case *syntax.Ident:
@@ -65,7 +65,7 @@ func (w *branchWalk) argument(x syntax.Expr) {
 	}
 }
 
-// function looks at a function that runs in a branch.
+// function checks a function that runs in a branch.
 func (w *branchWalk) function(d *syntax.DefStmt) {
 	if d == nil || w.seen[d] {
 		return
@@ -95,7 +95,7 @@ func (w *branchWalk) calls(n syntax.Node) {
 	})
 }
 
-// assignment reports x[i] += effect() where x is not the function's own.
+// assignment reports x[i] += effect() where x is not local to the function.
 func (w *branchWalk) assignment(a *syntax.AssignStmt, own map[string]bool) {
 	if a.Op == syntax.EQ {
 		return
@@ -108,7 +108,7 @@ func (w *branchWalk) assignment(a *syntax.AssignStmt, own map[string]bool) {
 	p.Hint = "call first: value = ..., then " + a.Op.String() + " value"
 }
 
-// baseOf returns the x of x[i].y; nil for a plain name, which is always the function's own.
+// baseOf returns the x of x[i].y; nil for a plain name, which is always local.
 func baseOf(x syntax.Expr) *syntax.Ident {
 	for inside := false; ; inside = true {
 		switch e := x.(type) {
@@ -129,8 +129,8 @@ func baseOf(x syntax.Expr) *syntax.Ident {
 	}
 }
 
-// boundIn are the names that a function gives a meaning of its own: parameters and what it
-// assigns. A parameter may be shared by branches, and may not: nothing is said about it.
+// boundIn returns the names that a function binds: parameters and what it assigns. It is not known whether branches
+// share a parameter, so none is reported.
 func boundIn(d *syntax.DefStmt) map[string]bool {
 	own := map[string]bool{}
 	add := func(id *syntax.Ident) { own[id.Name] = true }
@@ -160,8 +160,8 @@ func boundIn(d *syntax.DefStmt) map[string]bool {
 	return own
 }
 
-// hasEffect reports whether computing x calls what gives the turn away, in functions of
-// the file too. A function that x makes is not called yet.
+// hasEffect reports whether computing x calls a builtin with an effect, also through functions of the file. A function
+// that x only makes does not count.
 func (w *branchWalk) hasEffect(x syntax.Node, seen map[*syntax.DefStmt]bool) (found bool) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -12,51 +13,50 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// Builtin is a row of the table of what scripts can call: what the reference prints, and
-// what checks have to know of it. No check knows a builtin by its name.
+// Builtin is a row of the table of what scripts can call: what the reference prints, and what checks need. No check
+// knows a builtin by its name.
 type Builtin struct {
-	// Name is what a script writes.
+	// Name is the name in scripts.
 	Name string
-	// Signature shows the parameters with their defaults.
+	// Signature lists the parameters with their defaults.
 	Signature string
-	// Help says in one line what it does.
+	// Help describes it in one line.
 	Help string
-	// Details say more, in Markdown; "" when there is no more to say.
+	// Details are the full description, in Markdown; "" for none.
 	Details string
-	// Example shows the use. It runs as a test.
+	// Example shows how to use it. It is run as a test.
 	Example Example
 	// Value is the function or module.
 	Value starlark.Value
 
-	// Tool takes the name of a tool, Args the arguments of that call as they are.
+	// Tool is the parameter for the name of a tool, Args that for the arguments of its call.
 	Tool, Args Param
-	// Form takes the JSON Schema of a question to the user.
+	// Form is the parameter for the JSON Schema of a question to the user.
 	Form Param
-	// Branches takes functions that run side by side.
+	// Branches is the parameter for functions that run concurrently.
 	Branches Param
-	// Effect says that a call can give the turn to other branches.
+	// Effect says that other branches can compute during a call.
 	Effect bool
 
-	// Call is Signature for checks, where that shows several forms.
+	// Call replaces Signature in checks, where Signature shows several forms.
 	Call string
-	// Types say what parameters take, by name: text, integer, positive, number, bool, dict, list,
-	// duration, time, function, functions. Choices are the texts that one may be.
+	// Types are the types of parameters, by name: text, integer, positive, number, bool, dict, list, duration, time,
+	// function, functions. Choices are the allowed texts of a parameter.
 	Types   map[string]string
 	Choices map[string][]string
-	// Returns says what a call returns: a type such as "text" and "list of text", or how it
-	// depends on the arguments: output, outcome, pages, called, branches, answer, match,
-	// texts or tuples, struct. "" is anything.
+	// Returns is what a call returns: a type such as "text" and "list of text", or how it depends on the arguments:
+	// output, outcome, pages, called, branches, answer, match, texts or tuples, struct. "" is anything.
 	Returns string
-	// Repeats takes a function that may be called again, Waits a time that is waited, Pattern a
+	// Repeats is the parameter for a function that may be called again, Waits for a time to wait, Pattern for a
 	// regular expression.
 	Repeats, Waits, Pattern Param
 	// Members are the functions of a module, by their names in it.
 	Members map[string]Builtin
-	// Pure says that it is called for its result alone.
+	// Pure says that calling it has no purpose but its result.
 	Pure bool
 }
 
-// callable is the row for those checks that follow types.
+// callable returns the row for the checks that follow types.
 func (b *Builtin) callable() *callable.Builtin {
 	c := &callable.Builtin{Name: b.Name, Returns: b.Returns, Tool: b.Tool.Name, Args: b.Args.Name, Form: b.Form.Name,
 		Repeats: b.Repeats.Name, Waits: b.Waits.Name, Pattern: b.Pattern.Name, Pure: b.Pure}
@@ -81,15 +81,14 @@ func (b *Builtin) callable() *callable.Builtin {
 	return c
 }
 
-// parameters reads a signature; of one that is none nothing is known.
+// parameters parses a signature. For an invalid one nothing is known.
 func (b *Builtin) parameters(signature string) (params []callable.Param, varargs, kwargs bool) {
-	_, inside, ok := strings.Cut(signature, "(")
-	f, err := syntax.Parse("", fmt.Sprintf("def f(%s: pass", inside), 0)
-	if !ok || err != nil {
+	written, ok := parsed(signature)
+	if !ok {
 		return nil, true, true
 	}
 	params = []callable.Param{}
-	for _, p := range f.Stmts[0].(*syntax.DefStmt).Params {
+	for _, p := range written {
 		switch p := p.(type) {
 		case *syntax.Ident:
 			params = append(params, callable.Param{Name: p.Name, Type: b.Types[p.Name], Choices: b.Choices[p.Name]})
@@ -103,8 +102,26 @@ func (b *Builtin) parameters(signature string) (params []callable.Param, varargs
 	return params, varargs, kwargs
 }
 
-// Example is a piece of a script. Behind the expressions whose value matters it says
-// what they are: "1 + 1  # → 2".
+// signatures caches the parsed parameters of each signature, as []syntax.Expr. Signatures are part of the program, so
+// their number is bounded; tables are made for every catalog.
+var signatures sync.Map
+
+// parsed returns the parameters in a signature; ok is false for an invalid one.
+func parsed(signature string) (params []syntax.Expr, ok bool) {
+	if known, ok := signatures.Load(signature); ok {
+		return known.([]syntax.Expr), true
+	}
+	_, inside, found := strings.Cut(signature, "(")
+	f, err := syntax.Parse("", fmt.Sprintf("def f(%s: pass", inside), 0)
+	if !found || err != nil {
+		return nil, false
+	}
+	params = f.Stmts[0].(*syntax.DefStmt).Params
+	signatures.Store(signature, params)
+	return params, true
+}
+
+// Example is a part of a script. A comment after an expression has its value: "1 + 1  # → 2".
 type Example string
 
 // Param is a parameter of a builtin; the zero value is none.
@@ -139,7 +156,7 @@ func (p Param) of(call *syntax.CallExpr) syntax.Expr {
 	return nil
 }
 
-// table finds rows by the name that a script writes.
+// table has the rows by the names in scripts.
 type table map[string]*Builtin
 
 func tableOf(rows []Builtin) table {
@@ -150,7 +167,7 @@ func tableOf(rows []Builtin) table {
 	return t
 }
 
-// called returns the row of what a call calls by its name, or nil.
+// called returns the row of the builtin that is called by name, or nil.
 func (t table) called(call *syntax.CallExpr) *Builtin {
 	if id, ok := call.Fn.(*syntax.Ident); ok {
 		return t[id.Name]
@@ -158,7 +175,7 @@ func (t table) called(call *syntax.CallExpr) *Builtin {
 	return nil
 }
 
-// values are the table's names as a program is compiled with them.
+// values returns the predeclared names that a program is compiled with.
 func values(rows []Builtin) starlark.StringDict {
 	d := make(starlark.StringDict, len(rows))
 	for _, b := range rows {

@@ -9,11 +9,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Cache keeps what was found in files, for later checks of the same ones: a file is looked at again
-// when its text, its declaration or limits, what it loads, or a tool that it names is another one. It
-// goes with one table of builtins. The zero value is empty; checks that run at the same time may share one.
+// Cache keeps the findings in files for later checks: a file is checked again only when its text, its declaration or
+// limits, a file that it loads, or a tool that it names has changed. It belongs to one table of builtins. The zero
+// value is empty; it is safe for concurrent use.
 type Cache struct {
-	// Lean keeps no trees and types: the programs of checks with such a cache have problems alone.
+	// Lean keeps no trees and types: programs that were checked with such a cache have problems only.
 	Lean bool
 
 	mu    sync.Mutex
@@ -21,18 +21,18 @@ type Cache struct {
 	looks int                // guarded by mu
 }
 
-// kept is a file as it was found, with all that this depends on.
+// kept is a checked file, with all that its findings depend on.
 type kept struct {
 	source   Source
 	limits   script.Limits // of Options
 	loadedBy string
-	names    []string // which suggestions were made of; nil: none was
+	names    []string // tools from which suggestions were made; nil: none was made
 	tools    map[string]answer
 	loads    map[[2]string]loaded
 	out      *checked
 }
 
-// answer is what a file learned of a tool.
+// answer is what is known of a tool.
 type answer struct {
 	tool         Tool
 	found, known bool
@@ -43,7 +43,7 @@ func (a answer) same(b answer) bool {
 		bytes.Equal(a.tool.Output, b.tool.Output) && bytes.Equal(a.tool.Annotations, b.tool.Annotations)
 }
 
-// loaded is what a load statement leads to.
+// loaded is the result of a load statement.
 type loaded struct {
 	file script.File
 	err  error
@@ -65,19 +65,19 @@ func (s *Source) same(other *Source) bool {
 		slices.EqualFunc(s.Tools, other.Tools, func(a, b Entry) bool { return a.same(&b) })
 }
 
-// mostKept bounds what is kept of one file: catalogs of sessions may have other tools.
+// mostKept bounds the entries for one file: catalogs of sessions may have different tools.
 const mostKept = 4
 
 func keyOf(src *Source) string { return src.Origin.File + "\x00" + src.Name }
 
-// Looks counts how often a file was looked at, and not found here.
+// Looks returns how many files were checked because they were not cached.
 func (c *Cache) Looks() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.looks
 }
 
-// find returns what is known of a file already; nil for nothing.
+// find returns the cached findings of a file, or nil.
 func (c *Cache) find(src *Source, s *shared) *checked {
 	if c == nil {
 		return nil
@@ -93,7 +93,7 @@ func (c *Cache) find(src *Source, s *shared) *checked {
 	return nil
 }
 
-// holds reports whether all is as it was.
+// holds reports whether nothing that k depends on has changed.
 func (k *kept) holds(src *Source, s *shared) bool {
 	if !k.source.same(src) || k.limits != s.o.Limits || k.loadedBy != s.loadedFrom(src.Name) || k.names != nil && !slices.Equal(k.names, s.names) {
 		return false
@@ -111,7 +111,7 @@ func (k *kept) holds(src *Source, s *shared) bool {
 	return true
 }
 
-// keep keeps what was found in a file.
+// keep adds the findings of a file.
 func (c *Cache) keep(k *kept) {
 	if c == nil {
 		return
@@ -127,7 +127,7 @@ func (c *Cache) keep(k *kept) {
 	c.files[key] = list[:min(len(list), mostKept)]
 }
 
-// forget drops the files that are not among sources.
+// forget removes the files that are not among sources.
 func (c *Cache) forget(sources []Source) {
 	if c == nil {
 		return
@@ -145,7 +145,7 @@ func (c *Cache) forget(sources []Source) {
 	}
 }
 
-// loadsOf are the names that a file loads, "file.star name" each.
+// loadsOf returns the names that a file loads, "file.star name" each.
 func (c *Cache) loadsOf(src *Source) []string {
 	if c != nil {
 		c.mu.Lock()
@@ -160,7 +160,7 @@ func (c *Cache) loadsOf(src *Source) []string {
 	return loadsIn(src.Source)
 }
 
-// ask is what is known of a tool by its name.
+// ask returns what is known of a tool.
 func (s *shared) ask(name string) answer {
 	if s.o.Tools == nil {
 		return answer{}
@@ -172,7 +172,7 @@ func (s *shared) ask(name string) answer {
 	return answer{t, true, true}
 }
 
-// read finds a file that another one loads, once for a check.
+// read returns the file that another one loads, once for a check.
 func (s *shared) read(from, name string) loaded {
 	way := [2]string{from, name}
 	s.mu.Lock()
@@ -196,7 +196,7 @@ type needs struct {
 	names  []string
 }
 
-// tool is shared.tool, and notes the answer.
+// ask is shared.ask, and adds the answer.
 func (n *needs) ask(name string) {
 	if _, ok := n.tools[name]; ok {
 		return
@@ -214,7 +214,7 @@ func (n *needs) read(from, name string) loaded {
 	return l
 }
 
-// loadedFrom says which names are loaded from a file.
+// loadedFrom returns which names are loaded from a file, as one text.
 func (s *shared) loadedFrom(file string) string {
 	var names []string
 	for key := range s.loadedBy {
@@ -226,5 +226,5 @@ func (s *shared) loadedFrom(file string) string {
 	return strings.Join(names, "\n")
 }
 
-// isModule reports whether a load statement may mean a file.
+// isModule reports whether a load statement may name a file.
 func isModule(file, module string) bool { return file == module || strings.HasSuffix(file, "/"+module) }

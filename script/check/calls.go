@@ -12,39 +12,39 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Calls is what the text of a program says about the tools that it calls.
+// Calls is what the text of a program shows of the tools that it calls.
 type Calls struct {
-	// Tools are the names given as text where a builtin takes the name of a tool, sorted.
+	// Tools are the literal names in arguments that are names of tools, sorted.
 	Tools []string
-	// Dynamic says that some name is computed, so that there may be more.
+	// Dynamic says that some name is computed, so that there may be more tools.
 	Dynamic bool
 }
 
-// Scan looks at the files of one program while it is compiled: [Scan.File] is a value for
-// script.Options.Inspect.
+// Scan reads the files of one program while it is compiled: [Scan.File] is a value for script.Options.Inspect.
 type Scan struct {
 	builtins table
 	calls    Calls
 	files    map[string]*scanned // by the name in positions
 }
 
-// scanned is a file, without its tree: that is rewritten when the file is compiled.
+// scanned is what is kept of a file. Its tree is not, since compiling rewrites it.
 type scanned struct {
 	parts []tree.Part
 	calls []Calls // of each part
 }
 
-// NewScan returns a scan that knows the table of builtins.
+// NewScan returns a scan with a table of builtins.
 func NewScan(builtins []Builtin) *Scan {
 	return &Scan{builtins: tableOf(builtins), files: map[string]*scanned{}}
 }
 
-// Calls returns the tools that the files so far can call, as far as their text shows them.
+// Calls returns the tools that the scanned files can call, as far as their text shows them.
 func (s *Scan) Calls() Calls {
 	return s.calls.sorted()
 }
 
-// CallsOf are the tools that one function of a file can call, with all that it gets to, in other files too; "" is run.
+// CallsOf returns the tools that one function of a file can call, with all that it reaches, in other files too; "" is
+// run.
 func (s *Scan) CallsOf(f script.File, function string) Calls {
 	of := s.files[f.Shown()]
 	if of == nil {
@@ -69,7 +69,7 @@ func (c *Calls) add(more Calls) {
 	c.Dynamic = c.Dynamic || more.Dynamic
 }
 
-// sorted has each tool once.
+// sorted returns c with each tool once, sorted.
 func (c Calls) sorted() Calls {
 	c.Tools = slices.Clone(c.Tools)
 	slices.Sort(c.Tools)
@@ -77,7 +77,7 @@ func (c Calls) sorted() Calls {
 	return c
 }
 
-// File notes the calls of a file, and refuses one with questions that no client can show.
+// File adds the calls of a file, and refuses questions with forms that no client can show.
 func (s *Scan) File(f *syntax.File) error {
 	of := &scanned{parts: tree.Parts(f)}
 	for i := range of.parts {
@@ -90,7 +90,7 @@ func (s *Scan) File(f *syntax.File) error {
 	return s.forms(f)
 }
 
-// callsIn are the calls of tools in a piece of a script.
+// callsIn returns the calls of tools in a part of a script.
 func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 	direct := map[*syntax.Ident]bool{}
 	syntax.Walk(of, func(n syntax.Node) bool {
@@ -107,7 +107,7 @@ func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 			}
 			calls.Dynamic = true
 		case *syntax.Ident:
-			// The function as a value can be called with anything.
+			// As a value, the function can be called with any name.
 			if b := s.builtins[n.Name]; b != nil && b.Tool.Name != "" && !direct[n] {
 				calls.Dynamic = true
 			}
@@ -117,7 +117,7 @@ func (s *Scan) callsIn(of syntax.Node) (calls Calls) {
 	return calls
 }
 
-// forms reports the questions of a file whose literal schema no client can show.
+// forms returns an error for a question whose literal schema no client can show.
 func (s *Scan) forms(f *syntax.File) error {
 	c := &checker{builtins: s.builtins, constants: literal.Of(f)}
 	syntax.Walk(f, func(n syntax.Node) bool {

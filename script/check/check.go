@@ -1,8 +1,8 @@
-// Package check finds mistakes in scripts without running them, and reads what their text
-// says: the declaration of a tool, the tools that it calls.
+// Package check finds mistakes in scripts without running them, and reads what their text declares: tools, and the
+// tools that they call.
 //
-// Nothing here knows a builtin by its name: callers pass the table, whose rows say which
-// parameter is a tool's name, which a form.
+// It knows no builtin by its name: callers pass the table, whose rows describe their parameters, such as which one is
+// the name of a tool.
 //
 //	problems := check.File(file, check.Options{Builtins: builtins.Table(), Tools: tools})
 package check
@@ -25,47 +25,46 @@ import (
 
 // Options say what scripts are checked against.
 type Options struct {
-	// Builtins is the table of what they may call.
+	// Builtins is the table of what scripts may call.
 	Builtins []Builtin
-	// TestBuiltins are what tests may call besides; nil: testing, of which nothing is known.
+	// TestBuiltins are what tests may call in addition; nil: testing, of which nothing is known.
 	TestBuiltins []Builtin
-	// Tools are the tools that they may call; nil: not known.
+	// Tools are the tools that scripts may call; nil: not known.
 	Tools map[string]Tool
-	// Unknown reports whether a name that is not in Tools may be that of a tool all the same; nil:
-	// none may.
+	// Unknown reports whether a name that is not in Tools may be that of a tool; nil: none may.
 	Unknown func(name string) bool
-	// Load finds what load statements name; nil: what they name is not looked at.
+	// Load returns the file that a load statement names; nil: load statements are not checked.
 	Load func(from, name string) (script.File, error)
-	// Hold is how long a run waits before it is suspended; 0: runs are not.
+	// Hold is the longest sleep that does not suspend a run; 0: runs are not suspended.
 	Hold time.Duration
-	// Limits hold for files that have none of their own.
+	// Limits are for files that have none.
 	Limits script.Limits
-	// Last is what was known of an earlier text of the same files: of one that cannot be parsed
-	// now its types are answered. nil: nothing.
+	// Last is the result of an earlier check: for a file that cannot be parsed now, it answers with the types of the
+	// earlier text. nil: none.
 	Last *Program
 
-	// Cache has what was found by earlier checks; nil: all is looked at.
+	// Cache has the findings of earlier checks; nil: all files are checked.
 	Cache *Cache
 
-	// Library and Output are for File: files that need no run, and the JSON Schema of what run returns.
+	// Library and Output are for File: whether the file needs no run, and the JSON Schema of what run returns.
 	Library bool
 	Output  json.RawMessage
 }
 
 // Tool is what is known of a tool that scripts can call.
 type Tool struct {
-	// Description is for people; "" when there is none.
+	// Description is for people; "" for none.
 	Description string
 	// Input and Output are JSON Schemas; nil: not known.
 	Input, Output json.RawMessage
-	// Annotations are the hints of MCP; nil: the tool gives none.
+	// Annotations are the tool annotations of MCP; nil for none.
 	Annotations json.RawMessage
 	// Script says that it is a scripted tool of the same configuration, declared at Pos.
 	Script bool
 	Pos    diag.Pos
 }
 
-// Codes of the problems that are found here; package flow has those of types.
+// Codes of the problems of this package; package flow has those of types.
 const (
 	codeSyntax      = "syntax"
 	codeUndefined   = "undefined"
@@ -77,10 +76,10 @@ const (
 	codeLostUpdate  = "lost-update"
 )
 
-// File looks for mistakes in one file. It returns all of them, in the order of the text.
+// File checks one file. It returns all problems, in the order of the text.
 func File(f script.File, o Options) diag.Problems {
 	s := Source{File: f, Limits: o.Limits}
-	declared, _ := ReadDeclarations(f) // whoever makes tools of them reports what is wrong with them
+	declared, _ := ReadDeclarations(f) // their problems are reported where the tools are made
 	for _, d := range declared {
 		s.Tools = append(s.Tools, Entry{Function: d.Entry, Output: o.Output})
 	}
@@ -103,7 +102,7 @@ type checker struct {
 	found     diag.Problems
 }
 
-// engine adds what the engine itself refuses.
+// engine adds an error of the engine.
 func (c *checker) engine(code string, err error) {
 	var list script.Errors
 	errors.As(err, &list)
@@ -112,9 +111,13 @@ func (c *checker) engine(code string, err error) {
 	}
 }
 
-// Problem is an error of the engine in a file.
+// Problem returns an error of the engine in a file as a problem.
 func Problem(f script.File, code string, e *script.Error) diag.Problem {
-	p := placed(f, e.Pos, diag.Problem{Code: code, Message: e.Msg})
+	end, ok := f.Token(e.Pos)
+	if !ok {
+		end = syntax.Position{}
+	}
+	p := placed(f, e.Pos, end, diag.Problem{Code: code, Message: e.Msg})
 	if undefined := strings.HasPrefix(e.Msg, "undefined: "); undefined {
 		p.Code = codeUndefined
 	} else if code == codeUndefined {
@@ -124,18 +127,18 @@ func Problem(f script.File, code string, e *script.Error) diag.Problem {
 		meant, rest, _ := strings.Cut(meant, ")")
 		p.Message, p.Hint = msg+rest, "did you mean "+meant
 	}
-	if end, ok := f.Token(e.Pos); ok && p.Line == int(e.Pos.Line) {
-		p.EndLine, p.EndColumn = int(end.Line), int(end.Col)
-	}
 	return p
 }
 
-// placed puts a problem where a position stands for its reader.
-func placed(f script.File, pos syntax.Position, p diag.Problem) diag.Problem {
+// placed sets the position of a problem as readers need it. A text that has another form in its origin has one
+// position for all problems, without ends.
+func placed(f script.File, start, end syntax.Position, p diag.Problem) diag.Problem {
 	var line int
-	if p.Pos, line = f.Place(pos); line > 0 {
+	if p.Pos, line = f.Place(start); line > 0 {
 		p.Message += fmt.Sprintf(" (line %d of the script)", line)
+		return p
 	}
+	p.EndLine, p.EndColumn = int(end.Line), int(end.Col)
 	return p
 }
 
@@ -144,17 +147,13 @@ func (c *checker) add(code string, n syntax.Node, format string, args ...any) *d
 	return &c.found[len(c.found)-1]
 }
 
-// spanned puts a problem on a piece of the text.
+// spanned sets the position of a problem to that of a node.
 func spanned(f script.File, n syntax.Node, p diag.Problem) diag.Problem {
 	start, end := n.Span()
-	p = placed(f, start, p)
-	if p.Line == int(start.Line) {
-		p.EndLine, p.EndColumn = int(end.Line), int(end.Col)
-	}
-	return p
+	return placed(f, start, end, p)
 }
 
-// warn adds what is suspicious, and may work.
+// warn adds a warning.
 func (c *checker) warn(code string, n syntax.Node, format string, args ...any) *diag.Problem {
 	p := c.add(code, n, format, args...)
 	p.Severity = diag.Warning
@@ -179,17 +178,17 @@ func (c *checker) node(n syntax.Node) bool {
 	return true
 }
 
-// block reports the first statement that nothing leads to.
+// block reports the first statement that is never reached.
 func (c *checker) block(stmts []syntax.Stmt) {
 	for i, s := range stmts[:max(len(stmts)-1, 0)] {
 		if ends(s) {
-			c.warn(codeUnreachable, stmts[i+1], "this is never reached")
+			c.warn(codeUnreachable, stmts[i+1], "this statement is never reached")
 			return
 		}
 	}
 }
 
-// ends reports whether nothing goes on behind s.
+// ends reports whether the statement after s is never reached.
 func ends(s syntax.Stmt) bool {
 	switch s := s.(type) {
 	case *syntax.ReturnStmt:
@@ -216,7 +215,7 @@ func endsBlock(stmts []syntax.Stmt) bool {
 	return slices.ContainsFunc(stmts, ends)
 }
 
-// breaks reports whether a break in stmts leaves the loop around them.
+// breaks reports whether a break in stmts leaves the enclosing loop.
 func breaks(stmts []syntax.Stmt) bool {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -256,8 +255,7 @@ func (c *checker) form(call *syntax.CallExpr) {
 	}
 }
 
-// locate follows the way into a literal as far as it is written out, and returns the last
-// key on it and its value.
+// locate follows a path into a literal as far as it is written out, and returns the last key on it and its value.
 func locate(x syntax.Expr, way []string) (key, value syntax.Expr) {
 	key = x
 	for _, step := range way {
@@ -277,7 +275,7 @@ func locate(x syntax.Expr, way []string) (key, value syntax.Expr) {
 	return key, x
 }
 
-// member is the last entry of a dict with a key, or an element of a list, with itself as key.
+// member returns the last entry of a dict with a key, or an element of a list with itself as key.
 func member(x syntax.Expr, step string) (key, value syntax.Expr) {
 	switch x := x.(type) {
 	case *syntax.DictExpr:
@@ -302,7 +300,7 @@ func element(list []syntax.Expr, step string) (key, value syntax.Expr) {
 	return nil, nil
 }
 
-// formPlace is the way to the property that an error about a form is about.
+// formPlace returns the path to the property that an error about a form names.
 func formPlace(message string) []string {
 	rest, ok := strings.CutPrefix(message, "properties.")
 	name, _, found := strings.Cut(rest, ":")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 	"github.com/vmcp-dev/vmcp/script/source"
@@ -30,11 +31,11 @@ def run(params):
     time.duration("1d12h")
     sleep("1.5d")
     return 1
-`, `5:11: sleep: "1.5d" is no duration; want such as "1h30m" or "2d" [builtin-value]`},
+`, `5:11: sleep: "1.5d" is not a duration; want for example "1h30m" or "2d" [builtin-value]`},
 		{"syntax", "def run(params) return 1", `1:23: got return, want ':' [syntax]`},
 		{"undefined name", "def run(params): return cal_tool(1)", `1:25: undefined: cal_tool; did you mean call_tool? [undefined]`},
 		{"name of another function", "def f(x): return params\ndef run(params): return f(1)", `1:18: undefined: params [undefined]`},
-		{"no run", "def rnu(params): pass", `1:1: no function run(params): it is what a call of the tool runs, and has to be in this file [tool-declaration]`},
+		{"no run", "def rnu(params): pass", `1:1: no function run(params): calls of the tool run it, so it has to be defined in this file [tool-declaration]`},
 		{"run without parameter", "def run(): pass", `1:5: run must take one argument, as in run(params): it has 0 [tool-declaration]`},
 		{"run with two", "def run(a, b): pass", `1:5: run must take one argument, as in run(params): it has 2 [tool-declaration]`},
 		{"run with a default", "def run(a, b=1): pass", ``},
@@ -50,8 +51,8 @@ def run(params):
         if params:
             break
     return 2
-`, `5:9: warning: this is never reached [unreachable]
-8:5: warning: this is never reached [unreachable]`},
+`, `5:9: warning: this statement is never reached [unreachable]
+8:5: warning: this statement is never reached [unreachable]`},
 		{"unknown tool", `def run(p): return call_tool("ci_biuld", {})`,
 			`1:30: no tool "ci_biuld"; did you mean ci_build? [tool-unknown]`},
 		{"unknown tool by keyword", `def run(p): return try_call_tool(args={}, name="x")`, `1:48: no tool "x" [tool-unknown]`},
@@ -60,8 +61,8 @@ def run(params):
 		{"computed tool", `def run(p): return call_tool("ci_" + p["name"])`, ``},
 		{"missing argument", `def run(p): return call_tool("ci_build")`, `1:20: ci_build needs the argument ref [argument-missing]`},
 		{"wrong arguments", `def run(p): return call_tool("ci_build", {"ref": 1, "jobs": [1, "2"], "cleen": True})`,
-			`1:50: ref wants a text, this is an integer [argument-type]
-1:65: jobs[1] wants an integer, this is a text [argument-type]
+			`1:50: ref wants a string, this is an integer [argument-type]
+1:65: jobs[1] wants an integer, this is a string [argument-type]
 1:71: ci_build has no argument "cleen"; did you mean "clean"? [argument-unknown]`},
 		{"partly computed arguments", `def run(p): return call_tool("ci_build", {"ref": p, "clean": 1, "new": p})`,
 			`1:62: clean wants a bool, this is an integer [argument-type]
@@ -75,22 +76,22 @@ def run(params):
         ],
         "reff": p,
     })`, `2:12: ci_build needs the argument ref [argument-missing]
-3:18: clean wants a bool, this is a text [argument-type]
-6:13: jobs[1] wants an integer, this is a text [argument-type]
+3:18: clean wants a bool, this is a string [argument-type]
+6:13: jobs[1] wants an integer, this is a string [argument-type]
 8:9: ci_build has no argument "reff"; it has ref, clean, jobs [argument-unknown]`},
 		{"constant arguments", "ARGS = {\"ref\": 1}\ndef run(p): return call_tool(\"ci_build\", ARGS)",
-			`1:16: ref wants a text, this is an integer [argument-type]`},
+			`1:16: ref wants a string, this is an integer [argument-type]`},
 		{"computed arguments", `def run(p): return call_tool("ci_build", p)`, ``},
 		{"arguments of a tool with a bad schema", `def run(p): return call_tool("odd", {})`, ``},
 		{"captured in a comprehension", `def run(p): return parallel([lambda: call_tool(x) for x in p])`,
-			`1:30: warning: all of them see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
+			`1:30: warning: all of these functions see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
 		{"captured in a loop", `
 def run(p):
     fns = []
     for x in p:
         fns.append(lambda: x)
     return parallel(fns)
-`, `5:20: warning: all of them see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
+`, `5:20: warning: all of these functions see the last value of x; bind it: lambda x = x: ..., or use parallel(fn, items) [closure]`},
 		{"updates that branches lose", `
 def run(p):
     total = [0]
@@ -139,6 +140,22 @@ def run(p):
 				t.Errorf("Check(%s)\n got %s\nwant %s", tt.src, got, tt.want)
 			}
 		})
+	}
+}
+
+// TestATextInAnotherFormHasOnePlace: of a script that is quoted only its beginning is known. It has no
+// end, and no fix, also where the line in the script is that in the file.
+func TestATextInAnotherFormHasOnePlace(t *testing.T) {
+	at := diag.Origin{Pos: diag.Pos{File: "vmcp.yaml", Line: 2, Column: 51}}
+	src := "def run(params):\n    return call_tol([].appendd(1), len)\n"
+	found := check.File(script.File{Name: "s.star", Source: []byte(src), Origin: at}, check.Options{Builtins: builtins.Table()})
+	if len(found) != 2 {
+		t.Fatalf("File = %v, want two problems", found)
+	}
+	for _, p := range found {
+		if p.Pos != at.Pos || p.EndLine != 0 || p.EndColumn != 0 || p.Fix != nil {
+			t.Errorf("%v: ends at %d:%d, fix %v", p, p.EndLine, p.EndColumn, p.Fix)
+		}
 	}
 }
 
@@ -207,13 +224,13 @@ func TestDeclarationErrors(t *testing.T) {
 		{`tool(name="a" + str(1))`, `d.star:1:17: error: tool: name: has to be written out: only literals are read without running the script [tool-declaration]`},
 		{`tool(nmae="a")`, `d.star:1:6: error: tool: nmae: unknown argument, did you mean "name"? [tool-declaration]`},
 		{`tool("a")`, `d.star:1:6: error: tool: want keyword arguments, as in tool(name="deploy", ...) [tool-declaration]`},
-		{`tool(name=1, parameters=[])`, "d.star:1:11: error: tool: name: want a text, have int [tool-declaration]\nd.star:1:25: error: tool: parameters: want a dict, have list [tool-declaration]"},
+		{`tool(name=1, parameters=[])`, "d.star:1:11: error: tool: name: want a string, have int [tool-declaration]\nd.star:1:25: error: tool: parameters: want a dict, have list [tool-declaration]"},
 		{`tool(description="x")`, `d.star:1:1: error: tool: want a name, as in tool(name="deploy", ...) [tool-declaration]`},
 		{"tool(name=\"a\")\ntool(name=\"b-c\")\ndef run(p): return p", `d.star:2:1: error: tool: b-c needs an entry, as in entry="b_c": run is the function of a above, and a file of several tools has one for each [tool-declaration]`},
 		{"tool(name=\"a\")\ntool(name=\"b\", entry=\"b\")\ndef b(p): return p", `d.star:1:1: error: tool: a needs an entry, as in entry="a": this file has no function run [tool-declaration]`},
 		{"tool(name=\"a\", entry=\"refnd\")\ndef refund(p): return p", `d.star:1:22: error: tool: entry: no function refnd at the top level of this file; did you mean refund? [tool-declaration]`},
 		{`tool(name="a", entry="")`, `d.star:1:22: error: tool: entry: want the name of a function [tool-declaration]`},
-		{"tool(name=\"a\", entry=run)\ndef run(p): return p", `d.star:1:22: error: tool: entry: want the name of the function as a text: entry="run" [tool-declaration]`},
+		{"tool(name=\"a\", entry=run)\ndef run(p): return p", `d.star:1:22: error: tool: entry: want the name of the function as a string: entry="run" [tool-declaration]`},
 		{`tool(name="a"`, `d.star:1:14: error: got end of file, want ')' [syntax]`},
 	} {
 		_, err := check.ReadDeclarations(script.File{Name: "d.star", Source: []byte(tt.src)})

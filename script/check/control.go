@@ -8,10 +8,11 @@ import (
 	"go.starlark.net/syntax"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// keys warns of a dict that has a key twice.
+// keys warns about duplicate keys in a dict.
 func (c *checker) keys(d *syntax.DictExpr) {
 	seen := map[any]bool{}
 	for _, e := range d.List {
@@ -25,13 +26,13 @@ func (c *checker) keys(d *syntax.DictExpr) {
 			continue
 		}
 		if seen[lit.Value] {
-			c.warn("duplicate-key", lit, "the key %s is there twice; the last one counts", lit.Raw)
+			c.warn("duplicate-key", lit, "duplicate key %s; the last one is used", lit.Raw)
 		}
 		seen[lit.Value] = true
 	}
 }
 
-// resolved looks at what needs to know which names are the same.
+// resolved runs the checks that need resolved names.
 func (c *checker) resolved(f *syntax.File) {
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -50,32 +51,32 @@ func (c *checker) resolved(f *syntax.File) {
 	})
 }
 
-// recursion warns of a function that calls itself whatever happens.
+// recursion warns about a function that calls itself unconditionally.
 func (c *checker) recursion(def *syntax.DefStmt) {
-	name := firstOf(def.Name)
+	name := scope.First(def.Name)
 	if name == nil || name != def.Name {
 		return
 	}
 	r := &recursion{is: func(x *syntax.CallExpr) bool {
 		id, ok := x.Fn.(*syntax.Ident)
-		return ok && firstOf(id) == name
+		return ok && scope.First(id) == name
 	}}
 	if r.block(def.Body) == always {
-		c.warn("recursion", r.call, "%s always calls itself: there is no way out", def.Name.Name)
+		c.warn("recursion", r.call, "%s always calls itself, so it never returns", def.Name.Name)
 	}
 }
 
-// recursion looks for a call that a function makes on every way.
+// recursion searches a call that a function makes on every path.
 type recursion struct {
 	is   func(*syntax.CallExpr) bool
 	call *syntax.CallExpr
 }
 
-// way is what surely happens on the way through statements.
+// way is what certainly happens on the paths through statements.
 type way uint8
 
 const (
-	onward way = iota // it goes on without the call
+	onward way = iota // it continues without the call
 	always            // the call is made
 	ended             // it may end without the call
 )
@@ -141,7 +142,7 @@ func (r *recursion) stmt(s syntax.Stmt) way {
 	return onward
 }
 
-// expr reports whether computing x surely makes the call.
+// expr reports whether computing x certainly makes the call.
 func (r *recursion) expr(x syntax.Expr) bool {
 	switch x := x.(type) {
 	case *syntax.CallExpr:
@@ -191,7 +192,7 @@ func (r *recursion) any(list []syntax.Expr) bool {
 	return false
 }
 
-// cycles reports scripted tools that call each other on every way.
+// cycles reports scripted tools that call each other on every path.
 func (p *Program) cycles() (found diag.Problems) {
 	calls := map[string]map[string]*syntax.CallExpr{}
 	files := map[string]*checked{}
@@ -213,7 +214,7 @@ func (p *Program) cycles() (found diag.Problems) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		if way := circle(calls, name, nil, map[string]bool{}); way != nil && name == slices.Min(way) {
-			words := strings.Join(way, " and ") + " call each other in a circle"
+			words := strings.Join(way, " and ") + " call each other in a cycle"
 			if len(way) == 1 {
 				words = name + " always calls itself"
 			}
@@ -224,7 +225,7 @@ func (p *Program) cycles() (found diag.Problems) {
 	return found
 }
 
-// sureCalls are the calls of tools that a function of a file makes on every way, by tool.
+// sureCalls returns the calls of tools that a function of a file makes on every path, by tool.
 func (p *Program) sureCalls(f *syntax.File, function string) map[string]*syntax.CallExpr {
 	def, _ := tree.FindFunction(f, function)
 	if def == nil {
@@ -256,10 +257,10 @@ func (p *Program) sureCalls(f *syntax.File, function string) map[string]*syntax.
 	return sure
 }
 
-// mostSure bounds how many tools of a file are looked for on its ways.
+// mostSure bounds how many tools of a file are searched for on its paths.
 const mostSure = 100
 
-// circle is a way from a tool back to it, past those that no way leads back from.
+// circle returns a path from a tool back to it, without the tools in tried, from which no path leads back.
 func circle(calls map[string]map[string]*syntax.CallExpr, from string, way []string, tried map[string]bool) []string {
 	way, tried[from] = append(way, from), true
 	for _, next := range slices.Sorted(maps.Keys(calls[from])) {

@@ -69,8 +69,8 @@ func corpusOptions(tools map[string]check.Tool) check.Options {
 // share counts what is found of a code.
 type share struct{ all, found, line, text int }
 
-// TestCorpus looks for the mistakes of a corpus: one in each file, whose first line says where
-// it is and what. Most are found, at the right line; a part of them by the text alone.
+// TestCorpus checks the mistakes of a corpus: one in each file, whose first line has its position and code. Most are
+// found, at the right line; some of them by the text alone.
 func TestCorpus(t *testing.T) {
 	files, _ := filepath.Glob(corpus + "/mistakes/*.star")
 	tools := corpusTools(t)
@@ -141,7 +141,7 @@ func told(lines []string, code string, line int) (anywhere, at bool) {
 	return anywhere, at
 }
 
-// TestOddScriptsAreFine checks correct scripts that look odd: nothing is said about them.
+// TestOddScriptsAreFine checks correct scripts that look unusual: no problems are reported.
 func TestOddScriptsAreFine(t *testing.T) {
 	files, _ := filepath.Glob(corpus + "/odd/*.star")
 	if len(files) < 50 {

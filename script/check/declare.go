@@ -21,7 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Declaration is what a file says about a tool that it has, in a call at top level:
+// Declaration is the declaration of a tool in a file, a call at top level:
 //
 //	tool(
 //	    name = "deploy",
@@ -29,7 +29,7 @@ import (
 //	    parameters = {"type": "object", "properties": {"service": {"type": "string"}}},
 //	)
 //
-// A file of several tools declares each, and each names the function that a call of it runs.
+// A file of several tools declares each, and each names its entry function.
 type Declaration struct {
 	Name, Title, Description, Timeout       string
 	Entry                                   string          // the function; "" is run
@@ -41,13 +41,13 @@ type Declaration struct {
 }
 
 const (
-	declares      = "tool"  // what a file calls to declare a tool
-	entryArgument = "entry" // names the function of that
+	declares      = "tool"  // the function that declares a tool
+	entryArgument = "entry" // its argument for the entry function
 )
 
-// ReadDeclarations reads the declarations of a file without running anything: their
-// arguments have to be literals, or constants of the file. A file without any is a
-// library. Where only a function is missing, the declarations are returned with the problems.
+// ReadDeclarations reads the declarations of a file without running it: their arguments have to be literals or
+// constants of the file. A file without any is a library. If only an entry function is missing, the declarations are
+// returned together with the problems.
 func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 	parsed, err := source.Parse(f, script.Limits{})
 	if err != nil {
@@ -71,7 +71,7 @@ func ReadDeclarations(f script.File) ([]*Declaration, diag.Problems) {
 	return all, c.found
 }
 
-// functions reports declared tools whose function is not there. Of several tools one may leave it out.
+// functions reports declared tools whose entry function does not exist. One of several tools may leave it out.
 func (c *checker) functions(f *syntax.File, all []*Declaration) {
 	var first *Declaration // without entry
 	_, hasRun := hasFunction(f, source.Run)
@@ -90,10 +90,12 @@ func (c *checker) functions(f *syntax.File, all []*Declaration) {
 					}
 				}
 			}
-		case len(all) == 1: // what is wrong then is told as of any script
+		case len(all) == 1: // reported as for any script
 		case !hasRun:
+			d.assumeEntry(f)
 			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": this file has no function run`, d.Name, functionName(d.Name))
 		case first != nil:
+			d.assumeEntry(f)
 			c.add(codeDeclaration, d.call, `tool: %s needs an entry, as in entry="%s": run is the function of %s above, and a file of several tools has one for each`,
 				d.Name, functionName(d.Name), first.Name)
 		default:
@@ -102,7 +104,17 @@ func (c *checker) functions(f *syntax.File, all []*Declaration) {
 	}
 }
 
-// CheckFunction says why a file has no function that a tool could run; nil when it has.
+// assumeEntry takes the function with the name of the tool as its entry, so that no other problems are reported for
+// it.
+func (d *Declaration) assumeEntry(f *syntax.File) {
+	if name := functionName(d.Name); name != source.Run {
+		if _, ok := hasFunction(f, name); ok {
+			d.Entry = name
+		}
+	}
+}
+
+// CheckFunction returns the problem of a file without the entry function of a tool; nil if it has one.
 func CheckFunction(f script.File, function string) *diag.Problem {
 	parsed, err := source.Parse(f, script.Limits{})
 	if err != nil {
@@ -119,8 +131,8 @@ func CheckFunction(f script.File, function string) *diag.Problem {
 	return p
 }
 
-// hasFunction reports whether a file gives a name a meaning that may be a function; else names are the functions
-// that it has.
+// hasFunction reports whether a file binds a name, possibly to a function; otherwise it returns the names of the
+// functions that it has.
 func hasFunction(f *syntax.File, name string) (names []string, ok bool) {
 	if _, bound := tree.FindFunction(f, name); bound {
 		return nil, true
@@ -133,7 +145,7 @@ func hasFunction(f *syntax.File, name string) (names []string, ok bool) {
 	return names, false
 }
 
-// functionName is what the function of a tool might be called.
+// functionName returns a likely name for the function of a tool.
 func functionName(tool string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -143,7 +155,7 @@ func functionName(tool string) string {
 	}, tool)
 }
 
-// Tool is the tool as checks know it. What of the declaration cannot be read is left out.
+// Tool returns the tool for checks, without the arguments that cannot be read.
 func (d *Declaration) Tool() Entry {
 	e := Entry{Tool: d.Name, Function: d.Entry, Input: d.Parameters, Output: d.Output}
 	_ = e.Limits.Time.UnmarshalText([]byte(d.Timeout))
@@ -156,13 +168,12 @@ func (d *Declaration) Is(x syntax.Expr) bool {
 	return ok && call.Lparen.Line == d.call.Lparen.Line && call.Lparen.Col == d.call.Lparen.Col
 }
 
-// NamesEntry reports whether an argument of a call of a function is the one by which a declaration names the function
-// of its tool.
+// NamesEntry reports whether an argument of a call names the entry function in a declaration.
 func NamesEntry(function, argument string) bool {
 	return function == declares && argument == entryArgument
 }
 
-// argument is the value of an argument, or the whole declaration.
+// argument returns the value of an argument, or the whole declaration.
 func (d *Declaration) argument(name string) syntax.Node {
 	for _, arg := range d.call.Args {
 		if key, x, err := keyword(arg); err == nil && key == name {
@@ -172,7 +183,7 @@ func (d *Declaration) argument(name string) syntax.Node {
 	return d.call
 }
 
-// declarations finds the calls of tool at top level.
+// declarations returns the calls of tool at top level.
 func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 	for _, s := range tree.Stmts {
 		x, ok := s.(*syntax.ExprStmt)
@@ -190,7 +201,7 @@ func declarations(tree *syntax.File) (calls []*syntax.CallExpr) {
 	return calls
 }
 
-// misplaced reports calls of tool that declare nothing since they are inside of something.
+// misplaced reports calls of tool that are no declarations because they are not at top level.
 func (c *checker) misplaced(f *syntax.File) {
 	if tree.Bound(f)[declares] { // they may call another
 		return
@@ -202,7 +213,7 @@ func (c *checker) misplaced(f *syntax.File) {
 			return true
 		}
 		if id, ok := call.Fn.(*syntax.Ident); ok && id.Name == declares {
-			c.add(codeDeclaration, call, "tool: this declares nothing: declarations are read without running the file, as statements of their own outside of if, for and functions")
+			c.add(codeDeclaration, call, "tool: this declares nothing: a declaration is a statement at top level, outside of if, for and functions")
 		}
 		return true
 	})
@@ -243,13 +254,13 @@ func (c *checker) declaration(call *syntax.CallExpr) *Declaration {
 	return d
 }
 
-// declarationError says what is wrong with an argument of tool, at the narrowest place.
+// declarationError reports an error in an argument of tool, at the narrowest position.
 func (c *checker) declarationError(name string, at syntax.Expr, err error) {
 	var lit *literal.NotLiteral
 	if errors.As(err, &lit) {
 		at = lit.At
 		if id, ok := at.(*syntax.Ident); ok && name == entryArgument {
-			err = fmt.Errorf("want the name of the function as a text: entry=%q", id.Name)
+			err = fmt.Errorf("want the name of the function as a string: entry=%q", id.Name)
 		}
 	}
 	if name != "" {
@@ -258,8 +269,8 @@ func (c *checker) declarationError(name string, at syntax.Expr, err error) {
 	c.add(codeDeclaration, at, "tool: %s%v", name, err)
 }
 
-// Problem is a problem with what is declared at a path of the configuration, such as
-// tool.parameters.properties.x, at the key that is to blame.
+// Problem returns a problem of what is declared at a path of the configuration, such as tool.parameters.properties.x,
+// with the position of the key that causes it.
 func (d *Declaration) Problem(path string) diag.Problem {
 	var at syntax.Node = d.call
 	way := steps(path)
@@ -276,7 +287,7 @@ func (d *Declaration) Problem(path string) diag.Problem {
 	return spanned(d.file, at, diag.Problem{Code: codeDeclaration})
 }
 
-// steps takes a path of the configuration apart: a.b[2]["c d"].
+// steps splits a path of the configuration: a.b[2]["c d"].
 func steps(path string) (way []string) {
 	for path != "" {
 		switch {
@@ -323,7 +334,7 @@ func readText(c *literal.Constants, x syntax.Expr, into *string) error {
 	}
 	s, ok := v.(starlark.String)
 	if !ok {
-		return fmt.Errorf("want a text, have %s", v.Type())
+		return fmt.Errorf("want a string, have %s", v.Type())
 	}
 	*into = string(s)
 	return nil

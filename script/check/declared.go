@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// declared looks at what tool(...) says beyond what the configuration holds it to.
+// declared checks tool(...) beyond what the configuration checks.
 func (c *checker) declared(f *syntax.File, s *shared) {
 	all := declarations(f)
 	var parts []tree.Part
@@ -45,12 +45,12 @@ func (c *checker) declared(f *syntax.File, s *shared) {
 	}
 }
 
-// reachedBy are the statements that a declared tool gets to.
+// reachedBy returns the statements that a declared tool reaches.
 func (c *checker) reachedBy(parts []tree.Part, declaration *syntax.CallExpr) (stmts []syntax.Stmt) {
 	function := source.Run
 	for _, arg := range declaration.Args {
 		if name, x, err := keyword(arg); err == nil && name == entryArgument {
-			_ = readText(c.constants, x, &function) // it is reported where it is read
+			_ = readText(c.constants, x, &function) // its errors are reported elsewhere
 		}
 	}
 	for _, i := range tree.Reached(parts, function) {
@@ -65,14 +65,14 @@ func (c *checker) timeout(x syntax.Expr) {
 		return
 	}
 	if _, err := script.ParseDuration(v); err != nil {
-		c.add(codeDeclaration, x, `%q is no duration; want such as "1h30m" or "2d"`, v)
+		c.add(codeDeclaration, x, `%q is not a duration; want for example "1h30m" or "2d"`, v)
 	}
 }
 
 // schemaTypes are the types of JSON Schema.
 var schemaTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
-// typeHabits are what other languages call them.
+// typeHabits are the names of these types in other languages.
 var typeHabits = map[string]string{"str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
 	"list": "array", "tuple": "array", "dict": "object", "map": "object", "none": "null", "None": "null"}
 
@@ -83,7 +83,7 @@ var schemaKeywords = []string{"$schema", "$id", "$ref", "$defs", "$comment", "$a
 	"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
 	"unevaluatedProperties", "unevaluatedItems"}
 
-// schemaAt looks at a JSON Schema that is written out.
+// schemaAt checks a JSON Schema that is written out.
 func (c *checker) schemaAt(x syntax.Expr) {
 	d, ok := unparenthesized(x).(*syntax.DictExpr)
 	if !ok {
@@ -140,7 +140,7 @@ func unparenthesized(x syntax.Expr) syntax.Expr {
 	return x
 }
 
-// schemaKeyword reports a keyword that is nearly one of JSON Schema: others may be somebody's own.
+// schemaKeyword reports keywords that are misspelt ones of JSON Schema: others may be extensions.
 func (c *checker) schemaKeyword(at syntax.Expr, key string) {
 	if slices.Contains(schemaKeywords, key) || strings.HasPrefix(key, "x-") {
 		return
@@ -169,7 +169,7 @@ func (c *checker) schemaType(x syntax.Expr) {
 	}
 }
 
-// schemasIn looks at the schemas under names, and returns the names; nil when not all are written out.
+// schemasIn checks the schemas under names, and returns the names; nil when not all are written out.
 func (c *checker) schemasIn(x syntax.Expr) (names []string) {
 	d, ok := unparenthesized(x).(*syntax.DictExpr)
 	if !ok {
@@ -188,7 +188,7 @@ func (c *checker) schemasIn(x syntax.Expr) (names []string) {
 	return names
 }
 
-// requiredIn reports names that are required and no property.
+// requiredIn reports required names that are not properties.
 func (c *checker) requiredIn(d *syntax.DictExpr, properties []string) {
 	_, x := member(d, "required")
 	list, ok := x.(*syntax.ListExpr)
@@ -200,14 +200,14 @@ func (c *checker) requiredIn(d *syntax.DictExpr, properties []string) {
 		if !ok || slices.Contains(properties, name) {
 			continue
 		}
-		p := c.add("schema", el, "%q is required and no property", name)
+		p := c.add("schema", el, "%q is required, but is not a property", name)
 		if near := spell.Nearest(name, properties); near != "" {
 			p.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}
 }
 
-// schemaDefault reports a default that its own schema does not allow.
+// schemaDefault reports a default that its schema does not allow.
 func (c *checker) schemaDefault(d *syntax.DictExpr, x syntax.Expr) {
 	raw, err := c.constants.JSON(d)
 	value, valueErr := c.constants.JSON(x)
@@ -216,7 +216,7 @@ func (c *checker) schemaDefault(d *syntax.DictExpr, x syntax.Expr) {
 	}
 	s, err := schema.Compile(raw)
 	if err != nil {
-		return // it is reported for itself
+		return // reported separately
 	}
 	if s.Validate(value) == nil {
 		return
@@ -224,14 +224,14 @@ func (c *checker) schemaDefault(d *syntax.DictExpr, x syntax.Expr) {
 	c.add("schema-default", x, "the default %s %s", value, defaultProblem(raw, value))
 }
 
-// defaultProblem says why a default does not fit.
+// defaultProblem returns why a default does not fit its schema.
 func defaultProblem(raw, value json.RawMessage) string {
 	var s struct {
 		Type             any
 		Minimum, Maximum *json.Number
 		Enum             []any
 	}
-	_ = json.Unmarshal(raw, &s) // what cannot be read says nothing
+	_ = json.Unmarshal(raw, &s) // invalid parts are ignored
 	n, _, err := big.ParseFloat(string(value), 10, 128, big.ToNearestEven)
 	limit := func(l *json.Number) *big.Float {
 		f, _, _ := big.ParseFloat(string(*l), 10, 128, big.ToNearestEven)
@@ -250,7 +250,7 @@ func defaultProblem(raw, value json.RawMessage) string {
 	return "does not fit its own schema"
 }
 
-// annotations warns of a tool that says it only reads, and calls one that is known to write.
+// annotations warns about a tool that is declared read-only and calls one that writes.
 func (c *checker) annotations(within []syntax.Stmt, declaration *syntax.CallExpr, x syntax.Expr, s *shared) {
 	key, value := member(unparenthesized(x), "readOnlyHint")
 	if id, ok := value.(*syntax.Ident); !ok || id.Name != "True" {
@@ -263,11 +263,11 @@ func (c *checker) annotations(within []syntax.Stmt, declaration *syntax.CallExpr
 			}
 		}
 	}
-	told := false
+	reported := false
 	syntax.Walk(&syntax.File{Stmts: within}, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
-		if !ok || told {
-			return !told
+		if !ok || reported {
+			return !reported
 		}
 		b := c.builtins.called(call)
 		if b == nil || b.Tool.Name == "" {
@@ -276,8 +276,8 @@ func (c *checker) annotations(within []syntax.Stmt, declaration *syntax.CallExpr
 		if name, ok := literalString(b.Tool.of(call)); ok {
 			c.needs.ask(name)
 			if t, _ := s.tool(name); t != nil && t.Writes {
-				c.warn("annotation", key, "says it only reads, but calls %s", name)
-				told = true
+				c.warn("annotation", key, "declared as read-only, but calls %s", name)
+				reported = true
 			}
 		}
 		return true

@@ -36,7 +36,7 @@ func TestScriptsInTheDocsAreCorrect(t *testing.T) {
 // inline is a script in a configuration, with its indent.
 var inline = regexp.MustCompile(`(?m)^    script: \|\n((?:      .*\n|\n)+)`)
 
-// scriptsIn are the scripts in a block: itself, or those of a configuration.
+// scriptsIn returns the scripts in a block: the block itself, or those of a configuration.
 func scriptsIn(block string) (found []string) {
 	for _, m := range inline.FindAllStringSubmatch(block, -1) {
 		found = append(found, strings.ReplaceAll("\n"+m[1], "\n      ", "\n"))

@@ -8,14 +8,14 @@ import (
 
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// What editors ask. Lines and columns count from 1, columns in characters, as in problems; file is
-// the name that problems have. Of a file that cannot be parsed the answers are those of its last
-// text that could be, of Options.Last.
+// Queries of editors. Lines and columns count from 1, columns in characters, as in problems; file is the name in
+// problems. For a file that cannot be parsed, the answers are those of its last text that could be, from Options.Last.
 
-// file finds the script that a line of a file belongs to, if it or an earlier text of it could be
-// parsed: several may stand in one configuration, below each other.
+// file returns the script that a line of a file belongs to, in its present or earlier text: a configuration may
+// contain several.
 func (p *Program) file(name string, line int) (found *checked) {
 	if p == nil {
 		return nil
@@ -31,9 +31,9 @@ func (p *Program) file(name string, line int) (found *checked) {
 	return found
 }
 
-// keep remembers, of the files that cannot be parsed now, what was known of an earlier text.
+// keep takes what was known of an earlier text of the files that cannot be parsed now.
 func (p *Program) keep(last *Program) {
-	p.options.Last = nil // which would keep all before it, too
+	p.options.Last = nil // else all earlier programs would be kept, too
 	if last == nil {
 		return
 	}
@@ -50,8 +50,7 @@ func (p *Program) keep(last *Program) {
 	}
 }
 
-// Alone checks one more file, as those of p were checked: one that is not among them. Without p it is
-// checked with o.
+// Alone checks one more file with the options and results of p. If p is nil it is checked with o.
 func (p *Program) Alone(src Source, o Options) *Program {
 	if p != nil {
 		o = p.options
@@ -60,13 +59,12 @@ func (p *Program) Alone(src Source, o Options) *Program {
 	return Check([]Source{src}, o)
 }
 
-// succeeds reports whether f is the same file as another one, with a newer text.
+// succeeds reports whether f is the same file as old, with a newer text.
 func (f *checked) succeeds(old *checked) bool {
 	return f.source.Name == old.source.Name && f.source.Origin.File == old.source.Origin.File
 }
 
-// TypeAt is the type of the smallest expression at a place, and where that stands; ok is false
-// when there is none.
+// TypeAt returns the type of the smallest expression at a position, and its extent; ok is false if there is none.
 func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to syntax.Position, ok bool) {
 	f := p.file(file, line)
 	if f == nil {
@@ -75,7 +73,7 @@ func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to 
 	at := syntax.MakePosition(&file, int32(line), int32(column))
 	for x, known := range f.types {
 		start, end := x.Span()
-		if !inside(at, start, end) || ok && !(inside(start, from, to) && inside(end, from, to)) {
+		if !tree.Inside(at, start, end) || ok && !(tree.Inside(start, from, to) && tree.Inside(end, from, to)) {
 			continue
 		}
 		t, from, to, ok = known, start, end, true
@@ -83,14 +81,8 @@ func (p *Program) TypeAt(file string, line, column int) (t types.Type, from, to 
 	return t, from, to, ok
 }
 
-// inside reports whether a position is from start to end, both included.
-func inside(p, start, end syntax.Position) bool { return !less(p, start) && !less(end, p) }
-
-func less(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
-
-// TypeOf is the type of an expression that somebody is writing, such as order or
-// order["buyer"], as it would be at a line: each name in it has the type that it had last
-// above. It is Any when that is not known.
+// TypeOf returns the type of an expression that is being written, such as order or order["buyer"], as it would be at a
+// line: each name in it has the type of its last use above. It is Any if unknown.
 func (p *Program) TypeOf(file, expression string, line int) types.Type {
 	f := p.file(file, line)
 	x, err := syntax.ParseExpr("", expression, 0)
@@ -120,7 +112,7 @@ func (f *checked) typeOf(x syntax.Expr, line int) types.Type {
 	return types.Any
 }
 
-// lastOf is the type that a name had at its last use above a line.
+// lastOf returns the type of a name at its last use above a line.
 func (f *checked) lastOf(name string, line int) types.Type {
 	best, found := types.Any, syntax.Position{}
 	for x, t := range f.types {
@@ -128,7 +120,7 @@ func (f *checked) lastOf(name string, line int) types.Type {
 		if !ok || id.Name != name || int(id.NamePos.Line) > line || t.IsAny() && found.IsValid() {
 			continue
 		}
-		if !found.IsValid() || less(found, id.NamePos) {
+		if !found.IsValid() || tree.Before(found, id.NamePos) {
 			best, found = t, id.NamePos
 		}
 	}
@@ -161,8 +153,7 @@ func elementOf(t types.Type) types.Type {
 	return out
 }
 
-// Fields are the fields of the dicts and structs that a type has, for completion behind [" and a
-// dot: sorted, each once.
+// Fields returns the fields of the dicts and structs of a type, sorted, each once: for completion after [" and a dot.
 func Fields(t types.Type) (fields []types.Field) {
 	for _, a := range t.Atoms() {
 		if a.Kind != types.Dict && a.Kind != types.Struct {
@@ -178,17 +169,16 @@ func Fields(t types.Type) (fields []types.Field) {
 	return fields
 }
 
-// Tools are the names of the tools that scripts can call, sorted; nil when they are not known.
+// Tools returns the names of the tools that scripts can call, sorted; nil when they are not known.
 func (p *Program) Tools() []string { return p.shared.names }
 
-// Tool is what is known of a tool.
+// Tool returns what is known of a tool.
 func (p *Program) Tool(name string) (Tool, bool) {
 	t, ok := p.options.Tools[name]
 	return t, ok
 }
 
-// Tree is the tree of the script that a line of a file belongs to, resolved; nil when there is none. It
-// must not be changed.
+// Tree returns the resolved tree of the script that a line of a file belongs to, or nil. It must not be changed.
 func (p *Program) Tree(file string, line int) *syntax.File {
 	if f := p.file(file, line); f != nil {
 		return f.tree
@@ -196,7 +186,7 @@ func (p *Program) Tree(file string, line int) *syntax.File {
 	return nil
 }
 
-// Load finds what a load statement of a file names.
+// Load returns the file that a load statement of a file names.
 func (p *Program) Load(file string, line int, module string) (script.File, bool) {
 	f := p.file(file, line)
 	if f == nil || p.options.Load == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check"
 )
 
-// What is wrong is found without running anything, against the tools that there are.
+// A file is checked without running it, against the tools that exist.
 func ExampleFile() {
 	source := `
 def run(params):
@@ -31,7 +31,7 @@ def run(params):
 	// release.star:5:12: error: undefined: totl; did you mean total? [undefined]
 }
 
-// A Scan reads of a program, while it is compiled, which tools it calls.
+// A Scan collects the tools that a program calls while it is compiled.
 func ExampleScan() {
 	scan := check.NewScan(builtins.Table())
 	_, err := script.Compile(

@@ -9,10 +9,11 @@ import (
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/spell"
+	"github.com/vmcp-dev/vmcp/script/check/uses"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// fixUndefined adds what to write instead of names that nothing defines.
+// fixUndefined adds fixes that replace undefined names.
 func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 	var names []string
 	for i := range c.found {
@@ -33,33 +34,33 @@ func (c *checker) fixUndefined(f *syntax.File, builtins []Builtin) {
 	}
 }
 
-// fixUnusedLoad adds the removal of a loaded name: of the whole line when it loads nothing else that is
-// used. A statement of several lines, or with a comment, is left alone.
-func (c *checker) fixUnusedLoad(p *diag.Problem, u *uses, id *syntax.Ident) {
-	s := u.loads[id]
+// fixUnusedLoad adds a fix that removes a loaded name, or the whole line if nothing else that it loads is used. A
+// statement of several lines, or with a comment, is not changed.
+func (c *checker) fixUnusedLoad(p *diag.Problem, u *uses.Uses, id *syntax.Ident) {
+	s := u.Loads[id]
 	if s == nil || p.EndLine == 0 || s.Load.Line != s.Rparen.Line || !c.alone(s) {
 		return
 	}
 	line := int(s.Load.Line)
 	remove := diag.Edit{Pos: diag.Pos{File: p.File, Line: line, Column: 1}, EndLine: line + 1, EndColumn: 1}
-	if i := slices.Index(s.To, id); slices.ContainsFunc(s.To, func(to *syntax.Ident) bool { b := u.of(to); return b == nil || b.reads > 0 }) {
+	if i := slices.Index(s.To, id); slices.ContainsFunc(s.To, func(to *syntax.Ident) bool { b := u.Find(to); return b == nil || b.Reads > 0 }) {
 		_, before := s.Module.Span()
 		if i > 0 {
 			before = behind(s.From[i-1])
 		}
 		remove.Column, remove.EndLine, remove.EndColumn = int(before.Col), line, int(behind(s.From[i]).Col)
 	}
-	p.Fix = &diag.Fix{Title: "remove what is not used", Safe: true, Edits: []diag.Edit{remove}}
+	p.Fix = &diag.Fix{Title: "remove the unused name", Safe: true, Edits: []diag.Edit{remove}}
 }
 
-// behind is the place behind a name in quotes.
+// behind returns the position after a quoted name.
 func behind(id *syntax.Ident) syntax.Position {
 	_, end := id.Span()
 	end.Col++
 	return end
 }
 
-// alone reports whether a statement has its line for itself, with a line behind it.
+// alone reports whether a statement is alone on its line, and another line follows.
 func (c *checker) alone(s *syntax.LoadStmt) bool {
 	lines := strings.SplitAfter(string(c.file.Source), "\n")
 	n := int(s.Load.Line) - 1

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// FormSchema checks that a JSON Schema is one that a question to the user may have,
-// and completes it. The protocol allows one flat object whose properties are strings,
-// numbers, booleans, or choices among strings.
+// FormSchema checks that a JSON Schema is allowed for a question to the user, and completes it. The protocol
+// (elicitation) allows one flat object whose properties are strings, numbers, booleans, or choices among strings.
 func FormSchema(raw json.RawMessage) (json.RawMessage, error) {
 	var form map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &form); err != nil {
@@ -50,7 +49,7 @@ func FormSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// fieldKeywords are what a field of each type may say.
+// fieldKeywords are the allowed keywords of a field by its type.
 var fieldKeywords = map[string][]string{
 	"string":  {"minLength", "maxLength", "pattern", "format", "enum", "enumNames", "oneOf"},
 	"number":  {"minimum", "maximum"},
@@ -68,7 +67,7 @@ func checkField(raw json.RawMessage) error {
 		return errors.New("want an object")
 	}
 	var kind string
-	_ = json.Unmarshal(field["type"], &kind) // anything but a text is no type that we know
+	_ = json.Unmarshal(field["type"], &kind) // anything but a string is an unknown type
 	allowed, ok := fieldKeywords[kind]
 	if !ok {
 		return errors.New(`type: want "string", "number", "integer", "boolean", or "array" of choices`)

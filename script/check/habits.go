@@ -3,49 +3,52 @@ package check
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// habit is something of Python that Starlark has not.
+// habit is a construct of Python that Starlark does not have.
 type habit struct {
-	line *regexp.Regexp // on the line of the error; what is to blame is its first group
+	line *regexp.Regexp // on the line of the error; the first group is the construct
 	says string
 }
 
-// habits are looked for where the parser has stopped, the first that fits.
-var habits = []habit{
-	{regexp.MustCompile(`(?:^|[^\w"'])([fF][rR]?["'])`), `Starlark has no f-strings; use "...%s" % x or "{}".format(x)`},
-	{regexp.MustCompile(`^\s*(try)\s*:`), "Starlark has no try; use try_call_tool, and look at .ok"},
-	{regexp.MustCompile(`^\s*(except)\b`), "Starlark has no try and except; use try_call_tool, and look at .ok"},
-	{regexp.MustCompile(`^\s*(finally)\b`), "Starlark has no try and finally"},
-	{regexp.MustCompile(`^\s*(raise)\b`), `Starlark has no raise; use fail("...")`},
-	{regexp.MustCompile(`^\s*(import)\b`), `Starlark has no import; load("file.star", "name") loads from a library`},
-	{regexp.MustCompile(`^\s*(from)\s+\w+\s+import\b`), `Starlark has no import; load("file.star", "name") loads from a library`},
-	{regexp.MustCompile(`^\s*(class)\b`), "Starlark has no classes; use struct(...) and functions"},
-	{regexp.MustCompile(`^\s*(with)\b`), "Starlark has no with"},
-	{regexp.MustCompile(`^\s*(async|await)\b`), "Starlark has no async and await; parallel([...]) runs functions side by side"},
-	{regexp.MustCompile(`\b(await)\s`), "Starlark has no await; calls wait by themselves, parallel([...]) runs functions side by side"},
-	{regexp.MustCompile(`\b(yield)\b`), "Starlark has no yield; return a list"},
-	{regexp.MustCompile(`^\s*(global|nonlocal)\b`), "Starlark has no global and nonlocal; change a dict or list that is defined outside"},
-	{regexp.MustCompile(`^\s*(assert)\b`), `Starlark has no assert; use if ...: fail("...")`},
-	{regexp.MustCompile(`^\s*(del)\b`), "Starlark has no del; use d.pop(key)"},
-	{regexp.MustCompile(`\S\s+(is)\s+(?:not\s+)?\S`), "Starlark has no is; use == or !="},
-	{regexp.MustCompile(`(:=)`), "Starlark has no :=; assign on a line of its own"},
-	{regexp.MustCompile(`[\w)\]]\s*(\*\*)\s*[\w(]`), "Starlark has no ** operator; multiply"},
-	{regexp.MustCompile(`(\+\+|--)\s*$`), "Starlark has no ++ and --; use += 1"},
-	{regexp.MustCompile(`(&&|\|\|)`), "Starlark has no && and ||; use and, or"},
-	{regexp.MustCompile(`(!)[^=]`), "Starlark has no !; use not"},
-	{regexp.MustCompile(`^\s*(else\s+if)\b`), "Starlark has no else if; use elif"},
-	{regexp.MustCompile(`^\s*(switch|match)\b.*:\s*$`), "Starlark has no match; use if and elif"},
-	{regexp.MustCompile(`^\s*(?:def)\b.*(->)`), "Starlark has no annotations of types; leave them out"},
-	{regexp.MustCompile(`^\s*def\b.*\w(:\s*\w+)`), "Starlark has no annotations of types; leave them out"},
-}
+// habits are matched on the line where the parser stopped; the first match is used.
+var habits = sync.OnceValue(func() []habit {
+	return []habit{
+		{regexp.MustCompile(`(?:^|[^\w"'])([fF][rR]?["'])`), `Starlark has no f-strings; use "...%s" % x or "{}".format(x)`},
+		{regexp.MustCompile(`^\s*(try)\s*:`), "Starlark has no try; use try_call_tool, and look at .ok"},
+		{regexp.MustCompile(`^\s*(except)\b`), "Starlark has no try and except; use try_call_tool, and look at .ok"},
+		{regexp.MustCompile(`^\s*(finally)\b`), "Starlark has no try and finally"},
+		{regexp.MustCompile(`^\s*(raise)\b`), `Starlark has no raise; use fail("...")`},
+		{regexp.MustCompile(`^\s*(import)\b`), `Starlark has no import; load("file.star", "name") loads from a library`},
+		{regexp.MustCompile(`^\s*(from)\s+\w+\s+import\b`), `Starlark has no import; load("file.star", "name") loads from a library`},
+		{regexp.MustCompile(`^\s*(class)\b`), "Starlark has no classes; use struct(...) and functions"},
+		{regexp.MustCompile(`^\s*(with)\b`), "Starlark has no with"},
+		{regexp.MustCompile(`^\s*(async|await)\b`), "Starlark has no async and await; parallel([...]) runs functions concurrently"},
+		{regexp.MustCompile(`\b(await)\s`), "Starlark has no await; calls wait by themselves, parallel([...]) runs functions concurrently"},
+		{regexp.MustCompile(`\b(yield)\b`), "Starlark has no yield; return a list"},
+		{regexp.MustCompile(`^\s*(global|nonlocal)\b`), "Starlark has no global and nonlocal; change a dict or list that is defined outside"},
+		{regexp.MustCompile(`^\s*(assert)\b`), `Starlark has no assert; use if ...: fail("...")`},
+		{regexp.MustCompile(`^\s*(del)\b`), "Starlark has no del; use d.pop(key)"},
+		{regexp.MustCompile(`\S\s+(is)\s+(?:not\s+)?\S`), "Starlark has no is; use == or !="},
+		{regexp.MustCompile(`(:=)`), "Starlark has no :=; assign on a separate line"},
+		{regexp.MustCompile(`[\w)\]]\s*(\*\*)\s*[\w(]`), "Starlark has no ** operator; multiply"},
+		{regexp.MustCompile(`(\+\+|--)\s*$`), "Starlark has no ++ and --; use += 1"},
+		{regexp.MustCompile(`(&&|\|\|)`), "Starlark has no && and ||; use and, or"},
+		{regexp.MustCompile(`(!)[^=]`), "Starlark has no !; use not"},
+		{regexp.MustCompile(`^\s*(else\s+if)\b`), "Starlark has no else if; use elif"},
+		{regexp.MustCompile(`^\s*(switch|match)\b.*:\s*$`), "Starlark has no match; use if and elif"},
+		{regexp.MustCompile(`^\s*(?:def)\b.*(->)`), "Starlark has no type annotations; omit them"},
+		{regexp.MustCompile(`^\s*def\b.*\w(:\s*\w+)`), "Starlark has no type annotations; omit them"},
+	}
+})
 
 var chained = regexp.MustCompile(`does not associate with`)
 
-// familiar says in place of the parser what an author meant who is used to Python.
+// familiar replaces the message of the parser where the script uses a construct of Python.
 func familiar(f script.File, p diag.Problem) diag.Problem {
 	if chained.MatchString(p.Message) {
 		p.Message = "Starlark has no chained comparisons; write a < b and b < c"
@@ -67,7 +70,7 @@ func familiar(f script.File, p diag.Problem) diag.Problem {
 			continue
 		}
 		text := blanked(lines[n-1])
-		for _, h := range habits {
+		for _, h := range habits() {
 			at := h.line.FindStringSubmatchIndex(text)
 			if at == nil || n < p.Line-shift && !strings.HasSuffix(strings.TrimSpace(text), ":") {
 				continue
@@ -84,7 +87,7 @@ func familiar(f script.File, p diag.Problem) diag.Problem {
 
 var texts = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|#.*`)
 
-// blanked is a line with what is in its texts and comments blanked, so that only code is left.
+// blanked returns a line with the contents of strings and comments replaced by spaces, so that only code is left.
 func blanked(line string) string {
 	return texts.ReplaceAllStringFunc(line, func(s string) string {
 		if s[0] == '#' {

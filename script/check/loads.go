@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// loads reports load statements of files that are not there, and of names that a file does
-// not define. What is wrong inside of a loaded file is reported with that file.
+// loads reports load statements of missing files, and of names that a file does not define. Problems inside a loaded
+// file are reported with that file.
 func (c *checker) loads(f *syntax.File) {
 	if c.o.Load == nil {
 		return
@@ -49,7 +49,7 @@ func (c *checker) loaded(s *syntax.LoadStmt, lib *syntax.File) {
 	}
 }
 
-// globals calls f for the names that statements at top level give a meaning to.
+// globals calls f for the names that statements at top level bind.
 func globals(stmts []syntax.Stmt, f func(*syntax.Ident)) {
 	for _, s := range stmts {
 		switch s := s.(type) {

@@ -4,30 +4,30 @@ import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/script/check/scope"
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// A function that is made in a loop and kept sees, when it is called behind the loop, the last
-// value of what the loop assigns. One that is called in the same round does not, nor one that is
-// kept when the loop is left.
+// A function that is made in a loop and kept sees the last value of the loop's variables when it is called after the
+// loop. One that is called in the same iteration does not, nor one that is kept when the loop is left.
 
-// comprehension reports functions that a comprehension collects and that use its variable.
+// comprehension reports functions that a comprehension collects and that use its variables.
 func (c *checker) comprehension(x *syntax.Comprehension) {
 	vars := map[*syntax.Ident]bool{}
 	for _, clause := range x.Clauses {
 		if f, ok := clause.(*syntax.ForClause); ok {
-			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[firstOf(id)] = true })
+			tree.EachName(f.Vars, func(id *syntax.Ident) { vars[scope.First(id)] = true })
 		}
 	}
 	k := &keeper{checker: c, vars: vars}
 	k.kept(x.Body)
 }
 
-// loop reports functions that the body of a loop keeps and that use what it assigns.
+// loop reports functions that the body of a loop keeps and that use variables that it assigns.
 func (c *checker) loop(body []syntax.Stmt, loopVars syntax.Expr) {
 	k := &keeper{checker: c, vars: map[*syntax.Ident]bool{}, defs: map[*syntax.Ident]*syntax.DefStmt{}}
 	note := func(id *syntax.Ident) {
-		if f := firstOf(id); f != nil {
+		if f := scope.First(id); f != nil {
 			k.vars[f] = true
 		}
 	}
@@ -38,14 +38,14 @@ func (c *checker) loop(body []syntax.Stmt, loopVars syntax.Expr) {
 	k.block(body)
 }
 
-// keeper looks for functions that a loop keeps.
+// keeper searches functions that a loop keeps.
 type keeper struct {
 	*checker
-	vars map[*syntax.Ident]bool // what the loop assigns, by the identifier that binds it first
+	vars map[*syntax.Ident]bool // variables that the loop assigns, by the identifier that binds them first
 	defs map[*syntax.Ident]*syntax.DefStmt
 }
 
-// assigned calls f with what statements of a loop's body assign.
+// assigned calls f with the variables that statements of a loop's body assign.
 func (k *keeper) assigned(stmts []syntax.Stmt, f func(*syntax.Ident)) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -60,14 +60,14 @@ func (k *keeper) assigned(stmts []syntax.Stmt, f func(*syntax.Ident)) {
 		case *syntax.WhileStmt:
 			k.assigned(s.Body, f)
 		case *syntax.DefStmt:
-			if id := firstOf(s.Name); id != nil {
+			if id := scope.First(s.Name); id != nil {
 				k.defs[id] = s
 			}
 		}
 	}
 }
 
-// block looks at statements: what is kept when the loop is left right behind is fine.
+// block checks statements. Functions that are kept right before the loop is left are not reported.
 func (k *keeper) block(stmts []syntax.Stmt) {
 	for i, s := range stmts {
 		if leavesLoop(stmts[i+1:]) {
@@ -91,7 +91,7 @@ func (k *keeper) block(stmts []syntax.Stmt) {
 	}
 }
 
-// leavesLoop reports whether statements surely leave the loop.
+// leavesLoop reports whether statements certainly leave the loop.
 func leavesLoop(stmts []syntax.Stmt) bool {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -104,19 +104,19 @@ func leavesLoop(stmts []syntax.Stmt) bool {
 	return false
 }
 
-// appends reports whether a call puts its arguments into a value.
+// appends reports whether a call adds its arguments to a collection.
 func appends(call *syntax.CallExpr) bool {
 	dot, ok := call.Fn.(*syntax.DotExpr)
 	return ok && (dot.Name.Name == "append" || dot.Name.Name == "insert" || dot.Name.Name == "extend" || dot.Name.Name == "add")
 }
 
-// kept reports the functions in a value that is kept for later.
+// kept reports the functions in a value that is kept.
 func (k *keeper) kept(x syntax.Node) {
 	switch x := x.(type) {
 	case *syntax.LambdaExpr:
 		k.function(x, x.Function)
 	case *syntax.Ident:
-		if def := k.defs[firstOf(x)]; def != nil {
+		if def := k.defs[scope.First(x)]; def != nil {
 			k.function(def, def.Function)
 		}
 	case *syntax.ParenExpr:
@@ -138,7 +138,7 @@ func (k *keeper) kept(x syntax.Node) {
 	}
 }
 
-// function reports a function that uses what the loop assigns.
+// function reports a function that uses a variable that the loop assigns.
 func (k *keeper) function(n syntax.Node, resolved any) {
 	fn, ok := resolved.(*resolve.Function)
 	if !ok {
@@ -147,7 +147,7 @@ func (k *keeper) function(n syntax.Node, resolved any) {
 	for _, free := range fn.FreeVars {
 		if k.vars[free.First] {
 			name := free.First.Name
-			p := k.warn(codeClosure, n, "all of them see the last value of %s", name)
+			p := k.warn(codeClosure, n, "all of these functions see the last value of %s", name)
 			p.Hint = "bind it: lambda " + name + " = " + name + ": ..., or use parallel(fn, items)"
 			return
 		}
@@ -155,18 +155,18 @@ func (k *keeper) function(n syntax.Node, resolved any) {
 	k.global(n, fn)
 }
 
-// global is function for loops at top level, whose variables are no cells.
+// global is function for loops at top level, whose variables are not cells.
 func (k *keeper) global(n syntax.Node, fn *resolve.Function) {
-	told := false
+	reported := false
 	for _, s := range fn.Body {
 		syntax.Walk(s, func(x syntax.Node) bool {
 			id, ok := x.(*syntax.Ident)
-			if !ok || told {
-				return !told
+			if !ok || reported {
+				return !reported
 			}
 			if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope == resolve.Global && k.vars[b.First] {
-				told = true
-				k.warn(codeClosure, n, "all of them see the last value of %s", id.Name).Hint = "bind it: lambda " + id.Name + " = " + id.Name + ": ..., or use parallel(fn, items)"
+				reported = true
+				k.warn(codeClosure, n, "all of these functions see the last value of %s", id.Name).Hint = "bind it: lambda " + id.Name + " = " + id.Name + ": ..., or use parallel(fn, items)"
 			}
 			return true
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// nearMisses look like the mistake of a code, and are none. A text without run is what is in it; "-- name" begins
+// nearMisses look like the mistake of a code, but are correct. A text without run is the body of one; "-- name" begins
 // a file of several.
 var nearMisses = map[string][]string{
 	"syntax": {
@@ -258,11 +258,11 @@ var nearMisses = map[string][]string{
 }
 
 // elsewhere has the near misses of codes that need a configuration: in this file, each begins with its code.
-const elsewhere = "../../cmd/vmcp/internal/drift/near_test.go"
+const elsewhere = "../../cmd/vmcp/drift_near_test.go"
 
 var elsewhereCodes = map[string]bool{"tool-duplicate": true, "drift": true, "lock-incomplete": true}
 
-// TestNearMissesAreSilent: every code has three texts at least that look like its mistake and are none.
+// TestNearMissesAreSilent: every code has at least three texts that look like its mistake but are correct.
 func TestNearMissesAreSilent(t *testing.T) {
 	other, err := os.ReadFile(elsewhere)
 	if err != nil {

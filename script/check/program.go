@@ -20,38 +20,39 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/flow"
 	"github.com/vmcp-dev/vmcp/script/check/literal"
 	"github.com/vmcp-dev/vmcp/script/check/types"
+	"github.com/vmcp-dev/vmcp/script/check/uses"
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Kind is what a file is.
+// Kind is the kind of a file.
 type Kind uint8
 
 // The kinds of files.
 const (
-	ToolFile Kind = iota // has run
+	ToolFile Kind = iota // has an entry function
 	Library              // is loaded
 	TestFile             // has tests; neither a tool nor a library
 )
 
-// Source is a file to check, with its text as it is now, saved or not.
+// Source is a file to check, with its present text, saved or not.
 type Source struct {
 	script.File
 	Kind Kind
-	// Tools are those that the file has, one or several. None: it has run, of which nothing else is known.
+	// Tools are the tools of the file. None: it has run, and nothing else is known about it.
 	Tools []Entry
-	// Limits are those of a run; zero ones are those of Options.
+	// Limits are those of its runs; zero fields have those of Options.
 	Limits script.Limits
 }
 
-// Entry is a tool of a file: a function, and what it is held to.
+// Entry is a tool of a file: a function, with its schemas and limits.
 type Entry struct {
 	// Tool is the name of the tool; "": not known.
 	Tool string
-	// Function is what a call runs; "" is run.
+	// Function is the entry function; "" is run.
 	Function string
-	// Input is what the tool takes and Output what it returns, as JSON Schemas; nil: not declared.
+	// Input and Output are the JSON Schemas of arguments and result; nil: not declared.
 	Input, Output json.RawMessage
-	// Limits are those of a run; zero ones are those of the file.
+	// Limits are those of its runs; zero fields have those of the file.
 	Limits script.Limits
 }
 
@@ -61,7 +62,7 @@ func (e *Entry) same(other *Entry) bool {
 	return e.Tool == other.Tool && e.function() == other.function() && e.Limits == other.Limits && bytes.Equal(e.Input, other.Input) && bytes.Equal(e.Output, other.Output)
 }
 
-// entries are the tools of a file that is one: at least one.
+// entries returns the tools of a tool file: at least one.
 func (s *Source) entries() []Entry {
 	switch {
 	case s.Kind != ToolFile:
@@ -72,35 +73,35 @@ func (s *Source) entries() []Entry {
 	return s.Tools
 }
 
-// runs reports whether a call of some tool runs a function of the file.
+// runs reports whether function is the entry function of some tool.
 func (s *Source) runs(function string) bool {
 	return slices.ContainsFunc(s.entries(), func(e Entry) bool { return e.function() == function })
 }
 
-// Program is what is known of the files that were checked together. It does not change.
+// Program has the findings of files that were checked together. It is immutable.
 type Program struct {
 	options  Options
 	files    []*checked
-	earlier  []*checked // of files that cannot be parsed now, from Options.Last
+	earlier  []*checked // earlier texts of files that cannot be parsed now, from Options.Last
 	problems diag.Problems
 	shared   *shared
 }
 
-// checked is one file.
+// checked has the findings of one file.
 type checked struct {
 	source Source
-	tree   *syntax.File // nil: it cannot be parsed
+	tree   *syntax.File // nil if it cannot be parsed
 	unit   *flow.Unit
 	types  map[syntax.Expr]types.Type
 	found  diag.Problems
 
 	parsed       bool
 	loads        []string                               // names that it loads, "file.star name" each
-	sure         map[string]map[string]*syntax.CallExpr // by tool of the file: the tools that it calls on every way
+	sure         map[string]map[string]*syntax.CallExpr // by tool of the file: the tools that it calls on every path
 	suppressions []*suppression
 }
 
-// shared is what the files that are checked at the same time have in common.
+// shared is common to the files that are checked together.
 type shared struct {
 	o         Options
 	builtins  map[string]*callable.Builtin
@@ -111,12 +112,11 @@ type shared struct {
 	mu      sync.Mutex
 	tools   map[string]*flow.Tool // guarded by mu
 	loaded  map[string]*flow.Unit // guarded by mu; by the name of the file
-	texts   map[[2]string]loaded  // guarded by mu; by who loads and what
+	texts   map[[2]string]loaded  // guarded by mu; by the loading file and the name
 	sources map[*flow.Unit]script.File
 }
 
-// Check checks files together: each for itself, as many at a time as there are processors. A
-// mistake in one hides none in another.
+// Check checks files together, as many at a time as there are processors. A mistake in one hides none in another.
 func Check(sources []Source, o Options) *Program {
 	p := &Program{options: o, shared: newShared(sources, o)}
 	p.files = make([]*checked, len(sources))
@@ -144,7 +144,7 @@ func Check(sources []Source, o Options) *Program {
 	return p
 }
 
-// Problems are the problems of all files, sorted, at most one for a place and code.
+// Problems returns the problems of all files, sorted, at most one for each position and code.
 func (p *Program) Problems() diag.Problems { return p.problems }
 
 func newShared(sources []Source, o Options) *shared {
@@ -162,7 +162,7 @@ func newShared(sources []Source, o Options) *shared {
 	return s
 }
 
-// known is one file, checked now or as it was found before.
+// known returns the findings of a file, from the cache or from a check.
 func (p *Program) known(src Source) *checked {
 	if out := p.options.Cache.find(&src, p.shared); out != nil {
 		return out
@@ -184,7 +184,7 @@ func (p *Program) check(src Source, n *needs) *checked {
 	o.Limits = src.Limits.Or(o.Limits)
 	if src.Kind == TestFile {
 		o.Builtins = o.testBuiltins()
-		o.Limits.Time = 1 << 62 // its time is virtual, and nothing ends it
+		o.Limits.Time = 1 << 62 // tests have virtual time without a limit
 		src.Limits = o.Limits
 	}
 	out := &checked{source: src}
@@ -210,10 +210,10 @@ func (p *Program) check(src Source, n *needs) *checked {
 	out.tree = tree
 	out.unit = flow.NewUnit(src.Name, tree)
 	out.unit.Source, out.unit.Entries = src.File, c.entriesOf(src)
-	names := usesOf(tree)
+	names := uses.Of(tree)
 	c.scope(names)
 	if !translated(tree) && !missing && !slices.ContainsFunc(c.found, func(p diag.Problem) bool { return p.Code == codeUndefined || p.Code == codeDeclaration }) {
-		c.unused(names, src, p.shared.loadedBy) // else a misspelt name leaves another one without a use
+		c.unused(names, src, p.shared.loadedBy) // else a misspelt name would make another one unused
 	}
 	c.resolved(tree)
 	c.declared(tree, p.shared)
@@ -229,16 +229,16 @@ func (p *Program) check(src Source, n *needs) *checked {
 	return out
 }
 
-// entries reports tools whose function does not take what a call gives it. One that is missing is reported where
-// it is named; run, which nothing has to name, here.
+// entries reports tools whose entry function does not take the arguments of a call. A missing function is reported
+// where it is named; run, which no declaration has to name, here.
 func (c *checker) entries(f *syntax.File, src Source) (missing bool) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range src.entries() {
 		_, err := source.EntryOf(f, e.function())
-		if err == nil || told[e.function()] {
+		if err == nil || reported[e.function()] {
 			continue
 		}
-		told[e.function()] = true
+		reported[e.function()] = true
 		if _, there := hasFunction(f, e.function()); !there && (e.Function != "" || len(src.Tools) > 1) {
 			missing = true
 			continue
@@ -248,7 +248,7 @@ func (c *checker) entries(f *syntax.File, src Source) (missing bool) {
 	return missing
 }
 
-// entriesOf are the tools of a file as types are followed from them.
+// entriesOf returns the tools of a file for following types.
 func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
 	for _, e := range src.entries() {
 		one := flow.Entry{Function: e.function(), Limits: limitsOf(e.Limits.Or(c.o.Limits))}
@@ -263,14 +263,14 @@ func (c *checker) entriesOf(src Source) (entries []flow.Entry) {
 	return entries
 }
 
-// limitsOf are the limits of a run that types say something about.
+// limitsOf returns the limits that types are checked against.
 func limitsOf(l script.Limits) flow.Limits {
 	l = l.Or(script.DefaultLimits())
 	return flow.Limits{Time: time.Duration(l.Time).Seconds(), Steps: int64(l.Steps), Calls: int64(l.Calls)}
 }
 
-// translated reports whether migrate wrote a file in its exact style: such a file loads the module
-// of the old engine, and has names for what nothing may read.
+// translated reports whether a file was written by migrate in its exact style: it loads the module of the legacy
+// engine, and has names that are not used.
 func translated(f *syntax.File) bool {
 	return slices.ContainsFunc(f.Stmts, func(s syntax.Stmt) bool {
 		l, ok := s.(*syntax.LoadStmt)
@@ -278,7 +278,7 @@ func translated(f *syntax.File) bool {
 	})
 }
 
-// testBuiltins are what a test may call.
+// testBuiltins returns what tests may call.
 func (o Options) testBuiltins() []Builtin {
 	if o.TestBuiltins != nil {
 		return slices.Concat(o.Builtins, o.TestBuiltins)
@@ -286,7 +286,7 @@ func (o Options) testBuiltins() []Builtin {
 	return append(slices.Clone(o.Builtins), Builtin{Name: "testing", Value: starlark.None})
 }
 
-// builtinsOf is the table as types are followed by it.
+// builtinsOf returns the table for following types.
 func (s *shared) builtinsOf(k Kind) map[string]*callable.Builtin {
 	if k != TestFile {
 		return s.builtins
@@ -309,18 +309,18 @@ func (c *checker) follow(out *checked, s *shared, src Source) {
 			if u != out.unit {
 				return nil
 			}
-			raw, _ := c.constants.JSON(x) // nil of what is no literal
+			raw, _ := c.constants.JSON(x) // nil if it is not a literal
 			return raw
 		},
 		Report: func(p flow.Problem) { c.report(p) },
 	}
-	if src.Kind == Library { // who calls it is not known here, nor with which limits
+	if src.Kind == Library { // its callers are not known here, nor their limits
 		w.Limits = flow.Limits{}
 	}
 	out.types = flow.Follow(out.unit, w).Types
 }
 
-// fixed is the fix that writes a text in the place of a problem; nil where that is not exact.
+// fixed returns the fix that replaces the extent of a problem by a text; nil if the extent is not exact.
 func fixed(p diag.Problem, text string, safe bool) *diag.Fix {
 	if p.EndLine == 0 {
 		return nil
@@ -328,8 +328,7 @@ func fixed(p diag.Problem, text string, safe bool) *diag.Fix {
 	return &diag.Fix{Title: "write " + text, Safe: safe, Edits: []diag.Edit{{Pos: p.Pos, EndLine: p.EndLine, EndColumn: p.EndColumn, Text: text}}}
 }
 
-// replaceable reports whether a name may stand in the place of a node as it is: a text of one line for a
-// quoted one, a name for another.
+// replaceable reports whether fix can replace a node: a quoted text on one line a quoted one, a name another name.
 func replaceable(n syntax.Node, fix string) bool {
 	switch n := n.(type) {
 	case *syntax.Literal:
@@ -340,7 +339,7 @@ func replaceable(n syntax.Node, fix string) bool {
 	return false
 }
 
-// report takes a problem of what types show.
+// report adds a problem found by following types.
 func (c *checker) report(p flow.Problem) {
 	f, ok := p.Unit.Source.(script.File)
 	if !ok {
@@ -363,7 +362,7 @@ func (c *checker) report(p flow.Problem) {
 	c.found = append(c.found, one)
 }
 
-// tool is what is known of a tool, read when the first script names it.
+// tool returns what is known of a tool, read when the first script names it.
 func (s *shared) tool(name string) (*flow.Tool, bool) {
 	a := s.ask(name)
 	if !a.found {
@@ -387,7 +386,7 @@ func (s *shared) tool(name string) (*flow.Tool, bool) {
 	return out, true
 }
 
-// hints reads what annotations say about calling a tool again, and about writing.
+// hints returns what annotations say about calling a tool again, and about writing.
 func hints(raw json.RawMessage) (repeat string, writes bool) {
 	var a struct {
 		ReadOnly    *bool `json:"readOnlyHint"`
@@ -401,14 +400,14 @@ func hints(raw json.RawMessage) (repeat string, writes bool) {
 	switch {
 	case a.Idempotent != nil && *a.Idempotent:
 	case a.Idempotent != nil:
-		repeat = "is not idempotent: a second attempt may do it twice"
+		repeat = "is not idempotent: a second attempt may do the work twice"
 	case a.Destructive != nil && *a.Destructive:
-		repeat = "is destructive and not said to be idempotent: a second attempt may do it twice"
+		repeat = "is destructive and not declared idempotent: a second attempt may do the work twice"
 	}
 	return repeat, writes
 }
 
-// load finds a file that another one loads.
+// load returns the file that another one loads.
 func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
 	if s.o.Load == nil {
 		return nil
@@ -434,7 +433,7 @@ func (s *shared) load(n *needs, from *flow.Unit, module string) *flow.Unit {
 	return u
 }
 
-// loadsIn are the names that a file loads, "file.star name" each, without a look at what else it has.
+// loadsIn returns the names that a file loads, "file.star name" each, without parsing more than these.
 func loadsIn(text []byte) []string {
 	if !bytes.Contains(text, []byte("load(")) {
 		return nil

@@ -18,11 +18,11 @@ func TestReturnsFitTheOutput(t *testing.T) {
 		{"computed", `{"sent": p, "to": [p]}`, ``},
 		{"all computed", `dict(p)`, ``},
 		{"a result", `result(p)`, ``},
-		{"a wrong value", `{"sent": "yes", "to": p}`, `s.star:5:18: error: sent wants a bool, this is a text [output]`},
-		{"deep inside", `{"sent": True, "to": ["a", 1]}`, `s.star:5:36: error: to[1] wants a text, this is an integer [output]`},
+		{"a wrong value", `{"sent": "yes", "to": p}`, `s.star:5:18: error: sent wants a bool, this is a string [output]`},
+		{"deep inside", `{"sent": True, "to": ["a", 1]}`, `s.star:5:36: error: to[1] wants a string, this is an integer [output]`},
 		{"an unknown member", `{"sent": True, "to": [], "too": 1}`, `s.star:5:34: error: output has no too; it has sent, to [output]`},
-		{"missing ones", `{}`, `s.star:5:9: error: output needs also sent and to [output]`},
-		{"another type", `"sent"`, `s.star:5:9: error: output wants an object, this is a text [output]`},
+		{"missing ones", `{}`, `s.star:5:9: error: output also needs sent and to [output]`},
+		{"another type", `"sent"`, `s.star:5:9: error: output wants an object, this is a string [output]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			src := "def run(p):\n\tdef inner():\n\t\treturn 1\n\tlog(inner())\n\treturn " + tt.src + "\n"

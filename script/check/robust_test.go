@@ -62,6 +62,7 @@ func TestDamagedScriptsAreChecked(t *testing.T) {
 
 // TestLargeScriptsTakeTimeInProportion compares a script with one that is eight times as long.
 func TestLargeScriptsTakeTimeInProportion(t *testing.T) {
+	testmode.NeedThorough(t)
 	long := func(n int) script.File {
 		var b strings.Builder
 		b.WriteString("def run(params):\n    a0 = 1\n")

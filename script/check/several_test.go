@@ -67,8 +67,7 @@ func sorted(lines []string) []string {
 	return lines
 }
 
-// TestWhatEachToolOfAFileIsHeldTo: limits, schemas, hints and ways from call to call are those of one tool, not of its
-// file.
+// TestWhatEachToolOfAFileIsHeldTo: limits, schemas, hints and cycles of calls are those of one tool, not of its file.
 func TestWhatEachToolOfAFileIsHeldTo(t *testing.T) {
 	const head = `
 tool(name = "slow", description = "S.", timeout = "1h", entry = "slow")
@@ -80,15 +79,15 @@ tool(name = "fast", description = "F.", timeout = "2s", annotations = {"readOnly
 			"a.star:9:11: warning: waits 5s, the tool has 2s [limit]"},
 		{"a write of the other one", "def slow(params):\n    call_tool(\"wipe\")\ndef fast(params):\n    return 1", ""},
 		{"a write by way of a helper", "def slow(params):\n    return 1\ndef fast(params):\n    return [f() for f in [wipe]]\ndef wipe():\n    call_tool(\"wipe\")",
-			"a.star:3:72: warning: says it only reads, but calls wipe [annotation]"},
+			"a.star:3:72: warning: declared as read-only, but calls wipe [annotation]"},
 		{"a write at top level", "X = call_tool(\"wipe\")\ndef slow(params):\n    return X\ndef fast(params):\n    return 1",
-			"a.star:3:72: warning: says it only reads, but calls wipe [annotation]"},
+			"a.star:3:72: warning: declared as read-only, but calls wipe [annotation]"},
 		{"a circle", "def slow(params):\n    return call_tool(\"fast\")\ndef fast(params):\n    return call_tool(\"slow\")",
-			"a.star:7:12: error: fast and slow call each other in a circle [tool-cycle]"},
+			"a.star:7:12: error: fast and slow call each other in a cycle [tool-cycle]"},
 		{"one that calls itself", "def slow(params):\n    return 1\ndef fast(params):\n    return call_tool(\"fast\")",
 			"a.star:7:12: error: fast always calls itself [tool-cycle]"},
 		{"a parameter that is not used", "def slow(_):\n    return helper(1, 2)\ndef fast(params):\n    return 1\ndef helper(a, b):\n    return a",
-			"a.star:8:15: warning: b is never used; _b if on purpose [unused-parameter]"},
+			"a.star:8:15: warning: b is never used; rename it to _b if this is intended [unused-parameter]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := script.File{Name: "a.star", Source: []byte(head + tt.text + "\n")}
@@ -172,12 +171,13 @@ func TestCirclesAmongManyTools(t *testing.T) {
 	if have := f(""); have != "" {
 		t.Errorf("there is no circle: %s", have)
 	}
-	if have := f("    call_tool(\"t38\")\n"); !strings.Contains(have, "t38 and t39 call each other in a circle [tool-cycle]") || strings.Count(have, "\n") > 0 {
+	if have := f("    call_tool(\"t38\")\n"); !strings.Contains(have, "t38 and t39 call each other in a cycle [tool-cycle]") || strings.Count(have, "\n") > 0 {
 		t.Errorf("the circle of two is reported as %s", have)
 	}
 }
 
-// TestDeclarationsInsideOfSomething: a declaration that is not read would be a tool that is missing without a word.
+// TestDeclarationsInsideOfSomething: a declaration that is not at top level is reported; otherwise its tool would be
+// missing silently.
 func TestDeclarationsInsideOfSomething(t *testing.T) {
 	const declared = "def run(params):\n    return 1\ntool(name = \"a\", description = \"A.\")\n"
 	for text, want := range map[string]string{

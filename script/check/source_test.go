@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vmcp-dev/vmcp/builtins"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script"
 	"github.com/vmcp-dev/vmcp/script/check"
 )
@@ -14,6 +15,7 @@ import (
 // Sources within the limit of size that make a careless compiler or checker work for
 // minutes or ask for gigabytes.
 func TestHostileSourcesAreReadInReasonableSpace(t *testing.T) {
+	testmode.NeedThorough(t)
 	lines := func(n int, line func(i int) string) string {
 		var b strings.Builder
 		b.WriteString("def run(p): pass\n")
@@ -51,7 +53,7 @@ func TestHostileSourcesAreReadInReasonableSpace(t *testing.T) {
 	}
 }
 
-// TestByteOrderMark: what some editors write before a text is named, for nobody sees it.
+// TestByteOrderMark: an invisible byte order mark is reported as such.
 func TestByteOrderMark(t *testing.T) {
 	f := script.File{Name: "s.star", Source: []byte("\ufeffdef run(params):\n    return 1\n")}
 	const want = "s.star:1:1: error: the file begins with a byte order mark; save it as UTF-8 without one [syntax]"
@@ -60,10 +62,9 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// TestNULIsNoText: the scanner takes a text to end at its first NUL, so that what is behind it
-// would be served without a look.
+// TestNULIsNoText: the scanner ends a text at its first NUL, so that the rest would not be checked.
 func TestNULIsNoText(t *testing.T) {
-	const want = "s.star:2:10: a NUL character: this is not the text of a script"
+	const want = "s.star:2:10: a NUL character: this is not a text file"
 	f := script.File{Name: "s.star", Source: []byte("def run(params):\n    é = \"\x00\"\n")}
 	if _, err := script.Compile(f, script.Options{}); err == nil || err.Error() != want {
 		t.Errorf("Compile: %v\nwant %s", err, want)

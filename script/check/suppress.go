@@ -17,15 +17,15 @@ import (
 type suppression struct {
 	codes    []string
 	at       diag.Pos // of the comment
-	end      int      // column behind it
-	from, to int      // lines whose problems it is about
+	end      int      // column after it
+	from, to int      // lines whose problems it suppresses
 	used     map[string]bool
 }
 
 var suppressing = regexp.MustCompile(`^#\s*vmcp:\s*ok\(([^)]*)\)`)
 
-// suppress leaves out the problems that comments of the files allow, and warns of comments that
-// allow nothing; of those that need the tools only where they are known.
+// suppress removes the problems that comments of the files allow, and warns about comments that allow none; for codes
+// that need the tools only where these are known.
 func suppress(found diag.Problems, files []*checked, toolsKnown bool) diag.Problems {
 	var all []*suppression
 	for _, f := range files {
@@ -67,13 +67,12 @@ func (s *suppression) unused(code string) diag.Problem {
 	case !known:
 		p.Message = "there is no code " + code
 	case codes.Fixed(code):
-		p.Message = code + " cannot be suppressed: nothing runs with it"
+		p.Message = code + " cannot be suppressed: no script with this problem runs"
 	}
 	return p
 }
 
-// suppressions reads the comments of a file. Texts that look like one are none: the tree knows
-// where texts are.
+// suppressions returns the suppressing comments of a file; the tree shows which lines are inside strings.
 func suppressions(f *checked) (list []*suppression) {
 	if !bytes.Contains(f.source.Source, []byte("vmcp:")) || !f.source.Origin.Exact && f.source.Origin.Line != 0 {
 		return nil
@@ -109,7 +108,7 @@ func suppressions(f *checked) (list []*suppression) {
 	return list
 }
 
-// commentOf is where the comment of a line begins; -1 when it has none.
+// commentOf returns where the comment of a line begins; -1 if it has none.
 func commentOf(line string) int {
 	i := strings.Index(texts.ReplaceAllStringFunc(line, func(s string) string {
 		if s[0] == '#' {
@@ -120,8 +119,8 @@ func commentOf(line string) int {
 	return i
 }
 
-// below are the lines that a comment on a line of its own is about: the next one with code, or all
-// of the function that begins there.
+// below returns the lines that a comment alone on its line covers: the next one with code, or all of the function that
+// begins there.
 func below(tree *syntax.File, lines []string, i, shift int) (from, to int) {
 	n := i + 1
 	for n < len(lines) && (strings.TrimSpace(lines[n]) == "" || strings.HasPrefix(strings.TrimSpace(lines[n]), "#")) {
@@ -138,7 +137,7 @@ func below(tree *syntax.File, lines []string, i, shift int) (from, to int) {
 	return from, to
 }
 
-// textLines are the lines within texts of several lines, but for the first.
+// textLines returns the lines inside strings of several lines, without their first.
 func textLines(tree *syntax.File) map[int32]bool {
 	within := map[int32]bool{}
 	syntax.Walk(tree, func(x syntax.Node) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// carried is an error on its way between a run and its worker: its text, and what script.Final
-// and its callers look for in it. Texts are bytes, for they may be no UTF-8.
+// carried is the encoding of an error between a run and its worker: its text, and what script.Final and its callers
+// look for in it. Texts are bytes because they may be invalid UTF-8.
 type carried struct {
 	Text        []byte              `json:"text,omitempty"`
 	Limit       *carriedLimit       `json:"limit,omitempty"`
@@ -22,7 +22,7 @@ type carried struct {
 	Interrupted *script.Interrupted `json:"interrupted,omitempty"`
 	Busy        *script.Busy        `json:"busy,omitempty"`
 	Crash       *carriedCrash       `json:"crash,omitempty"`
-	Journal     *carried            `json:"journal,omitempty"` // what it said
+	Journal     *carried            `json:"journal,omitempty"` // its cause
 	NotDone     bool                `json:"notDone,omitempty"`
 	Unknown     bool                `json:"unknown,omitempty"`
 	Described   *carriedError       `json:"described,omitempty"`
@@ -73,13 +73,13 @@ func (p carriedPos) position() syntax.Position {
 	return syntax.MakePosition(&p.File, p.Line, p.Col)
 }
 
-// carriedDepth bounds errors in errors, and mostStack the stack of a crash.
+// carriedDepth bounds nested errors, and mostStack the stack of a crash in bytes.
 const (
 	carriedDepth = 4
 	mostStack    = 16 << 10
 )
 
-// codec carries errors, among them those of hosts and of migrated workflows.
+// codec encodes errors, among them those of hosts and of migrated workflows.
 type codec struct{}
 
 // EncodeError implements script.ErrorCodec.
@@ -120,7 +120,7 @@ func carryError(err error, depth int) *carried {
 	return c
 }
 
-// carryFinal notes what script.Final looks for.
+// carryFinal stores what script.Final looks for.
 func (c *carried) carryFinal(err error, depth int) {
 	var (
 		limit     *script.LimitError
@@ -146,7 +146,7 @@ func (c *carried) carryFinal(err error, depth int) {
 	errors.As(err, &c.Busy)
 }
 
-// farError is an error of the other side: its text, and what it is.
+// farError is a decoded error: its text, and the errors that it wraps.
 type farError struct {
 	text   string
 	causes []error
@@ -162,12 +162,12 @@ func (codec) DecodeError(data []byte, known script.Known) error {
 	}
 	var c carried
 	if json.Unmarshal(data, &c) != nil {
-		return &script.WorkerError{Why: "it sent an error that cannot be read"}
+		return &script.WorkerError{Why: "it sent a malformed error"}
 	}
 	return carrier{known}.error(&c)
 }
 
-// carrier makes errors of what came across.
+// carrier decodes errors.
 type carrier struct{ script.Known }
 
 func (r carrier) error(c *carried) error {
@@ -198,7 +198,7 @@ func (r carrier) error(c *carried) error {
 	return err
 }
 
-// causes are what c is besides its text.
+// causes returns the errors that the decoded error wraps.
 func (r carrier) causes(c *carried) (causes []error) {
 	if l := c.Limit; l != nil {
 		causes = append(causes, &script.LimitError{Limit: l.Limit, Value: l.Value, Pos: l.Pos.position()})
@@ -210,7 +210,7 @@ func (r carrier) causes(c *carried) (causes []error) {
 	case c.Suspended && r.Suspended != nil:
 		causes = append(causes, r.Suspended)
 	case c.Suspended:
-		causes = append(causes, &script.WorkerError{Why: "it sent what does not belong here: a suspension without a question"})
+		causes = append(causes, &script.WorkerError{Why: "it sent an invalid message: a suspension without a question"})
 	}
 	if c.Cancelled != nil {
 		cause := r.Cause

@@ -57,14 +57,14 @@ func TestErrorsAsTheyWere(t *testing.T) {
 		}
 	}
 	if err := (codec{}).DecodeError((codec{}).EncodeError(nil), known); err != nil {
-		t.Errorf("nothing became %v", err)
+		t.Errorf("nil was decoded as %v", err)
 	}
 }
 
 // TestErrorsThatAreNone: what a worker makes up ends its run.
 func TestErrorsThatAreNone(t *testing.T) {
 	for data, want := range map[string]string{
-		"{":                  "an error that cannot be read",
+		"{":                  "a malformed error",
 		`{"suspended":true}`: "a suspension without a question",
 	} {
 		err := codec{}.DecodeError([]byte(data), script.Known{})

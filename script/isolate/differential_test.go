@@ -28,7 +28,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// What a run leaves behind, isolated or not.
+// What a run leaves, isolated or not.
 type remains struct {
 	Result, Error, Msg, Pos, Backtrace string
 	Final, Limit, Suspended            bool
@@ -82,7 +82,7 @@ func sizeOf(e script.Event) int {
 	return e.Bytes
 }
 
-// recorder keeps what a journal was told.
+// recorder records what is written to a journal.
 type recorder struct {
 	*journal.Memory
 	mu      sync.Mutex
@@ -113,8 +113,8 @@ func (j *recorder) texts() []string {
 	return all
 }
 
-// program is one of the differential test. Its branches go on one after the other, or what they
-// leave would depend on which call ends first.
+// program is one program of the differential test. Its branches run one after the other, since otherwise the order of
+// their effects would depend on which call ends first.
 type program struct {
 	name, source string
 	args         string
@@ -165,7 +165,7 @@ func same(t *testing.T, what string, got, want remains) {
 	}
 }
 
-// world is what the programs find around them.
+// world is the host of the programs.
 func world() *scripttest.Host {
 	var mu sync.Mutex
 	var answers []json.RawMessage
@@ -180,7 +180,7 @@ func world() *scripttest.Host {
 		"echo": scripttest.Echo, "greet": scripttest.Says("hello"), "refuse": scripttest.Fails("the door is closed"),
 		"down": scripttest.Down("connection refused"), "hang": scripttest.Hangs,
 		"invalid": kindOf(builtins.InvalidInput, "id: is required"), "denied": kindOf(builtins.Denied, "not for you"),
-		"junk": func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		"malformed": func(context.Context, json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"structuredContent": [1`), nil
 		},
 		"stuck": scripttest.Returns(`{"items": [1], "nextCursor": "again"}`), "numbers": numbers,
@@ -296,8 +296,8 @@ func slow(src string) bool {
 // asleep is what programs say that wait, with many branches in memory.
 var asleep = regexp.MustCompile(`sleep\(\d\)`)
 
-// TestTheAttacks runs hostile programs in both ways, with limits that are reached soon. Those that
-// are refused before they run never come to a worker.
+// TestTheAttacks runs hostile programs in both ways, with low limits. Those that are refused before they run do not
+// reach a worker.
 func TestTheAttacks(t *testing.T) {
 	w := newWorkers(t)
 	bounds := script.Limits{Time: limits.Duration(5 * time.Minute), Memory: 32 << 20, Steps: 200_000}
@@ -316,9 +316,7 @@ func TestTheAttacks(t *testing.T) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
-				switch name {
-				case "n12_bigerr_loop", "n85_struct_add":
-				default:
+				if name != "n85_struct_add" {
 					testmode.NeedThorough(t)
 				}
 				compare(t, w, program{name: name, limits: bounds, args: `{"n": 3}`, source: asleep.ReplaceAllString(string(src), "sleep(0)")})
@@ -346,7 +344,7 @@ def three(params):
 run = one
 `
 
-// TestPrograms runs what the others do not have in both ways.
+// TestPrograms runs programs that the other tests do not have, in both ways.
 func TestPrograms(t *testing.T) {
 	w := newWorkers(t)
 	for name, c := range map[string]program{
@@ -376,7 +374,7 @@ func TestPrograms(t *testing.T) {
 		"second_fails":    {source: several, functions: []string{"run", "two"}, args: `{"fail":true}`},
 		"second_no_json":  {source: several, functions: []string{"one", "three"}},
 		"missing":         {source: `def run(params): return {"alpha": 1}["alpa"]`},
-		"caught":          {source: `def run(params): return [try_call_tool(n).kind for n in ["a", "down", "refuse", "junk", "nothing", "denied"]]`},
+		"caught":          {source: `def run(params): return [try_call_tool(n).kind for n in ["a", "down", "refuse", "malformed", "nothing", "denied"]]`},
 		"retried":         {source: `def run(params): return retry(lambda: call_tool("flaky", {"failures": 2}), delay=0)`},
 		"given_up":        {source: `def run(params): return retry(lambda: call_tool("down"), delay=0)`},
 		"timeout":         {source: `def run(params): return call_tool("hang", timeout="50ms")`},

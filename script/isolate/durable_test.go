@@ -16,14 +16,14 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// fixed is a clock that stands still.
+// fixed is a clock that does not advance.
 type fixed struct{ now time.Time }
 
 func (c fixed) Now() time.Time                            { return c.now }
 func (c fixed) Wait(_ context.Context, _ time.Time) error { return nil }
 
-// TestRunsThatOutliveTheirProcess: what is not known, what sleeps and what is asked comes out the same in a worker as
-// here, in two rounds over one journal.
+// TestRunsThatOutliveTheirProcess: unknown outcomes, sleeps and questions have the same results in a worker as in this
+// process, in two rounds over one journal.
 func TestRunsThatOutliveTheirProcess(t *testing.T) {
 	w := newWorkers(t)
 	for name, src := range map[string]string{
@@ -48,7 +48,7 @@ func TestRunsThatOutliveTheirProcess(t *testing.T) {
 	}
 }
 
-// twoRounds runs p twice over one journal, the second time two days later, and says what came of it.
+// twoRounds runs p twice over one journal, the second time two days later, and returns the results.
 func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (seen string) {
 	lost := func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, errors.New("reset") }
 	h := &keys{Host: &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{"lost": lost, "get": lost, "echo": scripttest.Echo}}}
@@ -75,7 +75,7 @@ func twoRounds(t *testing.T, p *script.Program, isolation script.Isolation) (see
 	return seen + fmt.Sprint(h.seen)
 }
 
-// keys is a host that notes the idempotency keys of its calls.
+// keys is a host that records the idempotency keys of its calls.
 type keys struct {
 	*scripttest.Host
 	seen []string

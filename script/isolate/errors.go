@@ -23,8 +23,7 @@ type toolError struct {
 	Msg  []byte `json:"msg"`
 }
 
-// encodeHost returns a form of the first error in the tree of err that it knows; the kind is "" when
-// there is none.
+// encodeHost encodes the first error in the tree of err that has a kind; "" when none has.
 func encodeHost(err error) (kind string, data []byte) {
 	var tool *builtins.ToolError
 	var workflow *legacy.Error
@@ -47,7 +46,7 @@ func encodeHost(err error) (kind string, data []byte) {
 	return "", nil
 }
 
-// decodeHost makes the error again; nil for what it does not know.
+// decodeHost decodes the error; nil for an unknown kind.
 func decodeHost(kind string, data []byte) error {
 	switch kind {
 	case kindTool:

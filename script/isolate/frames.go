@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// frames are messages over a pair of pipes, each behind its length in four bytes.
+// frames sends and receives frames over a pair of pipes, each after its length in four bytes.
 type frames struct {
 	in  io.Reader
 	out io.Writer
@@ -17,7 +17,7 @@ type frames struct {
 	sending sync.Mutex
 }
 
-// joined is the size of frames that are put together before they are written.
+// joined is the size of frames that are copied into one write, in bytes.
 const joined = 64 << 10
 
 // Send writes one frame.
@@ -49,11 +49,11 @@ func (f *frames) Send(parts ...[]byte) error {
 	return nil
 }
 
-// firstRead is what is made room for before any of a frame has come.
+// firstRead is the buffer that is allocated before any of a frame has arrived, in bytes.
 const firstRead = 64 << 10
 
-// receive reads the next frame, of at most so many bytes. Room is made as the frame comes:
-// a length alone costs nothing.
+// receive reads the next frame, of at most most bytes. The buffer grows as the frame arrives: a large length alone
+// allocates nothing.
 func (f *frames) receive(most int64) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(f.in, head[:]); err != nil {
@@ -78,7 +78,7 @@ func (f *frames) receive(most int64) ([]byte, error) {
 	}
 }
 
-// tooLong is a frame that is not read.
+// tooLong is the error for a frame that exceeds its bound; it is not read.
 type tooLong struct{ size, most int64 }
 
 func (e *tooLong) Error() string {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// What a worker asks of a host.
+// The methods that a worker may ask of a host.
 const (
 	methodCall   = "call"
 	methodElicit = "elicit"
@@ -22,8 +22,7 @@ const (
 	methodCaller = "caller"
 )
 
-// kinds are the effects that builtins have, with what they say of them: a worker may not
-// make a call one that does not count, or one that may happen twice.
+// kinds are the effects that builtins perform, with their flags: a worker may not declare a call free, or repeatable.
 var kinds = map[string][]script.Effect{
 	"call":     {{}},
 	"elicit":   {{Repeatable: true}},
@@ -36,7 +35,7 @@ var kinds = map[string][]script.Effect{
 	"workflow": {{Repeatable: true, Instant: true}},
 }
 
-// remoteHost is the host of a run in a worker.
+// remoteHost is the host of a run in a worker. It forwards to the host of the run in the process of the proxy.
 type remoteHost struct{ run *script.Run }
 
 var (
@@ -46,18 +45,18 @@ var (
 	_ builtins.KnowsCaller = remoteHost{}
 )
 
-// callOptions are what a call has besides what its effect says.
+// callOptions are the options of a call that are not part of its effect.
 type callOptions struct {
 	Timeout   time.Duration `json:"timeout"`
 	Unchecked bool          `json:"unchecked,omitempty"`
 }
 
-// CallTool calls the tool that the effect names.
+// CallTool forwards the call of the tool that the effect names.
 func (h remoteHost) CallTool(ctx context.Context, _ string, _ json.RawMessage, o builtins.CallOptions) (json.RawMessage, error) {
 	return h.ask(ctx, methodCall, callOptions{Timeout: o.Timeout, Unchecked: o.Unchecked})
 }
 
-// notice is what a message has besides what its effect says, and its fields.
+// notice is what a notification has besides its effect and its fields.
 type notice struct {
 	Level string `json:"level,omitempty"`
 	Pos   string `json:"pos"`
@@ -65,20 +64,20 @@ type notice struct {
 	Total uint64 `json:"total"`
 }
 
-// Elicit asks what the effect asks.
+// Elicit forwards the question of the effect.
 func (h remoteHost) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	return h.ask(ctx, methodElicit, q.Method)
 }
 
-// Notify passes on a message.
+// Notify forwards a notification.
 func (h remoteHost) Notify(ctx context.Context, n builtins.Notice) {
 	data, err := json.Marshal(notice{n.Level, n.Pos, math.Float64bits(n.Done), math.Float64bits(n.Total)})
 	if err == nil {
-		_, _ = h.run.AskHost(ctx, methodNotify, data, n.Fields) // there is no answer
+		_, _ = h.run.AskHost(ctx, methodNotify, data, n.Fields) // it has no answer
 	}
 }
 
-// Caller asks who the run runs for.
+// Caller asks for the caller of the run.
 func (h remoteHost) Caller(ctx context.Context) (c builtins.Caller, err error) {
 	raw, err := h.ask(ctx, methodCaller, nil)
 	if err == nil {
@@ -87,7 +86,7 @@ func (h remoteHost) Caller(ctx context.Context) (c builtins.Caller, err error) {
 	return c, err
 }
 
-// InputSchema asks what a tool takes.
+// InputSchema asks for the input schema of a tool.
 func (h remoteHost) InputSchema(tool string) (json.RawMessage, bool) {
 	answer, err := h.run.AskHost(context.Background(), methodSchema, []byte(tool))
 	if err != nil || len(answer) == 0 {
@@ -108,28 +107,28 @@ func (h remoteHost) ask(ctx context.Context, method string, what any) (json.RawM
 	return answer[0], nil
 }
 
-// Check refuses effects that no builtin has.
+// Check returns an error for an effect that no builtin has.
 func (*Workers) Check(e script.Effect) error {
 	for _, k := range kinds[e.Kind] {
 		if e.Instant == k.Instant && e.Free == k.Free && e.Repeatable == k.Repeatable && e.Sleep == k.Sleep && fits(e) {
 			return nil
 		}
 	}
-	return errors.New("an effect of no kind that there is")
+	return errors.New("an unknown kind of effect")
 }
 
-// fits reports whether an effect has what only some kinds have.
+// fits reports whether an effect has no fields that its kind does not have.
 func fits(e script.Effect) bool {
 	lasts := e.Lasts == 0 || e.Lasts > 0 && (e.Sleep || e.Kind == "elicit")
 	return lasts && (!e.Tells || e.Kind == "call")
 }
 
-// misplaced is the error of a worker that asks for what its effect is not.
+// misplaced is the error of a worker that calls a method that the present effect does not allow.
 func misplaced(q script.Asked) error {
-	return &script.WorkerError{Why: fmt.Sprintf("it asked its host for %.20q outside of such an effect", q.Method)}
+	return &script.WorkerError{Why: fmt.Sprintf("it called %.20q of its host outside of an effect of that kind", q.Method)}
 }
 
-// Ask does what a builtin in a worker asks of the host of its run.
+// Ask calls the method of the host that a worker asks for.
 func (w *Workers) Ask(ctx context.Context, of any, q script.Asked) ([][]byte, error) {
 	host, ok := of.(builtins.Host)
 	if !ok || len(q.Parts) == 0 {
@@ -171,7 +170,7 @@ func answerOf(raw json.RawMessage) [][]byte {
 	return [][]byte{raw}
 }
 
-// schemaOf is the schema of what a tool takes, if the host says it.
+// schemaOf returns the input schema of a tool, if the host has it.
 func schemaOf(host any, tool string) [][]byte {
 	known, ok := host.(legacy.Schemas)
 	if !ok {
@@ -184,7 +183,7 @@ func schemaOf(host any, tool string) [][]byte {
 	return [][]byte{append([]byte{}, schema...)}
 }
 
-// notify passes on a message that the run has paid for.
+// notify forwards a notification that the run has been charged for.
 func notify(ctx context.Context, host builtins.Host, q script.Asked) error {
 	var n notice
 	if err := json.Unmarshal(q.Parts[0], &n); err != nil || len(q.Parts) != 2 {
@@ -192,7 +191,7 @@ func notify(ctx context.Context, host builtins.Host, q script.Asked) error {
 	}
 	fields := json.RawMessage(q.Parts[1])
 	if int64(len(q.Effect.Name)+len(fields)) > q.Logged || len(n.Level) > 20 || len(n.Pos) > 4096 {
-		return &script.WorkerError{Why: "it wrote more to the log than it had paid for"}
+		return &script.WorkerError{Why: "it wrote more to the log than it was charged for"}
 	}
 	if len(fields) > 0 && (!json.Valid(fields) || fields[0] != '{') {
 		return misplaced(q)

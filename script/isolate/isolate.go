@@ -1,5 +1,4 @@
-// Package isolate runs scripts in processes of their own, for authors who are not trusted
-// with the process of the proxy.
+// Package isolate runs scripts in worker processes, for authors who are not trusted with the process of the proxy.
 //
 //	func main() {
 //		isolate.ServeIfWorker() // first of all: a worker is this program again
@@ -9,12 +8,11 @@
 //	workers, err := isolate.New()
 //	res, err := program.Run(ctx, script.RunOptions{Isolation: workers, Host: host})
 //
-// A worker serves one run and ends with it. It has an empty environment, three pipes and
-// nothing else open, no new privileges, bounds on its address space, no core file, and,
-// where the kernel has seccomp, no system calls but those that computing needs: it opens
-// no file and no socket, and starts no process. What a script does to the world it asks
-// the process of the proxy for, which holds the run's journal, ledger and calls; see
-// script/isolated.go. docs/isolation.md says what that defends and what not.
+// A worker serves one run and exits with it. It has an empty environment, three pipes and no other open files, no new
+// privileges, a bounded address space, no core file, and, where the kernel has seccomp, only the system calls that
+// computing needs: it opens no file and no socket, and starts no process. For every effect of the script it asks the
+// process of the proxy, which has the run's journal, ledger and calls; see script/isolated.go. docs/isolation.md
+// describes what this protects from, and what not.
 package isolate
 
 import (
@@ -29,10 +27,10 @@ import (
 // MostWorkers bounds the worker processes of one Workers, the spare one included.
 const MostWorkers = 256
 
-// startWithin is how long a worker may take until it is ready.
+// startWithin bounds how long a worker may take until it is ready.
 const startWithin = 30 * time.Second
 
-// Workers starts workers, and keeps one ready. It is safe for concurrent use.
+// Workers starts workers, and keeps a spare one ready. It is safe for concurrent use.
 type Workers struct {
 	codec
 	starter starter
@@ -43,12 +41,12 @@ type Workers struct {
 	making bool     // a spare is being started
 	closed bool
 
-	starting sync.WaitGroup // workers that have been admitted and are not ready yet
+	starting sync.WaitGroup // workers that were admitted and are not ready yet
 }
 
 var _ script.Isolation = (*Workers)(nil)
 
-// New makes Workers. The error says that this system has none.
+// New makes Workers. The error is that of Available.
 func New() (*Workers, error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -56,7 +54,8 @@ func New() (*Workers, error) {
 	return &Workers{}, nil
 }
 
-// Open returns the channel to a fresh worker for runs with such limits.
+// Open returns the channel to a new worker, bounded by the memory of l. The error is *script.Busy when there are too
+// many.
 func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -66,7 +65,7 @@ func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, er
 		if p.bound(int64(l.Memory)) == nil {
 			return p, nil
 		}
-		p.Close() // somebody has ended it, such as the kernel for want of memory
+		p.Close() // it was killed, for example by the kernel for lack of memory
 	}
 	if err := w.admit(); err != nil {
 		return nil, err
@@ -84,7 +83,7 @@ func (w *Workers) Open(ctx context.Context, l script.Limits) (script.Channel, er
 	return p, nil
 }
 
-// takeSpare returns the worker that is ready, or nil.
+// takeSpare returns the spare worker, or nil.
 func (w *Workers) takeSpare() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,22 +92,22 @@ func (w *Workers) takeSpare() *process {
 	return p
 }
 
-// admit counts a worker that is about to be started. When it is, or is not, starting is done.
+// admit counts a worker that is about to be started. The caller calls starting.Done when it is ready or has failed.
 func (w *Workers) admit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.closed:
-		return &script.WorkerError{Why: "the proxy is about to end"}
+		return &script.WorkerError{Why: "the proxy is shutting down"}
 	case w.count >= MostWorkers:
-		return &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts run already", w.count)}
+		return &script.Busy{Why: fmt.Sprintf("%d worker processes of isolated scripts are running, the most that may", w.count)}
 	}
 	w.count++
 	w.starting.Add(1)
 	return nil
 }
 
-// start starts a worker, which is counted already.
+// start starts a worker that admit has counted.
 func (w *Workers) start() (*process, error) {
 	p, err := w.starter.start(w.gone)
 	if err != nil {
@@ -123,7 +122,7 @@ func (w *Workers) gone() {
 	w.count--
 }
 
-// makeSpare starts a worker for the next run, if there is none.
+// makeSpare starts a spare worker, if there is none.
 func (w *Workers) makeSpare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,14 +146,14 @@ func (w *Workers) makeSpare() {
 	})
 }
 
-// Running is how many workers there are, the spare one included.
+// Running returns the number of workers, the spare one included.
 func (w *Workers) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-// Close ends the spare worker. Runs end theirs themselves.
+// Close ends the spare worker and refuses new ones. Runs end their workers themselves.
 func (w *Workers) Close() {
 	w.mu.Lock()
 	if w.closed {

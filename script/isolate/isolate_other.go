@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// ServeIfWorker does nothing: there are no workers here.
+// ServeIfWorker does nothing: this system has no workers.
 func ServeIfWorker() {}
 
 type process struct{ script.Channel }
@@ -18,9 +18,9 @@ func (*process) bound(int64) error { return nil }
 
 type starter struct{}
 
-// Available says why there can be no workers here; nil: there can.
+// Available returns why there can be no workers on this system; nil: there can.
 func Available() error {
-	return fmt.Errorf("scripts are isolated on Linux only: what bounds a worker process is its kernel's; this is %s", runtime.GOOS)
+	return fmt.Errorf("scripts can be isolated on Linux only, whose kernel bounds the worker processes; this is %s", runtime.GOOS)
 }
 
 func (*starter) start(func()) (*process, error) { return nil, Available() }

@@ -18,37 +18,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a worker may have of address space besides what its run may be charged: the memory
-// of a run weighs up to a quarter more than it is charged, the collector needs some room,
-// and the heap grows by 64 MB at a time.
+// The address space of a worker beyond what its run may be charged: memory in use is up to a quarter more than what is
+// charged, the garbage collector needs some room, and the heap grows by 64 MB at a time.
 const spareSpace = 256 << 20
 
-// lastWords is how much is kept of what a worker writes to standard error.
-const lastWords = 4 << 10
+// maxStderr bounds what is kept of a worker's standard error, and maxHandshake its first message, in bytes.
+const (
+	maxStderr    = 4 << 10
+	maxHandshake = 4 << 10
+)
 
-// process is a worker as its parent sees it.
+// process is the parent's side of a worker process.
 type process struct {
 	frames
 	cmd   *exec.Cmd
 	space int64 // limit on the address space; 0 before there is one
 	words tail
-	gone  chan struct{} // the process has ended and was waited for
+	gone  chan struct{} // closed when the process has ended and was waited for
 	ended error         // set before gone closes
 
 	once   sync.Once
 	closed chan struct{} // by Close
 }
 
-// starter starts processes on one thread: the kernel ends a child whose parent's thread
-// ends, and this one ends with the process. It begins with the first of them, so that workers
-// that nobody needs cost nothing.
+// starter starts processes on one thread: the kernel kills a child when the thread that started it ends, and this one
+// lives as long as the process. It is started with the first worker.
 type starter struct {
 	begun    sync.Once
 	requests chan func()
 	args     []string // nil: those of a worker; tests have others
 }
 
-// Available says why there can be no workers here; nil: there can.
+// Available returns why there can be no workers on this system; nil: there can.
 func Available() error { return nil }
 
 func (s *starter) begin() {
@@ -64,7 +65,7 @@ func (s *starter) serve() {
 	}
 }
 
-// close ends the thread; nothing is started any more.
+// close ends the thread; no more workers can be started.
 func (s *starter) close() {
 	s.begun.Do(func() {})
 	if s.requests != nil {
@@ -72,7 +73,7 @@ func (s *starter) close() {
 	}
 }
 
-// closeOnExec keeps what this process has inherited from its workers.
+// closeOnExec keeps inherited file descriptors of this process from its workers.
 func closeOnExec() {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -85,8 +86,7 @@ func closeOnExec() {
 	}
 }
 
-// start starts a worker and waits until it is ready. gone is called once, when it has ended
-// or could not be started.
+// start starts a worker and waits until it is ready. gone is called once, when it has ended or could not be started.
 func (s *starter) start(gone func()) (*process, error) {
 	p, err := s.launch()
 	if err != nil {
@@ -96,9 +96,9 @@ func (s *starter) start(gone func()) (*process, error) {
 	go p.wait(gone)
 	late := time.AfterFunc(startWithin, p.kill)
 	defer late.Stop()
-	hello, err := p.Receive(lastWords)
-	if err == nil && !strings.HasPrefix(string(hello), ready) {
-		err = errors.New("it is another program")
+	handshake, err := p.Receive(maxHandshake)
+	if err == nil && !strings.HasPrefix(string(handshake), ready) {
+		err = errors.New("the program that was started is not a worker")
 	}
 	if err != nil {
 		p.Close()
@@ -149,7 +149,7 @@ func (p *process) wait(gone func()) {
 	close(p.gone)
 }
 
-// hasEnded reports whether the process is there no more.
+// hasEnded reports whether the process has ended.
 func (p *process) hasEnded() bool {
 	select {
 	case <-p.gone:
@@ -160,14 +160,14 @@ func (p *process) hasEnded() bool {
 }
 
 func (p *process) kill() {
-	if !p.hasEnded() { // else the number may be another one's
+	if !p.hasEnded() { // else the process ID may have been reused
 		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	}
 }
 
-// bound gives the worker memory for a run that may be charged so much.
+// bound sets the address space of the worker for a run that may be charged so many bytes.
 func (p *process) bound(memory int64) error {
-	if p.hasEnded() { // its number may be another one's
+	if p.hasEnded() { // its process ID may have been reused
 		return errors.New(p.why())
 	}
 	space, err := p.addressSpace()
@@ -182,7 +182,7 @@ func (p *process) bound(memory int64) error {
 	return p.Send([]byte(strconv.FormatInt(memory+memory/4+spareSpace/4, 10)))
 }
 
-// addressSpace is what the worker has reserved before it does anything.
+// addressSpace returns what the worker has reserved so far, in bytes.
 func (p *process) addressSpace() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
 	if err != nil {
@@ -193,8 +193,7 @@ func (p *process) addressSpace() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// Receive returns the next frame. When there is none any more it says how the process
-// has ended.
+// Receive returns the next frame. After the last one, the error says how the process ended.
 func (p *process) Receive(most int64) ([]byte, error) {
 	frame, err := p.receive(most)
 	if err == nil || errors.As(err, new(*tooLong)) {
@@ -202,20 +201,20 @@ func (p *process) Receive(most int64) ([]byte, error) {
 	}
 	select {
 	case <-p.closed:
-		return nil, errors.New("it was ended")
+		return nil, errors.New("it was closed")
 	default:
 	}
-	late := time.AfterFunc(startWithin, p.kill) // it has closed its pipe and goes on
+	late := time.AfterFunc(startWithin, p.kill) // it has closed its pipe and keeps running
 	defer late.Stop()
 	<-p.gone
 	return nil, errors.New(p.why())
 }
 
-// noAddresses finds what the Go runtime says when the kernel gives it no more addresses; the last
-// one is that of a program with the race detector.
+// noAddresses matches what the Go runtime prints when the kernel refuses it more address space; the last alternative
+// is that of a program with the race detector.
 var noAddresses = regexp.MustCompile("out of memory|cannot allocate memory|failed to create new OS thread|too many address space collisions")
 
-// why says how the process has ended.
+// why returns how the process ended.
 func (p *process) why() string {
 	words := p.words.String()
 	var exit *exec.ExitError
@@ -236,7 +235,7 @@ func (p *process) why() string {
 	return p.ended.Error()
 }
 
-// Close ends the worker and waits until it has ended. What it has open is closed.
+// Close ends the worker, waits until it has ended, and closes its pipes.
 func (p *process) Close() {
 	p.once.Do(func() {
 		close(p.closed)
@@ -256,7 +255,7 @@ type tail struct {
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.text.Write(b[:min(len(b), lastWords-t.text.Len())])
+	t.text.Write(b[:min(len(b), maxStderr-t.text.Len())])
 	return len(b), nil
 }
 

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter of system calls lets through what the Go runtime needs to compute, to collect
-// garbage and to speak through pipes that are open. All else fails with EPERM: files,
-// sockets, processes, signals to others, memory that can be executed.
+// The filter of system calls allows what the Go runtime needs to compute, to collect garbage and to use pipes that are
+// open. All else fails with EPERM: files, sockets, processes, signals to other processes, executable memory.
 
-// calls are those that are let through whatever their arguments.
+// calls are the system calls that are allowed with any arguments.
 var calls = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_PREAD64,
 	unix.SYS_FUTEX, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MINCORE,
@@ -26,7 +25,7 @@ var calls = append([]uint32{
 	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER,
 }, callsHere...)
 
-// Offsets in what a filter sees: struct seccomp_data, of a little-endian machine.
+// Offsets in the data of a filter: struct seccomp_data, on a little-endian machine.
 const (
 	atCall = 0
 	atArch = 4
@@ -34,7 +33,7 @@ const (
 
 func atArgument(i int) uint32 { return uint32(16 + 8*i) }
 
-// filter is a program under construction.
+// filter is a BPF program under construction.
 type filter []unix.SockFilter
 
 func (f *filter) add(code uint16, k uint32, yes, no uint8) {
@@ -53,8 +52,8 @@ const (
 	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// when adds a block for one call; the accumulator holds the number of the call before and
-// after, for a block that does not return.
+// when adds a block for one system call. The accumulator has the number of the call before and after it, unless the
+// block returns.
 func (f *filter) when(call uint32, block func(*filter)) {
 	var inner filter
 	block(&inner)
@@ -62,7 +61,7 @@ func (f *filter) when(call uint32, block func(*filter)) {
 	*f = append(*f, inner...)
 }
 
-// filterFor is the filter of a process.
+// filterFor returns the filter of the process pid.
 func filterFor(pid int) filter {
 	var f filter
 	f.load(atArch)
@@ -72,7 +71,7 @@ func filterFor(pid int) filter {
 	for _, call := range calls {
 		f.when(call, func(f *filter) { f.end(allow) })
 	}
-	// memory, but none that is executed
+	// memory, but not executable
 	for _, call := range []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT} {
 		f.when(call, func(f *filter) {
 			f.load(atArgument(2))
@@ -88,7 +87,7 @@ func filterFor(pid int) filter {
 		f.end(allow)
 		f.end(refuse)
 	})
-	f.when(unix.SYS_CLONE3, func(f *filter) { f.end(absent) }) // its flags are not to be seen
+	f.when(unix.SYS_CLONE3, func(f *filter) { f.end(absent) }) // a filter cannot see its flags
 	// signals to itself
 	f.when(unix.SYS_TGKILL, func(f *filter) {
 		f.load(atArgument(0))
@@ -96,7 +95,7 @@ func filterFor(pid int) filter {
 		f.end(allow)
 		f.end(refuse)
 	})
-	// names of memory
+	// names of memory areas
 	f.when(unix.SYS_PRCTL, func(f *filter) {
 		f.load(atArgument(0))
 		f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, unix.PR_SET_VMA, 0, 1)

@@ -4,5 +4,5 @@ import "golang.org/x/sys/unix"
 
 const archHere = unix.AUDIT_ARCH_AARCH64
 
-// callsHere are those that other machines do not have.
+// callsHere are system calls that other machines do not have.
 var callsHere []uint32

@@ -6,13 +6,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// workerName is what a worker is called with, and without anything else.
+// workerName is the only argument of a worker process.
 const workerName = "vmcp-script-worker"
 
-// ready is the first frame of a worker: behind it is what keeps it in.
+// ready begins the first frame of a worker; the state of its filter of system calls follows.
 const ready = "vmcp worker 1"
 
-// serveRuns computes runs over the frames, and returns why there are no more.
+// serveRuns computes runs over the channel, and returns the error that ended it.
 func serveRuns(c script.Channel) error {
 	return script.ServeRuns(c, script.WorkerOptions{
 		Builtins: legacy.With(script.Options{Builtins: builtins.All()}).Builtins,

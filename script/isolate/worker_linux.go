@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ServeIfWorker makes this process a worker, and does not return, if it was started as one.
-// It has to be called before anything else is done.
+// ServeIfWorker makes this process a worker, and does not return, if it was started as one. It has to be the first
+// call of main.
 func ServeIfWorker() {
 	if len(os.Args) != 1 || os.Args[0] != workerName {
 		return
@@ -25,11 +25,10 @@ func ServeIfWorker() {
 	os.Exit(0)
 }
 
-// openFiles is what a worker may have open: its pipes, and what the runtime needs to wait
-// for them.
+// openFiles bounds the open files of a worker: its pipes, and those of the runtime's poller.
 const openFiles = 16
 
-// serve shuts this process in and computes what it is asked for.
+// serve sandboxes this process and computes runs.
 func serve() error {
 	runtime.GOMAXPROCS(1) // branches take turns
 	if err := closeOthers(); err != nil {
@@ -51,7 +50,7 @@ func serve() error {
 	}
 	text, err := channel.Receive(100)
 	if err != nil {
-		return nil // it was not needed
+		return nil // closed before it had a run
 	}
 	memory, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil {
@@ -61,14 +60,14 @@ func serve() error {
 	return serveRuns(channel)
 }
 
-// workerPipes are standard input and output, as a script.Channel.
+// workerPipes are standard input and output as a script.Channel.
 type workerPipes struct{ frames }
 
 func (p *workerPipes) Receive(most int64) ([]byte, error) { return p.receive(most) }
 func (p *workerPipes) Close()                             {}
 
-// pipes makes standard input and output ones that the scheduler waits for, so that a branch
-// that has something to do is not behind one that waits.
+// pipes makes standard input and output non-blocking, so that a branch that can compute does not wait for one that
+// reads.
 func pipes() (*workerPipes, error) {
 	for fd := range 2 {
 		if err := syscall.SetNonblock(fd, true); err != nil {
@@ -78,8 +77,8 @@ func pipes() (*workerPipes, error) {
 	return &workerPipes{frames{in: os.NewFile(0, "in"), out: os.NewFile(1, "out")}}, nil
 }
 
-// closeOthers closes what is open besides the pipes: what was inherited all the same, and
-// files of the kernel's limits on processors, which the runtime has no use for any more.
+// closeOthers closes all open files besides the pipes: what was inherited despite closeOnExec, and the files of cgroup
+// limits, which the runtime has read.
 func closeOthers() error {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -94,7 +93,7 @@ func closeOthers() error {
 	return nil
 }
 
-// shutIn takes from the process what it will not need.
+// shutIn sets limits and removes privileges of the process.
 func shutIn() error {
 	for _, l := range []struct {
 		name  string
@@ -120,5 +119,5 @@ func shutIn() error {
 	return nil
 }
 
-// niceness lets the proxy go first.
+// niceness is the nice value of workers, so that the proxy has priority.
 const niceness = 5

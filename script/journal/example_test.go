@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// A journal belongs to one run at a time, and gives the next one what was recorded.
+// A journal belongs to one run at a time, and returns what was recorded to the next one.
 func Example() {
 	ctx, j := context.Background(), journal.New()
 	run := script.Header{Program: "hash of the files", Args: "hash of the arguments"}

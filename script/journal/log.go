@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// An Error says that the journal of a run could not be written. The run has stopped, and
-// may go on when the journal can be written again.
+// An Error says that the journal of a run could not be opened or written. The run has stopped, and may be resumed when
+// the journal can be written again.
 type Error struct{ Err error }
 
 func (e *Error) Error() string { return "journal: " + e.Err.Error() }
 
-// Unwrap returns what the journal said.
+// Unwrap returns the error of the journal.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Log is the journal of a request: that of the run which has no caller. All runs that it calls write into it,
-// each below the key of the effect that called it.
+// A Log is the journal of a request, opened by its outermost run. All runs that it calls write into it, each below the
+// key of the effect that called it.
 //
-// The journal fails once: from then on the request writes nothing, for what it would write is no longer what the
-// journal's next reader expects.
+// After the first error of the journal, the Log writes nothing more: later entries would not match what the journal
+// has.
 type Log struct {
-	Awake   time.Duration      // of the run that has no caller, in all that was found
-	Entries map[string][]Entry // as they were found, by the part of their key before the last "/", with it
+	Awake   time.Duration      // of the outermost run, by the entries found
+	Entries map[string][]Entry // as found, by their key up to and including the last "/"
 
 	journal Journal
 	mu      sync.Mutex
 	failed  *Error // guarded by mu
 }
 
-// OpenLog takes the journal for a run.
+// OpenLog opens the journal for a run.
 func OpenLog(ctx context.Context, j Journal, h Header) (*Log, error) {
 	entries, err := j.Open(ctx, h)
 	if err != nil {
@@ -75,8 +75,8 @@ func (l *Log) write(f func() error) error {
 	return nil
 }
 
-// Close gives the journal back when its run has ended with err, and returns how it has ended: what could not be written has
-// not happened.
+// Close closes the journal when its run has ended with err, and returns the error of the run: that of the journal if
+// something could not be written.
 func (l *Log) Close(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package journal is what runs of scripts go on over: entries of what their effects returned, the interface
-// to whoever keeps them, and one who keeps them in memory.
+// Package journal has the interface to the journals of runs, in which the results of their effects are recorded, and
+// an implementation in memory.
 package journal
 
 import (
@@ -18,7 +18,7 @@ type Memory struct {
 	header  *Header
 	entries []Entry         // recorded, in order
 	have    map[string]bool // keys of entries
-	begun   []Entry         // and not recorded yet: a few
+	begun   []Entry         // begun and not recorded, a few
 	size    atomic.Int64
 }
 
@@ -29,7 +29,7 @@ func New() *Memory {
 	return m
 }
 
-// Open takes the journal, as soon as no other run has it.
+// Open acquires the journal, after waiting until no other run has it.
 func (m *Memory) Open(ctx context.Context, h Header) ([]Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -37,7 +37,7 @@ func (m *Memory) Open(ctx context.Context, h Header) ([]Entry, error) {
 	select {
 	case <-m.turn:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("another run has it: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("another run has the journal: %w", context.Cause(ctx))
 	}
 	if m.header == nil {
 		m.header = &h
@@ -49,7 +49,7 @@ func (m *Memory) Open(ctx context.Context, h Header) ([]Entry, error) {
 	return slices.Concat(m.entries, m.begun), nil
 }
 
-// Begin notes that an effect is about to be performed.
+// Begin records that an effect is about to be performed.
 func (m *Memory) Begin(_ context.Context, e Entry) error {
 	i := m.find(e.Key)
 	if m.have[e.Key] || i >= 0 && m.begun[i].Attempt >= e.Attempt {
@@ -65,9 +65,9 @@ func (m *Memory) Begin(_ context.Context, e Entry) error {
 	return nil
 }
 
-// sizeOf is about what an entry holds.
+// sizeOf is the approximate size of an entry in bytes.
 func sizeOf(e Entry) int64 {
-	return int64(len(e.Key)+len(e.Name)+len(e.Args)+len(e.Result)+len(e.Held)) + 300
+	return int64(len(e.Key)+len(e.Name)+len(e.Args)+len(e.Result)+len(e.SavedState)) + 300
 }
 
 // Record stores an answer.
@@ -83,7 +83,7 @@ func (m *Memory) Record(e Entry) error {
 	return nil
 }
 
-// Release takes back Begin.
+// Release undoes Begin.
 func (m *Memory) Release(key string) error {
 	if i := m.find(key); i >= 0 {
 		m.size.Add(-sizeOf(m.begun[i]))
@@ -92,7 +92,7 @@ func (m *Memory) Release(key string) error {
 	return nil
 }
 
-// Close gives the journal back.
+// Close releases the journal.
 func (m *Memory) Close() error {
 	select {
 	case m.turn <- struct{}{}:
@@ -102,16 +102,16 @@ func (m *Memory) Close() error {
 	}
 }
 
-// Size is about how many bytes the journal holds.
+// Size returns the approximate number of bytes that the journal holds.
 func (m *Memory) Size() int64 { return m.size.Load() }
 
-// find returns the place of an effect that was begun, or -1.
+// find returns the index of a begun effect, or -1.
 func (m *Memory) find(key string) int {
 	return slices.IndexFunc(m.begun, func(e Entry) bool { return e.Key == key })
 }
 
-// Resolve resolves a doubt: with an answer, or with Again, so that the effect is attempted once more.
-// No run may have the journal.
+// Resolve resolves a doubt: with an answer, or with Again, so that the effect is attempted once more. It fails while a
+// run has the journal.
 func (m *Memory) Resolve(e Entry) error {
 	select {
 	case <-m.turn:

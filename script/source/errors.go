@@ -8,15 +8,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Error is what went wrong in a script, and where.
+// Error is an error in a script, with its position.
 type Error struct {
-	// Msg says what went wrong, without the place.
+	// Msg says what is wrong, without the position.
 	Msg string
-	// Pos is the innermost place in a script.
+	// Pos is the innermost position in a script; the zero value if it is not known.
 	Pos syntax.Position
-	// Backtrace lists the calls that led there, outermost first; "" for errors found before a run.
+	// Backtrace lists the calls that led to Pos, outermost first; "" for errors found before a run.
 	Backtrace string
-	// Err is the cause: a *LimitError, a *Failure, the error of a host; nil when there is only text.
+	// Err is the cause: a *script.LimitError, a *script.Failure, the error of a host; nil if there is only a message.
 	Err error
 }
 
@@ -42,7 +42,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the problems one by one.
+// Unwrap returns the problems.
 func (e Errors) Unwrap() []error {
 	errs := make([]error, len(e))
 	for i, err := range e {
@@ -51,7 +51,7 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// listed is err, of a parser or resolver, as Errors.
+// listed returns err, of a parser or resolver, as Errors.
 func listed(err error) Errors {
 	var (
 		list Errors
@@ -60,11 +60,11 @@ func listed(err error) Errors {
 	if err = Located(err); errors.As(err, &list) {
 		return list
 	}
-	errors.As(err, &one) // Located returns nothing else
+	errors.As(err, &one) // Located returns no other type
 	return Errors{one}
 }
 
-// Located turns the errors of parser and resolver into ours.
+// Located returns the errors of the parser and the resolver as Errors.
 func Located(err error) error {
 	var (
 		ours Errors
@@ -86,7 +86,7 @@ func Located(err error) error {
 	return Errors{{Msg: err.Error(), Err: err}}
 }
 
-// Placed reports whether an error says where in a file it is.
+// Placed reports whether an error of the parser or resolver has a position.
 func Placed(err error) bool {
 	var one *Error
 	return errors.As(Located(err), &one) && one.Pos.IsValid()

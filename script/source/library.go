@@ -12,21 +12,21 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// Library loads files for scripts from texts and folders. Names are relative to the
-// library, whoever loads: "helpers.star", "lib/text.star".
+// Library loads files for scripts from texts and folders. Names are relative to the library, not to the loading file:
+// "helpers.star", "lib/text.star".
 type Library struct {
-	// Inline are files by name. They go before folders.
+	// Inline are the texts of files by name. They take precedence over folders.
 	Inline map[string]string
-	// Dirs are folders, tried in order. Nothing outside of them is read, symbolic links included.
+	// Dirs are folders, searched in order. No file outside of them is read, by symbolic links either.
 	Dirs []string
-	// Origins say where inline files stand, by name.
+	// Origins are the positions of inline files in other files, by name.
 	Origins map[string]diag.Origin
 }
 
-// maxSource bounds a file that is read; any limit on sources is below, and says so itself.
+// maxSource bounds a file that is read, in bytes; the configurable limit is lower and has its own error.
 const maxSource = 16 << 20
 
-// Load finds a file; it is a value for Options.Load.
+// Load returns the file of that name. It can be used as Options.Load.
 func (l Library) Load(_, name string) (File, error) {
 	if err := checkLoadName(name); err != nil {
 		return File{}, err
@@ -54,18 +54,18 @@ func (l Library) places() string {
 	return " (" + strings.Join(l.Dirs, ", ") + ")"
 }
 
-// Dirs returns a loader of files below folders, for Options.Load.
+// Dirs returns a function for Options.Load that reads files below folders.
 func Dirs(dirs ...string) func(from, name string) (File, error) {
 	return Library{Dirs: dirs}.Load
 }
 
-// checkLoadName refuses names that are not plain relative paths.
+// checkLoadName refuses names that are not clean relative paths.
 func checkLoadName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "\\\x00:"), path.IsAbs(name), path.Clean(name) != name, name == "..", strings.HasPrefix(name, "../"):
 		return fmt.Errorf("want a relative name below the library, such as %q", "helpers.star")
 	case files.IsTest(name):
-		return errors.New("a file *_test.star is a test, and no library")
+		return errors.New("a file *_test.star is a test, not a library")
 	case !strings.HasSuffix(name, ".star"):
 		return fmt.Errorf("want a name that ends with .star")
 	}

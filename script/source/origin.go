@@ -11,12 +11,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Texts that stand in other files, such as the scripts in a configuration, are parsed as
-// they are, and then every position of the tree is moved to where its text stands. All
-// that comes later, tracebacks included, knows only the moved ones.
+// Texts inside other files, such as scripts in a configuration, are parsed alone; then every position of the tree is
+// moved to where its text is in the other file. Everything after that, tracebacks included, has only the moved
+// positions.
 
-// Shown is the name of the file in positions. The lines of a text that stands somewhere in
-// another form are counted from its own first one.
+// Shown returns the name of the file in positions. Where the text has another form in its origin (such as a quoted
+// string), lines are counted from its own first line.
 func (f File) Shown() string {
 	switch {
 	case f.Origin == (diag.Origin{}):
@@ -28,13 +28,13 @@ func (f File) Shown() string {
 	}
 }
 
-// start is the place of the first character.
+// start returns the position of the first character.
 func (f File) start() syntax.Position {
 	name := f.Shown()
 	return f.move(syntax.MakePosition(&name, 1, 1))
 }
 
-// position is that of a byte of the source.
+// position returns the position of byte at.
 func (f File) position(at int) syntax.Position {
 	name, before := f.Shown(), f.Source[:at]
 	line := bytes.Count(before, []byte("\n"))
@@ -42,7 +42,7 @@ func (f File) position(at int) syntax.Position {
 	return f.move(syntax.MakePosition(&name, int32(line+1), int32(column+1)))
 }
 
-// moved says how far positions have to be moved.
+// moved returns by how much positions are moved.
 func (f File) moved() (lines, columns int32) {
 	if !f.Origin.Exact {
 		return 0, 0
@@ -52,7 +52,7 @@ func (f File) moved() (lines, columns int32) {
 
 func (f File) move(p syntax.Position) syntax.Position {
 	lines, columns := f.moved()
-	if p.Line > 0 { // else it is no place
+	if p.Line > 0 { // else it is not known
 		p.Line += lines
 		p.Col += columns
 	}
@@ -89,8 +89,8 @@ func (f File) moveTree(tree *syntax.File) {
 	})
 }
 
-// Place is where a position in a file stands for a reader. For a text that stands somewhere
-// in another form it is the place of the whole text; line is then the line inside of it, else 0.
+// Place returns where a position is for a reader. Where the text has another form in its origin, that is the position
+// of the whole text, and line is the line inside of it; otherwise line is 0.
 func (f File) Place(p syntax.Position) (at diag.Pos, line int) {
 	if f.Origin.Line > 0 && !f.Origin.Exact {
 		return f.Origin.Pos, int(p.Line)
@@ -98,7 +98,7 @@ func (f File) Place(p syntax.Position) (at diag.Pos, line int) {
 	return diag.Pos{File: p.Filename(), Line: int(p.Line), Column: int(p.Col)}, 0
 }
 
-// Has reports whether a position is one in this file.
+// Has reports whether a position is in this file.
 func (f File) Has(p syntax.Position) bool {
 	if p.Filename() != f.Shown() {
 		return false
@@ -107,7 +107,7 @@ func (f File) Has(p syntax.Position) bool {
 	return !f.Origin.Exact || p.Line > lines && int(p.Line-lines) <= bytes.Count(f.Source, []byte("\n"))+1
 }
 
-// Holds reports whether a place, as problems have it, is one in this file.
+// Holds reports whether a position of a problem is in this file.
 func (f File) Holds(p diag.Pos) bool {
 	if f.Origin.Line > 0 && !f.Origin.Exact {
 		return p == f.Origin.Pos
@@ -115,7 +115,7 @@ func (f File) Holds(p diag.Pos) bool {
 	return f.Has(syntax.MakePosition(&p.File, int32(p.Line), int32(p.Column)))
 }
 
-// Token is where the word or sign at a position ends: behind its last character.
+// Token returns the position after the last character of the token at p.
 func (f File) Token(p syntax.Position) (end syntax.Position, ok bool) {
 	if !f.Has(p) || p.Line == 0 {
 		return p, false

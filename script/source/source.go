@@ -1,5 +1,5 @@
-// Package source is the text of scripts before it is compiled: where it stands, its tree, the names that
-// it may use, and the libraries that others come from. What is wrong with it is an [Error] with its place.
+// Package source reads the text of scripts before it is compiled: its position in another file, its tree, the names
+// that it may use, and the libraries of load statements. Problems are an [Error] with a position.
 package source
 
 import (
@@ -25,14 +25,14 @@ import (
 
 // File is the text of one script.
 type File struct {
-	// Name identifies the file; below a library it is the name that load uses.
+	// Name identifies the file; in a library it is the name that load uses.
 	Name   string
 	Source []byte
-	// Origin is where the text stands, for positions; the zero value is a file of that Name.
+	// Origin is the position of the text in another file; the zero value is a file of that Name.
 	Origin diag.Origin
 }
 
-// dialect is Starlark with everything that a script author may expect.
+// dialect is Starlark with all of its optional features that scripts use.
 var dialect = &syntax.FileOptions{
 	Set:             true,
 	While:           true,
@@ -41,7 +41,7 @@ var dialect = &syntax.FileOptions{
 	Recursion:       true,
 }
 
-// Names are the names that files see, the metered universe below the builtins.
+// Names returns the predeclared names of files: the universe, metered, and the builtins.
 func Names(builtins starlark.StringDict) starlark.StringDict {
 	all := starlark.StringDict{}
 	maps.Copy(all, meter.Universe())
@@ -49,8 +49,8 @@ func Names(builtins starlark.StringDict) starlark.StringDict {
 	return all
 }
 
-// Parse reads the tree of one file, and refuses what is longer or nested deeper than any
-// pass over it can take. The error is Errors.
+// Parse parses one file, and refuses what is longer than l.Source or nested too deeply for later passes. The error is
+// an Errors.
 func Parse(f File, l limits.Run) (*syntax.File, error) {
 	if limit := l.Or(limits.Defaults()).Source; len(f.Source) > int(limit) {
 		return nil, Errors{{
@@ -58,12 +58,12 @@ func Parse(f File, l limits.Run) (*syntax.File, error) {
 			Pos: f.start(),
 		}}
 	}
-	if nul := bytes.IndexByte(f.Source, 0); nul >= 0 { // the scanner would take the text to end there
-		return nil, Errors{{Msg: "a NUL character: this is not the text of a script", Pos: f.position(nul)}}
+	if nul := bytes.IndexByte(f.Source, 0); nul >= 0 { // the scanner would end the text there
+		return nil, Errors{{Msg: "a NUL character: this is not a text file", Pos: f.position(nul)}}
 	}
 	tree, err := dialect.Parse(f.Shown(), f.Source, 0)
 	if err == nil {
-		err = rewrite.Check(tree) // before anything else walks it
+		err = rewrite.Check(tree) // before other passes walk it
 	}
 	if err != nil {
 		return nil, f.moveErrors(listed(err))
@@ -72,14 +72,13 @@ func Parse(f File, l limits.Run) (*syntax.File, error) {
 	return tree, nil
 }
 
-// Resolve finds the names of a file that nothing defines. The error is Errors; it names
-// what was probably meant.
+// Resolve checks that all names of a file are defined. The error is an Errors, with suggestions.
 func Resolve(f *syntax.File, builtins starlark.StringDict) error {
 	names := Names(builtins)
 	suggest := tree.Suggestions(f, names)
 	if err := resolve.File(f, tree.SomeUndefined(names), starlark.Universe.Has); err != nil {
 		errs := listed(suggest(err))
-		if files.IsTest(f.Path) { // it may load them
+		if files.IsTest(f.Path) { // tests may load them
 			errs = slices.DeleteFunc(errs, func(e *Error) bool { return strings.HasPrefix(e.Msg, "load: names with leading underscores") })
 		}
 		if len(errs) > 0 {
@@ -89,16 +88,15 @@ func Resolve(f *syntax.File, builtins starlark.StringDict) error {
 	return nil
 }
 
-// Run is the function that a call of a tool runs, unless the tool names another one.
+// Run is the entry function of a tool that names no other one.
 const Run = "run"
 
-// EntryOf looks at the signature of the function that a tool runs, as far as the text shows it, and returns
-// where it is.
+// EntryOf checks the signature of an entry function, as far as the text shows it, and returns its position.
 func EntryOf(f *syntax.File, function string) (syntax.Position, *Error) {
 	def, bound := tree.FindFunction(f, function)
 	start := tree.Beginning(f)
 	if !bound {
-		return start, &Error{Msg: fmt.Sprintf("no function %s(params): it is what a call of the tool runs, and has to be in this file", function), Pos: start}
+		return start, &Error{Msg: fmt.Sprintf("no function %s(params): calls of the tool run it, so it has to be defined in this file", function), Pos: start}
 	}
 	if def == nil {
 		return start, nil
@@ -123,7 +121,7 @@ func EntryOf(f *syntax.File, function string) (syntax.Position, *Error) {
 	return def.Name.NamePos, nil
 }
 
-// Digest is a short fingerprint of data, such as the text of a file.
+// Digest returns a short fingerprint of data, such as the text of a file.
 func Digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -1,5 +1,5 @@
-// Package callable describes what scripts can call beside their own functions: rows of the table of builtins,
-// functions of the language, methods of values. What each wants, gives and changes is said by types alone.
+// Package callable describes by types what scripts can call besides their own functions: rows of the table of
+// builtins, functions of the language, methods of values; what each accepts, returns and changes.
 package callable
 
 import (
@@ -10,23 +10,23 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Builtin is a row of the table of builtins, as checks see it.
+// Builtin is a row of the table of builtins, for checks.
 type Builtin struct {
 	Name    string
 	Params  []Param
 	Varargs bool
 	Kwargs  bool
 	Returns string
-	Tool    string // the parameter that takes the name of a tool; "" for none
-	Args    string // the parameter with the arguments for it
-	Form    string // the parameter with the form of a question
+	Tool    string // the parameter for the name of a tool; "" for none
+	Args    string // the parameter for the arguments of its call
+	Form    string // the parameter for the form of a question
 	Pages   bool   // the tool is called page by page
-	Repeats string // the parameter with a function that is called again
-	Waits   string // the parameter with a time that is waited
+	Repeats string // the parameter for a function that is called repeatedly
+	Waits   string // the parameter for a time to wait
 	Members map[string]*Builtin
-	Values  map[string]types.Type // the members of a module that are no functions
-	Pattern string                // the parameter with a regular expression
-	Pure    bool                  // called for its result alone
+	Values  map[string]types.Type // the members of a module that are not functions
+	Pattern string                // the parameter for a regular expression
+	Pure    bool                  // called only for its result
 }
 
 // Param is a parameter of a builtin.
@@ -37,7 +37,7 @@ type Param struct {
 	Choices  []string
 }
 
-// OtherName is the parameter whose name means nearly the same: tries for max_attempts.
+// OtherName returns the parameter that a name probably means: max_attempts for tries.
 func (b *Builtin) OtherName(name string) string {
 	for _, p := range b.Params {
 		for word := range strings.SplitSeq(p.Name, "_") {
@@ -52,7 +52,7 @@ func (b *Builtin) OtherName(name string) string {
 	return ""
 }
 
-// Kinds are the kinds of values that a parameter takes; known is false for one that takes anything.
+// Kinds returns the types that a parameter accepts; known is false for one that accepts anything.
 func (p Param) Kinds() (kinds []types.Kind, known bool) {
 	kinds, known = parameterKinds[p.Type]
 	return kinds, known
@@ -64,13 +64,13 @@ var parameterKinds = map[string][]types.Kind{
 	"duration": {types.Text, types.Int, types.Float}, "time": {types.Time},
 }
 
-// Word is what a parameter takes, as messages say it.
+// Word names what a parameter accepts, for messages.
 func (p Param) Word() string { return parameterWords[p.Type] }
 
-var parameterWords = map[string]string{"text": "a text", "integer": "an integer", "positive": "an integer", "number": "a number", "bool": "True or False",
+var parameterWords = map[string]string{"text": "a string", "integer": "an integer", "positive": "an integer", "number": "a number", "bool": "True or False",
 	"dict": "a dict", "list": "a list", "duration": `a duration such as "30s"`, "time": "a time"}
 
-// Argument is one of a call.
+// Argument is an argument of a call.
 type Argument struct {
 	Name   string // "" for one by position
 	Type   types.Type
@@ -78,7 +78,7 @@ type Argument struct {
 	Spread bool // *args or **kwargs
 }
 
-// Positional are the arguments that are given by position.
+// Positional returns the positional arguments.
 func Positional(args []Argument) (list []Argument) {
 	for _, a := range args {
 		if a.Name == "" && !a.Spread {
@@ -88,7 +88,7 @@ func Positional(args []Argument) (list []Argument) {
 	return list
 }
 
-// Named is an argument by its name.
+// Named returns an argument by its name.
 func Named(args []Argument, name string) (Argument, bool) {
 	for _, a := range args {
 		if a.Name == name {

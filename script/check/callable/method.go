@@ -13,12 +13,12 @@ type Bound struct {
 	Method *Method
 }
 
-// Method is one of a kind.
+// Method is a method of a kind of values.
 type Method struct {
 	Min, Max int  // arguments; Max -1: any number
 	Pure     bool // it changes nothing
 	Gives    func(on *types.Atom, args []Argument) types.Type
-	// Change is what the call makes of the value; nil: nothing.
+	// Change returns the value after the call; nil: unchanged.
 	Change func(on *types.Atom, args []Argument) *types.Atom
 	Kinds  []types.Kind // of the arguments; nil: any
 }
@@ -104,10 +104,10 @@ func elementMethod(on *types.Atom, _ []Argument) types.Type {
 	return on.Elem
 }
 
-// MethodOf is a method of a kind of values; nil when there is none of the name.
+// MethodOf returns a method of a kind of values, or nil.
 func MethodOf(k types.Kind, name string) *Method { return methods[k][name] }
 
-// MethodNames are the methods of a kind of values, sorted.
+// MethodNames returns the methods of a kind of values, sorted.
 func MethodNames(k types.Kind) (names []string) {
 	for n := range methods[k] {
 		names = append(names, n)
@@ -116,7 +116,7 @@ func MethodNames(k types.Kind) (names []string) {
 	return names
 }
 
-// Habit is what Starlark has for a method of other languages.
+// Habit returns a hint for a method of other languages, or "".
 func Habit(k types.Kind, name string) string {
 	length := "did you mean len(...)?"
 	switch {
@@ -125,13 +125,13 @@ func Habit(k types.Kind, name string) string {
 	case k == types.List && slices.Contains([]string{"push", "add", "push_back"}, name):
 		return "did you mean append?"
 	case k == types.List && name == "sort":
-		return "sorted(list) makes a sorted one"
+		return "sorted(list) returns a sorted list"
 	case k == types.List && name == "reverse":
-		return "reversed(list) makes a reversed one"
+		return "reversed(list) returns a reversed list"
 	case k == types.List && name == "join":
 		return `write ", ".join(list)`
 	case (k == types.List || k == types.Dict) && name == "copy":
-		return map[types.Kind]string{types.List: "list(x) makes a copy", types.Dict: "dict(x) makes a copy"}[k]
+		return map[types.Kind]string{types.List: "list(x) returns a copy", types.Dict: "dict(x) returns a copy"}[k]
 	case k == types.List && name == "contains", k == types.Dict && (name == "has_key" || name == "contains" || name == "has"), k == types.Text && (name == "contains" || name == "includes"):
 		return "write x in y"
 	case k == types.Text && name == "trim", k == types.Text && name == "trimmed":
@@ -260,17 +260,17 @@ func dictDefaulted(a *types.Atom, args []Argument) *types.Atom {
 
 func dictPop(on *types.Atom, args []Argument) types.Type { return types.Any }
 
-// dictLoosened is a dict that may have lost some keys.
+// dictLoosened returns a dict that may have lost some keys.
 func dictLoosened(a *types.Atom, _ []Argument) *types.Atom {
 	return &types.Atom{Kind: types.Dict, Open: true, Elem: types.Any}
 }
 
-// listLoosened is a list that may have lost some elements.
+// listLoosened returns a list that may have lost some elements.
 func listLoosened(a *types.Atom, _ []Argument) *types.Atom {
 	return &types.Atom{Kind: types.List, Elem: a.Elem}
 }
 
-// Member is a member of a time or a duration; ok is false when it has none of the name.
+// Member returns the type of a member of a time or a duration; ok is false when it has none of the name.
 func Member(k types.Kind, name string) (t types.Type, ok bool) {
 	if k == types.Time {
 		return timeMember(name)
@@ -278,7 +278,7 @@ func Member(k types.Kind, name string) (t types.Type, ok bool) {
 	return durationMember(name)
 }
 
-// timeMember is a member of a time.
+// timeMember returns the type of a member of a time.
 func timeMember(name string) (types.Type, bool) {
 	switch name {
 	case "year", "month", "day", "hour", "minute", "second", "nanosecond", "unix", "unix_nano", "weekday":

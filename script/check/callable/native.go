@@ -11,13 +11,13 @@ type Native struct {
 	Name     string
 	Min, Max int // arguments by position; Max -1: any number
 	Keywords string
-	Pure     bool // called for its result alone
+	Pure     bool // called only for its result
 	Gives    func(args []Argument) types.Type
-	// Wants is what the first argument has to be, or Every argument, in one Word; nil: anything.
+	// Wants is what the first argument must be, or Every argument, named by Word; nil: anything.
 	Wants func(*types.Atom) bool
 	Word  string
 	Every bool
-	// Compares says that it compares what Compared gives; Ends, that it does not return.
+	// Compares says that it compares what Compared returns; Ends, that it does not return.
 	Compares, Ends bool
 }
 
@@ -42,12 +42,12 @@ func init() {
 		"dir":       {Min: 1, Max: 1, Gives: func([]Argument) types.Type { return types.ListOf(types.Kinds(types.Text)) }, Pure: true},
 		"enumerate": {Min: 1, Max: 2, Keywords: "start", Gives: enumerated, Wants: operation.Iterable, Word: "a list", Pure: true},
 		"fail":      {Min: 0, Max: -1, Keywords: "sep", Gives: anything, Ends: true},
-		"float":     {Min: 0, Max: 1, Gives: fixed(types.Float), Wants: isConvertible, Word: "a number or a text", Pure: true},
+		"float":     {Min: 0, Max: 1, Gives: fixed(types.Float), Wants: isConvertible, Word: "a number or a string", Pure: true},
 		"getattr":   {Min: 2, Max: 3, Gives: anything, Pure: true},
 		"hasattr":   {Min: 2, Max: 2, Gives: fixed(types.Bool), Pure: true},
 		"hash":      {Min: 1, Max: 1, Gives: fixed(types.Int), Pure: true},
-		"int":       {Min: 0, Max: 2, Keywords: "base", Gives: fixed(types.Int), Wants: isConvertible, Word: "a number or a text", Pure: true},
-		"len":       {Min: 1, Max: 1, Gives: fixed(types.Int), Wants: sized, Word: "a text, list or dict", Pure: true},
+		"int":       {Min: 0, Max: 2, Keywords: "base", Gives: fixed(types.Int), Wants: isConvertible, Word: "a number or a string", Pure: true},
+		"len":       {Min: 1, Max: 1, Gives: fixed(types.Int), Wants: sized, Word: "a string, list or dict", Pure: true},
 		"list":      {Min: 0, Max: 1, Gives: makeList, Wants: operation.Iterable, Word: "a list", Pure: true},
 		"max":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
 		"min":       {Min: 1, Max: -1, Keywords: "key", Gives: extreme, Compares: true, Pure: true},
@@ -147,7 +147,7 @@ func zipped(args []Argument) types.Type {
 	return types.ListOf(types.TupleOf(elems...))
 }
 
-// Compared is what sorted, max and min compare: the elements of one argument, or several arguments.
+// Compared returns the type of what sorted, max and min compare: the elements of one argument, or several arguments.
 func Compared(args []Argument) types.Type {
 	positional := Positional(args)
 	if len(positional) == 1 {

@@ -8,10 +8,10 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// GroupsName names the tuple of the groups of a match.
+// GroupsName is the name of the tuple of the groups of a match.
 const GroupsName = "groups"
 
-// PatternProblem says what is wrong with a pattern that cannot be compiled.
+// PatternProblem returns the message for a pattern that cannot be compiled.
 func PatternProblem(text string, err error) string {
 	for _, part := range []struct{ in, what string }{
 		{"(?=", "lookahead"}, {"(?!", "lookahead"}, {"(?<=", "lookbehind"}, {"(?<!", "lookbehind"}, {"(?>", "atomic groups"},
@@ -25,10 +25,10 @@ func PatternProblem(text string, err error) string {
 			return "RE2 has no backreferences"
 		}
 	}
-	return strings.Replace(err.Error(), "error parsing regexp: ", "the pattern is wrong: ", 1)
+	return strings.Replace(err.Error(), "error parsing regexp: ", "invalid pattern: ", 1)
 }
 
-// Match is what a search for a pattern gives.
+// Match returns the result of a search for a pattern.
 func Match(pattern types.Type) types.Type {
 	groups, named := types.Of(&types.Atom{Kind: types.Tuple, Elem: types.Any}), types.Kinds(types.Dict)
 	text := types.Kinds(types.Text)
@@ -53,7 +53,7 @@ func Match(pattern types.Type) types.Type {
 	return types.Join(types.Of(m), types.Of(&types.Atom{Kind: types.None, Role: types.Output}))
 }
 
-// namedGroups is the dict of the groups with a name.
+// namedGroups returns the dict of the named groups.
 func namedGroups(re *syntax.Regexp, always map[int]bool) types.Type {
 	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "the pattern"}
 	for i, name := range re.CapNames() {
@@ -69,7 +69,7 @@ func namedGroups(re *syntax.Regexp, always map[int]bool) types.Type {
 	return types.Of(a)
 }
 
-// alwaysIn are the groups that take part in every match.
+// alwaysIn returns the groups that are part of every match.
 func alwaysIn(re *syntax.Regexp) map[int]bool {
 	in := map[int]bool{}
 	var walk func(r *syntax.Regexp)
@@ -92,7 +92,7 @@ func alwaysIn(re *syntax.Regexp) map[int]bool {
 	return in
 }
 
-// Found is what findall gives: texts, or tuples of groups.
+// Found returns the result of findall: strings, or tuples of groups.
 func Found(pattern types.Type) types.Type {
 	s, ok := pattern.Text()
 	re, err := regexp.Compile(s)

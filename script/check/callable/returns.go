@@ -6,8 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// Parse reads how the table says what is returned: "text", "list of text", "time"; anything else
-// is anything.
+// Parse parses Builtin.Returns: "text", "list of text", "time"; anything else is anything.
 func Parse(s string) types.Type {
 	if elem, ok := strings.CutPrefix(s, "list of "); ok {
 		return types.ListOf(Parse(elem))
@@ -25,7 +24,7 @@ func Parse(s string) types.Type {
 	return types.Kinds(k)
 }
 
-// Outcome is what looking at a failure gives, for a tool with that output.
+// Outcome is the result of try_call_tool for a tool with that output.
 func Outcome(output types.Type) types.Type {
 	none := types.Of(&types.Atom{Kind: types.None, Role: types.Output})
 	text := types.Kinds(types.Text)
@@ -44,13 +43,13 @@ func Outcome(output types.Type) types.Type {
 // failures are the kinds of builtins.ToolError.
 var failures = []any{"invalid_input", "invalid_output", "tool", "timeout", "unavailable", "unknown", "denied", "not_found"}
 
-// Ran is what a test learns of a run. What is in it depends on the fakes.
+// Ran is the result of testing.run. Its fields depend on the fakes.
 var Ran = types.Of(&types.Atom{Kind: types.Struct, Name: "the result of testing.run", Fields: []types.Field{
 	{Name: "ok", Type: types.Kinds(types.Bool)}, {Name: "output", Type: types.Any}, {Name: "content", Type: types.Any},
 	{Name: "error", Type: types.Any}, {Name: "kind", Type: types.Any},
 }})
 
-// Answer is what a question gives, for a form with that content.
+// Answer is the answer to a question, for a form with that content.
 func Answer(content types.Type) types.Type {
 	none := types.Of(&types.Atom{Kind: types.None, Role: types.Output})
 	const name = "the answer of elicit"
@@ -65,7 +64,7 @@ func Answer(content types.Type) types.Type {
 
 var actions = []any{"accept", "decline", "cancel"}
 
-// Caller is who a script runs for.
+// Caller is the result of caller().
 var Caller = func() types.Type {
 	text, list := types.Kinds(types.Text), types.ListOf(types.Kinds(types.Text))
 	a := &types.Atom{Kind: types.Dict, Role: types.Output, Name: "caller()"}
@@ -73,7 +72,7 @@ var Caller = func() types.Type {
 	return types.Of(a)
 }()
 
-// Compact is a dict without its entries that are None.
+// Compact returns a dict without its entries that are None.
 func Compact(t types.Type) types.Type {
 	return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
 		if a.Role != types.Made {

@@ -1,5 +1,5 @@
-// Package codes is the table of the problems that checks find: what each means, an example that
-// has it and one that has not. The command line, the documentation and tests read it.
+// Package codes is the table of the problems that checks find: the meaning of each, an example with it and one
+// without. The command line, the documentation and tests use it.
 package codes
 
 import (
@@ -12,18 +12,18 @@ import (
 type Code struct {
 	Name    string
 	Warning bool
-	// Needs says what has to be known: S the text, L the tools' schemas, T types that flow.
+	// Needs is what the check requires: S the text, L the tools' schemas, T types of values.
 	Needs string
-	// Short says in one line what is wrong, Why what comes of it.
+	// Short describes the problem in one line, Why its consequence.
 	Short, Why string
-	// Wrong is the body of a run, or a whole file where it has a def run, with § before what is
-	// to blame; Right is what would be right.
+	// Wrong is the body of a run, or a whole file if it defines run, with § before the problem; Right is a corrected
+	// version.
 	Wrong, Right string
 	// Extra are other problems that the example has.
 	Extra []string
 }
 
-// Find finds a code by its name.
+// Find returns a code by its name.
 func Find(name string) (Code, bool) {
 	for _, c := range Table {
 		if c.Name == name {
@@ -33,7 +33,7 @@ func Find(name string) (Code, bool) {
 	return Code{}, false
 }
 
-// Names are all codes.
+// Names returns the names of all codes.
 func Names() []string {
 	names := make([]string, len(Table))
 	for i, c := range Table {
@@ -42,12 +42,12 @@ func Names() []string {
 	return names
 }
 
-// Fixed reports whether problems of a code cannot be suppressed: nothing runs with them.
+// Fixed reports whether problems of a code cannot be suppressed: no script with them runs.
 func Fixed(name string) bool {
 	return name == "syntax" || name == "undefined" || name == "load"
 }
 
-// Severity is the word for a code.
+// Severity returns "error" or "warning".
 func (c Code) Severity() string {
 	if c.Warning {
 		return "warning"
@@ -55,7 +55,7 @@ func (c Code) Severity() string {
 	return "error"
 }
 
-// Explain writes a page about a code.
+// Explain writes a description of a code.
 func (c Code) Explain(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s): %s\n\n%s\n", c.Name, c.Severity(), c.Short, c.Why)
@@ -66,7 +66,7 @@ func (c Code) Explain(w io.Writer) error {
 		fmt.Fprintf(&b, "\nRight:\n\n%s\n", indented(c.Right))
 	}
 	if !Fixed(c.Name) {
-		fmt.Fprintf(&b, "\nWhere it is meant: # vmcp: ok(%s) at the end of the line.\n", c.Name)
+		fmt.Fprintf(&b, "\nWhere it is intended: # vmcp: ok(%s) at the end of the line.\n", c.Name)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

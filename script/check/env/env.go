@@ -1,5 +1,5 @@
-// Package env is what is known of the variables of a script at one point of its text: the state that
-// every way to that point leaves, and what the function around sees of it.
+// Package env holds what is known of the variables of a script at one point of its text: the state that the paths to
+// that point leave, and what a function sees of it.
 package env
 
 import (
@@ -10,20 +10,20 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// State is what is known of the variables at one point of the text. Variables of all functions
-// that are being followed are in one map; one that is missing may be anything.
+// State holds the types of the variables at one point of the text, of all functions that are being followed. A missing
+// variable may be anything.
 type State struct {
 	Vars map[*syntax.Ident]types.Type
-	Dead bool // nothing leads here
+	Dead bool // the point is unreachable
 }
 
-// Clone is a state that changes apart from s.
+// Clone returns an independent copy.
 func (s *State) Clone() *State { return &State{Vars: maps.Clone(s.Vars), Dead: s.Dead} }
 
-// Ended is the state behind a point that nothing goes on from.
+// Ended returns the state after a point from which execution does not continue.
 func (s *State) Ended() *State { return &State{Vars: s.Vars, Dead: true} }
 
-// Join is the state where two ways meet.
+// Join returns the state where two paths meet.
 func Join(a, b *State) *State {
 	switch {
 	case a.Dead:
@@ -36,7 +36,7 @@ func Join(a, b *State) *State {
 		if u, ok := b.Vars[k]; ok {
 			out.Vars[k] = types.Join(t, u)
 		} else {
-			out.Vars[k] = t // unset on the other way: reading it there fails anyway
+			out.Vars[k] = t // unset on the other path, where reading it fails anyway
 		}
 	}
 	for k, t := range b.Vars {
@@ -47,8 +47,8 @@ func Join(a, b *State) *State {
 	return out
 }
 
-// Grown joins b into a for the next round of a loop, and reports whether anything is new. In
-// the last rounds what still grows becomes anything.
+// Grown joins b into a for the next iteration of a loop, and reports whether a has changed. In the last rounds, types
+// that still grow become Any.
 func Grown(a, b *State, widen bool) (*State, bool) {
 	if b.Dead {
 		return a, false
@@ -70,19 +70,19 @@ func Grown(a, b *State, widen bool) (*State, bool) {
 	return out, changed
 }
 
-// Env is the variables as one function sees them at one point of its text.
+// Env is the view that one function has of the variables at one point of its text.
 type Env struct {
 	*State
 	Scopes *scope.Scopes // of the file
 	Owner  syntax.Node   // the function; nil for the top level
-	// Kept are the captured variables that are assigned once, as they were when the function was made.
+	// Kept are the types of captured variables that are assigned once, from when the function was made.
 	Kept map[*syntax.Ident]types.Type
 }
 
-// End says that nothing goes on from here.
+// End marks the present point as unreachable.
 func (e *Env) End() { e.State = e.Ended() }
 
-// Read is the type of a variable; ok is false for what is none.
+// Read returns the type of a variable; ok is false if id is not one.
 func (e *Env) Read(id *syntax.Ident) (t types.Type, ok bool) {
 	f := scope.First(id)
 	if f == nil {
@@ -91,7 +91,7 @@ func (e *Env) Read(id *syntax.Ident) (t types.Type, ok bool) {
 	v := e.Scopes.Vars[f]
 	t, known := e.Vars[f]
 	if v != nil && v.Owner != e.Owner && v.Assigned > 1 {
-		return types.Any, true // who knows which of the assignments was the last
+		return types.Any, true // the last assignment is not known
 	}
 	if v != nil && v.Assigned == 1 && v.Owner != e.Owner {
 		if kept, has := e.Kept[f]; has {
@@ -107,7 +107,7 @@ func (e *Env) Read(id *syntax.Ident) (t types.Type, ok bool) {
 	return t, true
 }
 
-// Refine makes f of what is known of a variable. Where nothing is left, nothing leads here.
+// Refine applies f to the type of a variable. If the result is Never, the present point is unreachable.
 func (e *Env) Refine(x *syntax.Ident, f func(types.Type) types.Type) {
 	id := scope.First(x)
 	if id == nil {
@@ -132,8 +132,7 @@ func (e *Env) Refine(x *syntax.Ident, f func(types.Type) types.Type) {
 	delete(e.Kept, id)
 }
 
-// Change makes f of the value that a path leads to: a variable, or a part of one with names
-// that the text shows.
+// Change applies f to the type at the end of a path: a variable, or a part of one with literal names.
 func (e *Env) Change(x syntax.Expr, f func(types.Type) types.Type) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -188,7 +187,7 @@ func (e *Env) Change(x syntax.Expr, f func(types.Type) types.Type) {
 	}
 }
 
-// Literal is the only text that an expression can be.
+// Literal returns the only string that an expression can be.
 func (e *Env) Literal(x syntax.Expr) (string, bool) {
 	if lit, ok := x.(*syntax.Literal); ok {
 		s, ok := lit.Value.(string)
@@ -201,8 +200,8 @@ func (e *Env) Literal(x syntax.Expr) (string, bool) {
 	return "", false
 }
 
-// Either is the state where one of two conditions held. Where each of them removes a doubt that the other
-// leaves, which of the two is there is the script's business.
+// Either returns the state where one of two conditions held. A doubt that only one of them removes is considered
+// removed in both, since the script decided between them.
 func Either(a, b *State) *State {
 	if a.Dead || b.Dead {
 		return Join(a, b)
@@ -215,9 +214,9 @@ func Either(a, b *State) *State {
 			continue
 		}
 		var some bool
-		x.Vars[k], some = types.Settle(t, u)
+		x.Vars[k], some = types.Established(t, u)
 		inA = inA || some
-		y.Vars[k], some = types.Settle(u, t)
+		y.Vars[k], some = types.Established(u, t)
 		inB = inB || some
 	}
 	if inA && inB {

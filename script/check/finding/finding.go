@@ -1,5 +1,5 @@
-// Package finding is the mistakes that following types finds, and the words that they are told in:
-// how a type, an expression, a number of things or a name that was meant stands in a message.
+// Package finding defines the mistakes that following types finds, and words their messages: types, expressions,
+// numbers of things, and suggestions.
 package finding
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// Problem is a mistake, with the node that is to blame.
+// Problem is a mistake, with the node that causes it.
 type Problem struct {
 	Code          string
 	Warning       bool
 	Node          syntax.Node
 	Message, Hint string
-	Fix           string // what may stand in the node's place; "" for none
-	Sure          bool   // that it is a name, and that no other can be meant
+	Fix           string // the text that may replace the node; "" for none
+	Sure          bool   // Fix is a name, and the only likely one
 }
 
-// Article is a type as messages say it: a text, an integer or None.
+// Article names a type in messages: a string, an integer or None.
 func Article(t types.Type) string {
 	if t.IsAny() {
 		return "anything"
@@ -42,7 +42,7 @@ func Article(t types.Type) string {
 	return types.List2(names, "or")
 }
 
-// Describe is an expression as messages name it: its last part, or all of it if it is short.
+// Describe names an expression in messages: its last part, or all of it if it is short.
 func Describe(x syntax.Expr) string {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -66,12 +66,12 @@ func Describe(x syntax.Expr) string {
 				}
 			}
 		}
-		return "what " + Describe(x.Fn) + " returns"
+		return "the result of " + Describe(x.Fn)
 	}
 	return "this"
 }
 
-// Meant is a suggestion for a name, in the words of messages.
+// Meant returns the hint for a suggested name, and the name.
 func Meant(name string, names []string) (hint, near string) {
 	near = spell.Nearest(name, names)
 	if near == "" || near == name {
@@ -80,7 +80,7 @@ func Meant(name string, names []string) (hint, near string) {
 	return "did you mean " + near + "?", near
 }
 
-// Plural is a number of things: 1 value, 2 values.
+// Plural returns a number of things: 1 value, 2 values.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -88,7 +88,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Quoted is a name as a text of the script, "" for none.
+// Quoted returns a name as a string literal of the script, "" for none.
 func Quoted(name string) string {
 	if name == "" {
 		return ""
@@ -96,12 +96,12 @@ func Quoted(name string) string {
 	return `"` + name + `"`
 }
 
-// Bare is a type without its article.
+// Bare names a type without its article.
 func Bare(t types.Type) string {
 	return strings.NewReplacer("an ", "", "a ", "").Replace(Article(t))
 }
 
-// Arguments is how many arguments a function wants, with the names of its parameters.
+// Arguments returns how many arguments a function requires, with the names of its parameters.
 func Arguments(names []string) string {
 	if len(names) == 0 {
 		return "no arguments"
@@ -109,7 +109,7 @@ func Arguments(names []string) string {
 	return Plural(len(names), "argument") + " (" + strings.Join(names, ", ") + ")"
 }
 
-// Seconds is a time as scripts write it: 90 is 1m30s.
+// Seconds returns a duration as scripts write it: 1m30s for 90.
 func Seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second)).String()
 	d = strings.TrimSuffix(d, "0s")

@@ -1,5 +1,5 @@
-// Package fit holds values of a script to JSON Schemas, as far as its text shows them: arguments of tools to
-// what these take, results to what the tool declares.
+// Package fit checks values of a script against JSON Schemas, as far as its text shows them: arguments against the
+// input schemas of tools, results against the declared output.
 package fit
 
 import (
@@ -16,27 +16,27 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// Checker holds values to schemas.
+// Checker checks values against schemas.
 type Checker struct {
-	// Type is the type of an expression, Seen the one that it had when it was looked at just now, Never if it was not.
+	// Type returns the type of an expression; Seen the one that was last computed for it, Never if none was.
 	Type, Seen func(syntax.Expr) types.Type
-	// Set reports whether a key may be set where the text does not show of which dict.
+	// Set reports whether a key may be set in some dict that the text does not show.
 	Set    func(key string) bool
 	Report func(finding.Problem)
 }
 
-// Value is a value that is held to a schema.
+// Value is a value that is checked against a schema.
 type Value struct {
 	Code    string      // of all problems; "" for those of arguments
-	Subject string      // whose schema it is
-	Whole   syntax.Node // what lacks something when the value does
+	Subject string      // the owner of the schema, for messages
+	Whole   syntax.Node // the node with which missing members are reported
 	Script  bool        // it is the schema of a scripted tool
 	Skip    string      // an argument that is given elsewhere
 	Output  bool        // of the tool that is checked
 	path    string
 }
 
-func (c *Checker) tell(code string, n syntax.Node, format string, args ...any) {
+func (c *Checker) report(code string, n syntax.Node, format string, args ...any) {
 	c.Report(finding.Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -50,7 +50,7 @@ func (f Value) codeFor(code string) string {
 	return code
 }
 
-// name is what messages call the value.
+// name returns the name of the value in messages.
 func (f Value) name() string {
 	switch {
 	case f.path != "":
@@ -61,7 +61,7 @@ func (f Value) name() string {
 	return "args"
 }
 
-// below is a member of the value.
+// below returns a member of the value.
 func (f Value) below(name string) Value {
 	if f.path != "" {
 		name = f.path + "." + name
@@ -70,13 +70,13 @@ func (f Value) below(name string) Value {
 	return f
 }
 
-// Hold tells how a value does not fit a schema. x is where it is written, if it is.
-func (c *Checker) Hold(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
+// Check reports how a value does not fit a schema. x is the expression where it is written, or nil.
+func (c *Checker) Check(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
 	x = tree.Unparen(x)
-	if cond, ok := x.(*syntax.CondExpr); ok { // each way for itself
+	if cond, ok := x.(*syntax.CondExpr); ok { // each branch separately
 		if a, b := c.Seen(cond.True), c.Seen(cond.False); !a.IsNever() && !b.IsNever() {
-			c.Hold(f, cond.True, a, s)
-			c.Hold(f, cond.False, b, s)
+			c.Check(f, cond.True, a, s)
+			c.Check(f, cond.False, b, s)
 			return
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Checker) Hold(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
 		return types.IsJSON(a) && !s.Type.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
 		if f.Skip == "" || x != nil {
-			c.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), finding.Article(t))
+			c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(s), finding.Article(t))
 		}
 		return
 	}
@@ -116,7 +116,7 @@ func (c *Checker) Hold(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
 	}
 }
 
-// kindFits reports whether a value of one kind may be one of a schema's kind.
+// kindFits reports whether a value of one kind may be valid for a schema of another.
 func kindFits(a, b *types.Atom) bool {
 	switch {
 	case a.Kind == types.Tuple:
@@ -130,7 +130,7 @@ func kindFits(a, b *types.Atom) bool {
 	return a.Kind == b.Kind
 }
 
-// wantedType is a schema's type as messages say it.
+// wantedType names a schema's type in messages.
 func wantedType(s *types.Schema) string {
 	if len(s.Enum) > 0 {
 		return enumText(s.Enum)
@@ -155,7 +155,7 @@ func enumText(values []any) string {
 	return types.List2(list, "or")
 }
 
-// noneValue warns of a value that may be None where the schema has no null.
+// noneValue warns about a value that may be None where the schema does not allow null.
 func (c *Checker) noneValue(f Value, x syntax.Expr, t types.Type, s *types.Schema) {
 	if x == nil || f.Output || !t.Some(types.UnexpectedNone) || s.Type.IsAny() || s.Type.Has(types.None) {
 		return
@@ -167,7 +167,7 @@ func (c *Checker) noneValue(f Value, x syntax.Expr, t types.Type, s *types.Schem
 	c.Report(p)
 }
 
-// fitAlternatives tells of a value that fits none of the alternatives, for the kinds alone.
+// fitAlternatives reports a value whose kind fits none of the alternatives.
 func (c *Checker) fitAlternatives(f Value, at syntax.Node, t types.Type, s *types.Schema) {
 	all := types.Never
 	for _, alt := range s.Alternatives {
@@ -179,11 +179,11 @@ func (c *Checker) fitAlternatives(f Value, at syntax.Node, t types.Type, s *type
 	if t.Every(func(a *types.Atom) bool {
 		return types.IsJSON(a) && !all.Some(func(b *types.Atom) bool { return kindFits(a, b) })
 	}) {
-		c.tell(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), finding.Article(t))
+		c.report(f.codeFor("argument-type"), at, "%s wants %s, this is %s", f.name(), wantedType(&types.Schema{Type: all}), finding.Article(t))
 	}
 }
 
-// fitValues tells of literals that the schema does not allow.
+// fitValues reports literals that the schema does not allow.
 func (c *Checker) fitValues(f Value, at syntax.Node, t types.Type, s *types.Schema) {
 	why := ""
 	if !t.Every(func(a *types.Atom) bool {
@@ -214,7 +214,7 @@ func (c *Checker) fitValues(f Value, at syntax.Node, t types.Type, s *types.Sche
 	c.Report(p)
 }
 
-// valueProblem says what a literal had to be; "" when it is.
+// valueProblem returns what a literal would have to be; "" if it is valid.
 func valueProblem(lit any, s *types.Schema) string {
 	if len(s.Enum) > 0 {
 		if slices.ContainsFunc(s.Enum, func(v any) bool { return types.SameLit(v, lit) }) {
@@ -246,7 +246,7 @@ func valueProblem(lit any, s *types.Schema) string {
 	return ""
 }
 
-// fitDict holds the fields of a dict to the properties.
+// fitDict checks the fields of a dict against the properties.
 func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *types.Atom, s *types.Schema) {
 	var missing []string
 	misspelt := map[string]bool{}
@@ -259,7 +259,7 @@ func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *types.Atom,
 		field, has := a.Field(p.Name)
 		switch {
 		case has && (field.Presence == types.Required || field.Value != nil):
-			c.Hold(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
+			c.Check(f.below(p.Name), valueAt(x, field), field.Type, p.Schema)
 		case !has && p.Required && !p.Default && !a.Open && (a.Role == types.Made || f.Output) && p.Name != f.Skip && !c.Set(p.Name) && !misspelt[p.Name]:
 			missing = append(missing, p.Name)
 		}
@@ -281,7 +281,7 @@ func (c *Checker) fitDict(f Value, x syntax.Expr, at syntax.Node, a *types.Atom,
 	}
 }
 
-// closeTo is the name that was surely meant; "" where it may be another one altogether.
+// closeTo returns the name that was probably meant; "" if none is close.
 func closeTo(name string, names []string) string {
 	near := spell.Nearest(name, names)
 	if len(name) < 4 || len(near) < 4 || near == name {
@@ -292,7 +292,7 @@ func closeTo(name string, names []string) string {
 
 func hasField(a *types.Atom, name string) bool { _, ok := a.Field(name); return ok }
 
-// valueAt is where the value of a field is written: within x, or elsewhere in the text.
+// valueAt returns where the value of a field is written: within x, or elsewhere in the text.
 func valueAt(x syntax.Expr, field types.Field) syntax.Expr {
 	if field.Value != nil {
 		return field.Value
@@ -303,7 +303,7 @@ func valueAt(x syntax.Expr, field types.Field) syntax.Expr {
 	return x
 }
 
-// lacks tells of what is missing, once for a place.
+// lacks reports missing members, once for a position.
 func (c *Checker) lacks(f Value, x syntax.Expr, at syntax.Node, missing []string) {
 	list := types.List2(missing, "and")
 	if f.path == "" && !f.Output {
@@ -311,13 +311,13 @@ func (c *Checker) lacks(f Value, x syntax.Expr, at syntax.Node, missing []string
 		if len(missing) > 1 {
 			word = "the arguments"
 		}
-		c.tell(f.codeFor("argument-missing"), f.Whole, "%s needs %s %s", f.Subject, word, list)
+		c.report(f.codeFor("argument-missing"), f.Whole, "%s needs %s %s", f.Subject, word, list)
 		return
 	}
 	if f.Output && x == nil {
 		at = f.Whole
 	}
-	c.tell(f.codeFor("argument-missing"), at, "%s needs also %s", f.name(), list)
+	c.report(f.codeFor("argument-missing"), at, "%s also needs %s", f.name(), list)
 }
 
 func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field types.Field, s *types.Schema, near string) {
@@ -348,15 +348,15 @@ func (c *Checker) unknownField(f Value, x syntax.Expr, at syntax.Node, field typ
 
 func hasFieldNamed(s *types.Schema, name string) bool { _, ok := s.Prop(name); return ok }
 
-// fitList holds the elements of a list to their schema.
+// fitList checks the elements of a list against their schema.
 func (c *Checker) fitList(f Value, x syntax.Expr, a *types.Atom, s *types.Schema) {
 	list := tree.Elements(x)
 	if _, isList := x.(*syntax.ListExpr); isList {
 		switch {
 		case s.MinItems != nil && len(list) < *s.MinItems:
-			c.tell(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), finding.Plural(*s.MinItems, "element"), len(list))
+			c.report(f.codeFor("argument-value"), x, "%s has at least %s, this has %d", f.name(), finding.Plural(*s.MinItems, "element"), len(list))
 		case s.MaxItems != nil && len(list) > *s.MaxItems:
-			c.tell(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), finding.Plural(*s.MaxItems, "element"), len(list))
+			c.report(f.codeFor("argument-value"), x, "%s has at most %s, this has %d", f.name(), finding.Plural(*s.MaxItems, "element"), len(list))
 		}
 	}
 	if s.Items == nil {
@@ -366,15 +366,15 @@ func (c *Checker) fitList(f Value, x syntax.Expr, a *types.Atom, s *types.Schema
 		for i, el := range list {
 			g := f
 			g.path = fmt.Sprintf("%s[%d]", f.path, i)
-			c.Hold(g, el, c.Type(el), s.Items)
+			c.Check(g, el, c.Type(el), s.Items)
 		}
 		return
 	}
 	g := f
 	g.path = f.path + "[]"
 	if comp, ok := x.(*syntax.Comprehension); ok {
-		c.Hold(g, comp.Body, a.Elem, s.Items)
+		c.Check(g, comp.Body, a.Elem, s.Items)
 		return
 	}
-	c.Hold(g, x, a.Elem, s.Items)
+	c.Check(g, x, a.Elem, s.Items)
 }

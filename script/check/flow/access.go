@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/check/types"
 )
 
-// index is x[y].
+// index is the type of x[y].
 func (e *engine) index(x *syntax.IndexExpr) types.Type {
 	on, key := e.eval(x.X), e.eval(x.Y)
 	if on.IsAny() {
@@ -38,17 +38,17 @@ func (e *engine) index(x *syntax.IndexExpr) types.Type {
 	return e.element(x, on, key)
 }
 
-// indexKey tells of keys of the wrong kind.
+// indexKey reports keys of the wrong type.
 func (e *engine) indexKey(x *syntax.IndexExpr, on, key types.Type) {
 	switch {
 	case on.Is(types.List, types.Tuple, types.Text, types.Range) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List):
-		e.tell("index", x.Y, "%s is indexed by an integer, not by %s", finding.Article(on), finding.Article(key))
+		e.report("index", x.Y, "%s is indexed by an integer, not by %s", finding.Article(on), finding.Article(key))
 	case on.Is(types.Dict):
 		e.hashable(x.Y, key)
 	}
 }
 
-// element is x[i] where no field is named.
+// element is the type of x[i] where no field is named.
 func (e *engine) element(x *syntax.IndexExpr, on, key types.Type) types.Type {
 	out := types.Never
 	n, known := key.Int()
@@ -80,19 +80,19 @@ func (e *engine) element(x *syntax.IndexExpr, on, key types.Type) types.Type {
 	return out
 }
 
-// outside tells of an element that a tuple of known length does not have.
+// outside reports an index beyond a tuple of known length.
 func (e *engine) outside(x *syntax.IndexExpr, on types.Type, a *types.Atom) {
 	if on.Only() == nil {
 		return
 	}
 	if a.Name == callable.GroupsName {
-		e.tell("regexp", x.Y, "the pattern has %s", finding.Plural(len(a.Elems), "group"))
+		e.report("regexp", x.Y, "the pattern has %s", finding.Plural(len(a.Elems), "group"))
 		return
 	}
-	e.tell("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == types.List], finding.Plural(len(a.Elems), "element"))
+	e.report("index", x.Y, "%s has %s", map[bool]string{true: "the list", false: "the tuple"}[a.Kind == types.List], finding.Plural(len(a.Elems), "element"))
 }
 
-// field is x["name"] of dicts.
+// field is the type of x["name"] for dicts.
 func (e *engine) field(x *syntax.IndexExpr, on types.Type, name string) types.Type {
 	out := types.Never
 	missing, optional := 0, 0
@@ -134,7 +134,7 @@ func (e *engine) isWild(name string) bool {
 	return s.Wilder || s.Wild[name] || e.root.scopes.Wild[name] || e.root.scopes.Wilder
 }
 
-// noField tells of a field that is not declared.
+// noField reports a field that is not declared.
 func (e *engine) noField(at syntax.Expr, a *types.Atom, name string) {
 	hint, near := finding.Meant(name, a.Names())
 	switch a.Role {
@@ -155,7 +155,7 @@ func (e *engine) noField(at syntax.Expr, a *types.Atom, name string) {
 	}
 }
 
-// contract is the code of problems with a tool: another one for scripted tools.
+// contract returns the code of problems with a tool: "tool-contract" for scripted tools.
 func (e *engine) contract(tool, code string) string {
 	if t, _ := e.Tool(tool); t != nil && t.Script {
 		return "tool-contract"
@@ -163,7 +163,7 @@ func (e *engine) contract(tool, code string) string {
 	return code
 }
 
-// optionalField warns of a field that may be missing, once on each way.
+// optionalField warns about a field that may be missing, once on each path.
 func (e *engine) optionalField(x *syntax.IndexExpr, a *types.Atom, name string) {
 	switch a.Role {
 	case types.Params:
@@ -176,7 +176,7 @@ func (e *engine) optionalField(x *syntax.IndexExpr, a *types.Atom, name string) 
 	e.conds.Refine(x, func(t types.Type) types.Type { return t })
 }
 
-// attribute is x.name, which is no call.
+// attribute is the type of x.name outside of calls.
 func (e *engine) attribute(x *syntax.DotExpr) types.Type {
 	on := e.eval(x.X)
 	if on.IsAny() || on.IsNever() {
@@ -184,7 +184,7 @@ func (e *engine) attribute(x *syntax.DotExpr) types.Type {
 	}
 	if on.Is(types.None) {
 		if on.Every(types.UnexpectedNone) {
-			e.tell("attribute", x.Name, "None has no %s", x.Name.Name)
+			e.report("attribute", x.Name, "None has no %s", x.Name.Name)
 		}
 		return types.Any
 	}
@@ -210,7 +210,7 @@ func (e *engine) attribute(x *syntax.DotExpr) types.Type {
 	return out
 }
 
-// member is a field or method of a value.
+// member returns the type of a field or method of a value.
 func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 	switch a.Kind {
 	case types.Struct:
@@ -239,7 +239,7 @@ func (e *engine) member(a *types.Atom, name string) (types.Type, bool) {
 	return types.Any, a.Kind == types.Iterable && a.Name != ""
 }
 
-// noMember tells of an attribute that a value does not have.
+// noMember reports an attribute that a value does not have.
 func (e *engine) noMember(x *syntax.DotExpr, on types.Type) {
 	name := x.Name.Name
 	a := on.Atoms()[0]

@@ -17,7 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// call is a call of anything.
+// call is the type of a call.
 func (e *engine) call(x *syntax.CallExpr) types.Type {
 	fn := e.eval(x.Fn)
 	args := e.arguments(x)
@@ -26,7 +26,7 @@ func (e *engine) call(x *syntax.CallExpr) types.Type {
 	}
 	if fn.Every(func(a *types.Atom) bool { return !canBeCalled(a) }) {
 		if fn.Every(func(a *types.Atom) bool { return a.Kind != types.None }) {
-			e.tell("index", x, "%s cannot be called", finding.Article(fn))
+			e.report("index", x, "%s cannot be called", finding.Article(fn))
 		}
 		return types.Any
 	}
@@ -73,10 +73,10 @@ func (e *engine) arguments(x *syntax.CallExpr) (args []callable.Argument) {
 	return args
 }
 
-// bound arguments of a builtin, by parameter.
+// given are the arguments of a call of a builtin, by parameter.
 type given map[string]callable.Argument
 
-// callBuiltin is a call of something of the table.
+// callBuiltin is the type of a call of a row of the table.
 func (e *engine) callBuiltin(x *syntax.CallExpr, c *callable.Builtin, args []callable.Argument) types.Type {
 	got, ok := e.match(x, c, args)
 	if !ok {
@@ -95,7 +95,7 @@ func (e *engine) callBuiltin(x *syntax.CallExpr, c *callable.Builtin, args []cal
 	return e.gives(x, c, got)
 }
 
-// match finds which argument is for which parameter, and tells what does not fit.
+// match assigns arguments to parameters, and reports those that do not fit.
 func (e *engine) match(x *syntax.CallExpr, c *callable.Builtin, args []callable.Argument) (given, bool) {
 	got := given{}
 	if c.Params == nil {
@@ -126,20 +126,20 @@ func (e *engine) match(x *syntax.CallExpr, c *callable.Builtin, args []callable.
 			got[names[n]] = a
 			n++
 		case a.Name == "" && !c.Varargs:
-			e.tell("call-arity", x, "%s wants at most %s, has %d", c.Name, finding.Arguments(names), len(args))
+			e.report("call-arity", x, "%s wants at most %s, has %d", c.Name, finding.Arguments(names), len(args))
 			return got, false
 		}
 	}
 	for _, p := range c.Params {
 		if _, has := got[p.Name]; !has && !p.Optional && !spread {
-			e.tell("call-arity", x, "%s needs %s", c.Name, p.Name)
+			e.report("call-arity", x, "%s needs %s", c.Name, p.Name)
 			return got, false
 		}
 	}
 	return got, true
 }
 
-// parameter tells of an argument that a parameter does not take.
+// parameter reports an argument that a parameter does not accept.
 func (e *engine) parameter(c *callable.Builtin, p callable.Param, a callable.Argument) {
 	if p.Type == "function" || p.Type == "functions" {
 		e.functionFor(c, p, a)
@@ -153,7 +153,7 @@ func (e *engine) parameter(c *callable.Builtin, p callable.Param, a callable.Arg
 		a.Type = a.Type.Without(types.None)
 	}
 	if a.Type.Every(func(t *types.Atom) bool { return !slices.Contains(kinds, t.Kind) }) {
-		e.tell("builtin-value", a.Expr, "%s: %s wants %s, this is %s", c.Name, p.Name, p.Word(), finding.Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s: %s wants %s, this is %s", c.Name, p.Name, p.Word(), finding.Article(a.Type))
 		return
 	}
 	e.noneFor(a.Expr, a.Type, func(t *types.Atom) bool { return slices.Contains(kinds, t.Kind) })
@@ -162,7 +162,7 @@ func (e *engine) parameter(c *callable.Builtin, p callable.Param, a callable.Arg
 	}
 	if p.Type == "positive" {
 		if n, ok := a.Type.Int(); ok && n < 1 {
-			e.tell("builtin-value", a.Expr, "%s: %s is at least 1, this is %d", c.Name, p.Name, n)
+			e.report("builtin-value", a.Expr, "%s: %s is at least 1, this is %d", c.Name, p.Name, n)
 		}
 	}
 }
@@ -177,12 +177,12 @@ func (e *engine) parameterText(c *callable.Builtin, p callable.Param, a callable
 	}
 	if p.Type == "duration" {
 		if d, err := limits.ParseDuration(s); err != nil || d < 0 {
-			e.tell("builtin-value", a.Expr, "%s: %q is no duration; want such as \"1h30m\" or \"2d\"", c.Name, s)
+			e.report("builtin-value", a.Expr, "%s: %q is not a duration; want for example \"1h30m\" or \"2d\"", c.Name, s)
 		}
 	}
 }
 
-// functionFor tells of what is no function where one is wanted.
+// functionFor reports an argument that is not a function where one is required.
 func (e *engine) functionFor(c *callable.Builtin, p callable.Param, a callable.Argument) {
 	word := "a function"
 	if p.Type == "functions" {
@@ -202,11 +202,11 @@ func (e *engine) functionFor(c *callable.Builtin, p callable.Param, a callable.A
 		}
 	}
 	if !e.notFunction(c, word, a.Expr) && p.Type == "function" && a.Type.Is(types.None, types.Text, types.Dict, types.List, types.Int, types.Float, types.Bool) && !a.Type.Has(types.None) {
-		e.tell("builtin-value", a.Expr, "%s wants a function, this is %s", c.Name, finding.Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s wants a function, this is %s", c.Name, finding.Article(a.Type))
 	}
 }
 
-// notFunction tells of a call where a function is wanted: it has happened already.
+// notFunction reports a call in the place of a function: it is made before the builtin runs.
 func (e *engine) notFunction(c *callable.Builtin, word string, x syntax.Expr) bool {
 	call, ok := x.(*syntax.CallExpr)
 	if !ok {
@@ -226,13 +226,13 @@ func (e *engine) notFunction(c *callable.Builtin, word string, x syntax.Expr) bo
 		result = !v.IsAny() && !v.IsNever() && v.Every(func(a *types.Atom) bool { return a.Kind != types.Func && a.Kind != types.Opaque })
 	}
 	if result {
-		e.say(finding.Problem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call has happened already", c.Name, word), Hint: "write lambda: ..."})
+		e.say(finding.Problem{Code: "builtin-value", Node: x, Message: fmt.Sprintf("%s wants %s, this is a result: the call is made before", c.Name, word), Hint: "write lambda: ..."})
 	}
 	return result
 }
 
-// waits tells of waiting for longer than the run may take. A run that waits for longer than Hold is
-// suspended, and uses none of its time.
+// waits warns about waiting for longer than the time of the run. A run that waits for longer than Hold is suspended,
+// which does not count as its time.
 func (e *engine) waits(c *callable.Builtin, got given) {
 	a, ok := got[c.Waits]
 	if c.Waits == "" || !ok || e.Time == 0 {
@@ -243,7 +243,7 @@ func (e *engine) waits(c *callable.Builtin, got given) {
 	}
 }
 
-// seconds is how long a duration is that is written down.
+// seconds returns the length of a literal duration.
 func seconds(t types.Type) (float64, bool) {
 	a := t.Only()
 	if a == nil {
@@ -262,7 +262,7 @@ func seconds(t types.Type) (float64, bool) {
 	return 0, false
 }
 
-// pattern tells of a regular expression that RE2 does not have.
+// pattern reports a regular expression that RE2 does not support.
 func (e *engine) pattern(c *callable.Builtin, got given) {
 	if c.Pattern == "" {
 		return
@@ -274,7 +274,7 @@ func (e *engine) pattern(c *callable.Builtin, got given) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		e.tell("regexp", a.Expr, "%s", callable.PatternProblem(text, err))
+		e.report("regexp", a.Expr, "%s", callable.PatternProblem(text, err))
 		return
 	}
 	if r, has := got["replacement"]; has {
@@ -282,7 +282,7 @@ func (e *engine) pattern(c *callable.Builtin, got given) {
 	}
 }
 
-// replacement tells of groups in a replacement that the pattern does not have.
+// replacement reports groups in a replacement that the pattern does not have.
 func (e *engine) replacement(re *regexp.Regexp, r callable.Argument, c *callable.Builtin, got given) {
 	s, ok := r.Type.Text()
 	if !ok {
@@ -296,13 +296,13 @@ func (e *engine) replacement(re *regexp.Regexp, r callable.Argument, c *callable
 			continue
 		}
 		if i++; s[i] >= '1' && s[i] <= '9' && int(s[i]-'0') > re.NumSubexp() {
-			e.tell("regexp", r.Expr, "the pattern has %s", finding.Plural(re.NumSubexp(), "group"))
+			e.report("regexp", r.Expr, "the pattern has %s", finding.Plural(re.NumSubexp(), "group"))
 			return
 		}
 	}
 }
 
-// gives is what a builtin returns.
+// gives returns the type of a builtin's result.
 func (e *engine) gives(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	switch c.Returns {
 	case "output":
@@ -352,7 +352,7 @@ func (e *engine) gives(x *syntax.CallExpr, c *callable.Builtin, got given) types
 	return callable.Parse(c.Returns)
 }
 
-// called is what a builtin returns that calls a function again and again.
+// called is the result of a builtin that calls a function repeatedly.
 func (e *engine) called(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	a, ok := got[c.Repeats]
 	if !ok {
@@ -368,7 +368,7 @@ func (e *engine) called(x *syntax.CallExpr, c *callable.Builtin, got given) type
 	return e.results(a.Type, x)
 }
 
-// branches is what functions return that run side by side.
+// branches is the result of functions that run concurrently.
 func (e *engine) branches(x *syntax.CallExpr, got given) types.Type {
 	fns := got["fns"]
 	if items, ok := got["items"]; ok {
@@ -376,7 +376,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) types.Type {
 	}
 	if fns.Type.Is(types.Func) {
 		if tree.Elements(fns.Expr) == nil {
-			e.tell("builtin-value", fns.Expr, "parallel wants a list of functions, or one function and its items")
+			e.report("builtin-value", fns.Expr, "parallel wants a list of functions, or one function and its items")
 		}
 		return types.ListOf(types.Any)
 	}
@@ -401,7 +401,7 @@ func (e *engine) branches(x *syntax.CallExpr, got given) types.Type {
 	return types.ListOf(e.results(elem.Keep(func(a *types.Atom) bool { return a.Kind == types.Func }), x))
 }
 
-// eachBranch is what functions return that are written out in a list.
+// eachBranch is the result of functions that are written out in a list.
 func (e *engine) eachBranch(x *syntax.CallExpr, list []syntax.Expr) types.Type {
 	out := &types.Atom{Kind: types.List, Sized: true, Elem: types.Never}
 	for _, fn := range list {
@@ -411,7 +411,7 @@ func (e *engine) eachBranch(x *syntax.CallExpr, list []syntax.Expr) types.Type {
 	return types.Of(out)
 }
 
-// answer is what the user says to a form.
+// answer is the type of a user's answer to a form.
 func (e *engine) answer(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	content := types.Any
 	if form, ok := got[c.Form]; ok && e.JSON != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// statement is an expression whose value nobody uses.
+// statement checks an expression whose value is not used.
 func (e *engine) statement(s *syntax.ExprStmt) {
 	e.eval(s.X)
 	x := tree.Unparen(s.X)
@@ -44,7 +44,7 @@ func (e *engine) discardedCall(x *syntax.CallExpr) {
 	a := fn.Atoms()[0]
 	switch f := a.Fn.(type) {
 	case *callable.Native:
-		if f.Pure && f.Name != "int" && f.Name != "float" { // those check, too
+		if f.Pure && f.Name != "int" && f.Name != "float" { // those are also used to check a value
 			e.warn("discarded", x, "the result of %s is not used", f.Name)
 		}
 	case *callable.Bound:

@@ -11,7 +11,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// eval is the type of an expression; what is wrong in it is told.
+// eval returns the type of an expression and reports its problems.
 func (e *engine) eval(x syntax.Expr) types.Type {
 	if e.work++; e.work > maxWork || x == nil {
 		return types.Any
@@ -69,7 +69,7 @@ func (e *engine) joined(list []syntax.Expr) types.Type {
 	return t
 }
 
-// name is what an identifier means.
+// name returns the type of a name.
 func (e *engine) name(id *syntax.Ident) types.Type {
 	if t, bound := e.env.Read(id); bound {
 		return t
@@ -106,10 +106,10 @@ func (e *engine) dict(x *syntax.DictExpr) types.Type {
 	return types.Of(a)
 }
 
-// hashable tells of a key that cannot be one.
+// hashable reports a key that is not hashable.
 func (e *engine) hashable(at syntax.Expr, key types.Type) {
 	if key.Is(types.List, types.Dict, types.Set) {
-		e.tell("index", at, "%s cannot be a key", finding.Article(key))
+		e.report("index", at, "%s cannot be a key", finding.Article(key))
 	}
 }
 
@@ -131,7 +131,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) types.Type {
 			}
 		}
 		if t.Is(types.Text, types.List, types.Dict, types.None, types.Bool) {
-			e.tell("operand", x, "%s has no sign", finding.Article(t))
+			e.report("operand", x, "%s has no sign", finding.Article(t))
 			return types.Any
 		}
 		return t.Widen()
@@ -139,7 +139,7 @@ func (e *engine) unary(x *syntax.UnaryExpr) types.Type {
 	return types.Any
 }
 
-// operation is a binary operator; and, or guard what stands behind them.
+// operation is the type of a binary operation; the left operand of and, or narrows the types in the right one.
 func (e *engine) operation(x *syntax.BinaryExpr) types.Type {
 	if x.Op != syntax.AND && x.Op != syntax.OR {
 		left := e.eval(x.X)
@@ -202,10 +202,10 @@ func (e *engine) comprehension(x *syntax.Comprehension) types.Type {
 	return t
 }
 
-// iterated is what a loop over a value gives.
+// iterated is the type of the elements of a value.
 func (e *engine) iterated(at syntax.Expr, t types.Type) types.Type {
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Text, types.Func, types.Struct, types.Duration, types.Time) {
-		e.tell("index", at, "%s is not iterable", finding.Article(t))
+		e.report("index", at, "%s is not iterable", finding.Article(t))
 		return types.Any
 	}
 	e.noneFor(at, t, operation.Iterable)
@@ -217,12 +217,12 @@ func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 	for _, p := range []syntax.Expr{x.Lo, x.Hi, x.Step} {
 		if p != nil {
 			if b := e.eval(p); b.Is(types.Text, types.Float, types.Dict, types.List) {
-				e.tell("index", p, "a slice is from and to integers, not %s", finding.Article(b))
+				e.report("index", p, "a slice is from and to integers, not %s", finding.Article(b))
 			}
 		}
 	}
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Dict, types.Set, types.Struct, types.Func) {
-		e.tell("index", x, "%s cannot be cut in slices", finding.Article(t))
+		e.report("index", x, "%s cannot be cut in slices", finding.Article(t))
 		return types.Any
 	}
 	e.noneFor(x.X, t, func(a *types.Atom) bool {
@@ -233,8 +233,7 @@ func (e *engine) slice(x *syntax.SliceExpr) types.Type {
 	})
 }
 
-// noneFor warns of a value that may be None where None cannot be used. It is silent unless the
-// rest can.
+// noneFor warns about a value that may be None where None cannot be used, provided that its other types can.
 func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) bool) bool {
 	if t.IsAny() || !t.Some(types.UnexpectedNone) {
 		return false
@@ -248,14 +247,14 @@ func (e *engine) noneFor(at syntax.Expr, t types.Type, can func(*types.Atom) boo
 	return true
 }
 
-// quiet is the type of an expression, without telling anything again.
+// quiet returns the type of an expression without reporting problems again.
 func (e *engine) quiet(x syntax.Expr) types.Type {
 	e.mute++
 	defer func() { e.mute-- }()
 	return e.eval(x)
 }
 
-// recorded is the type that an expression had when it was looked at just now.
+// recorded returns the type that was last computed for an expression.
 func (e *engine) recorded(x syntax.Expr) types.Type {
 	t, ok := e.last[x]
 	if !ok {

@@ -1,8 +1,8 @@
-// Package flow follows the types of values through a script: from the schemas of tools through
-// variables, helpers, comprehensions and guards, to where they do not fit.
+// Package flow follows the types of values through a script: from the schemas of tools through variables, helpers,
+// comprehensions and guards, and reports where they do not fit.
 //
-// A function is followed once for each call that the text shows, with the types of that call. What
-// is said holds for every member of a union; where that cannot be known, nothing is said.
+// A function is followed once for each call in the text, with the types of that call. A problem is reported if it
+// exists for every member of a union; where that is not known, nothing is reported.
 package flow
 
 import (
@@ -19,34 +19,34 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Problem is a mistake, and the file that it is in.
+// Problem is a mistake, with its file.
 type Problem struct {
 	finding.Problem
 	Unit       *Unit
 	Caller     syntax.Node
-	CallerUnit *Unit // of the call for which the problem exists, if that is in another file
+	CallerUnit *Unit // file of the call for which the problem exists, if it is another one
 }
 
 // World is what a script is checked against.
 type World struct {
 	Builtins map[string]*callable.Builtin
-	// Tool finds a tool; known says that one which is not found does not exist.
+	// Tool returns a tool; known says that a tool which is not found does not exist.
 	Tool func(name string) (t *Tool, known bool)
-	// ToolNames are the names for suggestions.
+	// ToolNames are names for suggestions.
 	ToolNames []string
-	// Load finds a file that a load statement names; nil when there is none.
+	// Load returns the file that a load statement names, or nil.
 	Load func(from *Unit, module string) *Unit
-	// JSON is the JSON text of a literal; nil of what is none.
+	// JSON returns the JSON text of a literal; nil for other expressions.
 	JSON func(u *Unit, x syntax.Expr) json.RawMessage
-	// Report takes the problems.
+	// Report is called with the problems.
 	Report func(Problem)
-	// Limits are those of a run, unless an entry of the file has its own.
+	// Limits are those of a run, unless an entry of the file has other ones.
 	Limits
-	// Hold is how many seconds a run waits before it is suspended; 0 where none is.
+	// Hold is how many seconds a run waits before it is suspended; 0: runs are not suspended.
 	Hold float64
 }
 
-// Limits are those of a run; 0 for none.
+// Limits are those of a run; 0: no limit.
 type Limits struct {
 	Time         float64 // seconds
 	Steps, Calls int64
@@ -57,7 +57,7 @@ type Tool struct {
 	Name          string
 	Input, Output *types.Schema // nil: not known
 	Script        bool          // a scripted tool of the same configuration
-	// Repeat says why a second call may do harm; "" where nothing is said about it.
+	// Repeat says why a second call may do harm; "" if it is not known to.
 	Repeat string
 	// Writes says that the tool is known not to be read-only.
 	Writes bool
@@ -67,51 +67,51 @@ type Tool struct {
 type Unit struct {
 	Name   string
 	Tree   *syntax.File
-	Source any // what the caller knows it by
+	Source any // the caller's identification of the file
 	// Entries are the tools of the file; none for libraries.
 	Entries []Entry
 	scopes  *scope.Scopes
 }
 
-// Entry is a tool: the function that a call runs, what that gets and what it returns.
+// Entry is a tool: the entry function with its schemas.
 type Entry struct {
 	Function       string
 	Params, Output *types.Schema // nil: anything
 	Limits         Limits
 }
 
-// NewUnit looks at the names of a file. The resolver must have seen the tree.
+// NewUnit makes a Unit from a resolved tree.
 func NewUnit(name string, tree *syntax.File) *Unit {
 	return &Unit{Name: name, Tree: tree, scopes: scope.Of(tree)}
 }
 
-// maxWork bounds how many expressions are looked at for one file; what is left is not followed.
+// maxWork bounds how many expressions of one file are followed.
 const maxWork = 400_000
 
 // engine follows one file.
 type engine struct {
 	*World
 	root     *Unit
-	entry    *Entry // of root, that is followed or was last
+	entry    *Entry // of root, the present or last one
 	modules  map[*Unit]*module
 	frame    *frame
-	env      env.Env        // of what is followed at this moment
+	env      env.Env        // state at the present point
 	conds    narrow.Refiner // of env
 	fits     fit.Checker
-	mute     int // what is found in rounds of a loop that may still change is not told
+	mute     int // > 0: problems are not reported, since the types in a loop may still change
 	work     int
 	types    map[syntax.Expr]types.Type
-	last     map[syntax.Expr]types.Type // of the ways of conditional expressions
+	last     map[syntax.Expr]types.Type // of the branches of conditional expressions
 	seen     map[syntax.Node]bool       // functions that were followed
 	chain    []*frame
-	repeated []repeatedAt // functions around that are called again
+	repeated []repeatedAt // enclosing functions that may be called again
 	funcs    map[syntax.Node]*function
 	loading  int
 	later    bool        // the tools of root were followed
-	pending  []*function // nested functions that nobody called yet
+	pending  []*function // nested functions that were not called yet
 }
 
-// repeatedAt is where a function is given to be called again.
+// repeatedAt is where a function is passed to be called repeatedly.
 type repeatedAt struct {
 	unit *Unit
 	node syntax.Node
@@ -126,11 +126,11 @@ type module struct {
 
 // Result is what is known of a file after it was followed.
 type Result struct {
-	// Types are those of the expressions, as they were seen last.
+	// Types are the types of the expressions, as last computed.
 	Types map[syntax.Expr]types.Type
 }
 
-// Follow follows a file and reports what does not fit.
+// Follow follows a file and reports its problems.
 func Follow(u *Unit, w *World) *Result {
 	e := &engine{World: w, root: u, modules: map[*Unit]*module{}, types: map[syntax.Expr]types.Type{}, last: map[syntax.Expr]types.Type{},
 		seen: map[syntax.Node]bool{}, funcs: map[syntax.Node]*function{}}
@@ -177,7 +177,7 @@ func (e *engine) module(u *Unit) *module {
 	}
 	m.loading = false
 	vars = e.env.Vars
-	if outer.State == nil { // of the file that is checked, whose functions are followed next
+	if outer.State == nil { // the file that is checked; its functions are followed next
 		e.env.State = &env.State{Vars: vars}
 	} else {
 		outer.Vars = vars
@@ -187,7 +187,7 @@ func (e *engine) module(u *Unit) *module {
 	return m
 }
 
-// follow follows the function of a tool with what its schema says of its arguments.
+// follow follows the entry function of a tool with the types of its input schema.
 func (e *engine) follow(entry *Entry) {
 	def := e.root.scopes.Defs[entry.Function]
 	fn := e.funcs[def]
@@ -211,7 +211,7 @@ func (e *engine) follow(entry *Entry) {
 	e.Limits = general
 }
 
-// rest follows the functions that no call was seen of, with unknown arguments.
+// rest follows the functions for which no call was found, with unknown arguments.
 func (e *engine) rest(stmts []syntax.Stmt) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -246,7 +246,7 @@ func (e *engine) unknown(fn *function) {
 	e.env.State = saved
 }
 
-// set gives a variable a value.
+// set sets the type of a variable.
 func (e *engine) set(id *syntax.Ident, t types.Type) {
 	if f := scope.First(id); f != nil {
 		e.env.Vars[f] = t
@@ -254,8 +254,8 @@ func (e *engine) set(id *syntax.Ident, t types.Type) {
 	}
 }
 
-// note remembers the type of an expression for editors. That a function which nothing is known to call may pass on
-// anything says less than what tools were seen to pass.
+// note stores the type of an expression for editors. Types from known calls take precedence over those of functions
+// that were followed with unknown arguments.
 func (e *engine) note(x syntax.Expr, t types.Type) {
 	if e.frame.unit != e.root {
 		return
@@ -266,8 +266,8 @@ func (e *engine) note(x syntax.Expr, t types.Type) {
 	e.types[x] = t
 }
 
-// tell reports a problem, unless the round is not the last.
-func (e *engine) tell(code string, n syntax.Node, format string, args ...any) {
+// report reports a problem, unless problems are muted.
+func (e *engine) report(code string, n syntax.Node, format string, args ...any) {
 	e.say(finding.Problem{Code: code, Node: n, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -275,9 +275,9 @@ func (e *engine) warn(code string, n syntax.Node, format string, args ...any) {
 	e.say(finding.Problem{Code: code, Node: n, Warning: true, Message: fmt.Sprintf(format, args...)})
 }
 
-func (e *engine) say(p finding.Problem) { e.report(Problem{Problem: p, Unit: e.frame.unit}) }
+func (e *engine) say(p finding.Problem) { e.add(Problem{Problem: p, Unit: e.frame.unit}) }
 
-func (e *engine) report(p Problem) {
+func (e *engine) add(p Problem) {
 	if e.mute > 0 || e.env.Dead || e.work > maxWork || p.Node == nil {
 		return
 	}

@@ -22,24 +22,24 @@ type function struct {
 	unit     *Unit
 	params   []syntax.Expr
 	body     []syntax.Stmt
-	result   syntax.Expr // of a lambda
+	result   syntax.Expr // the body of a lambda
 	defaults map[string]types.Type
-	kept     map[*syntax.Ident]types.Type // captured variables that are assigned once, as they were
+	kept     map[*syntax.Ident]types.Type // types of captured variables that are assigned once
 }
 
 // frame is a function that is being followed.
 type frame struct {
 	unit    *Unit
 	fn      *function
-	call    syntax.Node // what called it
+	call    syntax.Node // the call
 	returns types.Type
 	breaks  []*loopExits
 }
 
-// loopExits are the states in which a loop is left early, or goes on.
+// loopExits are the states at break and continue statements.
 type loopExits struct{ out, next *env.State }
 
-const maxChain = 4 // calls within calls that are followed
+const maxChain = 4 // nested calls that are followed
 
 func (e *engine) define(s *syntax.DefStmt) {
 	fn := e.function(s, s.Name.Name, s.Params, s.Function)
@@ -53,7 +53,7 @@ func (e *engine) lambda(x *syntax.LambdaExpr) types.Type {
 	return types.Of(&types.Atom{Kind: types.Func, Fn: fn, Name: fn.name})
 }
 
-// function is what a def or lambda makes, with its defaults and what it captures.
+// function makes the value of a def or lambda, with its defaults and captured variables.
 func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, resolved any) *function {
 	fn := e.funcs[n]
 	if fn == nil {
@@ -81,14 +81,14 @@ func (e *engine) function(n syntax.Node, name string, params []syntax.Expr, reso
 	return fn
 }
 
-// invoke follows a function with the arguments of one call, or with unknown ones. force follows
-// it however deep the calls are.
+// invoke follows a function with the arguments of one call, or with unknown ones. force follows it at any depth of
+// calls.
 func (e *engine) invoke(fn *function, args []callable.Argument, call syntax.Node, force bool) types.Type {
 	if e.work > maxWork || !force && len(e.chain) >= maxChain || e.isFollowed(fn) {
 		return types.Any
 	}
 	saved, outer := e.env, e.frame
-	e.env = env.Env{State: saved.Clone(), Scopes: fn.unit.scopes, Owner: fn.node, Kept: maps.Clone(fn.kept)} // what it finds out about them holds for this call
+	e.env = env.Env{State: saved.Clone(), Scopes: fn.unit.scopes, Owner: fn.node, Kept: maps.Clone(fn.kept)} // what narrowing shows about them is valid for this call only
 	e.frame = &frame{unit: fn.unit, fn: fn, call: call}
 	e.chain = append(e.chain, e.frame)
 	if e.mute == 0 {
@@ -115,7 +115,7 @@ func (e *engine) isFollowed(fn *function) bool {
 	return slices.ContainsFunc(e.chain, func(f *frame) bool { return f.fn.node == fn.node })
 }
 
-// end looks at what happens at the end of a function's text.
+// end checks the end of a function's body.
 func (e *engine) end(fn *function) {
 	if e.env.Dead {
 		return
@@ -123,7 +123,7 @@ func (e *engine) end(fn *function) {
 	none := &types.Atom{Kind: types.None, Role: types.Output}
 	if n := len(fn.body); n > 0 && !e.frame.returns.IsNever() {
 		switch fn.body[n-1].(type) {
-		case *syntax.ForStmt, *syntax.WhileStmt: // it may well return from within, always
+		case *syntax.ForStmt, *syntax.WhileStmt: // it may always return inside
 			none.Role = types.Made
 		}
 	}
@@ -134,14 +134,13 @@ func (e *engine) end(fn *function) {
 			if !e.frame.returns.IsNever() {
 				at = fn.body[len(fn.body)-1]
 			}
-			e.tell("return-missing", at, "returns None here, output wants %s", finding.Article(output.Type))
+			e.report("return-missing", at, "returns None here, output wants %s", finding.Article(output.Type))
 		}
 	}
 	e.frame.returns = types.Join(e.frame.returns, types.Of(none))
 }
 
-// chained reports whether a body ends with a chain of comparisons of something that is not known:
-// one of them may always hold.
+// chained reports whether a body ends with a chain of comparisons of an unknown value: one of them may always be true.
 func (e *engine) chained(body []syntax.Stmt) bool {
 	s, ok := body[len(body)-1].(*syntax.IfStmt)
 	if !ok || len(s.False) != 1 {
@@ -154,7 +153,7 @@ func (e *engine) chained(body []syntax.Stmt) bool {
 	return ok && b.Op == syntax.EQL && (e.quiet(b.X).IsAny() || e.quiet(b.Y).IsAny())
 }
 
-// bind gives the parameters what a call passes.
+// bind sets the parameters to the arguments of a call.
 func (e *engine) bind(fn *function, args []callable.Argument) {
 	spread := args == nil || slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Spread })
 	position, positional := 0, callable.Positional(args)
@@ -199,7 +198,7 @@ func (e *engine) passed(name string, args, positional []callable.Argument, posit
 	return fallback
 }
 
-// callFunction is a call of a function of the script.
+// callFunction is the type of a call of a function of the script.
 func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []callable.Argument) types.Type {
 	if !e.arity(x, fn, args) {
 		return types.Any
@@ -212,7 +211,7 @@ func (e *engine) callFunction(x *syntax.CallExpr, fn *function, args []callable.
 	return t
 }
 
-// leaked forgets what is known of the arguments that a function may change or keep.
+// leaked forgets what is known of arguments that a function may change or keep.
 func (e *engine) leaked(fn *function, args []callable.Argument) {
 	positional := callable.Positional(args)
 	for i, p := range fn.params {
@@ -237,7 +236,7 @@ func (e *engine) leaked(fn *function, args []callable.Argument) {
 	}
 }
 
-// arity tells of a call that does not fit a function's parameters.
+// arity reports a call that does not fit a function's parameters.
 func (e *engine) arity(x *syntax.CallExpr, fn *function, args []callable.Argument) bool {
 	names, required, most, kwargs := signature(fn.params)
 	if slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Spread }) {
@@ -245,7 +244,7 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []callable.Argumen
 	}
 	positional := callable.Positional(args)
 	if most >= 0 && len(positional) > most {
-		e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(positional))
+		e.report("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(positional))
 		return false
 	}
 	for _, a := range args {
@@ -255,21 +254,21 @@ func (e *engine) arity(x *syntax.CallExpr, fn *function, args []callable.Argumen
 			return false
 		}
 		if i := slices.Index(names, a.Name); a.Name != "" && i >= 0 && i < len(positional) && most >= 0 {
-			e.tell("call-arity", keywordAt(x, a.Name), "%s gets %s twice", fn.name, a.Name)
+			e.report("call-arity", keywordAt(x, a.Name), "%s gets %s twice", fn.name, a.Name)
 			return false
 		}
 	}
 	for i, name := range required {
 		if name != "" && i >= len(positional) && !slices.ContainsFunc(args, func(a callable.Argument) bool { return a.Name == name }) {
-			e.tell("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(args))
+			e.report("call-arity", x, "%s wants %s, has %d", fn.name, finding.Arguments(names), len(args))
 			return false
 		}
 	}
 	return true
 }
 
-// signature reads parameters: all names, by position those that have to be given ("" for one with
-// a default), how many may be given by position (-1: any number), and whether any name will do.
+// signature parses parameters. It returns all names; by position those that are required ("" for one with a default);
+// how many may be given by position (-1: any number); and whether any keyword is accepted.
 func signature(params []syntax.Expr) (names, required []string, most int, kwargs bool) {
 	star := false
 	for _, p := range params {
@@ -296,7 +295,7 @@ func signature(params []syntax.Expr) (names, required []string, most int, kwargs
 	return names, required, most, kwargs
 }
 
-// keywordAt is the name of a keyword argument.
+// keywordAt returns the name of a keyword argument.
 func keywordAt(x *syntax.CallExpr, name string) syntax.Node {
 	for _, arg := range x.Args {
 		if b, ok := arg.(*syntax.BinaryExpr); ok && b.Op == syntax.EQ {
@@ -308,8 +307,7 @@ func keywordAt(x *syntax.CallExpr, name string) syntax.Node {
 	return x
 }
 
-// results are what a value returns when it is called with some arguments: for functions that a
-// builtin calls.
+// results returns what fn returns when a builtin calls it with args.
 func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) types.Type {
 	if fn.IsAny() {
 		return types.Any
@@ -333,12 +331,12 @@ func (e *engine) results(fn types.Type, at syntax.Node, args ...types.Type) type
 	return out
 }
 
-// wrongCallback tells of a function that a builtin cannot call.
+// wrongCallback reports a function that a builtin cannot call.
 func (e *engine) wrongCallback(at syntax.Node, f *function, n int) {
 	names, _, _, _ := signature(f.params)
 	if n == 0 {
-		e.tell("call-arity", at, "%s wants %s, and is called without any", f.name, finding.Arguments(names))
+		e.report("call-arity", at, "%s wants %s, and is called without any", f.name, finding.Arguments(names))
 		return
 	}
-	e.tell("call-arity", at, "%s wants %s, and is called with %d", f.name, finding.Arguments(names), n)
+	e.report("call-arity", at, "%s wants %s, and is called with %d", f.name, finding.Arguments(names), n)
 }

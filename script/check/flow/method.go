@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// callMethod is a call of a method.
+// callMethod is the type of a call of a method.
 func (e *engine) callMethod(x *syntax.CallExpr, b *callable.Bound, args []callable.Argument) types.Type {
 	m := b.Method
 	dot, _ := tree.Unparen(x.Fn).(*syntax.DotExpr)
@@ -32,7 +32,7 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *callable.Bound, args []callab
 				want = "at least " + finding.Plural(m.Min, "argument")
 			}
 		}
-		e.tell("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
+		e.report("call-arity", x, "%s wants %s, has %d", name, want, len(positional))
 		return types.Any
 	}
 	if dot != nil && !spread {
@@ -47,7 +47,7 @@ func (e *engine) callMethod(x *syntax.CallExpr, b *callable.Bound, args []callab
 	return out
 }
 
-// methodGives is what a method gives. Of a key that may be set elsewhere in the text nothing is known.
+// methodGives is the result of a method. A key that may be set elsewhere in the text has an unknown type.
 func (e *engine) methodGives(b *callable.Bound, args []callable.Argument) types.Type {
 	if b.Method == callable.MethodOf(types.Dict, "get") {
 		if name, ok := args[0].Type.Text(); ok && e.isWild(name) {
@@ -57,13 +57,13 @@ func (e *engine) methodGives(b *callable.Bound, args []callable.Argument) types.
 	return b.Method.Gives(b.On, args)
 }
 
-// methodArguments tells of arguments of the wrong kind.
+// methodArguments reports arguments of the wrong type.
 func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable.Bound, positional, args []callable.Argument) {
 	name := dot.Name.Name
 	if b.Method.Kinds != nil {
 		for _, a := range positional {
 			if a.Type.Every(func(t *types.Atom) bool { return types.IsJSON(t) && !slices.Contains(b.Method.Kinds, t.Kind) }) {
-				e.tell("builtin-value", a.Expr, "%s wants %s, this is %s", name, "a text", finding.Article(a.Type))
+				e.report("builtin-value", a.Expr, "%s wants %s, this is %s", name, "a string", finding.Article(a.Type))
 			} else if !slices.Contains(b.Method.Kinds, types.None) {
 				e.noneFor(a.Expr, a.Type, func(t *types.Atom) bool { return slices.Contains(b.Method.Kinds, t.Kind) })
 			}
@@ -76,27 +76,27 @@ func (e *engine) methodArguments(x *syntax.CallExpr, dot *syntax.DotExpr, b *cal
 		e.formatCall(x, dot, b, positional, args)
 	case b.On.Kind == types.Text && (name == "split" || name == "replace" || name == "find") && len(positional) > 0:
 		if positional[0].Type.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
-			e.tell("builtin-value", positional[0].Expr, "%s wants a text, this is %s", name, finding.Article(positional[0].Type))
+			e.report("builtin-value", positional[0].Expr, "%s wants a string, this is %s", name, finding.Article(positional[0].Type))
 		} else if name == "replace" && positional[1].Type.Is(types.Int, types.Float, types.List, types.Dict, types.Bool, types.None) {
-			e.tell("builtin-value", positional[1].Expr, "%s wants a text, this is %s", name, finding.Article(positional[1].Type))
+			e.report("builtin-value", positional[1].Expr, "%s wants a string, this is %s", name, finding.Article(positional[1].Type))
 		}
 	case b.On.Kind == types.List && name == "extend" && positional[0].Type.Is(types.Int, types.Text, types.None, types.Float, types.Bool):
-		e.tell("index", positional[0].Expr, "%s is not iterable", finding.Article(positional[0].Type))
+		e.report("index", positional[0].Expr, "%s is not iterable", finding.Article(positional[0].Type))
 	case b.On.Kind == types.Dict && name == "get":
 		e.gotten(positional[0], len(positional) > 1, b.On)
 	}
 }
 
-// joins tells of elements that are no texts.
+// joins reports elements that are not strings.
 func (e *engine) joins(a callable.Argument) {
 	if a.Type.Is(types.Text) {
-		e.tell("builtin-value", a.Expr, "join wants a list of texts, this is a text")
+		e.report("builtin-value", a.Expr, "join wants a list of strings, this is a string")
 		return
 	}
 	elem := operation.ElementOf(a.Type)
 	wrong := func(t *types.Atom) bool { return t.Kind != types.Text && t.Kind != types.Opaque }
 	if !elem.IsNever() && elem.Every(wrong) {
-		e.say(finding.Problem{Code: "builtin-value", Node: a.Expr, Message: "join wants texts, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
+		e.say(finding.Problem{Code: "builtin-value", Node: a.Expr, Message: "join wants strings, these are " + elem.Widen().String(), Hint: "write [str(x) for x in ...]"})
 		return
 	}
 	if elem.Some(types.UnexpectedNone) && elem.Has(types.Text) && len(elem.Widen().Atoms()) == 2 {
@@ -104,7 +104,7 @@ func (e *engine) joins(a callable.Argument) {
 	}
 }
 
-// gotten tells of a key that a dict with declared fields does not have.
+// gotten reports a key that a dict with declared fields does not have.
 func (e *engine) gotten(key callable.Argument, fallback bool, on *types.Atom) {
 	name, ok := key.Type.Text()
 	if !ok || !on.Declared() || e.isWild(name) {
@@ -114,12 +114,12 @@ func (e *engine) gotten(key callable.Argument, fallback bool, on *types.Atom) {
 		return
 	}
 	if _, near := finding.Meant(name, on.Names()); fallback && !spell.Slip(name, near) {
-		return // it may be there for some
+		return // some members of the union may have it
 	}
 	e.noField(key.Expr, on, name)
 }
 
-// formatCall tells of "{}".format(...) with too few values, or names that are not given.
+// formatCall reports "{}".format(...) with too few values, or with names that are not given.
 func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable.Bound, positional, args []callable.Argument) {
 	s, ok := b.On.Lit.(string)
 	if !ok {
@@ -132,7 +132,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable
 				i++
 				continue
 			}
-			e.tell("format", dot.X, "the format has a } without its {; write }} for one")
+			e.report("format", dot.X, "the format has a } without its {; write }} for one")
 			return
 		}
 		if s[i] != '{' {
@@ -144,13 +144,13 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable
 		}
 		end := strings.IndexByte(s[i:], '}')
 		if end < 0 {
-			e.tell("format", dot.X, "the format has a { without its }; write {{ for one")
+			e.report("format", dot.X, "the format has a { without its }; write {{ for one")
 			return
 		}
 		field := s[i+1 : i+end]
 		i += end
 		if strings.ContainsAny(field, ":.[") {
-			e.say(finding.Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is no field of a format: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
+			e.say(finding.Problem{Code: "format", Node: dot.X, Message: "{" + field + "} is not a format field: Starlark has no widths and precisions", Hint: `printf("%.2f", x) has`})
 			return
 		}
 		field, _, _ = strings.Cut(field, "!")
@@ -158,7 +158,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable
 			next++
 		} else if !isDigits(field) {
 			if _, has := callable.Named(args, field); !has {
-				e.tell("format", x, "the format has {%s}, which is not given", field)
+				e.report("format", x, "the format has {%s}, which is not given", field)
 				return
 			}
 		} else {
@@ -166,7 +166,7 @@ func (e *engine) formatCall(x *syntax.CallExpr, dot *syntax.DotExpr, b *callable
 		}
 	}
 	if !numbered && next > len(positional) {
-		e.tell("format", x, "the format wants %s, has %d", finding.Plural(next, "value"), len(positional))
+		e.report("format", x, "the format wants %s, has %d", finding.Plural(next, "value"), len(positional))
 	}
 }
 

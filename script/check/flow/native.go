@@ -10,20 +10,20 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// wants tells of an argument of the wrong kind.
+// wants reports an argument of the wrong type.
 func (e *engine) wants(x *syntax.CallExpr, n *callable.Native, a callable.Argument) {
 	if a.Name != "" || a.Spread {
 		return
 	}
 	known := func(a *types.Atom) bool { return a.Kind != types.Opaque && a.Kind != types.Iterable }
 	if a.Type.Every(func(a *types.Atom) bool { return known(a) && !n.Wants(a) }) {
-		e.tell("builtin-value", a.Expr, "%s wants %s, this is %s", finding.Describe(x.Fn), n.Word, finding.Article(a.Type))
+		e.report("builtin-value", a.Expr, "%s wants %s, this is %s", finding.Describe(x.Fn), n.Word, finding.Article(a.Type))
 		return
 	}
 	e.noneFor(a.Expr, a.Type, n.Wants)
 }
 
-// wanted tells of arguments of the wrong kind, and of a loop that is too long.
+// wanted reports arguments of the wrong type, and warns about a loop that is too long.
 func (e *engine) wanted(x *syntax.CallExpr, n *callable.Native, args []callable.Argument) {
 	if n.Wants == nil || len(args) == 0 {
 		return
@@ -35,11 +35,11 @@ func (e *engine) wanted(x *syntax.CallExpr, n *callable.Native, args []callable.
 		e.wants(x, n, a)
 	}
 	if rounds, ok := args[0].Type.Int(); ok && n == callable.Natives["range"] && len(args) == 1 && e.Steps > 0 && int64(rounds) >= e.Steps {
-		e.warn("limit", args[0].Expr, "a loop of %d rounds does not end within the %d steps that a run has", rounds, e.Steps)
+		e.warn("limit", args[0].Expr, "a loop of %d iterations exceeds the %d steps of a run", rounds, e.Steps)
 	}
 }
 
-// callNative is a call of a function of the language.
+// callNative is the type of a call of a function of the language.
 func (e *engine) callNative(x *syntax.CallExpr, n *callable.Native, args []callable.Argument) types.Type {
 	positional, spread := len(callable.Positional(args)), false
 	for _, a := range args {
@@ -56,7 +56,7 @@ func (e *engine) callNative(x *syntax.CallExpr, n *callable.Native, args []calla
 		if n.Max != n.Min {
 			want = fmt.Sprintf("%d to %d arguments", n.Min, n.Max)
 		}
-		e.tell("call-arity", x, "%s wants %s, has %d", n.Name, want, positional)
+		e.report("call-arity", x, "%s wants %s, has %d", n.Name, want, positional)
 		return types.Any
 	}
 	if spread {
@@ -70,7 +70,7 @@ func (e *engine) callNative(x *syntax.CallExpr, n *callable.Native, args []calla
 	return e.nativeGives(n, args)
 }
 
-// nativeGives is what a function of the language gives; args is nil where they are not known.
+// nativeGives is the result of a function of the language; args is nil where they are not known.
 func (e *engine) nativeGives(n *callable.Native, args []callable.Argument) types.Type {
 	switch {
 	case n.Ends:
@@ -82,15 +82,15 @@ func (e *engine) nativeGives(n *callable.Native, args []callable.Argument) types
 	return n.Gives(args)
 }
 
-// compares follows the function that sorted, min and max call with each element, and tells of elements that
-// cannot be compared. It reports whether there are any elements.
+// compares follows the key function of sorted, min and max for each element, and reports elements that cannot be
+// compared. It returns whether there are elements.
 func (e *engine) compares(n *callable.Native, args []callable.Argument) bool {
 	if len(args) == 0 {
 		return true
 	}
 	positional := callable.Positional(args)
 	if one := n.Max != 1 && len(positional) == 1; one && positional[0].Type.Is(types.Int, types.Float, types.None, types.Bool) {
-		e.tell("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", finding.Article(positional[0].Type))
+		e.report("builtin-value", positional[0].Expr, "this wants a list, or several values; it is %s", finding.Article(positional[0].Type))
 		return false
 	}
 	elem := callable.Compared(args)
@@ -104,7 +104,7 @@ func (e *engine) compares(n *callable.Native, args []callable.Argument) bool {
 	return true
 }
 
-// sortable tells of values that cannot be compared with each other.
+// sortable reports values that cannot be compared with each other.
 func (e *engine) sortable(at syntax.Expr, t types.Type) {
 	if t.Is(types.Dict) || t.Is(types.Struct) {
 		e.say(finding.Problem{Code: "operand", Node: at, Message: finding.Article(t) + " cannot be compared with another", Hint: "sorted(..., key = lambda x: ...)"})

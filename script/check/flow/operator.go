@@ -12,7 +12,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// binary is the type of x op y; and, or are elsewhere.
+// binary is the type of x op y, except for and, or.
 func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type {
 	switch x.Op {
 	case syntax.EQL, syntax.NEQ:
@@ -55,7 +55,7 @@ func (e *engine) binary(x *syntax.BinaryExpr, left, right types.Type) types.Type
 
 var operatorWords = map[syntax.Token]string{syntax.LT: "<", syntax.LE: "<=", syntax.GT: ">", syntax.GE: ">="}
 
-// operandProblem tells of operands that never fit.
+// operandProblem reports operands that never fit.
 func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right types.Type) {
 	p := finding.Problem{Code: "operand", Node: x, Message: fmt.Sprintf("%s %s %s", finding.Bare(left), x.Op, finding.Bare(right))}
 	switch {
@@ -70,7 +70,7 @@ func (e *engine) operandProblem(x *syntax.BinaryExpr, left, right types.Type) {
 	e.say(p)
 }
 
-// comparable warns of a comparison with a literal that a closed set does not have.
+// comparable warns about a comparison with a literal that a closed set does not contain.
 func (e *engine) comparable(at, other syntax.Expr, t, value types.Type) {
 	_ = at
 	v := value.Only()
@@ -80,7 +80,7 @@ func (e *engine) comparable(at, other syntax.Expr, t, value types.Type) {
 	e.inSet(other, t, v)
 }
 
-// inSet warns of a value that is in none of the sets that t can be of.
+// inSet warns about a value that is in none of the sets that t can have.
 func (e *engine) inSet(at syntax.Expr, t types.Type, v *types.Atom) {
 	rest := t.Without(types.None)
 	var all []any
@@ -114,14 +114,14 @@ func (e *engine) inSet(at syntax.Expr, t types.Type, v *types.Atom) {
 	e.say(p)
 }
 
-// membership is x in y.
+// membership checks x in y.
 func (e *engine) membership(x *syntax.BinaryExpr, left, right types.Type) {
 	if right.Is(types.None, types.Bool, types.Int, types.Float, types.Func, types.Struct) {
-		e.tell("operand", x, "%s in %s is not possible", finding.Bare(left), finding.Bare(right))
+		e.report("operand", x, "%s in %s is not possible", finding.Bare(left), finding.Bare(right))
 		return
 	}
 	if right.Is(types.Text) && left.Is(types.Int, types.Float, types.List, types.Dict, types.Bool) {
-		e.tell("operand", x, "%s in text is not possible", finding.Bare(left))
+		e.report("operand", x, "%s in string is not possible", finding.Bare(left))
 		return
 	}
 	e.noneFor(x.Y, right, func(a *types.Atom) bool { return operation.Iterable(a) || a.Kind == types.Text })
@@ -132,7 +132,7 @@ func (e *engine) membership(x *syntax.BinaryExpr, left, right types.Type) {
 	}
 }
 
-// format is "..." % values.
+// format checks "..." % values.
 func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 	text, ok := left.Text()
 	if !ok || right.IsAny() || right.IsNever() {
@@ -140,7 +140,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 	}
 	verbs, keyed, bad := operation.Verbs(text)
 	if bad != "" {
-		e.tell("format", x.X, "%s", bad)
+		e.report("format", x.X, "%s", bad)
 		return
 	}
 	if keyed {
@@ -160,7 +160,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 		if a != nil && a.Kind == types.Dict && len(verbs) == 0 {
 			return
 		}
-		e.tell("format", x, "the format wants %s, has %d", finding.Plural(len(verbs), "value"), len(values))
+		e.report("format", x, "the format wants %s, has %d", finding.Plural(len(verbs), "value"), len(values))
 		return
 	}
 	exprs := tree.Elements(x.Y)
@@ -173,7 +173,7 @@ func (e *engine) format(x *syntax.BinaryExpr, left, right types.Type) {
 	}
 }
 
-// formatted tells of a value that a verb does not take.
+// formatted reports a value that a verb does not accept.
 func (e *engine) formatted(at syntax.Expr, verb byte, v types.Type) {
 	switch verb {
 	case 'd', 'i', 'o', 'x', 'X', 'c':
@@ -181,13 +181,13 @@ func (e *engine) formatted(at syntax.Expr, verb byte, v types.Type) {
 			return
 		}
 		if v.Is(types.Text, types.None, types.List, types.Dict, types.Tuple, types.Bool) {
-			e.tell("format", at, "%%%c wants an integer, this is %s", verb, finding.Article(v))
+			e.report("format", at, "%%%c wants an integer, this is %s", verb, finding.Article(v))
 			return
 		}
 		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })
 	case 'e', 'f', 'g', 'E', 'F', 'G':
 		if v.Is(types.Text, types.None, types.List, types.Dict, types.Tuple, types.Bool) {
-			e.tell("format", at, "%%%c wants a number, this is %s", verb, finding.Article(v))
+			e.report("format", at, "%%%c wants a number, this is %s", verb, finding.Article(v))
 			return
 		}
 		e.noneFor(at, v, func(a *types.Atom) bool { return operation.IsNumber(a.Kind) })

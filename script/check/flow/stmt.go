@@ -69,8 +69,8 @@ func (e *engine) jump(s *syntax.BranchStmt) {
 
 const rounds = 3
 
-// loop follows a body until nothing is new, then once more to tell what is wrong. head is
-// followed before each round; while reports whether the loop may be left there.
+// loop follows a body until the types no longer change, then once more to report problems. head is followed before
+// each iteration; leave is called where the loop may end.
 func (e *engine) loop(head func(), body []syntax.Stmt, leave func()) {
 	start := e.env.State
 	exits := &loopExits{}
@@ -105,7 +105,7 @@ func (e *engine) forLoop(s *syntax.ForStmt) {
 	before := e.env.State
 	ran := before
 	e.loop(func() { e.assign(s.Vars, elem, nil); e.watch(s) }, s.Body, func() {})
-	if once { // the body ran: what it sets is set
+	if once { // the body ran, so its variables are set
 		ran = e.env.State
 	} else {
 		ran = env.Join(before, e.env.State)
@@ -113,7 +113,7 @@ func (e *engine) forLoop(s *syntax.ForStmt) {
 	e.env.State = ran
 }
 
-// nonEmpty reports whether a loop over a value surely runs.
+// nonEmpty reports whether a loop over a value has at least one iteration.
 func nonEmpty(t types.Type) bool {
 	return t.Every(func(a *types.Atom) bool { return a.Kind == types.Tuple && a.Sized && len(a.Elems) > 0 })
 }
@@ -128,7 +128,7 @@ func (e *engine) whileLoop(s *syntax.WhileStmt) {
 	})
 }
 
-// watch looks for changes of what is iterated over, within the loop.
+// watch reports changes of the iterated value within the loop.
 func (e *engine) watch(s *syntax.ForStmt) {
 	id, ok := s.X.(*syntax.Ident)
 	if !ok || e.mute > 0 {
@@ -153,12 +153,12 @@ func (e *engine) returned(s *syntax.ReturnStmt) {
 		if s.Result != nil {
 			n = s.Result
 		}
-		e.fits.Hold(fit.Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, output)
+		e.fits.Check(fit.Value{Code: "output", Subject: "the output", Whole: n, Output: true}, s.Result, t, output)
 	}
 	e.env.End()
 }
 
-// returnedNone marks a None that leaves a function: who calls it has to expect it.
+// returnedNone marks a None that a function returns, which callers have to expect.
 func returnedNone(t types.Type) types.Type {
 	if !t.Has(types.None) {
 		return t
@@ -167,8 +167,7 @@ func returnedNone(t types.Type) types.Type {
 	return types.Join(out, types.Of(&types.Atom{Kind: types.None, Role: types.Output}))
 }
 
-// output is what the function that is followed has to return, when it is that of a tool: of the one that is
-// followed, if there are several; nil otherwise.
+// output returns the output schema of the tool whose entry function is being followed, or nil.
 func (e *engine) output() *types.Schema {
 	if e.frame.fn == nil || e.frame.unit != e.root {
 		return nil
@@ -212,7 +211,7 @@ func (e *engine) assignment(s *syntax.AssignStmt) {
 	right := e.eval(s.RHS)
 	op := s.Op - syntax.PLUS_EQ + syntax.PLUS
 	var t types.Type
-	if left.Has(types.List) && op == syntax.PLUS { // extends it with anything that can be iterated over
+	if left.Has(types.List) && op == syntax.PLUS { // extends it by any iterable
 		t = left.Replace(types.List, func(a *types.Atom) *types.Atom {
 			return &types.Atom{Kind: types.List, Elem: types.Join(a.Elem, operation.ElementOf(right))}
 		})
@@ -222,7 +221,7 @@ func (e *engine) assignment(s *syntax.AssignStmt) {
 	e.assign(s.LHS, t, s.RHS)
 }
 
-// assign gives what stands on the left of an assignment a value.
+// assign assigns a type to the target of an assignment.
 func (e *engine) assign(x syntax.Expr, t types.Type, value syntax.Expr) {
 	switch x := x.(type) {
 	case *syntax.Ident:
@@ -237,7 +236,7 @@ func (e *engine) assign(x syntax.Expr, t types.Type, value syntax.Expr) {
 		e.setItem(x, t, value)
 	case *syntax.DotExpr:
 		if on := e.eval(x.X); on.Is(types.Struct) {
-			e.tell("immutable", x, "%s cannot be changed", finding.Article(on))
+			e.report("immutable", x, "%s cannot be changed", finding.Article(on))
 		}
 	}
 }
@@ -262,10 +261,10 @@ func (e *engine) unpack(at syntax.Expr, list []syntax.Expr, t types.Type) {
 		e.assign(target, elem, nil)
 	}
 	if sized && t.Every(func(a *types.Atom) bool { return a.Sized && len(a.Elems) != len(list) }) {
-		e.tell("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
+		e.report("index", at, "these are %d names for %d values", len(list), len(t.Atoms()[0].Elems))
 	}
 	if t.Is(types.None, types.Bool, types.Int, types.Float, types.Struct, types.Func, types.Text) && !t.Is(types.None) {
-		e.tell("index", at, "%s cannot be taken apart", finding.Article(t))
+		e.report("index", at, "%s cannot be unpacked", finding.Article(t))
 	}
 }
 
@@ -274,19 +273,19 @@ func (e *engine) setItem(x *syntax.IndexExpr, t types.Type, value syntax.Expr) {
 	on := e.eval(x.X)
 	key := e.eval(x.Y)
 	if on.Is(types.Tuple, types.Text, types.Bytes, types.Range) {
-		e.tell("immutable", x, "%s cannot be changed", finding.Article(on))
+		e.report("immutable", x, "%s cannot be changed", finding.Article(on))
 		return
 	}
 	if on.Is(types.Dict) {
 		e.hashable(x.Y, key)
 	}
 	if on.Is(types.List) && key.Is(types.Text, types.Float, types.None, types.Dict, types.List) {
-		e.tell("index", x.Y, "a list is indexed by an integer, not by %s", finding.Article(key))
+		e.report("index", x.Y, "a list is indexed by an integer, not by %s", finding.Article(key))
 	}
 	e.env.Change(x.X, func(old types.Type) types.Type { return stored(old, key, t, x.Y, value) })
 }
 
-// stored is a value after one under a key was set.
+// stored returns the type of a value after one of its keys was set.
 func stored(old, key, t types.Type, keyAt, valueAt syntax.Expr) types.Type {
 	if old.IsAny() {
 		return old

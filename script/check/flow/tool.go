@@ -14,7 +14,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// toolCall is a call of a tool, and its output.
+// toolCall is the output of a call of a tool.
 func (e *engine) toolCall(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	t, at := e.toolNamed(c, got)
 	if t == nil {
@@ -27,7 +27,7 @@ func (e *engine) toolCall(x *syntax.CallExpr, c *callable.Builtin, got given) ty
 			args = callable.Argument{Type: types.Of(&types.Atom{Kind: types.Dict, Role: types.Made})}
 		}
 		if !args.Type.IsNever() {
-			e.fits.Hold(fit.Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
+			e.fits.Check(fit.Value{Subject: t.Name, Whole: x, Script: t.Script}, args.Expr, args.Type, t.Input)
 		}
 	}
 	if t.Output == nil {
@@ -41,7 +41,7 @@ func spread(x syntax.Expr) bool {
 	return ok && (u.Op == syntax.STAR || u.Op == syntax.STARSTAR)
 }
 
-// toolNamed finds the tool that a call names; nil when it is not known.
+// toolNamed returns the tool that a call names; nil when it is not known.
 func (e *engine) toolNamed(c *callable.Builtin, got given) (*Tool, syntax.Expr) {
 	a, ok := got[c.Tool]
 	if !ok {
@@ -59,7 +59,7 @@ func (e *engine) toolNamed(c *callable.Builtin, got given) (*Tool, syntax.Expr) 
 	return t, a.Expr
 }
 
-// retried warns of a tool that should not be called again.
+// retried warns about a tool that should not be called again.
 func (e *engine) retried(t *Tool, at syntax.Expr) {
 	for _, r := range e.repeated {
 		if r.node == nil || t.Repeat == "" {
@@ -69,12 +69,12 @@ func (e *engine) retried(t *Tool, at syntax.Expr) {
 		if e.frame.unit != r.unit || e.frame.unit == e.root {
 			p.Caller, p.CallerUnit = at, e.frame.unit
 		}
-		e.report(p)
+		e.add(p)
 		return
 	}
 }
 
-// pages is what a loop over pages gives.
+// pages is the type of the elements of pages().
 func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types.Type {
 	out := func(elem types.Type) types.Type {
 		return types.Of(&types.Atom{Kind: types.Iterable, Elem: elem, Name: "pages"})
@@ -94,12 +94,12 @@ func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types
 	cursor, cursorAt, known := path("cursor", "cursor")
 	if known && t.Input != nil && t.Input.Known && t.Input.Closed {
 		if _, ok := t.Input.Prop(cursor); !ok {
-			e.tell(e.contract(t.Name, "pages"), cursorAt, "%s has no argument %s; it has %s", t.Name, cursor, strings.Join(t.Input.Names(), ", "))
+			e.report(e.contract(t.Name, "pages"), cursorAt, "%s has no argument %s; it has %s", t.Name, cursor, strings.Join(t.Input.Names(), ", "))
 			return out(types.Any)
 		}
 	}
 	if args, has := got[c.Args]; t.Input != nil && has {
-		e.fits.Hold(fit.Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
+		e.fits.Check(fit.Value{Subject: t.Name, Whole: x, Script: t.Script, Skip: cursor}, args.Expr, args.Type, t.Input)
 	}
 	if t.Output == nil || t.Output.Type.IsAny() {
 		return out(types.Any)
@@ -115,18 +115,18 @@ func (e *engine) pages(x *syntax.CallExpr, c *callable.Builtin, got given) types
 		return out(types.Any)
 	}
 	if _, found := below(t.Output.Type, items); !found {
-		e.tell(e.contract(t.Name, "pages"), itemsAt, "%s has no field %s; %s", t.Name, items, e.pagesHint(t, got))
+		e.report(e.contract(t.Name, "pages"), itemsAt, "%s has no field %s; %s", t.Name, items, e.pagesHint(t, got))
 		return out(types.Any)
 	}
 	next, nextAt, ok := path("next", "nextCursor")
 	if _, found := below(t.Output.Type, next); ok && !found {
-		e.tell(e.contract(t.Name, "pages"), nextAt, "%s has no field %s: only the first page is read; %s", t.Name, next, e.pagesHint(t, got))
+		e.report(e.contract(t.Name, "pages"), nextAt, "%s has no field %s: only the first page is read; %s", t.Name, next, e.pagesHint(t, got))
 	}
 	elem, _ := below(t.Output.Type, items)
 	return out(operation.ElementOf(elem))
 }
 
-// pagesHint says how the pages of a tool are read.
+// pagesHint suggests arguments for reading the pages of a tool.
 func (e *engine) pagesHint(t *Tool, got given) string {
 	a := t.Output.Type.Only()
 	if a == nil {
@@ -154,7 +154,7 @@ func (e *engine) pagesHint(t *Tool, got given) string {
 	return hint + ")"
 }
 
-// below follows a path such as page.next into a type; ok is false when it leads nowhere.
+// below returns the type at a path such as page.next; ok is false when there is none.
 func below(t types.Type, path string) (types.Type, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		a := t.Only()

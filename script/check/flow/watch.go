@@ -5,15 +5,15 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// changeWatch looks for changes of what a loop iterates over.
+// changeWatch searches changes of the value that a loop iterates over.
 type changeWatch struct {
 	*engine
 	id   *syntax.Ident
 	name string
 }
 
-// block looks at statements of the loop's body that are followed by another round: what leaves
-// the loop behind the change is fine.
+// block checks statements of the loop's body that may be followed by another iteration. A change before leaving the
+// loop is not reported.
 func (w *changeWatch) block(stmts []syntax.Stmt) {
 	for i, s := range stmts {
 		if i+1 < len(stmts) && leaves(stmts[i+1:]) {
@@ -33,14 +33,14 @@ func (w *changeWatch) block(stmts []syntax.Stmt) {
 			if call, ok := s.RHS.(*syntax.CallExpr); ok {
 				w.call(call)
 			}
-			if ix, ok := s.LHS.(*syntax.IndexExpr); ok && w.is(ix.X) { // of a key that is there, too
-				w.told(ix)
+			if ix, ok := s.LHS.(*syntax.IndexExpr); ok && w.is(ix.X) { // also for an existing key
+				w.reported(ix)
 			}
 		}
 	}
 }
 
-// leaves reports whether statements surely leave the loop.
+// leaves reports whether statements certainly leave the loop.
 func leaves(stmts []syntax.Stmt) bool {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -61,10 +61,10 @@ func (w *changeWatch) is(x syntax.Expr) bool {
 func (w *changeWatch) call(x *syntax.CallExpr) {
 	dot, ok := x.Fn.(*syntax.DotExpr)
 	if ok && scope.Changing[dot.Name.Name] && w.is(dot.X) {
-		w.told(x)
+		w.reported(x)
 	}
 }
 
-func (w *changeWatch) told(n syntax.Node) {
-	w.tell("changed-in-loop", n, "%s is changed while it is iterated over; iterate over list(%s)", w.name, w.name)
+func (w *changeWatch) reported(n syntax.Node) {
+	w.report("changed-in-loop", n, "%s is changed while it is iterated over; iterate over list(%s)", w.name, w.name)
 }

@@ -1,5 +1,5 @@
-// Package literal is the values that the text of a script shows without running it: literals, and names that
-// are assigned once, at the top level, to one.
+// Package literal evaluates what the text of a script shows without running it: literals, and names that are assigned
+// once, at top level, to one.
 package literal
 
 import (
@@ -16,28 +16,28 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// Constants are the values that the text of a file shows without running it.
+// Constants are the literal values of a file.
 type Constants struct {
 	named map[string]starlark.Value
-	room  int   // bytes of text that may still be put together of others
+	room  int   // bytes of strings that may still be concatenated
 	left  int64 // bytes of JSON that may still be made
 }
 
-// What reading the literals of one file may make, for names stand for as much as they
-// like: texts put together of texts, and JSON.
+// Bounds on what the literals of one file may make, since names can repeat values: bytes of concatenated strings, and
+// of JSON.
 const (
 	maxJoined = 1 << 20
 	maxJSON   = 2 << 20
 )
 
-// NotLiteral says which expression could not be read without running it.
+// NotLiteral is the error for an expression that cannot be evaluated without running the script.
 type NotLiteral struct{ At syntax.Expr }
 
 func (*NotLiteral) Error() string {
 	return "has to be written out: only literals are read without running the script"
 }
 
-// Of finds the names that are assigned once, at top level, to a literal.
+// Of returns the names that are assigned once, at top level, to a literal.
 func Of(f *syntax.File) *Constants {
 	assigned := map[string]int{}
 	syntax.Walk(f, func(n syntax.Node) bool {
@@ -66,7 +66,7 @@ func Of(f *syntax.File) *Constants {
 	return c
 }
 
-// Value is the value of a literal. The error is a *NotLiteral.
+// Value returns the value of a literal. The error is a *NotLiteral.
 func (c *Constants) Value(x syntax.Expr) (starlark.Value, error) {
 	switch x := x.(type) {
 	case *syntax.Literal:
@@ -132,7 +132,7 @@ func (c *Constants) sign(x *syntax.UnaryExpr) (starlark.Value, error) {
 	return nil, &NotLiteral{x}
 }
 
-// concat is "a" + "b", as long texts are written.
+// concat is "a" + "b", as long strings are written.
 func (c *Constants) concat(x *syntax.BinaryExpr) (starlark.Value, error) {
 	if x.Op == syntax.PLUS {
 		a, errA := c.Value(x.X)
@@ -170,7 +170,7 @@ func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, ok := k.(starlark.String) // other keys are no JSON, and can be slow to hash
+		name, ok := k.(starlark.String) // other keys are not JSON, and can be slow to hash
 		if !ok {
 			return nil, &NotLiteral{entry.Key}
 		}
@@ -185,7 +185,7 @@ func (c *Constants) dict(x *syntax.DictExpr) (starlark.Value, error) {
 	return d, nil
 }
 
-// JSON is the JSON text of a literal.
+// JSON returns the JSON text of a literal.
 func (c *Constants) JSON(x syntax.Expr) (json.RawMessage, error) {
 	v, err := c.Value(x)
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *Constants) encode(v starlark.Value) (json.RawMessage, error) {
 		c.left = 0
 	}
 	if err != nil {
-		return nil, fmt.Errorf("is no JSON: %w", err)
+		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
 	c.left -= int64(len(data))
 	return data, nil

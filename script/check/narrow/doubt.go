@@ -10,11 +10,11 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Conditions that are not understood are taken to ask for what is not sure in them: what a
-// script has looked at is not told about behind it.
+// A condition that cannot be analysed is assumed to check all uncertain values in it: nothing is reported about these
+// after it.
 
-// supposed takes into account what a condition says of the fields that it gets with a default: where it
-// cannot have come out so with the field missing, the field is there.
+// supposed narrows by a condition on fields that are read with a default: where the condition cannot have this outcome
+// if the field is missing, the field is present.
 func (r *Refiner) supposed(x syntax.Expr, truth bool) {
 	for _, call := range r.getsIn(x) {
 		g, _ := r.getCall(call)
@@ -28,7 +28,7 @@ func (r *Refiner) supposed(x syntax.Expr, truth bool) {
 	}
 }
 
-// getsIn are the calls such as d.get("k") in an expression.
+// getsIn returns the calls such as d.get("k") in an expression.
 func (r *Refiner) getsIn(x syntax.Expr) (calls []*syntax.CallExpr) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -44,10 +44,10 @@ func (r *Refiner) getsIn(x syntax.Expr) (calls []*syntax.CallExpr) {
 	return calls
 }
 
-// constant is a value that is known: nil for None, a bool, text or number, empty{}.
+// constant is a known value: nil for None, a bool, string or number, empty{}.
 type constant struct{ v any }
 
-// empty is a list, tuple or dict without elements.
+// empty is any list, tuple or dict without elements.
 type empty struct{}
 
 func (c constant) truth() bool {
@@ -59,7 +59,7 @@ func (c constant) truth() bool {
 	}
 }
 
-// suppose is the value of an expression when a get in it finds nothing.
+// suppose evaluates an expression for the case that a get in it finds nothing.
 func (r *Refiner) suppose(x syntax.Expr, missing *syntax.CallExpr) (constant, bool) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -163,7 +163,7 @@ func compared(op syntax.Token, a, b any) (constant, bool) {
 	return constant{}, false
 }
 
-// sure takes a field to be there; some, and to be not None.
+// sure makes a field present; some, also not None.
 func sure(name string, some bool) func(types.Type) types.Type {
 	return func(t types.Type) types.Type {
 		return t.Replace(types.Dict, func(a *types.Atom) *types.Atom {
@@ -180,7 +180,7 @@ func sure(name string, some bool) func(types.Type) types.Type {
 	}
 }
 
-// allSure takes all fields of a dict to be there.
+// allSure makes all fields of a dict present.
 func allSure(t types.Type) types.Type {
 	return t.NotNone().Replace(types.Dict, func(a *types.Atom) *types.Atom {
 		for _, f := range a.Fields {
@@ -193,7 +193,7 @@ func allSure(t types.Type) types.Type {
 	})
 }
 
-// doubtless takes what an expression asks for to be there.
+// doubtless makes everything present that an expression reads.
 func (r *Refiner) doubtless(x syntax.Node) {
 	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -243,7 +243,7 @@ func (r *Refiner) askedByOperator(x *syntax.BinaryExpr) {
 	}
 }
 
-// each narrows by a condition that holds, or does not, for all elements that a comprehension goes over.
+// each narrows by a condition on all elements of a comprehension.
 func (r *Refiner) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 	over, ok := c.Clauses[0].(*syntax.ForClause)
 	id, isName := over.Vars.(*syntax.Ident)
@@ -267,10 +267,10 @@ func (r *Refiner) each(c *syntax.Comprehension, cond syntax.Expr, truth bool) {
 	}
 }
 
-// narrowComprehension is a list of what is wrong, or right, as a condition.
+// narrowComprehension narrows by a list of mistakes, or of valid elements, used as a condition.
 func (r *Refiner) narrowComprehension(c *syntax.Comprehension, truth bool) {
 	switch len(c.Clauses) {
-	case 1: // it is empty when what it goes over is
+	case 1: // it is empty if the iterated value is
 		if over, ok := c.Clauses[0].(*syntax.ForClause); ok {
 			r.Refine(over.X, truthy(truth))
 		}
@@ -286,10 +286,10 @@ func (r *Refiner) narrowComprehension(c *syntax.Comprehension, truth bool) {
 	}
 }
 
-// narrowAll is all(...), or any(...), as a condition.
+// narrowAll narrows by all(...) or any(...).
 func (r *Refiner) narrowAll(x *syntax.CallExpr, all, truth bool) {
 	if all != truth {
-		return // who knows which of them
+		return // not known for which of them
 	}
 	arg := tree.Unparen(x.Args[0])
 	if list := tree.Elements(arg); list != nil {
@@ -307,7 +307,7 @@ func (r *Refiner) narrowAll(x *syntax.CallExpr, all, truth bool) {
 	r.doubtless(x)
 }
 
-// lengthOf recognises a comparison of len(x) that says no more than whether x is empty.
+// lengthOf recognises a comparison of len(x) that decides only whether x is empty.
 func lengthOf(x *syntax.BinaryExpr) (of syntax.Expr, some, ok bool) {
 	call, isCall := x.X.(*syntax.CallExpr)
 	n, isNumber := x.Y.(*syntax.Literal)

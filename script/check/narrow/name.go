@@ -5,10 +5,10 @@ import (
 	"go.starlark.net/syntax"
 )
 
-const maxNamed = 4 // conditions that are names of names
+const maxNamed = 4 // names of conditions that contain other names of conditions
 
-// narrowNamed takes into account what a name stands for that was given to a condition:
-// has = "k" in d, and later "if has". Where the condition may be of another time, nothing is known.
+// narrowNamed narrows by a name that was assigned a condition: has = "k" in d, and later "if has". If what the
+// condition is about may have changed since, nothing is known.
 func (r *Refiner) narrowNamed(x *syntax.Ident, truth bool) {
 	id := scope.First(x)
 	if id == nil || r.named >= maxNamed {
@@ -37,8 +37,8 @@ func (r *Refiner) lasting(x syntax.Expr) bool {
 	return ok
 }
 
-// Checked takes a call of a function of the script into account, which may be there to find, or to refuse, what
-// is missing. What may be None, or not there, is taken to be there behind it.
+// Checked handles a call of a function of the script, which may check for missing values: values that may be None or
+// missing are assumed to be present after it.
 func (r *Refiner) Checked(x *syntax.CallExpr) {
 	for _, arg := range x.Args {
 		r.doubtless(arg)
@@ -46,7 +46,7 @@ func (r *Refiner) Checked(x *syntax.CallExpr) {
 	}
 }
 
-// dictOf is the dict that a list of keys is of: d of d.keys().
+// dictOf returns the dict that a list of keys belongs to: d of d.keys().
 func dictOf(x syntax.Expr) syntax.Expr {
 	if call, ok := x.(*syntax.CallExpr); ok && len(call.Args) == 0 {
 		if dot, ok := call.Fn.(*syntax.DotExpr); ok && dot.Name.Name == "keys" {

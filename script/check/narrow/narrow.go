@@ -1,5 +1,5 @@
-// Package narrow says what a condition proves about values: which of what they can be is left where it
-// held, and where it did not, and which fields are there.
+// Package narrow derives what a condition proves about values: which of their possible types remain where it is true
+// or false, and which fields are present.
 package narrow
 
 import (
@@ -13,16 +13,16 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Refiner narrows what is known of variables by the conditions that held.
+// Refiner narrows what is known of variables by conditions.
 type Refiner struct {
 	Env *env.Env
-	// Type is the type of an expression as it is seen here; nothing is told about it.
+	// Type returns the type of an expression at this point, without reporting problems.
 	Type func(syntax.Expr) types.Type
 
-	named int // conditions around that are names of conditions
+	named int // depth of names of conditions, at most maxNamed
 }
 
-// Narrow takes into account that a condition held, or did not.
+// Narrow narrows by a condition that is true, or false.
 func (r *Refiner) Narrow(x syntax.Expr, truth bool) {
 	if r.Env.Dead {
 		return
@@ -68,7 +68,7 @@ func truthy(truth bool) func(types.Type) types.Type {
 	}
 }
 
-// boolIs makes what is a bool the one that it is.
+// boolIs narrows bools to one value.
 func boolIs(t types.Type, value bool) types.Type {
 	return t.Replace(types.Bool, func(a *types.Atom) *types.Atom {
 		if a.Lit != nil {
@@ -100,14 +100,14 @@ func (r *Refiner) narrowBinary(x *syntax.BinaryExpr, truth bool) {
 	case syntax.IN, syntax.NOT_IN:
 		r.narrowIn(x, truth == (x.Op == syntax.IN))
 	case syntax.LT, syntax.LE, syntax.GT, syntax.GE:
-		if truth { // None cannot be compared: it was not there
+		if truth { // comparing None fails, so it was not None
 			r.Refine(x.X, func(t types.Type) types.Type { return t.Without(types.None) })
 			r.Refine(x.Y, func(t types.Type) types.Type { return t.Without(types.None) })
 		}
 	}
 }
 
-// narrowBoth is "a and b" or "a or b".
+// narrowBoth narrows by "a and b" or "a or b".
 func (r *Refiner) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	if truth == (x.Op == syntax.AND) { // both are known
 		r.Narrow(x.X, truth)
@@ -123,7 +123,7 @@ func (r *Refiner) narrowBoth(x *syntax.BinaryExpr, truth bool) {
 	r.Env.State = env.Either(first, r.Env.State)
 }
 
-// narrowEqual takes into account that x is, or is not, what y is.
+// narrowEqual narrows by x == y or x != y.
 func (r *Refiner) narrowEqual(x, y syntax.Expr, equal bool) {
 	value := r.Type(y).Only()
 	if value == nil || value.Lit == nil && value.Kind != types.None {
@@ -137,7 +137,7 @@ func (r *Refiner) narrowEqual(x, y syntax.Expr, equal bool) {
 	})
 }
 
-// sameValue reports whether all that a can be is value.
+// sameValue reports whether value is all that a can be.
 func sameValue(a, value *types.Atom) bool {
 	if a.Kind == types.None || value.Kind == types.None {
 		return a.Kind == value.Kind
@@ -145,7 +145,7 @@ func sameValue(a, value *types.Atom) bool {
 	return a.Lit != nil && types.SameLit(a.Lit, value.Lit)
 }
 
-// only is the part of t that can be equal to a value.
+// only returns the part of t that can be equal to a value.
 func only(t types.Type, value *types.Atom) types.Type {
 	if t.IsAny() {
 		if value.Kind == types.None {
@@ -246,7 +246,7 @@ func (r *Refiner) narrowIn(x *syntax.BinaryExpr, in bool) {
 	})
 }
 
-// narrowTypes is type(x) in ("list", "tuple").
+// narrowTypes narrows by type(x) in ("list", "tuple").
 func (r *Refiner) narrowTypes(x syntax.Expr, names []syntax.Expr, in bool) {
 	kinds := map[types.Kind]bool{}
 	for _, n := range names {
@@ -262,7 +262,7 @@ func (r *Refiner) narrowTypes(x syntax.Expr, names []syntax.Expr, in bool) {
 	})
 }
 
-// present is an atom whose key is there, or not; nil when that cannot be.
+// present returns an atom whose key is present, or missing; nil when that is impossible.
 func present(a *types.Atom, name string, there bool) *types.Atom {
 	f, ok := a.Field(name)
 	switch {
@@ -275,7 +275,7 @@ func present(a *types.Atom, name string, there bool) *types.Atom {
 	return a
 }
 
-// narrowCall is a condition such as d.get("k"), bool(x), or a check of the script's own.
+// narrowCall narrows by a condition such as d.get("k"), bool(x), or a function of the script that checks.
 func (r *Refiner) narrowCall(x *syntax.CallExpr, truth bool) {
 	if g, ok := r.getCall(x); ok {
 		r.refineGet(g, truthy(truth))
@@ -300,7 +300,7 @@ func (r *Refiner) narrowCall(x *syntax.CallExpr, truth bool) {
 	}
 }
 
-// get is d.get("name") or d.get("name", missing).
+// get narrows by d.get("name") or d.get("name", missing).
 type get struct {
 	base    syntax.Expr
 	name    string
@@ -325,7 +325,7 @@ func (r *Refiner) getCall(x syntax.Expr) (g get, ok bool) {
 	return g, ok
 }
 
-// refineGet takes into account what a get was: where what it gives for a missing field cannot be, the field is there.
+// refineGet narrows by the result of a get: where the result for a missing field is impossible, the field is present.
 func (r *Refiner) refineGet(g get, f func(types.Type) types.Type) {
 	absent := f(g.missing)
 	r.Refine(g.base, func(t types.Type) types.Type {
@@ -343,7 +343,7 @@ func (r *Refiner) refineGet(g get, f func(types.Type) types.Type) {
 			left := f(field.Type)
 			switch {
 			case field.Presence != types.Required && !absent.IsNever():
-				return a // it may still be missing
+				return a // the field may still be missing
 			case left.IsNever():
 				return nil
 			}
@@ -353,8 +353,8 @@ func (r *Refiner) refineGet(g get, f func(types.Type) types.Type) {
 	})
 }
 
-// Refine narrows the value of a path: a variable, or a part of one. What cannot be is dropped
-// with all that it is in; when nothing is left, nothing leads here.
+// Refine applies f to the type at the end of a path: a variable, or a part of one. Impossible members are removed;
+// when nothing is left, the present point is unreachable.
 func (r *Refiner) Refine(x syntax.Expr, f func(types.Type) types.Type) {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -399,7 +399,7 @@ func (r *Refiner) refineElement(x *syntax.IndexExpr, n int, f func(types.Type) t
 	})
 }
 
-// refined is an atom with a field narrowed that was read; nil when it can have no such field.
+// refined returns an atom with a narrowed field; nil when it cannot have such a field.
 func refined(a *types.Atom, name string, f func(types.Type) types.Type) *types.Atom {
 	field, ok := a.Field(name)
 	if !ok {

@@ -1,5 +1,4 @@
-// Package operation is what operators, loops and formats give, by the types of what they are
-// given alone.
+// Package operation returns the types of the results of operators, loops and formats from the types of their operands.
 package operation
 
 import (
@@ -12,7 +11,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Some reports whether an operand goes with one member of the other side.
+// Some reports whether an operand is valid with some member of the other side.
 func Some(op syntax.Token, a *types.Atom, other types.Type, swapped bool) bool {
 	return other.Some(func(b *types.Atom) bool {
 		if swapped {
@@ -24,7 +23,7 @@ func Some(op syntax.Token, a *types.Atom, other types.Type, swapped bool) bool {
 	})
 }
 
-// Unknown is what an operator gives when one side is not known.
+// Unknown returns the result of an operator when one side is not known.
 func Unknown(op syntax.Token, left, right types.Type) types.Type {
 	if op == syntax.LT || op == syntax.LE || op == syntax.GT || op == syntax.GE {
 		return types.Kinds(types.Bool)
@@ -38,7 +37,7 @@ func Unknown(op syntax.Token, left, right types.Type) types.Type {
 	return types.Any
 }
 
-// Of is what an operator gives for two kinds; ok is false when it fails.
+// Of returns the result of an operator for two kinds; ok is false when it fails.
 func Of(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
 	numbers := IsNumber(a.Kind) && IsNumber(b.Kind)
 	integers := a.Kind == types.Int && b.Kind == types.Int
@@ -90,7 +89,7 @@ func Of(op syntax.Token, a, b *types.Atom) (types.Type, bool) {
 	return types.Any, false
 }
 
-// IsNumber reports whether operators compute with a kind.
+// IsNumber reports whether a kind is numeric.
 func IsNumber(k types.Kind) bool { return k == types.Int || k == types.Float }
 
 func arithmetic(a, b *types.Atom) types.Type {
@@ -163,7 +162,7 @@ func ordered(a, b *types.Atom, numbers bool) bool {
 	return true
 }
 
-// Merged is a | b of dicts.
+// Merged returns a | b for dicts.
 func Merged(a, b *types.Atom) types.Type {
 	if a.Role != types.Made && len(a.Fields) == 0 || b.Role != types.Made && len(b.Fields) == 0 {
 		return types.Kinds(types.Dict)
@@ -186,7 +185,7 @@ func Merged(a, b *types.Atom) types.Type {
 	return types.Of(out)
 }
 
-// Verbs reads a format of the % operator. Only %s %r and the like are there, without widths.
+// Verbs parses a format of the % operator. Starlark has %s, %r and the like only, without widths.
 func Verbs(s string) (verbs []byte, keyed bool, bad string) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
@@ -210,14 +209,14 @@ func Verbs(s string) (verbs []byte, keyed bool, bad string) {
 			}
 		}
 		if !strings.ContainsRune("srdiouxXeEfFgGca", rune(s[i])) || s[i] == 'u' || s[i] == 'a' {
-			return nil, false, fmt.Sprintf("%%%c is no verb of a format: Starlark has no widths, precisions and flags; printf(\"%%-8s\", x) has", s[i])
+			return nil, false, fmt.Sprintf("%%%c is not a format verb: Starlark has no widths, precisions and flags; printf(\"%%-8s\", x) has", s[i])
 		}
 		verbs = append(verbs, s[i])
 	}
 	return verbs, keyed, ""
 }
 
-// Iterable reports whether loops take a value.
+// Iterable reports whether a value can be iterated over.
 func Iterable(a *types.Atom) bool {
 	switch a.Kind {
 	case types.List, types.Tuple, types.Set, types.Dict, types.Iterable, types.Range, types.Bytes:
@@ -226,7 +225,7 @@ func Iterable(a *types.Atom) bool {
 	return false
 }
 
-// ElementOf is what iterating over a value gives.
+// ElementOf returns the type of the elements of an iterable.
 func ElementOf(t types.Type) types.Type {
 	if t.IsAny() {
 		return types.Any
@@ -255,7 +254,7 @@ func ElementOf(t types.Type) types.Type {
 	return out
 }
 
-// KeysOf are the keys of a dict: texts when they come from JSON.
+// KeysOf returns the type of the keys of a dict: strings when it comes from JSON.
 func KeysOf(a *types.Atom) types.Type {
 	switch {
 	case a.Role != types.Made && len(a.Fields) > 0:
@@ -270,7 +269,7 @@ func KeysOf(a *types.Atom) types.Type {
 	return types.Any
 }
 
-// Literal is the type of a literal.
+// Literal returns the type of a literal.
 func Literal(x *syntax.Literal) types.Type {
 	switch v := x.Value.(type) {
 	case string:

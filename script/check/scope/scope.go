@@ -1,5 +1,5 @@
-// Package scope says what the text of a file shows of its variables before types are followed:
-// where each is bound, how often it is assigned, and what may change its value.
+// Package scope collects what the text of a file shows of its variables before types are followed: where each is
+// bound, how often it is assigned, and what may change its value.
 package scope
 
 import (
@@ -7,32 +7,32 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Scopes are the variables of a file. A variable is known by the identifier that binds it first,
-// which the resolver notes for every use, in inner functions too.
+// Scopes are the variables of a file. A variable is identified by the identifier that binds it first, which the
+// resolver notes for every use, in inner functions too.
 type Scopes struct {
 	Vars    map[*syntax.Ident]*Variable
 	Globals map[string]*syntax.Ident
 	Defs    map[string]*syntax.DefStmt // functions of the top level that are bound once
-	Wild    map[string]bool            // keys that are set in dicts whose other names are not known
-	Wilder  bool                       // computed ones are, too
+	Wild    map[string]bool            // keys that are set in dicts that may have unknown aliases
+	Wilder  bool                       // computed keys are set, too
 }
 
-// Variable is what the text says about a variable.
+// Variable is what the text shows of a variable.
 type Variable struct {
 	Assigned int         // places that assign it; two for the variable of a loop
-	Value    syntax.Expr // what a statement last assigned to it
+	Value    syntax.Expr // the last value assigned by a statement
 	Owner    syntax.Node
 	Captured bool // an inner function uses it
-	fresh    bool // every value that it gets is made where it is assigned
+	fresh    bool // every assigned value is made in the assignment
 	Changed  int  // places that change its value
 	inside   bool // an inner function changes its value
 	Stored   []syntax.Position
 	changes  []syntax.Position
-	loops    map[syntax.Node]bool // loops around what stores it
-	Shared   bool                 // its value may be changed under another name
+	loops    map[syntax.Node]bool // loops around the place that stores it
+	Shared   bool                 // its value may be changed through an alias
 }
 
-// First is the identifier that binds what id means; nil for what is not bound in the file.
+// First returns the identifier that binds what id means; nil if the file does not bind it.
 func First(id *syntax.Ident) *syntax.Ident {
 	if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope >= resolve.Local && b.Scope <= resolve.Global {
 		return b.First
@@ -40,7 +40,7 @@ func First(id *syntax.Ident) *syntax.Ident {
 	return nil
 }
 
-// Of looks through a file that the resolver has been through.
+// Of returns the variables of a resolved file.
 func Of(tree *syntax.File) *Scopes {
 	s := &Scopes{Vars: map[*syntax.Ident]*Variable{}, Globals: map[string]*syntax.Ident{}, Defs: map[string]*syntax.DefStmt{}, Wild: map[string]bool{}}
 	w := &scopeWalk{Scopes: s}
@@ -52,7 +52,7 @@ func Of(tree *syntax.File) *Scopes {
 			s.Defs[d.Name.Name] = d
 		}
 	}
-	s.settle()
+	s.findAliased()
 	w.wildKeys()
 	return s
 }
@@ -71,8 +71,8 @@ func (s *Scopes) of(id *syntax.Ident) *Variable {
 	return v
 }
 
-// settle decides which values may be changed under another name.
-func (s *Scopes) settle() {
+// findAliased decides which values may be changed through aliases.
+func (s *Scopes) findAliased() {
 	for _, v := range s.Vars {
 		switch {
 		case v.inside, v.Captured && v.Changed > 0:
@@ -90,10 +90,10 @@ func (s *Scopes) settle() {
 
 func before(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Col <= b.Col }
 
-// scopeWalk goes through a file and notes what happens to its variables.
+// scopeWalk visits a file and notes what happens to its variables.
 type scopeWalk struct {
 	*Scopes
-	funcs  []syntax.Node // functions around, outermost first
+	funcs  []syntax.Node // enclosing functions, outermost first
 	writes []write
 }
 
@@ -169,7 +169,7 @@ func (w *scopeWalk) change(x syntax.Expr, key syntax.Expr) {
 	}
 }
 
-// rootOf is the variable that a path begins with, and whether it goes down more than once.
+// rootOf returns the variable that a path begins with, and whether the path has more than one step.
 func rootOf(x syntax.Expr) (id *syntax.Ident, deep bool) {
 	for depth := 0; ; depth++ {
 		switch e := x.(type) {
@@ -187,7 +187,7 @@ func rootOf(x syntax.Expr) (id *syntax.Ident, deep bool) {
 	}
 }
 
-// made reports whether an expression makes a new value, that nothing else holds.
+// made reports whether an expression makes a new value without other references.
 func made(x syntax.Expr) bool {
 	switch x := x.(type) {
 	case *syntax.DictExpr, *syntax.ListExpr, *syntax.Comprehension, *syntax.Literal, *syntax.BinaryExpr, *syntax.LambdaExpr:
@@ -248,7 +248,7 @@ func (w *scopeWalk) assign(n *syntax.AssignStmt) {
 	if n.Op != syntax.EQ {
 		w.use(n.LHS)
 	}
-	if id, ok := n.RHS.(*syntax.Ident); ok { // another name for the same value
+	if id, ok := n.RHS.(*syntax.Ident); ok { // an alias
 		w.store(id)
 		if to, ok := n.LHS.(*syntax.Ident); ok {
 			w.alias(id, to)
@@ -267,7 +267,7 @@ func (w *scopeWalk) assign(n *syntax.AssignStmt) {
 	}
 }
 
-// alias notes that two names are the same value: what changes one changes the other.
+// alias notes that two names have the same value: changes through one change the other.
 func (w *scopeWalk) alias(a, b *syntax.Ident) {
 	x, y := w.of(a), w.of(b)
 	if x == nil || y == nil || x == y {
@@ -313,7 +313,7 @@ func (w *scopeWalk) function(n syntax.Node, params []syntax.Expr, body func()) {
 	w.funcs = w.funcs[:len(w.funcs)-1]
 }
 
-// Changing are the methods that change what they are called on.
+// Changing are the methods that change their receiver.
 var Changing = map[string]bool{"append": true, "extend": true, "insert": true, "remove": true, "pop": true, "clear": true,
 	"update": true, "setdefault": true, "popitem": true, "add": true, "discard": true}
 
@@ -356,7 +356,7 @@ func (w *scopeWalk) expr(x syntax.Expr) {
 	}
 }
 
-// parts are the expressions that an expression consists of.
+// parts returns the operands of an expression.
 func parts(x syntax.Expr) []syntax.Expr {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -391,7 +391,7 @@ func (w *scopeWalk) elements(list []syntax.Expr) {
 	}
 }
 
-// element is what is kept in another value.
+// element handles an expression that is stored in another value.
 func (w *scopeWalk) element(x syntax.Expr) {
 	if id, ok := x.(*syntax.Ident); ok {
 		w.store(id)
@@ -404,7 +404,7 @@ func (w *scopeWalk) call(x *syntax.CallExpr) {
 	stores := true
 	switch fn := x.Fn.(type) {
 	case *syntax.Ident:
-		stores = First(fn) != nil // builtins of any kind keep nothing
+		stores = First(fn) != nil // builtins keep no references
 	case *syntax.DotExpr:
 		stores = Changing[fn.Name.Name]
 		if stores {
@@ -425,7 +425,7 @@ func (w *scopeWalk) call(x *syntax.CallExpr) {
 	}
 }
 
-// methodKey is the key that a method sets, as far as the text shows it.
+// methodKey returns the key that a method sets, as far as the text shows it.
 func methodKey(method string, args []syntax.Expr) syntax.Expr {
 	if method == "setdefault" && len(args) > 0 {
 		return args[0]
@@ -436,7 +436,7 @@ func methodKey(method string, args []syntax.Expr) syntax.Expr {
 	return nil
 }
 
-// wildKeys collects the keys that are set in values which may have other names.
+// wildKeys collects the keys that are set in values which may have aliases.
 func (w *scopeWalk) wildKeys() {
 	for _, wr := range w.writes {
 		if wr.root != nil {

@@ -2,7 +2,7 @@ package types
 
 import "slices"
 
-// Join is what may be one or the other.
+// Join returns the union of two types.
 func Join(a, b Type) Type {
 	switch {
 	case a.any || b.any:
@@ -25,10 +25,10 @@ func Join(a, b Type) Type {
 	return out
 }
 
-// same reports whether two unions consist of the very same atoms.
+// same reports whether two unions consist of identical atoms.
 func same(a, b Type) bool { return a.any == b.any && slices.Equal(a.atoms, b.atoms) }
 
-// others counts the members that are no literals.
+// others counts the members that are not literals.
 func (t Type) others() (n int) {
 	for _, a := range t.atoms {
 		if a.Lit == nil {
@@ -38,7 +38,7 @@ func (t Type) others() (n int) {
 	return n
 }
 
-// plain replaces the literals of a kind that has too many of them.
+// plain replaces the literals of a kind that has too many of them by the kind.
 func (t Type) plain() Type {
 	count := map[Kind]int{}
 	for _, a := range t.atoms {
@@ -61,7 +61,7 @@ func (t Type) plain() Type {
 	return out
 }
 
-// add is the union with one more member. t's atoms are not shared.
+// add returns the union with one more member. t's atoms are not shared.
 func (t Type) add(x *Atom) Type {
 	for i, a := range t.atoms {
 		if a == x {
@@ -69,7 +69,7 @@ func (t Type) add(x *Atom) Type {
 		}
 		if m := merge(a, x); m != nil {
 			t.atoms[i] = m
-			if a.Lit != nil && m.Lit == nil { // a plain kind takes up its other literals
+			if a.Lit != nil && m.Lit == nil { // a plain kind absorbs its literals
 				t.atoms = slices.DeleteFunc(t.atoms, func(b *Atom) bool { return b != m && b.Kind == m.Kind && b.Lit != nil })
 			}
 			return t
@@ -79,14 +79,14 @@ func (t Type) add(x *Atom) Type {
 	return t
 }
 
-// merge is one atom for two, or nil when they stay apart.
+// merge returns one atom for two, or nil when they stay separate.
 func merge(a, b *Atom) *Atom {
 	if a.Kind != b.Kind {
 		return nil
 	}
 	switch a.Kind {
 	case None:
-		if b.Role == Made { // the script knows of it
+		if b.Role == Made { // the script handles it
 			return b
 		}
 		return a
@@ -158,7 +158,7 @@ func mergeFields(a, b *Atom) *Atom {
 	return &m
 }
 
-// tagged reports whether two variants differ in a literal that tells them apart.
+// tagged reports whether two variants differ in a literal that identifies them.
 func tagged(a, b *Atom) bool {
 	for _, f := range a.Fields {
 		x := f.Type.Only()
@@ -187,7 +187,7 @@ func mergeField(f, g Field, both bool) Field {
 	return f
 }
 
-// Equal reports whether two types are known to be the same. It may say no of equal ones.
+// Equal reports whether two types are known to be the same. It may return false for equal ones.
 func Equal(a, b Type) bool { return equal(a, b, 12) }
 
 func equal(a, b Type, depth int) bool {

@@ -6,7 +6,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Replace makes f of the members of one kind; those that f returns nil for are dropped.
+// Replace applies f to the members of one kind; those for which f returns nil are removed.
 func (t Type) Replace(k Kind, f func(*Atom) *Atom) Type {
 	if t.IsAny() {
 		return t
@@ -23,8 +23,7 @@ func (t Type) Replace(k Kind, f func(*Atom) *Atom) Type {
 	return out
 }
 
-// Weaken is what is left of what is known about values that the script made, once they may be
-// changed under another name.
+// Weaken returns what remains known about values that the script made, once they may be changed through an alias.
 func (t Type) Weaken() Type {
 	if !t.Some(mutable) {
 		return t
@@ -44,7 +43,7 @@ func mutable(a *Atom) bool {
 	return a.Kind == Dict && a.Role == Made || a.Kind == List || a.Kind == Set
 }
 
-// NotNone is a type without None, if there is anything else.
+// NotNone returns a type without None, if it has other members.
 func (t Type) NotNone() Type {
 	if left := t.Without(None); !left.IsNever() {
 		return left
@@ -52,20 +51,20 @@ func (t Type) NotNone() Type {
 	return t
 }
 
-// UnexpectedNone reports whether an atom is a None that the script did not write down itself.
+// UnexpectedNone reports whether an atom is a None that the script did not write itself.
 func UnexpectedNone(a *Atom) bool { return a.Kind == None && a.Role != Made }
 
-// IsJSON reports whether it is known what the value of an atom is in JSON.
+// IsJSON reports whether the JSON form of an atom's value is known.
 func IsJSON(a *Atom) bool {
 	return slices.Contains([]Kind{None, Bool, Int, Float, Text, List, Dict, Tuple}, a.Kind)
 }
 
-// Declared reports whether the fields of an atom are all that its author knows of.
+// Declared reports whether all fields of an atom are declared.
 func (a *Atom) Declared() bool {
 	return a.Kind == Dict && len(a.Fields) > 0 && !a.Wide && (a.Role == Output || a.Role == Params || a.Role == Content)
 }
 
-// Unnamed is what is under a key that is no field.
+// Unnamed returns the type under keys that are not fields.
 func (a *Atom) Unnamed() Type {
 	if a.Role == Made {
 		return Any
@@ -73,10 +72,10 @@ func (a *Atom) Unnamed() Type {
 	return a.Elem
 }
 
-// PlainMap reports whether a dict that the script makes has computed keys only.
+// PlainMap reports whether a dict that the script makes has only computed keys.
 func (a *Atom) PlainMap() bool { return a.Role == Made && len(a.Fields) == 0 }
 
-// Store is a dict after a value was set under a key, which stand there in the text.
+// Store returns a dict after a value was set under a key, at these places of the text.
 func (a *Atom) Store(key, value Type, keyAt, valueAt syntax.Expr) *Atom {
 	if name, ok := key.Text(); ok {
 		return a.With(Field{Name: name, Type: value, Key: keyAt, Value: valueAt})

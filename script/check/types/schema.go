@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Schema is a JSON Schema as far as checks understand it.
+// Schema is a JSON Schema, as far as checks understand it.
 type Schema struct {
 	Type Type
-	// Constraints hold for values of the kinds that they are about; nil where there are none.
+	// Constraints on values of their types; nil for none.
 	Min, Max, Above, Below *big.Float
 	MinLength, MaxLength   *int
 	MinItems, MaxItems     *int
-	Enum                   []any // literals; other members make it nil
+	Enum                   []any // literals; nil if it has other members
 	Props                  []Prop
 	Closed                 bool // no other properties
 	Items                  *Schema
-	Alternatives           []*Schema // anyOf, oneOf
+	Alternatives           []*Schema // of anyOf or oneOf
 	Known                  bool      // it is an object with declared properties
 }
 
@@ -31,7 +31,7 @@ type Prop struct {
 	Default  bool
 }
 
-// Prop finds a property.
+// Prop returns a property by name.
 func (s *Schema) Prop(name string) (Prop, bool) {
 	for _, p := range s.Props {
 		if p.Name == name {
@@ -41,7 +41,7 @@ func (s *Schema) Prop(name string) (Prop, bool) {
 	return Prop{}, false
 }
 
-// Names are the names of the properties.
+// Names returns the names of the properties.
 func (s *Schema) Names() []string {
 	names := make([]string, len(s.Props))
 	for i, p := range s.Props {
@@ -51,11 +51,11 @@ func (s *Schema) Names() []string {
 }
 
 const (
-	maxDepth = 8    // of references into themselves
-	maxNodes = 4000 // of one schema with its references written out
+	maxDepth = 8    // of recursive references
+	maxNodes = 4000 // of one schema with its references expanded
 )
 
-// reader reads one schema.
+// reader parses one schema.
 type reader struct {
 	root json.RawMessage
 	refs map[string]int
@@ -64,14 +64,14 @@ type reader struct {
 	name string
 }
 
-// Read reads a schema. What it does not understand adds nothing; role and name are those of
-// the dicts that it describes.
+// Read parses a schema. Parts that it does not understand are ignored; role and name are those of the dicts that the
+// schema describes.
 func Read(raw json.RawMessage, role Role, name string) *Schema {
 	r := &reader{root: raw, refs: map[string]int{}, left: maxNodes, role: role, name: name}
 	return r.read(raw)
 }
 
-// members are the members of an object in their order; nil of anything else.
+// members returns the members of an object in their order; nil for other values.
 func members(raw json.RawMessage) (names []string, values map[string]json.RawMessage) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -134,7 +134,7 @@ func (r *reader) reference(ref string) *Schema {
 func (r *reader) object(s *Schema, m map[string]json.RawMessage) {
 	names, props := members(m["properties"])
 	var required []string
-	_ = json.Unmarshal(m["required"], &required) // anything else requires nothing
+	_ = json.Unmarshal(m["required"], &required) // invalid values are ignored
 	for _, name := range names {
 		p := Prop{Name: name, Schema: r.read(props[name]), Required: slices.Contains(required, name)}
 		_, one := members(props[name])
@@ -177,11 +177,11 @@ func count(raw json.RawMessage) *int {
 }
 
 func text(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s) // anything else is no text
+	_ = json.Unmarshal(raw, &s) // other values are not strings
 	return s
 }
 
-// typeOf is the type that type, enum and const describe.
+// typeOf returns the type that type, enum and const describe.
 func (r *reader) typeOf(s *Schema, m map[string]json.RawMessage) Type {
 	if c, ok := m["const"]; ok {
 		return r.literals(s, []json.RawMessage{c})
@@ -246,7 +246,7 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 	}
 	missing := Optional
 	if m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["if"] != nil || m["dependentSchemas"] != nil || m["dependentRequired"] != nil || m["dependencies"] != nil {
-		a.Wide, missing = true, Maybe // which fields are there depends on others
+		a.Wide, missing = true, Maybe // which fields are present depends on others
 	}
 	for _, p := range s.Props {
 		f := Field{Name: p.Name, Type: p.Schema.Type}
@@ -258,7 +258,7 @@ func (r *reader) record(s *Schema, m map[string]json.RawMessage) *Atom {
 	return a
 }
 
-// literals is the union of what an enum lists.
+// literals returns the union of the values of an enum.
 func (r *reader) literals(s *Schema, list []json.RawMessage) Type {
 	t := Never
 	for _, raw := range list {
@@ -302,7 +302,7 @@ func literal(raw json.RawMessage) any {
 	return nil
 }
 
-// alternatives reads anyOf, oneOf and allOf.
+// alternatives parses anyOf, oneOf and allOf.
 func (r *reader) alternatives(s *Schema, m map[string]json.RawMessage) {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		var list []json.RawMessage
@@ -323,7 +323,7 @@ func (r *reader) alternatives(s *Schema, m map[string]json.RawMessage) {
 		return
 	}
 	var list []json.RawMessage
-	_ = json.Unmarshal(m["allOf"], &list) // anything else says nothing
+	_ = json.Unmarshal(m["allOf"], &list) // invalid values are ignored
 	if len(list) == 1 && len(s.Props) == 0 && s.Type.IsAny() {
 		*s = *r.read(list[0])
 		return

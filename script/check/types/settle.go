@@ -1,10 +1,10 @@
 package types
 
-// Settle makes what is not sure in t, and is in u, known to the script: fields that may be missing, and None.
+// Established makes what is uncertain in t and also in u known to the script: fields that may be missing, and None.
 // some reports whether there is any.
-func Settle(t, u Type) (out Type, some bool) { return settle(t, u, 6) }
+func Established(t, u Type) (out Type, some bool) { return established(t, u, 6) }
 
-func settle(t, u Type, depth int) (out Type, some bool) {
+func established(t, u Type, depth int) (out Type, some bool) {
 	if t.any || u.any || depth == 0 || same(t, u) {
 		return t, false
 	}
@@ -16,7 +16,7 @@ func settle(t, u Type, depth int) (out Type, some bool) {
 			for _, b := range u.atoms {
 				if b.Kind == a.Kind && b.base() == a.base() {
 					var found bool
-					a, found = settleFields(a, b, depth-1)
+					a, found = establishedFields(a, b, depth-1)
 					some = some || found
 				}
 			}
@@ -26,7 +26,7 @@ func settle(t, u Type, depth int) (out Type, some bool) {
 	return out, some
 }
 
-func settleFields(a, b *Atom, depth int) (out *Atom, some bool) {
+func establishedFields(a, b *Atom, depth int) (out *Atom, some bool) {
 	out = a
 	for _, f := range a.Fields {
 		g, ok := b.Field(f.Name)
@@ -37,7 +37,7 @@ func settleFields(a, b *Atom, depth int) (out *Atom, some bool) {
 		if f.Presence == Optional && g.Presence == Required {
 			f.Presence, changed = Maybe, true
 		}
-		t, found := settle(f.Type, g.Type, depth)
+		t, found := established(f.Type, g.Type, depth)
 		if found {
 			f.Type, changed = t, true
 		}

@@ -1,7 +1,7 @@
-// Package types is what a check knows of the values of a script: kinds, literals, fields of
-// dicts, and unions of them; and the types that JSON Schemas describe.
+// Package types represents what a check knows of the values of a script: kinds, literals, fields of dicts, and unions
+// of them; and the types that JSON Schemas describe.
 //
-// A [Type] does not change. Any is never complained about, in no direction.
+// A [Type] is immutable. Nothing is ever reported about Any.
 package types
 
 import (
@@ -14,7 +14,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Kind is what a value is, without what is in it.
+// Kind is the kind of a value, without its contents.
 type Kind uint8
 
 // The kinds of values.
@@ -33,13 +33,13 @@ const (
 	Func
 	Duration
 	Time
-	Iterable // what can only be iterated over: pages, the elements of a text
+	Iterable // can only be iterated over: pages, the elements of a string
 	Range
 	Module
-	Opaque // nothing can be done with it but passing it on
+	Opaque // can only be passed on
 )
 
-var kindNames = [...]string{"None", "a bool", "an integer", "a float", "a text", "bytes", "a list", "a tuple", "a set",
+var kindNames = [...]string{"None", "a bool", "an integer", "a float", "a string", "bytes", "a list", "a tuple", "a set",
 	"a dict", "a struct", "a function", "a duration", "a time", "an iterable", "a range", "a module", "a result"}
 
 func (k Kind) String() string { return kindNames[k] }
@@ -50,7 +50,7 @@ type Type struct {
 	atoms []*Atom
 }
 
-// Any may be anything; Never is the value of what does not end, or is not known yet.
+// Any may be anything; Never is the type of an expression that does not return, or is not known yet.
 var (
 	Any   = Type{any: true}
 	Never = Type{}
@@ -61,29 +61,29 @@ type Atom struct {
 	Kind Kind
 	// Lit is the value when it is known: bool, string, *big.Int or float64.
 	Lit any
-	// Elem is what a list, set or iterable has, a tuple of unknown length, and what a dict has
-	// under keys that are no fields.
+	// Elem is the type of the elements of a list, set or iterable, of a tuple of unknown length, and of a dict under
+	// keys that are not fields.
 	Elem Type
-	// Elems are the elements of a tuple of known length, or of a list that nobody has changed.
+	// Elems are the elements of a tuple of known length, or of an unchanged list.
 	Elems []Type
 	Sized bool // a tuple whose length is that of Elems
 	// Fields are those of a dict or struct, Open says that a dict may have others.
 	Fields []Field
 	Open   bool
-	Wide   bool // others are expected
-	// Role says where a dict or struct comes from.
+	Wide   bool // other fields are expected
+	// Role is the origin of a dict or struct.
 	Role Role
-	// Name says what it is, for messages: the tool whose output it is, the struct's name.
+	// Name names it in messages: the tool whose output it is, the struct's name.
 	Name string
 	// Base identifies what an atom is a variant of; variants of one are merged.
 	Base *Atom
-	// Fn is what a function is; package flow knows.
+	// Fn is the function; package flow defines its type.
 	Fn any
-	// Set has all values that a literal of a closed set could have been; nil for one of the script.
+	// Set has all values that a literal of a closed set could have been; nil for a literal of the script.
 	Set []any
 }
 
-// Role says where an atom comes from.
+// Role is the origin of an atom.
 type Role uint8
 
 // The roles of dicts and structs.
@@ -95,14 +95,14 @@ const (
 	Content      // of an answer
 )
 
-// Presence says whether a field is there.
+// Presence says whether a field is present.
 type Presence uint8
 
-// How sure a field is.
+// Whether a field is present.
 const (
 	Required Presence = iota
-	Optional          // its schema says that it may be missing
-	Maybe             // the script sets it on some ways only, or knows when it is there
+	Optional          // optional by its schema
+	Maybe             // the script sets it on some paths only, or has checked for it
 )
 
 // Field is one field of a dict or struct.
@@ -110,7 +110,7 @@ type Field struct {
 	Name     string
 	Type     Type
 	Presence Presence
-	// Key and Value are where the script wrote it; nil where it did not.
+	// Key and Value are where the script wrote the field; nil otherwise.
 	Key, Value syntax.Expr
 }
 
@@ -119,10 +119,10 @@ const (
 	maxLiterals = 16
 )
 
-// Of is the type of one atom.
+// Of returns the type of one atom.
 func Of(a *Atom) Type { return Type{atoms: []*Atom{a}} }
 
-// Kinds is the union of plain kinds.
+// Kinds returns the union of plain kinds.
 func Kinds(kinds ...Kind) Type {
 	var t Type
 	for _, k := range kinds {
@@ -138,7 +138,7 @@ func Kinds(kinds ...Kind) Type {
 	return t
 }
 
-// Literal is the type of one value: bool, string, int, *big.Int or float64.
+// Literal returns the type of one value: bool, string, int, *big.Int or float64.
 func Literal(v any) Type {
 	switch v := v.(type) {
 	case bool:
@@ -157,13 +157,13 @@ func Literal(v any) Type {
 	return Kinds(None)
 }
 
-// ListOf is a list of elements.
+// ListOf returns the type of a list of elements.
 func ListOf(elem Type) Type { return Of(&Atom{Kind: List, Elem: elem}) }
 
-// TupleOf is a tuple of known length.
+// TupleOf returns the type of a tuple of known length.
 func TupleOf(elems ...Type) Type { return Of(&Atom{Kind: Tuple, Elems: elems, Sized: true}) }
 
-// IterableOf is what can be iterated over, and no more.
+// IterableOf returns the type of an iterable of elements.
 func IterableOf(elem Type) Type { return Of(&Atom{Kind: Iterable, Elem: elem}) }
 
 // IsAny reports whether nothing is known.
@@ -172,15 +172,15 @@ func (t Type) IsAny() bool { return t.any }
 // IsNever reports whether there is no value.
 func (t Type) IsNever() bool { return !t.any && len(t.atoms) == 0 }
 
-// Atoms are the members of the union; none of Any.
+// Atoms returns the members of the union; none for Any.
 func (t Type) Atoms() []*Atom { return t.atoms }
 
-// Every reports whether t is known and every member of it is as f says.
+// Every reports whether t is known and f holds for every member.
 func (t Type) Every(f func(*Atom) bool) bool {
 	return !t.any && len(t.atoms) > 0 && !slices.ContainsFunc(t.atoms, func(a *Atom) bool { return !f(a) })
 }
 
-// Some reports whether a member of the union is as f says.
+// Some reports whether f holds for a member of the union.
 func (t Type) Some(f func(*Atom) bool) bool { return slices.ContainsFunc(t.atoms, f) }
 
 // Is reports whether every member has one of the kinds.
@@ -191,7 +191,7 @@ func (t Type) Is(kinds ...Kind) bool {
 // Has reports whether a member has the kind.
 func (t Type) Has(k Kind) bool { return t.Some(func(a *Atom) bool { return a.Kind == k }) }
 
-// Keep is the part of the union for which f holds.
+// Keep returns the part of the union for which f holds.
 func (t Type) Keep(f func(*Atom) bool) Type {
 	if t.any {
 		return t
@@ -205,7 +205,7 @@ func (t Type) Keep(f func(*Atom) bool) Type {
 	return out
 }
 
-// Without is t without a kind.
+// Without returns t without a kind.
 func (t Type) Without(k Kind) Type { return t.Keep(func(a *Atom) bool { return a.Kind != k }) }
 
 // Only returns the single member of a union.
@@ -216,7 +216,7 @@ func (t Type) Only() *Atom {
 	return nil
 }
 
-// Text returns the only literal text that t can be.
+// Text returns the only literal string that t can be.
 func (t Type) Text() (string, bool) {
 	if a := t.Only(); a != nil {
 		s, ok := a.Lit.(string)
@@ -235,7 +235,7 @@ func (t Type) Int() (int, bool) {
 	return 0, false
 }
 
-// Widen is t without literals, for what is computed of it.
+// Widen returns t without literals, for computed values.
 func (t Type) Widen() Type {
 	out := Never
 	for _, a := range t.atoms {
@@ -250,7 +250,7 @@ func (t Type) Widen() Type {
 	return out
 }
 
-// Field finds a field of an atom.
+// Field returns a field of an atom by name.
 func (a *Atom) Field(name string) (Field, bool) {
 	for _, f := range a.Fields {
 		if f.Name == name {
@@ -260,7 +260,7 @@ func (a *Atom) Field(name string) (Field, bool) {
 	return Field{}, false
 }
 
-// Names are the names of an atom's fields.
+// Names returns the names of an atom's fields.
 func (a *Atom) Names() []string {
 	names := make([]string, len(a.Fields))
 	for i, f := range a.Fields {
@@ -269,7 +269,7 @@ func (a *Atom) Names() []string {
 	return names
 }
 
-// With is a copy of an atom with a field set.
+// With returns a copy of an atom with a field set.
 func (a *Atom) With(f Field) *Atom {
 	b := *a
 	b.Fields = slices.Clone(a.Fields)
@@ -289,7 +289,7 @@ func (a *Atom) base() *Atom {
 	return a
 }
 
-// Falsy and Truthy say what the truth of an atom can be.
+// Falsy reports whether the atom can be false as a condition.
 func (a *Atom) Falsy() bool {
 	switch lit := a.Lit.(type) {
 	case bool:
@@ -310,7 +310,7 @@ func (a *Atom) Falsy() bool {
 	return true
 }
 
-// Truthy reports whether the atom can be true.
+// Truthy reports whether the atom can be true as a condition.
 func (a *Atom) Truthy() bool {
 	switch lit := a.Lit.(type) {
 	case bool:
@@ -325,7 +325,7 @@ func (a *Atom) Truthy() bool {
 	return a.Kind != None && !(a.Kind == Tuple && a.Sized && len(a.Elems) == 0)
 }
 
-// SameLit reports whether two literals are equal, as == has it.
+// SameLit reports whether two literals are equal by ==.
 func SameLit(a, b any) bool {
 	x, y := Number(a), Number(b)
 	if x != nil && y != nil {
@@ -334,7 +334,7 @@ func SameLit(a, b any) bool {
 	return a == b
 }
 
-// Number is the number that a literal is; nil for what is none, and for NaN.
+// Number returns the number that a literal is; nil for other literals, and for NaN.
 func Number(lit any) *big.Float {
 	switch v := lit.(type) {
 	case *big.Int:
@@ -347,7 +347,7 @@ func Number(lit any) *big.Float {
 	return nil
 }
 
-// String is the type as messages and editors show it.
+// String returns the type as messages and editors show it.
 func (t Type) String() string { return t.show(3) }
 
 func (t Type) show(depth int) string {
@@ -366,7 +366,7 @@ func (t Type) show(depth int) string {
 	return List2(parts, "or")
 }
 
-// List2 is a list as a sentence has it: a, b or c.
+// List2 joins words as in a sentence: a, b or c.
 func List2(parts []string, word string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
@@ -374,7 +374,7 @@ func List2(parts []string, word string) string {
 	return strings.Join(parts[:len(parts)-1], ", ") + " " + word + " " + parts[len(parts)-1]
 }
 
-// Show is a literal as a script writes it.
+// Show returns a literal as a script writes it.
 func Show(lit any) string {
 	switch v := lit.(type) {
 	case string:

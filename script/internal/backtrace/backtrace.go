@@ -1,4 +1,4 @@
-// Package backtrace writes down where in a script an error comes from, through all branches.
+// Package backtrace collects and prints the calls in a script that led to an error, through all branches.
 package backtrace
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/ending"
 )
 
-// Trace collects the frames of err, and those of the branches inside of it. Where a builtin has
-// passed on an error of a function that it called, both have the frames around it: once is enough. isBranch reports
-// whether an error is that of a branch, which has frames of its own below.
+// Trace returns the frames of err, and of the branches inside it. Where a builtin returned an error of a function that
+// it called, both errors have the enclosing frames, which are returned once. isBranch reports whether an error is that
+// of a branch, which has separate frames below.
 func Trace(err error, isBranch func(error) bool) (frames []starlark.CallFrame, suffix string) {
 	thread := 0 // where the frames of the present branch begin
 	for ; err != nil; err = errors.Unwrap(err) {
@@ -41,7 +41,7 @@ func sameFrame(a, b starlark.CallFrame) bool {
 	return a.Name == b.Name && a.Pos.String() == b.Pos.String()
 }
 
-// evalError returns err as the interpreter made it, if it did.
+// evalError returns the interpreter's error that err is or wraps directly, or nil.
 func evalError(err error) *starlark.EvalError {
 	switch err := err.(type) {
 	case *starlark.EvalError:
@@ -52,7 +52,7 @@ func evalError(err error) *starlark.EvalError {
 	return nil
 }
 
-// Write is the text of frames and of what went wrong behind them.
+// Write returns the text of frames, with msg as the error.
 func Write(frames []starlark.CallFrame, suffix, msg string) string {
 	var b strings.Builder
 	b.WriteString("Traceback (most recent call last):\n")

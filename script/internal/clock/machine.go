@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Machine is the clock of the machine.
+// Machine is the system clock.
 type Machine struct{}
 
-// Now is what it says.
+// Now returns the system time.
 func (Machine) Now() time.Time { return time.Now() }
 
-// nap is how long one timer runs: a clock that is set shows within this time.
+// nap is how long one timer runs, so that setting the system clock has an effect within this time.
 const nap = 10 * time.Second
 
-// Wait waits until it is t, by the clock on the wall. A clock that is set back in the meantime makes no wait longer
-// than it was when it began.
+// Wait waits until t by the system clock. Setting the clock back meanwhile does not prolong the wait.
 func (Machine) Wait(ctx context.Context, t time.Time) error {
 	left := time.Until(t)
 	for end := time.Now().Add(left); left > 0; left = min(time.Until(t.Round(0)), time.Until(end)) {
@@ -30,5 +29,5 @@ func (Machine) Wait(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// Stamp is t as a journal keeps it.
+// Stamp returns t as journals store it: UTC, in whole microseconds.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -1,4 +1,4 @@
-// Package clock has the time of a run: the clock of the machine, and how long the run is awake.
+// Package clock has the system clock, and measures how long a run is awake.
 package clock
 
 import (
@@ -6,51 +6,52 @@ import (
 	"time"
 )
 
-// A Watch measures how long a run is awake, over all its parts, and ends it when that is too long (limits.time).
+// A Watch measures how long a run is awake, over all its parts, and ends the run after limits.time.
 //
-// A run is awake while one of its branches computes or an effect is under way, and at rest while all that is under way are
-// sleeps, questions to people and runs at rest that it has called; and while nobody executes it. While the journal
-// answers, it is at rest, too: that time was counted when the run was there for the first time. So every entry
-// with the answer to an effect beside which others go on has the time that the run had been awake by then, and a part begins with
-// the latest of these. What was computed behind it is computed again, and counted again; the time of an attempt that was
-// cut off is not counted.
+// A run is awake while one of its branches computes or an effect is in progress. It is at rest while all effects in
+// progress are sleeps, questions to people, or called runs that are at rest, and while it is not being executed. While
+// the journal answers it is at rest, too: that time was counted when the effects were performed. Every entry of an
+// effect that is not instant has the time that the run had been awake by then, and a resumed run begins with the
+// latest of these. What was computed after that entry is computed and counted again; the time of an interrupted
+// attempt is not counted.
 //
-// A run that another one has called has a watch of its own, and its caller is awake while it is. Entries have the time of the run
-// that has no caller. The methods of a nil Watch do nothing. The mutex of a Watch is taken before that of the one above it.
+// A run that another one called has a separate watch, and its caller is awake while it is. Entries have the time of
+// the outermost run. The methods of a nil Watch do nothing. The mutex of a Watch is acquired before that of its
+// caller's.
 type Watch struct {
 	above *Watch
 	limit time.Duration
 	over  func()
 
-	mu    sync.Mutex
-	state State // guarded by mu, as all below
-	rests int   // what is under way that is at rest, beside State.Sleeping
-	told  bool  // the one above knows that this one is at rest
-	ended bool
-	spent time.Duration
-	since time.Time // when the run awoke; zero: it is at rest
-	timer *time.Timer
+	mu      sync.Mutex
+	state   State // guarded by mu, as all below
+	rests   int   // effects in progress that are at rest, beside State.Sleeping
+	counted bool  // the watch above counts this one as at rest
+	ended   bool
+	spent   time.Duration
+	since   time.Time // since when the run is awake; zero: it is at rest
+	timer   *time.Timer
 }
 
-// State is what a run does.
+// State is what a run does at the moment.
 type State struct {
-	Computes bool // a branch does
-	Replays  bool // the journal answers
-	Flying   int  // effects are under way,
-	Sleeping int  // so many of which are sleeps
+	Computes bool // a branch computes
+	Replays  bool // effects are answered by the journal
+	Flying   int  // effects in progress,
+	Sleeping int  // and how many of these are sleeps
 }
 
-// New makes the watch of a run that was awake for spent before. over ends the run, once it was awake for limit.
-// above is the watch of the run that has called it; nil: none has.
+// New makes the watch of a run that was awake for spent before. over is called once it was awake for limit. above is
+// the watch of the run that called it, or nil.
 func New(above *Watch, limit, spent time.Duration, over func()) *Watch {
 	w := &Watch{above: above, limit: limit, over: over, spent: spent}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tell(true) // until Set
+	w.reportRest(true) // until Set
 	return w
 }
 
-// Set says what the run does.
+// Set sets what the run does.
 func (w *Watch) Set(s State) {
 	if w == nil {
 		return
@@ -58,10 +59,10 @@ func (w *Watch) Set(s State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state = s
-	w.look()
+	w.measure()
 }
 
-// Rest says that so many more of what is under way are at rest, or fewer.
+// Rest adds n to the effects in progress that are at rest; n may be negative.
 func (w *Watch) Rest(n int) {
 	if w == nil {
 		return
@@ -69,10 +70,10 @@ func (w *Watch) Rest(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rests += n
-	w.look()
+	w.measure()
 }
 
-// SoFar is how long the run that has no caller has been awake.
+// SoFar returns how long the outermost run has been awake.
 func (w *Watch) SoFar() time.Duration {
 	switch {
 	case w == nil:
@@ -85,17 +86,17 @@ func (w *Watch) SoFar() time.Duration {
 	return w.total().Truncate(time.Microsecond)
 }
 
-// End ends the measuring.
+// End stops the measuring.
 func (w *Watch) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
-	w.look()
-	w.tell(false) // the effect that has called the run goes on
+	w.measure()
+	w.reportRest(false) // the effect that called the run continues
 }
 
-// look measures while the run is awake. mu is held.
-func (w *Watch) look() {
+// measure starts or stops the timer. mu is held.
+func (w *Watch) measure() {
 	awake := (w.state.Computes || w.state.Flying > w.state.Sleeping+w.rests) && !w.state.Replays && !w.ended
 	switch {
 	case awake == !w.since.IsZero():
@@ -111,22 +112,22 @@ func (w *Watch) look() {
 		w.since = time.Now()
 		w.timer.Reset(w.limit - w.spent)
 	}
-	w.tell(!awake)
+	w.reportRest(!awake)
 }
 
-// tell has the one above know whether this one is at rest. mu is held.
-func (w *Watch) tell(rests bool) {
-	if w.above == nil || rests == w.told {
+// reportRest reports to the watch above whether this one is at rest. mu is held.
+func (w *Watch) reportRest(rests bool) {
+	if w.above == nil || rests == w.counted {
 		return
 	}
-	if w.told = rests; rests {
+	if w.counted = rests; rests {
 		w.above.Rest(1)
 	} else {
 		w.above.Rest(-1)
 	}
 }
 
-// total is how long the run has been awake. mu is held.
+// total returns how long the run has been awake. mu is held.
 func (w *Watch) total() time.Duration {
 	if w.since.IsZero() {
 		return w.spent

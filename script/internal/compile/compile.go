@@ -1,5 +1,5 @@
-// Package compile makes programs of scripts: each file parsed, looked at, made to ask the meter, and compiled, with
-// all that it loads.
+// Package compile compiles scripts: each file and all that it loads is parsed, inspected, instrumented for the meter,
+// and compiled.
 package compile
 
 import (
@@ -23,37 +23,36 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// Options say what a program is made of besides its main file.
+// Options are what a program is compiled with, besides its main file.
 type Options struct {
-	// Builtins are the names that every file sees. They are shared by all runs, so
-	// they must not change.
+	// Builtins are the predeclared names of every file. All runs share them, so they must not change.
 	Builtins starlark.StringDict
-	// Load returns the file that load(name) in the file from means; nil refuses load.
+	// Load returns the file for load(name) in the file from; nil refuses load.
 	Load func(from, name string) (source.File, error)
-	// Inspect sees the tree of every file before it is compiled, and may refuse it; nil
-	// looks at none. It must not change the tree.
+	// Inspect is called with the tree of every file before it is compiled, and may refuse it. It must not change the
+	// tree. May be nil.
 	Inspect func(*syntax.File) error
-	// Limits hold for compiling, and for every run that sets none of its own.
+	// Limits bound compiling, and every run that sets none.
 	Limits limits.Run
-	// Functions are those of the main file that runs may call with their arguments; "" is run, and nil run alone.
+	// Functions are the entry functions in the main file, which take one argument; "" is run, and nil run alone.
 	Functions []string
-	// Entries allows a main file without such functions: a run says what it calls. It may load names
-	// that begin with an underscore; errors about those have a space before it.
+	// Entries allows a main file without entry functions: a run names the function that it calls. Such a file may load
+	// names that begin with an underscore; errors about those show them after a space.
 	Entries bool
-	// Cover counts what runs reach; nil: nothing does.
+	// Cover counts what runs reach; nil: nothing is counted.
 	Cover *cover.Set
 }
 
-// Program is a compiled script with all that it loads. It does not change and may run
-// many times at once.
+// Program is a compiled script with all files that it loads. It is immutable, and any number of runs of it may execute
+// at once.
 type Program struct {
 	Main   *Unit
-	Files  map[string]*Unit    // that are loaded, by name
-	Names  starlark.StringDict // that every file sees
-	Limits limits.Run          // of runs that set none of their own
+	Files  map[string]*Unit    // loaded files, by name
+	Names  starlark.StringDict // predeclared in every file
+	Limits limits.Run          // of runs that set none
 	Frames meter.Frames        // of all files
 	Hash   string              // of the source of all files
-	Cover  *cover.Set          // counts what runs reach; nil: nothing does
+	Cover  *cover.Set          // nil: nothing is counted
 
 	once    sync.Once
 	texts   map[string]string // see Sources
@@ -65,16 +64,16 @@ type Unit struct {
 	Name   string
 	Source source.File
 	Code   *starlark.Program
-	Loads  map[string]string // what load calls it: its name in Program.Files
-	// Entries is where the functions are defined that runs may call; of the main file.
+	Loads  map[string]string // key in Program.Files, by the argument of load
+	// Entries are the positions of the entry functions, by name; of the main file only.
 	Entries map[string]syntax.Position
 
 	tree *syntax.File // only while compiling
 	hash string
 }
 
-// Compile parses and compiles a file and everything that it loads.
-// The error is Errors with all the problems of the first file that has any.
+// Compile parses and compiles a file and everything that it loads. The error is a source.Errors with all problems of
+// the first file that has any.
 func Compile(f source.File, o Options) (*Program, error) {
 	p := &Program{
 		Files:   map[string]*Unit{},
@@ -94,7 +93,7 @@ func Compile(f source.File, o Options) (*Program, error) {
 	return p, nil
 }
 
-// functions are Functions with all their names, each once.
+// functions returns the names of the entry functions, each once.
 func (o *Options) functions() (names []string) {
 	for _, name := range o.Functions {
 		names = append(names, cmp.Or(name, source.Run))
@@ -106,7 +105,7 @@ func (o *Options) functions() (names []string) {
 	return names
 }
 
-// Sums are the SHA-256 sums of the texts of all files, in hexadecimal, by their names in positions.
+// Sums returns the SHA-256 sums of the texts of all files, in hexadecimal, by the names used in positions.
 func (p *Program) Sums() map[string]string {
 	sums := map[string]string{}
 	for _, f := range append(slices.Collect(maps.Values(p.Files)), p.Main) {
@@ -116,8 +115,8 @@ func (p *Program) Sums() map[string]string {
 	return sums
 }
 
-// Sources are the texts of all files of the program, by name. Compiled again, with the main one
-// and a Library of the others, they are the same program. Nobody may change the map.
+// Sources returns the texts of all files of the program, by name. Compiling the main one with a Library of the others
+// gives a program with the same hash. The map must not be changed.
 func (p *Program) Sources() map[string]string {
 	p.once.Do(func() {
 		p.texts = map[string]string{p.Main.Name: string(p.Main.Source.Source)}
@@ -128,7 +127,7 @@ func (p *Program) Sources() map[string]string {
 	return p.texts
 }
 
-// Covered is the program compiled once more, with a count of what its runs reach.
+// Covered compiles the program once more; runs of the result count in c what they reach.
 func (p *Program) Covered(c *cover.Set) (*Program, error) {
 	load := func(from, name string) (source.File, error) {
 		f := p.Main
@@ -141,7 +140,7 @@ func (p *Program) Covered(c *cover.Set) (*Program, error) {
 		Functions: slices.Sorted(maps.Keys(p.Main.Entries))})
 }
 
-// Texts are the files of the program, the main one first.
+// Texts returns the files of the program, the main one first.
 func (p *Program) Texts() []source.File {
 	all := []source.File{p.Main.Source}
 	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
@@ -150,8 +149,8 @@ func (p *Program) Texts() []source.File {
 	return all
 }
 
-// loadPrivate makes load statements take names that begin with an underscore, too: for a file of tests.
-// The language does not export them, so they are exported under names of ours.
+// loadPrivate makes load statements accept names that begin with an underscore, for files of tests. The language does
+// not export them, so Exported adds them under names that begin with a space.
 func loadPrivate(stmts []syntax.Stmt) {
 	for _, s := range tree.Loads(stmts) {
 		for i, id := range s.From {
@@ -162,7 +161,7 @@ func loadPrivate(stmts []syntax.Stmt) {
 	}
 }
 
-// Exported are the globals of a file as load finds them.
+// Exported returns the globals of a file under the names that load statements use.
 func (p *Program) Exported(globals starlark.StringDict) starlark.StringDict {
 	if !p.entries {
 		return globals
@@ -176,17 +175,17 @@ func (p *Program) Exported(globals starlark.StringDict) starlark.StringDict {
 	return all
 }
 
-// Bundle is the text of a program, with all that it loads.
+// Bundle is the source of a program, with all files that it loads.
 type Bundle struct {
 	Main   source.File                  `json:"main"`
 	Files  map[string]source.File       `json:"files"`
-	Loads  map[string]map[string]string `json:"loads"` // what load calls it, by file
+	Loads  map[string]map[string]string `json:"loads"` // Unit.Loads, by file
 	Limits limits.Run                   `json:"limits"`
 	Hash   string                       `json:"hash"`
-	Entry  string                       `json:"entry,omitempty"` // what a run calls; "" is run
+	Entry  string                       `json:"entry,omitempty"` // the entry function; "" is run
 }
 
-// Bundle is what the same program is compiled from elsewhere, for runs that call one of its functions; "" is run.
+// Bundle returns the source from which another process compiles the same program, with an entry function; "" is run.
 func (p *Program) Bundle(entry string) *Bundle {
 	b := &Bundle{Entry: entry, Main: p.Main.Source, Files: map[string]source.File{}, Loads: map[string]map[string]string{p.Main.Name: p.Main.Loads}, Limits: p.Limits, Hash: p.Hash}
 	for name, f := range p.Files {
@@ -195,7 +194,7 @@ func (p *Program) Bundle(entry string) *Bundle {
 	return b
 }
 
-// Compile makes the program of its texts.
+// Compile compiles the program.
 func (b *Bundle) Compile(builtins starlark.StringDict) (*Program, error) {
 	p, err := Compile(b.Main, Options{Builtins: builtins, Limits: b.Limits, Functions: []string{b.Entry}, Load: func(from, name string) (source.File, error) {
 		f, ok := b.Files[b.Loads[from][name]]
@@ -205,12 +204,12 @@ func (b *Bundle) Compile(builtins starlark.StringDict) (*Program, error) {
 		return f, nil
 	}})
 	if err == nil && p.Hash != b.Hash {
-		err = errors.New("the program is another one")
+		err = errors.New("the compiled program has another hash")
 	}
 	return p, err
 }
 
-// compile makes code of a parsed file. The tree is rewritten on the way.
+// compile compiles a parsed file. The tree is rewritten.
 func (l *loader) compile(f *Unit) error {
 	if l.inspect != nil {
 		if err := l.inspect(f.tree); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/source"
 )
 
-// loader compiles a file and what it loads, each file once.
+// loader compiles a file and the files that it loads, each once.
 type loader struct {
 	program *Program
 	load    func(from, name string) (source.File, error)
@@ -21,10 +21,10 @@ type loader struct {
 	entries bool // Options.Entries
 	size    int
 
-	functions []string // that the main file has to have
+	functions []string // entry functions of the main file
 }
 
-// file compiles f; chain are the files that are being loaded, outermost first.
+// file compiles f; chain are the files being loaded, outermost first.
 func (l *loader) file(f source.File, chain []string) (*Unit, error) {
 	parsed, err := source.Parse(f, l.program.Limits)
 	if err != nil {
@@ -52,7 +52,7 @@ func (l *loader) file(f source.File, chain []string) (*Unit, error) {
 	return out, l.compile(out)
 }
 
-// findEntries finds the functions that runs may call.
+// findEntries finds the entry functions of f.
 func (l *loader) findEntries(f *Unit) error {
 	var wrong source.Errors
 	f.Entries = map[string]syntax.Position{}
@@ -72,7 +72,7 @@ func (l *loader) findEntries(f *Unit) error {
 	return wrong
 }
 
-// loadStmt compiles what one load statement names.
+// loadStmt compiles the file that a load statement names.
 func (l *loader) loadStmt(from *Unit, s *syntax.LoadStmt, chain []string) error {
 	name := s.ModuleName()
 	fail := func(err error) error {
@@ -82,7 +82,7 @@ func (l *loader) loadStmt(from *Unit, s *syntax.LoadStmt, chain []string) error 
 		return &source.Error{Msg: fmt.Sprintf("load %q: %v", name, err), Pos: s.Module.TokenPos, Err: err}
 	}
 	if l.load == nil {
-		return fail(errors.New("there are no libraries to load from"))
+		return fail(errors.New("no libraries to load from are configured"))
 	}
 	f, err := l.load(from.Name, name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *loader) loadStmt(from *Unit, s *syntax.LoadStmt, chain []string) error 
 	return nil
 }
 
-// hash covers every file of the program.
+// hash returns the hash of all files of the program.
 func (l *loader) hash() string {
 	names := make([]string, 0, len(l.program.Files))
 	for name := range l.program.Files {

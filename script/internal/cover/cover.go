@@ -1,4 +1,4 @@
-// Package cover counts which statements and which ways of the branches of programs were taken.
+// Package cover counts which statements and which outcomes of conditions were reached in programs.
 package cover
 
 import (
@@ -10,8 +10,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Set is what the programs that are compiled with it count. The zero value is ready. Programs may
-// run at the same time.
+// Set has the counts of the programs that are compiled with it. The zero value is ready for use, by concurrent runs
+// too.
 type Set struct {
 	mu     sync.Mutex
 	points []*Point // guarded by mu
@@ -20,36 +20,35 @@ type Set struct {
 	off    atomic.Bool
 }
 
-// Point is a statement, or what can go two ways.
+// Point is a statement, or a branch with two outcomes.
 type Point struct {
 	Pos syntax.Position
-	// Branch says that Ways[0] and Ways[1] count its two ways; else Ways[0] counts how often
-	// the statement was begun.
+	// Branch says that Ways[0] and Ways[1] count the two outcomes; otherwise Ways[0] counts how often the statement
+	// was begun.
 	Branch bool
 	ways   [2]atomic.Int64
-	fresh  atomic.Bool // of a while loop: reached, and its condition not decided yet
+	fresh  atomic.Bool // of a while loop: reached, its condition not evaluated yet
 }
 
-// Ways are the counts.
+// Ways returns the counts.
 func (p *Point) Ways() [2]int64 { return [2]int64{p.ways[0].Load(), p.ways[1].Load()} }
 
-// Way is one way of a branch.
+// Way is one outcome of a branch.
 type Way struct {
 	Point *Point
 	Index int
-	First bool // counts only for the first time since the loop was reached
+	First bool // counts only the first time after the loop was reached
 }
 
-// Probe is what happens at one place of a rewritten file.
+// Probe is what one mark in a rewritten file counts.
 type Probe struct {
 	// Statement begins here; nil: none.
 	Statement *Point
 	// Loop is the while loop that is reached here; nil: none.
 	Loop *Point
-	// Jump says that the statement is a jump which is alone in its block: behind a mark it is
-	// an instruction of its own.
+	// Jump says that the statement is a jump alone in its block: after a mark it is a separate instruction.
 	Jump bool
-	// True and False are the ways that are taken when the value here is so.
+	// True and False are the outcomes to count when the value here is true or false.
 	True, False []Way
 }
 
@@ -72,10 +71,10 @@ func (s *Set) Probe(p *Probe) int {
 	return len(s.probes) - 1
 }
 
-// Count switches counting on and off; it begins on.
+// Count switches counting on and off; it is initially on.
 func (s *Set) Count(on bool) { s.off.Store(!on) }
 
-// Reach counts that probe n was reached, as a statement.
+// Reach counts the statement of probe n.
 func (s *Set) Reach(n int) (p *Probe) {
 	p = (*s.table.Load())[n]
 	if s.off.Load() {
@@ -90,7 +89,7 @@ func (s *Set) Reach(n int) (p *Probe) {
 	return p
 }
 
-// Decide counts which way probe n went.
+// Decide counts an outcome at probe n.
 func (s *Set) Decide(n int, truth bool) {
 	if s.off.Load() {
 		return
@@ -107,7 +106,7 @@ func (s *Set) Decide(n int, truth bool) {
 	}
 }
 
-// Points are all points, in the order of files and places.
+// Points returns all points, ordered by file and position.
 func (s *Set) Points() []*Point {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package ending is how runs end without a result, in the errors that say so, and the text of failures.
+// Package ending has the errors with which runs end without a result, and bounds the text of failures.
 package ending
 
 import (
@@ -13,19 +13,19 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 )
 
-// Suspended says that the run cannot go on inside this request: it needs what only a later one
-// can bring, or what takes its time. The same program run again over the same journal
-// goes on where it stopped. A script cannot catch it, and it writes nothing into the journal: the other
-// branches of a parallel() go on until each has ended or is suspended itself.
+// Suspended says that the run cannot continue inside this request: it needs an answer that only a later request can
+// bring, or waits longer than a request may. The same program run again over the same journal resumes it. A script
+// cannot catch it, and it is not recorded; the other branches of a parallel() continue until each has ended or is
+// suspended itself.
 type Suspended struct {
-	// Questions are what has to be answered, all of them that were open at the time.
+	// Questions are all questions that were open at the time.
 	Questions []Question
-	// Doubts are the calls whose outcome somebody has to find out.
+	// Doubts are the calls whose outcome is unknown and has to be resolved by a person.
 	Doubts []Doubt
-	// Wake is when the run can go on by itself: the end of the first sleep, or of the time for the first
+	// Wake is when the run can continue without an answer: the end of the first sleep, or the first deadline of a
 	// question. Zero: never.
 	Wake time.Time
-	// Paused says that the run was asked to stop: it could go on at once.
+	// Paused says that the run was asked to stop: it could be resumed at once.
 	Paused bool
 }
 
@@ -48,7 +48,7 @@ func (s *Suspended) Error() string {
 	return "suspended: " + strings.Join(why, "; ")
 }
 
-// Join adds what o waits for.
+// Join adds what o waits for to s.
 func (s *Suspended) Join(o *Suspended) {
 	s.Questions = append(s.Questions, o.Questions...)
 	s.Doubts = append(s.Doubts, o.Doubts...)
@@ -58,9 +58,8 @@ func (s *Suspended) Join(o *Suspended) {
 	}
 }
 
-// Doubt is an effect that was begun, may not be repeated, and has an outcome that nobody knows: the
-// process or the connection was lost before the answer came. Somebody has to find out whether it
-// happened, and resolve it (see Journal).
+// Doubt is an effect that was begun, may not be repeated, and whose outcome is unknown: the process or the connection
+// was lost before the answer was received. A person has to find out whether it happened, and resolve it (see Journal).
 type Doubt struct {
 	Key, Kind, Name string
 	Args            json.RawMessage
@@ -68,10 +67,10 @@ type Doubt struct {
 }
 
 func (d Doubt) String() string {
-	return fmt.Sprintf("%s (at %s) was begun and no answer came: whether it happened is not known, so it is not repeated", What(d.Kind, d.Name), d.Key)
+	return fmt.Sprintf("%s (at %s) was begun and no answer was received: whether it happened is not known, so it is not repeated", What(d.Kind, d.Name), d.Key)
 }
 
-// What names an effect for a reader: call "deploy".
+// What names an effect for a reader, as in: call "deploy".
 func What(kind, name string) string {
 	if name == "" {
 		return kind
@@ -84,18 +83,18 @@ type Cancelled struct{ Cause error }
 
 func (c *Cancelled) Error() string { return "cancelled: " + c.Cause.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (c *Cancelled) Unwrap() error { return c.Cause }
 
-// Diverged says that a run over a journal did something else than the run that wrote
-// the journal, so that its answers do not fit.
+// Diverged says that a run performed another effect than the run that wrote its journal, so that the answers do not
+// fit.
 type Diverged struct{ Key, Have, Want string }
 
 func (d *Diverged) Error() string {
 	return fmt.Sprintf("diverged from its journal at %s: does %s, the journal has %s", d.Key, d.Have, d.Want)
 }
 
-// Interrupted is how a run fails that would wait in doubt, where runs may not wait in doubt.
+// Interrupted is the error of a run that would be suspended in doubt where that is not allowed.
 type Interrupted struct{ Doubts []Doubt }
 
 func (e *Interrupted) Error() string {
@@ -106,15 +105,15 @@ func (e *Interrupted) Error() string {
 	return strings.Join(why, "; ")
 }
 
-// Question is what a run asks of somebody.
+// Question is a request of a run to a person or a client.
 type Question struct {
-	// Key is the question's position in the run: the same question has the same key when the run is resumed.
+	// Key is the question's position in the run; it is the same in a resumed run.
 	Key string
 	// Method and Params are the request, such as elicitation/create.
 	Method string
 	Params json.RawMessage
-	// Deadline is until when an answer counts: written with the question when it is first asked, it does
-	// not move when it is asked again. Zero where it is not known.
+	// Deadline is until when an answer is accepted. It is recorded when the question is first asked, and does not move
+	// when it is asked again. Zero if unknown.
 	Deadline time.Time
 }
 
@@ -126,22 +125,22 @@ type Crash struct {
 
 func (c *Crash) Error() string { return "internal error: " + c.Text() }
 
-// Text is what the panic said.
+// Text returns the value of the panic as text.
 func (c *Crash) Text() string { return fmt.Sprint(c.Value) }
 
-// NotDone marks an error of an effect that surely did not happen, so that a later run
-// over the same journal may perform it.
+// NotDone marks the error of an effect that was certainly not performed, so that a later run over the same journal may
+// perform it.
 func NotDone(err error) error { return &notDone{err} }
 
-// IsNotDone reports whether NotDone has marked err, or what it was made of.
+// IsNotDone reports whether err, or an error that it wraps, was marked by NotDone.
 func IsNotDone(err error) bool { return errors.As(err, new(*notDone)) }
 
 type notDone struct{ error }
 
 func (n *notDone) Unwrap() error { return n.error }
 
-// Stopped is an error that had to stop the interpreter from inside: the steps that
-// ended, an iterator that failed.
+// Stopped is an error that stopped the interpreter between two operations: steps that ran out, an iterator that
+// failed.
 type Stopped struct {
 	Eval  *starlark.EvalError
 	Cause error
@@ -149,13 +148,13 @@ type Stopped struct {
 
 func (s *Stopped) Error() string { return s.Cause.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (s *Stopped) Unwrap() error { return s.Cause }
 
-// MaxMessage is how long the text of a failure may be; Clip cuts what is longer.
+// MaxMessage bounds the text of a failure, in bytes; Clip cuts longer ones.
 const MaxMessage = 16 << 10
 
-// Clip cuts a message that somebody has filled with data.
+// Clip cuts a message to MaxMessage, with a mark.
 func Clip(msg string) string {
 	if len(msg) <= MaxMessage+64 { // so that what was cut is not cut again
 		return msg

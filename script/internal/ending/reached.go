@@ -9,13 +9,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// LimitError says that a run reached one of its own limits. A script cannot catch it.
+// LimitError says that a run reached one of its limits. A script cannot catch it.
 type LimitError struct {
 	// Limit names the limit as the configuration does: "steps", "memory", "time", "calls", ...
 	Limit string
-	// Value is the limit that was reached, in words: "1000000", "256MB", "30m0s".
+	// Value is the limit as text: "1000000", "256MB", "30m0s".
 	Value string
-	// Pos is the place in the script; filled in when the run ends.
+	// Pos is the position in the script; filled in when the run ends.
 	Pos syntax.Position
 }
 
@@ -23,11 +23,11 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("limit reached: %s (%s)", e.Limit, e.Value)
 }
 
-// MissingKey says that a dict lacks a key. The text is the interpreter's own.
+// MissingKey says that a dict lacks a key. Its text is the interpreter's.
 type MissingKey struct {
 	Err  error
 	Key  string
-	Keys []string // some of those that there are
+	Keys []string // some of the keys of the dict
 	Size int      // of the dict
 }
 
@@ -38,8 +38,7 @@ func (m *MissingKey) Unwrap() error { return m.Err }
 
 const maxKeysShown = 5
 
-// Others names the keys that a dict has which lacks one, those first that may have been
-// meant. It is added where the end of a run is described.
+// Others lists keys that the dict has, similar ones first. It is appended to the error of a run.
 func (m *MissingKey) Others() string {
 	if m.Size == 0 {
 		return "; it is empty"

@@ -1,55 +1,50 @@
-// Package ledger keeps the budget of a client's request.
+// Package ledger keeps the budget of one client request.
 //
-// What a client's request sets off is paid from one budget, however many runs it takes:
-// a scripted tool that another one calls is a run of its own, and what it uses, its
-// caller has used.
+// Everything that a client request causes is paid from one budget, however many runs it takes: a scripted tool that
+// another one calls is a run of its own, and its usage is also usage of its caller.
 //
-// The budget is a tree of ledgers, one for each run; the parent of a run's ledger is
-// that of the run which called it. The tree lives from the beginning to the end of the
-// run that has no caller. What is taken from a ledger is taken from all above it too,
-// at once and under one mutex, or not at all: so nothing is ever used that some ledger
-// does not have, and used of a ledger is always the sum of what its own run was granted
-// and what is used of the ledgers below.
+// The budget is a tree of ledgers, one per run; the parent of a run's ledger is that of the run which called it. The
+// tree exists while the outermost run does. What is taken from a ledger is taken from all its ancestors too, under one
+// mutex, or not at all: so no ledger is ever exceeded, and the used amount of a ledger is always the sum of what its
+// own run was granted and what is used in the ledgers below.
 //
-// An interpreter cannot take a mutex for every operation. So the meter of a run (budget)
-// is granted steps and memory in portions, which it spends without asking; what it has
-// not spent goes back when the run ends. Where less than a portion is left, it is granted
-// what it needs. A run alone in its tree therefore reaches its limits exactly where its
-// own counting does; runs side by side reach those of their caller up to a portion early.
+// An interpreter cannot acquire a mutex for every operation. So the meter of a run (its Budget) is granted steps and
+// memory in portions, which it spends without asking; the unspent rest is returned when the run ends. Where less than
+// a portion is left, it is granted what it needs. A run that is alone in its tree therefore reaches its limits exactly
+// where its own counting does; concurrent runs may reach those of their caller up to a portion early.
 //
 // Calls, branches and bytes of log are taken one by one.
 //
-// For a run that is resumed, the runs that it called are not run again. What they have
-// used is in the journal, in the entry of the call; it is taken when the answer is
-// delivered. What was used by calls that ended with a branch that was cancelled is in
-// the entry of the parallel().
+// When a run is resumed, the runs that it called before are not executed again. Their usage is in the journal, in the
+// entry of the call, and is taken when the answer is delivered. Usage by calls of a cancelled branch is in the entry
+// of the parallel().
 //
 // # Invariants
 //
 //   - used of a ledger ≤ its limits, for all five kinds, at any time.
-//   - used of a ledger = granted to the budget of its own run (spent or not), and what was
-//     taken one by one, and used of the ledgers below. So used minus what the budget has not
-//     spent is what the run has used (Run.used).
-//   - A request's tenant in the pool has been granted at least what used.Memory of the root is
-//     by the time that its run computes on: growing waits after each grant of memory (script.account).
-//   - Memory is given back in two places alone: what a budget has not spent, and what a run
-//     held that another one has called, when it has ended (Refund). Steps, calls and branches are
-//     given back nowhere else.
+//   - used of a ledger = granted to the budget of its own run (spent or not), plus what was taken one by
+//     one, plus used of the ledgers below. So used minus what the budget has not spent is what the run
+//     has used (Run.used).
+//   - When a run continues after a grant of memory, the request's tenant in the pool has been granted at
+//     least used.Memory of the root (script.account).
+//   - Memory is returned in two cases only: what a budget has not spent, and what a called run held when
+//     it has ended (Refund). Steps, calls and branches are never returned otherwise.
 //
-// # Who holds which lock
+// # Locks
 //
-// Of package script, below a run, this one and the pool:
+// The mutexes of package script, a run's meter, this package and the pool:
 //
-//	turns.mu     one for each run      who is next, places of groups
+//	turns.mu     one for each run      which branch is next, places of groups
 //	log.mu       one for each request  calls of the journal
-//	request.mu   one for each request  what ledgers have used, and effects that are performed
+//	watch.mu     one for each run      the time that a run is awake
+//	request.mu   one for each request  what ledgers have used, and effects in progress
 //	Pool.mu      one for the process   tenants and what they were granted
-//	slots.mu     one for the process   the right to compute
+//	slots.mu     one for the process   slots to compute in
 //	reading.mu   one for the process   answers that are being read
 //
-// A mutex is taken only while those are held that stand above it; the last three are never
-// held together. None is held while anything waits for memory, a slot or an effect. The
-// budget itself has no lock: it belongs to the branch that has the turn.
+// A mutex is acquired only while holding ones above it in this list; the watch of a run before that of its caller.
+// None is held while anything waits for memory, a slot or an effect. The Budget itself has no lock: it belongs to the
+// branch that has the turn.
 package ledger
 
 import (
@@ -63,7 +58,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/pool"
 )
 
-// Usage is what a run has used, or one of its effects.
+// Usage is what a run or an effect has used.
 type Usage struct {
 	Steps    int64 `json:"steps,omitempty"`
 	Memory   int64 `json:"memory,omitempty"`
@@ -72,7 +67,7 @@ type Usage struct {
 	LogBytes int64 `json:"logBytes,omitempty"`
 }
 
-// Plus is what both are together.
+// Plus returns the sum of u and v.
 func (u Usage) Plus(v Usage) Usage {
 	return Usage{
 		Steps: u.Steps + v.Steps, Memory: u.Memory + v.Memory, Calls: u.Calls + v.Calls,
@@ -80,35 +75,35 @@ func (u Usage) Plus(v Usage) Usage {
 	}
 }
 
-// Minus is what is left of u without v.
+// Minus returns the difference of u and v.
 func (u Usage) Minus(v Usage) Usage {
 	return u.Plus(Usage{-v.Steps, -v.Memory, -v.Calls, -v.Branches, -v.LogBytes})
 }
 
-// Ledger is what one run may use, and has used.
+// Ledger holds what one run may use, and has used.
 type Ledger struct {
-	Request *Request // that all ledgers of the tree share
+	Request *Request // shared by all ledgers of the tree
 	parent  *Ledger  // nil for the run that has no caller
 	limits  limits.Run
 	used    Usage // guarded by request.mu
 }
 
-// Request is what the ledgers of one request share.
+// Request is the state that the ledgers of one request share.
 type Request struct {
-	// Tenant is the request in the pool; nil without one.
+	// Tenant is the request in the pool; nil without a pool.
 	Tenant *pool.Tenant
 
 	mu      sync.Mutex
 	root    *Ledger
-	effects int             // that are being performed; guarded by mu
-	workers int64           // what the workers of its runs weigh in the pool; guarded by mu
-	waiting []chan struct{} // effects that wait until others have ended; guarded by mu
+	effects int             // in progress; guarded by mu
+	workers int64           // memory of the workers of its runs, in bytes; guarded by mu
+	waiting []chan struct{} // effects that wait for others to end, in order; guarded by mu
 }
 
-// enter waits until the request may perform one more effect. limits.parallel is for all
-// of its runs together: each keeps to it on its own, by the order of its journal, and
-// where the branches of several run at once, their effects wait for each other here. An
-// effect that starts a run leaves when that run begins, so nothing that waits is waited for.
+// enter waits until the request may perform one more effect. limits.parallel bounds all of its runs together: each run
+// respects it alone, in the order of its journal; where branches of several runs are active at once, their effects
+// wait for each other here. An effect that starts a run leaves when that run begins, so no effect that waits is waited
+// for.
 func (q *Request) enter(ctx context.Context) error {
 	q.mu.Lock()
 	if q.effects < q.root.limits.Parallel {
@@ -128,7 +123,7 @@ func (q *Request) enter(ctx context.Context) error {
 	}
 }
 
-// forget takes turn out of those who wait; one that was called meanwhile leaves again.
+// forget removes turn from the waiting; if it was admitted meanwhile, it leaves again.
 func (q *Request) forget(turn chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +134,7 @@ func (q *Request) forget(turn chan struct{}) {
 	q.leave()
 }
 
-// leave lets the next effect in. The caller holds the mutex.
+// leave admits the next waiting effect. The caller holds the mutex.
 func (q *Request) leave() {
 	if len(q.waiting) == 0 {
 		q.effects--
@@ -149,7 +144,7 @@ func (q *Request) leave() {
 	q.waiting = q.waiting[1:]
 }
 
-// New opens a ledger under parent, or a tree of its own.
+// New makes a ledger below parent, or the root of a new tree if parent is nil.
 func New(parent *Ledger, l limits.Run) *Ledger {
 	if parent != nil {
 		return &Ledger{Request: parent.Request, parent: parent, limits: l}
@@ -159,8 +154,8 @@ func New(parent *Ledger, l limits.Run) *Ledger {
 	return root
 }
 
-// Take takes all of u, or nothing. The error names the first limit that does not allow it.
-func (l *Ledger) Take(u Usage) error {
+// Reserve takes all of u, or nothing. The error is a *meter.LimitError for the first limit that is exceeded.
+func (l *Ledger) Reserve(u Usage) error {
 	if u == (Usage{}) {
 		return nil
 	}
@@ -175,46 +170,45 @@ func (l *Ledger) Take(u Usage) error {
 	return nil
 }
 
-// add notes u in l and above. The caller holds the mutex of the request.
+// add adds u to l and its ancestors. The caller holds the mutex of the request.
 func (l *Ledger) add(u Usage) {
 	for n := l; n != nil; n = n.parent {
 		n.used = n.used.Plus(u)
 	}
 }
 
-// Weigh notes that the workers of the request weigh n bytes more.
+// Weigh adds n bytes to the memory of the request's workers.
 func (q *Request) Weigh(n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.workers += n
 }
 
-// Charged is what all runs of the request have been granted of memory, and what their
-// workers weigh.
+// Charged returns the memory that all runs of the request have been granted, and that of their workers, in bytes.
 func (q *Request) Charged() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.root.used.Memory + q.workers
 }
 
-// MostReading is how much of answers the request may have under way, in bytes.
+// MostReading returns how many bytes of answers the request may be reading at once.
 func (q *Request) MostReading() int64 { return int64(q.root.limits.Memory) / 4 }
 
-// Give returns what was not used.
-func (l *Ledger) Give(u Usage) {
+// Return returns what was granted and not spent.
+func (l *Ledger) Return(u Usage) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	l.add(Usage{}.Minus(u))
 }
 
-// Refund gives back the memory of a run that is over, but for so many bytes.
+// Refund returns the memory of a run that has ended, except for keep bytes.
 func (l *Ledger) Refund(keep int64) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	l.add(Usage{Memory: min(0, keep-l.used.Memory)})
 }
 
-// allow returns the limit of l that u is beyond.
+// allow returns an error for the first limit of l that u exceeds.
 func allow(l limits.Run, u Usage) error {
 	switch {
 	case u.Steps > l.Steps:
@@ -235,7 +229,7 @@ func reached(limit string, value any) error {
 	return &meter.LimitError{Limit: limit, Value: fmt.Sprint(value)}
 }
 
-// Left is what can still be taken from l of steps and memory.
+// Left returns the steps and memory that can still be taken from l.
 func (l *Ledger) Left() meter.Amount {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
@@ -251,7 +245,7 @@ func (l *Ledger) left() meter.Amount {
 	return meter.Amount{Steps: max(steps, 0), Memory: max(memory, 0)}
 }
 
-// Grant takes what is wanted, or as much as is left, if that is what is needed.
+// Grant takes want, or as much of it as is left, provided that need is left; otherwise it returns a *meter.LimitError.
 func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
@@ -264,7 +258,7 @@ func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 	return got, nil
 }
 
-// refused is the error for u, which is more than is left. The caller holds the mutex.
+// refused returns the error for u, which is more than is left. The caller holds the mutex.
 func (l *Ledger) refused(u Usage) error {
 	for n := l; n != nil; n = n.parent {
 		if err := allow(n.limits, n.used.Plus(u)); err != nil {
@@ -274,23 +268,22 @@ func (l *Ledger) refused(u Usage) error {
 	return nil
 }
 
-// Total is what l and all below it have used; unspent is what its own run was granted
-// and has not used.
+// Total returns what l and all ledgers below have used; unspent is what its own run was granted and has not used.
 func (l *Ledger) Total(unspent Usage) Usage {
 	l.Request.mu.Lock()
 	defer l.Request.mu.Unlock()
 	return l.used.Minus(unspent)
 }
 
-// An Effect is what a branch performs: whether it counts for limits.parallel, and what it sets off. The zero value
-// is one that has not begun.
+// An Effect is the state of a branch's effect: whether it counts for limits.parallel, and what it has used. The zero
+// value is an effect that has not begun.
 type Effect struct {
 	performs bool  // guarded by the mutex of the request, like the next
-	used     Usage // by the runs that it has started
+	used     Usage // by the runs that it started
 	unsure   bool  // an outcome in one of these is not known
 }
 
-// Enter waits until an effect may be performed, and says why it was not waited longer.
+// Enter waits until an effect may be performed. The error is that of ctx.
 func (q *Request) Enter(ctx context.Context, e *Effect) error {
 	if err := q.enter(ctx); err != nil {
 		return err
@@ -301,7 +294,7 @@ func (q *Request) Enter(ctx context.Context, e *Effect) error {
 	return nil
 }
 
-// Leave ends what Enter began, once.
+// Leave ends what Enter began. Further calls have no effect.
 func (q *Request) Leave(e *Effect) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -311,7 +304,7 @@ func (q *Request) Leave(e *Effect) {
 	}
 }
 
-// Note adds what a run has used that the effect has started, and whether the outcome of a call in it is not known.
+// Note adds the usage of a run that the effect started, and whether the outcome of a call in that run is unknown.
 func (q *Request) Note(e *Effect, u Usage, unsure bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,7 +312,7 @@ func (q *Request) Note(e *Effect, u Usage, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// Noted returns what was noted of an effect, and forgets it.
+// Noted returns what was noted for an effect, and resets it.
 func (q *Request) Noted(e *Effect) (Usage, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package message is what an isolated run and its worker say to each other.
+// Package message defines the messages between an isolated run and its worker.
 package message
 
 import (
@@ -6,30 +6,29 @@ import (
 	"errors"
 )
 
-// A run that is isolated is computed by a worker, a process of its own, and everything
-// else is done here: the turns of its branches, its journal, its ledger, its calls. The two
-// speak in messages, each about one branch. A branch computes in the worker until it needs
-// something; then it sends a message and waits for the answer, which is the next message
-// about it. So each side always knows whose turn it is, and what is out of turn is wrong.
+// An isolated run is computed by a worker, a separate process. Everything else is done in the process of the proxy:
+// the turns of its branches, its journal, its ledger, its calls. The two exchange messages, each about one branch. A
+// branch computes in the worker until it needs something; then it sends a message and waits for the answer, which is
+// the next message about it. So each side always knows which one has to send, and a message out of order is an error.
 //
-// What the meter has counted travels with the turn: whoever computes has it.
+// The counts of the meter are part of the messages that pass the turn: the side that computes has the current ones.
 //
-//	run          → the worker calls run(params), or another function; main branch
-//	branch       → the worker calls what branch i of a parallel() calls
-//	  grant      ← steps or memory, from the ledger;         answered by granted
-//	  left       ← what could be granted;                    answered by granted
-//	  logged     ← bytes of log;                             answered by reply
-//	  printed    ← a line of print();                        answered by reply
-//	  host       ← something of the host;                    answered by reply
-//	  parallel   ← branches, which begin meanwhile;          answered by done
-//	  do         ← an effect, through the door;              answered by done
+//	run          → call run(params), or another function; main branch
+//	branch       → call what branch i of a parallel() calls
+//	  grant      ← reserve steps or memory of the ledger;      answered by granted
+//	  left       ← what could be granted;                      answered by granted
+//	  logged     ← charge bytes of log;                        answered by reply
+//	  printed    ← a line of print();                          answered by reply
+//	  host       ← a request to the host;                      answered by reply
+//	  parallel   ← run branches, which begin meanwhile;        answered by done
+//	  do         ← an effect, Run.Do;                          answered by done
 //	    perform  →   the effect is not in the journal
-//	      host   ←     the call itself;                      answered by reply
-//	      apart  ←     a run of its own, in the same worker; answered by reply
-//	    performed ←  what came of it
+//	      host   ←     the call itself;                        answered by reply
+//	      apart  ←     a separate run, in the same worker;     answered by reply
+//	    performed ←  the outcome of the effect
 //	  ended      ← the branch has ended
 //
-// One message is sent at any time and not answered: cancel (→) ends the context of a branch.
+// One message may be sent at any time and is not answered: cancel (→) ends the context of a branch.
 type Message struct {
 	Kind    Kind
 	Branch  int64
@@ -37,10 +36,10 @@ type Message struct {
 	Parts   [][]byte
 }
 
-// Kind says what a message is about.
+// Kind is the kind of a message.
 type Kind byte
 
-// Messages to the worker, and those from it.
+// First the messages to the worker, then those from it.
 const (
 	Program Kind = iota + 1
 	Run
@@ -63,14 +62,14 @@ const (
 	Ended
 )
 
-// How many numbers of what the meter has counted are at the end of messages that give the worker the turn, and at the
-// beginning of those that it sends in its turn.
+// How many counts of the meter are at the end of messages that give the worker the turn, and at the beginning of those
+// that it sends in its turn.
 const (
 	Given = 8
 	Sent  = 8
 )
 
-// What a message may have at most.
+// Bounds of a message.
 const (
 	MaxNumbers = 32
 	maxParts   = 8
@@ -96,9 +95,9 @@ func (m *Message) Encode() [][]byte {
 	return append([][]byte{head}, m.Parts...)
 }
 
-var errMessage = errors.New("a message that cannot be read")
+var errMessage = errors.New("malformed")
 
-// Decode reads a frame. The parts are parts of it.
+// Decode decodes a frame. The parts alias it.
 func Decode(frame []byte) (*Message, error) {
 	r := frameReader{rest: frame}
 	m := &Message{Kind: Kind(r.byte()), Branch: r.varint()}
@@ -119,7 +118,7 @@ func Decode(frame []byte) (*Message, error) {
 	return m, nil
 }
 
-// frameReader takes a frame apart.
+// frameReader decodes a frame from its beginning to its end.
 type frameReader struct {
 	rest []byte
 	bad  bool

@@ -62,7 +62,7 @@ func (b *Budget) binary(op syntax.Token, x, y starlark.Value) (starlark.Value, e
 	return starlark.Binary(op, x, y)
 }
 
-// sequenceCost pays for x + y and x * y, where x has n elements of size each.
+// sequenceCost charges for x + y and x * y, where x has n elements of size each.
 func (b *Budget) sequenceCost(op syntax.Token, n int, each int64, y starlark.Value) error {
 	switch op {
 	case syntax.PLUS:
@@ -79,7 +79,7 @@ func (b *Budget) sequenceCost(op syntax.Token, n int, each int64, y starlark.Val
 	return nil
 }
 
-// copyCost pays for a new sequence of n elements.
+// copyCost charges for a new sequence of n elements.
 func (b *Budget) copyCost(n, each int64) error {
 	if err := b.chargeEach(n+TinyWeight, each); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (b *Budget) extend(x *starlark.List, y starlark.Iterable, verb string) erro
 	return nil
 }
 
-// growCost pays for n more elements of a list.
+// growCost charges for n more elements of a list.
 func (b *Budget) growCost(n int) error {
 	if err := b.chargeEach(int64(n), 3*slotWeight); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (b *Budget) update(x, y *starlark.Dict, verb string) error {
 	return nil
 }
 
-// intCost pays for x op y.
+// intCost charges for x op y.
 func (b *Budget) intCost(op syntax.Token, x starlark.Int, y starlark.Value) error {
 	switch y := y.(type) {
 	case starlark.Int:
@@ -211,7 +211,7 @@ func (b *Budget) intCost(op syntax.Token, x starlark.Int, y starlark.Value) erro
 	return nil
 }
 
-// bigCost pays for x op y, one of which has more than 64 bits, and bounds the result.
+// bigCost charges for x op y, one of which has more than 64 bits, and bounds the result.
 func (b *Budget) bigCost(op syntax.Token, x, y starlark.Int) error {
 	m, n := repr.Bits(x), repr.Bits(y)
 	size := max(m, n)
@@ -230,7 +230,7 @@ func (b *Budget) bigCost(op syntax.Token, x, y starlark.Int) error {
 	return b.Work(int64(m/64) * int64(n/64) / 1024)
 }
 
-// chargeInt pays for a copy of i.
+// chargeInt charges for a copy of i.
 func (b *Budget) chargeInt(i starlark.Int) error {
 	if _, small := i.Int64(); small {
 		return nil

@@ -212,7 +212,7 @@ func TestModulesAreWhatTheyWere(t *testing.T) {
 		{startime.Module, "from_timestamp hour is_valid_timezone microsecond millisecond minute nanosecond now parse_duration parse_time second time"},
 	} {
 		if got := strings.Join(tt.module.Members.Keys(), " "); got != tt.want {
-			t.Errorf("module %s has\n  %s\nand was looked at with\n  %s", tt.module.Name, got, tt.want)
+			t.Errorf("module %s has\n  %s\nbut the table has\n  %s", tt.module.Name, got, tt.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// compare computes v op y like starlark.CompareDepth, and pays for every element that
-// it looks at: two small lists that share their parts can unfold to any size.
+// compare computes v op y like starlark.CompareDepth, and charges for every element that it visits: two small lists
+// that share their parts can unfold to any size.
 func (b *Budget) compare(op syntax.Token, v, y starlark.Value, depth int) (bool, error) {
 	switch x := v.(type) {
 	case starlark.Int:
@@ -61,7 +61,7 @@ func (b *Budget) equal(x, y starlark.Value, depth int) (bool, error) {
 	return b.compare(syntax.EQL, x, y, depth)
 }
 
-// textCost pays for comparing, hashing or copying n bytes.
+// textCost charges for comparing, hashing or copying n bytes.
 func (b *Budget) textCost(n int) error {
 	if n < BlockPerStep {
 		return nil
@@ -85,8 +85,7 @@ func threeway(op syntax.Token, c int) bool {
 	return c > 0
 }
 
-// compareTuples compares tuples in the boxes that they came in: to box a tuple again
-// would allocate.
+// compareTuples compares tuples in the interfaces that they came in: converting them again would allocate.
 func (b *Budget) compareTuples(op syntax.Token, x, y starlark.Value, depth int) (bool, error) {
 	return b.compareSequences(op, x.(starlark.Indexable), y.(starlark.Indexable), depth)
 }
@@ -249,7 +248,7 @@ func (b *Budget) indexOf(x starlark.Value, y starlark.Indexable, start, end int)
 	return -1, nil
 }
 
-// searchCost pays for looking for m bytes in n. Long needles that hash like what they
+// searchCost charges for looking for m bytes in n. Long needles that hash like what they
 // are compared with make the standard library's search quadratic.
 func (b *Budget) searchCost(n, m int) error {
 	if n < 64 {

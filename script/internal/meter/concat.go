@@ -6,21 +6,21 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A script that builds a text with s += line, again and again, would pay for a copy of
-// the whole text each time, and charges are not refunded. So a sum of strings leaves room
-// behind itself when its left side is such a sum already: the next one then goes on in
-// place. What was there before stays as it is, for a longer string begins with it.
+// A script that builds a text with s += line repeatedly would be charged for a copy of the whole text each time, and
+// charges are not refunded. So when the left operand of a sum of strings is itself the result of a sum, the new string
+// is made with spare capacity, and the next sum appends in place. Strings that were returned before do not change: a
+// longer one begins with them.
 
-// concats are the last sums of strings that were made.
+// concats are the last sums of strings.
 type concats struct {
-	bufs [4][]byte // each is one sum; what is behind it is room
+	bufs [4][]byte // each is one sum, with its spare capacity
 	next int
 }
 
-// smallText is copied without further thought.
+// smallText is the length of strings that are always copied, in bytes.
 const smallText = 256
 
-// concat is x + y.
+// concat returns x + y.
 func (b *Budget) concat(x, y starlark.String) (starlark.Value, error) {
 	n := len(x) + len(y)
 	if n < smallText || len(y) == 0 {
@@ -40,7 +40,7 @@ func (b *Budget) concat(x, y starlark.String) (starlark.Value, error) {
 	return textIn(*buf), b.Charge(TinyWeight)
 }
 
-// newConcat makes x + y with room for size bytes.
+// newConcat returns x + y, with capacity for size bytes.
 func (b *Budget) newConcat(buf *[]byte, x, y starlark.String, size int) (starlark.Value, error) {
 	if err := b.copyCost(int64(size), 1); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (b *Budget) newConcat(buf *[]byte, x, y starlark.String, size int) (starlar
 	return textIn(*buf), nil
 }
 
-// find returns the sum that x is.
+// find returns the buffer of the sum x, or nil.
 func (c *concats) find(x starlark.String) *[]byte {
 	for i := range c.bufs {
 		buf := &c.bufs[i]
@@ -60,14 +60,13 @@ func (c *concats) find(x starlark.String) *[]byte {
 	return nil
 }
 
-// take gives up the oldest sum.
+// take returns the oldest buffer, to be replaced.
 func (c *concats) take() *[]byte {
 	c.next = (c.next + 1) % len(c.bufs)
 	return &c.bufs[c.next]
 }
 
-// textIn is the string that buf holds. Its bytes are never written again: only those
-// behind it are.
+// textIn returns the string in buf. Its bytes are never written again, only those after it.
 func textIn(buf []byte) starlark.String {
 	return starlark.String(unsafe.String(unsafe.SliceData(buf), len(buf)))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter/sketch"
 )
 
-// keyCost pays for hashing k and comparing it with an equal key. The hash of a tuple
+// keyCost charges for hashing k and comparing it with an equal key. The hash of a tuple
 // visits all of its parts, however often they are shared.
 func (b *Budget) keyCost(k starlark.Value) error {
 	switch k := k.(type) {
@@ -59,7 +59,7 @@ func (b *Budget) deepKeyCost(k starlark.Value, depth int) error {
 	return b.keyCost(k)
 }
 
-// setKey does d[k] = v.
+// setKey executes d[k] = v.
 func (b *Budget) setKey(d *starlark.Dict, k, v starlark.Value) error {
 	n := d.Len()
 	weight, err := b.insertCost(n, k)
@@ -72,7 +72,7 @@ func (b *Budget) setKey(d *starlark.Dict, k, v starlark.Value) error {
 	return b.inserted(d, n, k, weight)
 }
 
-// insert does s.Add(k).
+// insert executes s.Add(k).
 func (b *Budget) insert(s *starlark.Set, k starlark.Value) error {
 	n := s.Len()
 	weight, err := b.insertCost(n, k)
@@ -85,12 +85,11 @@ func (b *Budget) insert(s *starlark.Set, k starlark.Value) error {
 	return b.inserted(s, n, k, weight)
 }
 
-// insertCost pays for an entry of a table that has n, as if it were a new one. It
-// returns the steps that k is worth.
+// insertCost charges for an entry in a table of n, as if it were a new one. It returns the steps that k is worth.
 func (b *Budget) insertCost(n int, k starlark.Value) (weight int64, err error) {
 	before := b.steps
 	if err := b.keyCost(k); err != nil || n < 8 {
-		return b.steps - before, err // the first eight are part of the table
+		return b.steps - before, err // the first eight are part of the table's weight
 	}
 	return b.steps - before, b.Charge(entryWeight)
 }
@@ -102,10 +101,10 @@ type table interface {
 	Len() int
 }
 
-// dictWeight is an empty dict, or one with few entries.
+// dictWeight is the weight of a dict with at most eight entries, in bytes.
 const dictWeight = 528
 
-// DictWeight is a dict that is made with room for n entries.
+// DictWeight returns the weight of a dict that is made with room for n entries, in bytes.
 func DictWeight(n int) int64 {
 	if n <= 8 {
 		return dictWeight
@@ -113,8 +112,7 @@ func DictWeight(n int) int64 {
 	return dictWeight + int64(n)*entryWeight
 }
 
-// Inserted notes that the short key k, which is paid for, is now in d, which had n entries
-// before.
+// Inserted reports that the short key k, which is charged already, is now in d, which had n entries before.
 func (b *Budget) Inserted(d *starlark.Dict, n int, k starlark.Value) error {
 	if n < smallTable || d.Len() == n {
 		return nil
@@ -122,8 +120,7 @@ func (b *Budget) Inserted(d *starlark.Dict, n int, k starlark.Value) error {
 	return b.crowdCost(d, k, 0)
 }
 
-// inserted notes that k, which is worth so many steps, is now in t, which had n entries
-// before.
+// inserted reports that k, which is worth weight steps, is now in t, which had n entries before.
 func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error {
 	if t.Len() == n {
 		if n >= 8 {
@@ -137,22 +134,21 @@ func (b *Budget) inserted(t table, n int, k starlark.Value, weight int64) error 
 	return b.crowdCost(t, k, weight)
 }
 
-// Tables of up to smallTable entries are searched in no time even if all their keys
-// hash alike, unless the keys are bulky. Lambdas, integers with equal low bits, short
-// strings and what is made of them can be made to hash alike, so of other tables a
-// sketch is kept of where their keys fall, and crowds are charged and bounded.
+// Tables of up to smallTable entries are searched fast even if the hashes of all keys collide, unless the keys are
+// bulky. Keys with colliding hashes can be constructed from functions, integers with equal low bits and short strings,
+// so for larger tables a sketch counts the hashes of their keys, and collisions are charged and bounded.
 //
-// Honest keys, such as times in whole hours, can share the low bits of their hashes and
-// so a chain of the table, which is merely walked; keys that share all bits are compared.
+// Legitimate keys, such as times in whole hours, can share the low bits of their hashes and so a chain of the table,
+// which is only walked; keys that share all bits are also compared.
 const (
 	smallTable = 64
 	maxChain   = 20_000
 	maxEqual   = 500
 
-	chainPerStep = 256 // keys that are passed by for one step
+	chainPerStep = 256 // keys that are skipped for one step
 )
 
-// crowdCost pays for the chain that the new key k of t ends.
+// crowdCost charges for the chain that the new key k of t is at the end of.
 func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
 	s := b.large[t]
 	if s == nil || s.Stale(t.Len()) {
@@ -162,21 +158,21 @@ func (b *Budget) crowdCost(t table, k starlark.Value, weight int64) error {
 	return b.crowded(s.Add(k, weight), weight)
 }
 
-// crowded pays for a search among keys that hash alike.
+// crowded charges for a search among keys with colliding hashes.
 func (b *Budget) crowded(c sketch.Crowd, weight int64) error {
 	switch {
 	case c.Chain <= 0:
 		return nil
 	case c.Chain > maxChain:
-		return fmt.Errorf("more than %d keys whose hashes end alike in one table", maxChain)
+		return fmt.Errorf("more than %d keys with the same low bits of their hashes in one table", maxChain)
 	case c.Equal > maxEqual:
-		return fmt.Errorf("more than %d keys that hash alike in one table", maxEqual)
+		return fmt.Errorf("more than %d keys with the same hash in one table", maxEqual)
 	}
 	b.flooded = true
 	return b.Work(c.Chain/chainPerStep + max(c.Equal, 0)*(weight+1)/elemsPerStep + 1)
 }
 
-// resketch counts the keys of t afresh.
+// resketch counts the keys of t anew.
 func (b *Budget) resketch(t table, old *sketch.Sketch) (*sketch.Sketch, error) {
 	cells := 2 * smallTable
 	for cells*4 < t.Len() {
@@ -210,7 +206,7 @@ func (b *Budget) resketch(t table, old *sketch.Sketch) (*sketch.Sketch, error) {
 	return s, nil
 }
 
-// lookup pays for finding k in t.
+// lookup charges for finding k in t.
 func (b *Budget) lookup(t table, k starlark.Value) error {
 	before := b.steps
 	if err := b.keyCost(k); err != nil {
@@ -230,7 +226,7 @@ func (b *Budget) lookup(t table, k starlark.Value) error {
 	return b.crowded(s.Crowd(k, weight), weight)
 }
 
-// lookups pays for finding every key of x in y.
+// lookups charges for finding every key of x in y.
 func (b *Budget) lookups(x, y table) error {
 	for k := range starlark.Elements(x) {
 		if err := b.lookup(y, k); err != nil {
@@ -240,7 +236,7 @@ func (b *Budget) lookups(x, y table) error {
 	return nil
 }
 
-// peak is how many entries t has, or has had.
+// peak returns the most entries that t has had.
 func (b *Budget) peak(t table) int64 {
 	n := int64(t.Len())
 	if s := b.large[t]; s != nil {
@@ -249,7 +245,7 @@ func (b *Budget) peak(t table) int64 {
 	return n
 }
 
-// tableCost pays for a copy of t, or a walk through it.
+// tableCost charges for a copy of t, or a walk through it.
 func (b *Budget) tableCost(t table) error {
 	n := b.peak(t)
 	if err := b.chargeEach(n, entryWeight); err != nil {
@@ -261,7 +257,7 @@ func (b *Budget) tableCost(t table) error {
 	return b.lookups(t, t)
 }
 
-// tablesCost pays for an operator on two dicts or sets.
+// tablesCost charges for an operator on two dicts or sets.
 func (b *Budget) tablesCost(x table, y starlark.Value) error {
 	var t table
 	switch y := y.(type) {

@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/ending"
 )
 
-// place is the target x of an assignment x[i] = v, or of an augmented one, where it
-// also stands for the value that x[i] has.
+// place is the target x of an assignment x[i] = v or x.name = v. In an augmented assignment it also stands for the
+// value that x[i] has.
 type place struct {
 	budget *Budget
 	x      starlark.Value
@@ -25,7 +25,7 @@ var (
 	_ starlark.HasBinary   = (*place)(nil)
 )
 
-// place serves assignments whose index runs no code.
+// place makes the target of an assignment whose index runs no code.
 func (b *Budget) place(x starlark.Value) (starlark.Value, error) {
 	b.ops.place.x = x
 	return &b.ops.place, nil
@@ -35,21 +35,21 @@ func (b *Budget) augmentPlace(x starlark.Value) (starlark.Value, error) {
 	return &place{budget: b, x: x}, nil
 }
 
-// Get reads x[i] for an augmented assignment.
+// Get returns x[i] for an augmented assignment.
 func (p *place) Get(i starlark.Value) (starlark.Value, bool, error) {
 	var err error
 	p.old, err = p.budget.index(p.x, i)
 	return p, true, err
 }
 
-// SetKey does x[i] = v.
+// SetKey executes x[i] = v.
 func (p *place) SetKey(i, v starlark.Value) error {
 	x := p.x
 	p.x = nil
 	return p.budget.setIndex(x, i, v)
 }
 
-// Attr reads x.name for an augmented assignment.
+// Attr returns x.name for an augmented assignment.
 func (p *place) Attr(name string) (starlark.Value, error) {
 	x, ok := p.x.(starlark.HasAttrs)
 	if !ok {
@@ -70,7 +70,7 @@ func (p *place) AttrNames() []string {
 	return nil
 }
 
-// SetField does x.name = v.
+// SetField executes x.name = v.
 func (p *place) SetField(name string, v starlark.Value) error {
 	if x, ok := p.x.(starlark.HasSetField); ok {
 		return x.SetField(name, v)
@@ -131,11 +131,11 @@ func (b *Budget) noKey(x, key starlark.Value) error {
 }
 
 const (
-	maxKeysSeen = 100 // of a dict that are looked at
+	maxKeysSeen = 100 // of a dict that are compared
 	maxKeyShown = 64  // bytes of a key that is shown
 )
 
-// noDictKey is noKey with the keys that there are, for the description of a run's end.
+// noDictKey is noKey with the keys that the dict has, for the error of the run.
 func (b *Budget) noDictKey(d *starlark.Dict, key starlark.Value) error {
 	err := b.noKey(d, key)
 	want, ok := key.(starlark.String)
@@ -154,7 +154,7 @@ func (b *Budget) noDictKey(d *starlark.Dict, key starlark.Value) error {
 	return missing
 }
 
-// position returns the offset that i means in x.
+// position returns the offset in x that i denotes.
 func position(x starlark.Indexable, i starlark.Value, format string) (int, error) {
 	have, err := starlark.AsInt32(i)
 	if err != nil {
@@ -177,7 +177,7 @@ func position(x starlark.Indexable, i starlark.Value, format string) (int, error
 	return 0, fmt.Errorf("%s index %d out of range [%d:%d]", x.Type(), have, -n, n-1)
 }
 
-// setIndex does x[i] = v.
+// setIndex executes x[i] = v.
 func (b *Budget) setIndex(x, i, v starlark.Value) error {
 	switch x := x.(type) {
 	case *starlark.Dict:
@@ -249,7 +249,7 @@ func rangeStep(x starlark.Indexable, step int) error {
 	return nil
 }
 
-// sliceBounds returns what lo, hi and step mean for n elements.
+// sliceBounds returns the offsets that lo, hi and by denote for n elements.
 func sliceBounds(n int, lo, hi, by starlark.Value) (start, end, step int, err error) {
 	step = 1
 	if by != starlark.None {
@@ -275,7 +275,7 @@ func sliceBounds(n int, lo, hi, by starlark.Value) (start, end, step int, err er
 	return max(start, end), end, step, nil
 }
 
-// spanOf returns what lo and hi mean for n elements, each within them; lo may be beyond hi.
+// spanOf returns the offsets that lo and hi denote for n elements, each clamped to these; lo may exceed hi.
 func spanOf(lo, hi starlark.Value, n int) (start, end int, err error) {
 	if start, err = bound(lo, n, 0); err != nil {
 		return 0, 0, fmt.Errorf("invalid start index: %s", err)
@@ -286,7 +286,7 @@ func spanOf(lo, hi starlark.Value, n int) (start, end int, err error) {
 	return min(max(start, 0), n), min(max(end, 0), n), nil
 }
 
-// bound returns v, counted from the end if negative, or what is meant by None.
+// bound returns v, counted from the end if negative, or none for None.
 func bound(v starlark.Value, n, none int) (int, error) {
 	if v == nil || v == starlark.None {
 		return none, nil

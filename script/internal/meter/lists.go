@@ -19,7 +19,7 @@ func listWalkCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	return b.visit(recv.(*starlark.List).Len())
 }
 
-// popCost pays for closing the gap; there is none at the end.
+// popCost charges for moving the elements behind the one that is removed.
 func popCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	if len(args) == 0 {
 		return nil

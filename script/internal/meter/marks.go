@@ -24,7 +24,7 @@ func (b *Budget) way(n, x starlark.Value) (starlark.Value, error) {
 func (b *Budget) loop(n, x starlark.Value) (starlark.Value, error) {
 	over, ok := x.(starlark.Iterable)
 	if !ok {
-		return x, nil // the interpreter says what is wrong
+		return x, nil // the interpreter returns the error
 	}
 	return &watched{over, b, probe(n)}, nil
 }
@@ -34,14 +34,14 @@ func probe(n starlark.Value) int {
 	return i
 }
 
-// watched is what a loop goes over.
+// watched is the sequence of a counted loop.
 type watched struct {
 	starlark.Iterable
 	budget *Budget
 	probe  int
 }
 
-// Iterate begins the loop.
+// Iterate starts the loop.
 func (w *watched) Iterate() starlark.Iterator {
 	return &watchedIterator{Iterator: w.Iterable.Iterate(), of: w}
 }

@@ -6,13 +6,12 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// A method of a built-in value is replaced by a metered one, whether it is called at
-// once, kept as a value or found by getattr. Those that are in no table here are native:
-// they do no more than a step is worth.
+// metered replaces a method of a built-in value, whether it is called immediately, kept as a value or obtained by
+// getattr. Methods that are in no table here are native: they do no more than a step is worth.
 type metered struct {
-	// cost pays for a call of the native method.
+	// cost charges for a call of the native method.
 	cost func(b *Budget, recv starlark.Value, args starlark.Tuple) error
-	// call is done instead of the native method, if not nil.
+	// call is called instead of the native method, if not nil.
 	call func(b *Budget, c *call) (starlark.Value, error)
 }
 
@@ -31,7 +30,7 @@ func (c *call) pass() (starlark.Value, error) {
 	return c.native.CallInternal(c.thread, c.args, c.kwargs)
 }
 
-// wrong reports an error in the words of the interpreter.
+// wrong returns an error as the interpreter words it.
 func (c *call) wrong(b *Budget, err error) error {
 	if b.Final(err) {
 		return err
@@ -47,7 +46,7 @@ type method struct {
 
 var _ starlark.Callable = (*method)(nil)
 
-// CallInternal pays for the call and makes it.
+// CallInternal charges for the call and makes it.
 func (m *method) CallInternal(t *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	b := Of(t)
 	if m.call != nil {
@@ -59,11 +58,10 @@ func (m *method) CallInternal(t *starlark.Thread, args starlark.Tuple, kwargs []
 	return m.Builtin.CallInternal(t, args, kwargs)
 }
 
-// view stands for a value between the operator that made it and the attribute that is
-// read from it next.
+// view wraps a value between the operator that made it and the attribute that is read from it next.
 type view struct{ starlark.HasAttrs }
 
-// viewOf makes the methods of x metered ones.
+// viewOf wraps x so that its methods are metered ones.
 func (b *Budget) viewOf(x starlark.Value) (starlark.Value, error) {
 	if methodsOf(x) == nil {
 		return x, nil
@@ -74,7 +72,7 @@ func (b *Budget) viewOf(x starlark.Value) (starlark.Value, error) {
 
 func (v *view) Attr(name string) (starlark.Value, error) { return attr(v.HasAttrs, name) }
 
-// attr is x.name.
+// attr returns x.name.
 func attr(x starlark.HasAttrs, name string) (starlark.Value, error) {
 	v, err := x.Attr(name)
 	native, ok := v.(*starlark.Builtin)
@@ -103,7 +101,7 @@ func methodsOf(x starlark.Value) map[string]metered {
 	return nil
 }
 
-// IsMetered reports whether some value has a metered method of that name.
+// IsMetered reports whether some type has a metered method of that name.
 func IsMetered(name string) bool {
 	for _, methods := range []map[string]metered{stringMethods, bytesMethods, listMethods, dictMethods, setMethods} {
 		if _, ok := methods[name]; ok {

@@ -9,18 +9,17 @@ import (
 
 // An operator stands in a rewritten tree for an operation that the budget must see.
 //
-// x + y becomes x - (op | y): the bar hands y to the operator, which returns itself,
-// and the minus, which no built-in type knows for an operator, comes back with x.
-// Nothing runs between the two, so one operator serves a whole run, and the operation
-// costs neither a call nor an allocation nor a frame in a backtrace. Comparisons
-// become x in (op | y), which yields a bool. Operations on one value end at the bar.
+// x + y becomes x - (op | y): the bar passes y to the operator, which returns itself; the minus, which no built-in
+// type implements for an operator, passes x. Nothing runs between the two, so one operator serves a whole run, and the
+// operation needs no call, no allocation and no frame in a backtrace. Comparisons become x in (op | y), which yields a
+// bool. Operations on one value end at the bar.
 type operator struct {
 	budget *Budget
 	apply  func(b *Budget, x, y starlark.Value) (starlark.Value, error)
 	test   func(b *Budget, x, y starlark.Value) (bool, error)
 	single func(b *Budget, y starlark.Value) (starlark.Value, error)
-	saved  int64 // steps that the interpreter counts on top of the operation's own
-	mark   bool  // of coverage: it costs nothing to have it
+	saved  int64 // additional steps that the interpreter counts
+	mark   bool  // a mark of coverage: taking it uses no steps
 	right  starlark.Value
 }
 
@@ -59,14 +58,14 @@ func (o *operator) Freeze()               {}
 func (o *operator) Truth() starlark.Bool  { return true }
 func (o *operator) Hash() (uint32, error) { return 0, errors.New("unhashable: operator") }
 
-// operators are the operators of one run. Every file takes those that it uses from it, and only those are made.
+// operators are the operators of one run. Only those that a file uses are made.
 type operators struct {
 	byName [len(operatorNames)]*operator
 	place  place
 	view   view
 }
 
-// operatorNames are what rewritten trees call the operators.
+// operatorNames are the names of the operators in rewritten trees.
 var operatorNames = [...]string{
 	"+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>",
 	"+=", "-=", "*=", "/=", "//=", "%=", "&=", "|=", "^=", "<<=", ">>=",
@@ -76,7 +75,7 @@ var operatorNames = [...]string{
 	"mark", "way", "loop",
 }
 
-// operatorTable is what a run's operators begin as, and operatorIndex where each is.
+// operatorTable has the initial operators of a run, and operatorIndex the index of each.
 var operatorTable, operatorIndex = func() (table [len(operatorNames)]operator, index map[string]int) {
 	index = map[string]int{}
 	for i, name := range operatorNames {
@@ -90,7 +89,7 @@ func (ops *operators) init(b *Budget) {
 	ops.place.budget = b
 }
 
-// of is an operator, which is made when a file takes it first.
+// of returns operator i, which is made when a file first uses it.
 func (ops *operators) of(i int) *operator {
 	if ops.byName[i] == nil {
 		o := operatorTable[i]
@@ -100,7 +99,7 @@ func (ops *operators) of(i int) *operator {
 	return ops.byName[i]
 }
 
-// operatorKinds say what the operators do.
+// operatorKinds implement the operators.
 var operatorKinds = func() map[string]operator {
 	kinds := map[string]operator{
 		"in":      {test: (*Budget).contains, saved: 2},
@@ -141,7 +140,7 @@ var operatorKinds = func() map[string]operator {
 	return kinds
 }()
 
-// Attr hands an operator to a file.
+// Attr returns an operator to a file.
 func (ops *operators) Attr(name string) (starlark.Value, error) {
 	if name == "none" {
 		return starlark.None, nil
@@ -160,7 +159,7 @@ func (ops *operators) Attr(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// takingSteps are those in which a file takes an operator, or all of them.
+// takingSteps are the steps of the statement in which a file takes an operator, or all of them.
 const takingSteps = 3
 
 func (ops *operators) AttrNames() []string   { return nil }
@@ -170,7 +169,7 @@ func (ops *operators) Freeze()               {}
 func (ops *operators) Truth() starlark.Bool  { return true }
 func (ops *operators) Hash() (uint32, error) { return 0, errors.New("unhashable: operators") }
 
-// made pays for what the file is about to make in one go, as many bytes as it says.
+// made charges for what the file is about to make in one operation, n bytes.
 func (b *Budget) made(n starlark.Value) (starlark.Value, error) {
 	i, err := starlark.AsInt32(n)
 	if err != nil {
@@ -179,7 +178,7 @@ func (b *Budget) made(n starlark.Value) (starlark.Value, error) {
 	return starlark.None, b.Charge(int64(i))
 }
 
-// args pays for f(*x).
+// args charges for f(*x).
 func (b *Budget) args(x starlark.Value) (starlark.Value, error) {
 	iterable, ok := x.(starlark.Iterable)
 	if !ok {
@@ -188,7 +187,7 @@ func (b *Budget) args(x starlark.Value) (starlark.Value, error) {
 	return b.sized(iterable, 6*slotWeight)
 }
 
-// kwargs pays for f(**x): names are searched one by one.
+// kwargs charges for f(**x), whose names are searched linearly.
 func (b *Budget) kwargs(x starlark.Value) (starlark.Value, error) {
 	m, ok := x.(*starlark.Dict)
 	if !ok {
@@ -212,10 +211,10 @@ func (b *Budget) kwargs(x starlark.Value) (starlark.Value, error) {
 	return m, nil
 }
 
-// key pays for hashing a key of a dict display.
+// key charges for hashing a key of a dict display.
 func (b *Budget) key(k starlark.Value) (starlark.Value, error) { return k, b.keyCost(k) }
 
-// pair pays for a key and a value of a comprehension, and refuses a key that no dict can have.
+// pair charges for a key and a value of a comprehension, and refuses an unhashable key.
 func (b *Budget) pair(kv starlark.Value) (starlark.Value, error) {
 	key := kv.(starlark.Tuple)[0]
 	if err := b.keyCost(key); err != nil {

@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// extreme is max and min.
+// extreme implements max and min.
 func (b *Budget) extreme(c *call, op syntax.Token) (starlark.Value, error) {
 	if len(c.args) == 0 {
 		return c.pass()
@@ -27,7 +27,7 @@ func (b *Budget) extreme(c *call, op syntax.Token) (starlark.Value, error) {
 		return c.pass()
 	}
 	if n := int64(starlark.Len(iterable)) / elemsPerStep; n > portionSteps && n > b.stepsLeft() {
-		return nil, b.Work(n) // there is no need to begin
+		return nil, b.Work(n) // there are not enough steps
 	}
 	var best, bestKey starlark.Value
 	i := 0
@@ -92,7 +92,7 @@ func sorted(b *Budget, c *call) (starlark.Value, error) {
 	return starlark.NewList(values), nil
 }
 
-// item is a value to be sorted by its key.
+// item is a value to be sorted, with its key.
 type item struct{ key, value starlark.Value }
 
 func (b *Budget) keyed(t *starlark.Thread, v starlark.Iterable, key starlark.Callable) ([]item, error) {
@@ -107,8 +107,8 @@ func (b *Budget) keyed(t *starlark.Thread, v starlark.Iterable, key starlark.Cal
 	return items, nil
 }
 
-// sort sorts items. As in the interpreter, values that have no order count as equal and
-// the last such pair is the error; after a limit or a cancellation it ends as fast as it can.
+// sort sorts items. As in the interpreter, values without an order count as equal, and the error is that of the last
+// such pair; after a limit or a cancellation it returns as soon as possible.
 func (b *Budget) sort(items []item, reverse bool) error {
 	var failed error
 	ended := false
@@ -135,7 +135,7 @@ func (b *Budget) sort(items []item, reverse bool) error {
 	return failed
 }
 
-// order says which of two values is less.
+// order compares two values.
 func (b *Budget) order(x, y starlark.Value) (int, error) {
 	switch x := x.(type) {
 	case starlark.Int:

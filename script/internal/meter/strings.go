@@ -54,12 +54,12 @@ func textOf(args starlark.Tuple, i int) (string, bool) {
 
 func lenOf(recv starlark.Value) int { return len(recv.(starlark.String)) }
 
-// scanCost pays for looking at every character.
+// scanCost charges for visiting every character.
 func scanCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	return b.Work(int64(lenOf(recv)) / BytesPerStep)
 }
 
-// mapCost pays for a text with other characters, each of which can be longer.
+// mapCost charges for a text whose characters are mapped to others, which may be longer.
 func mapCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	s := string(recv.(starlark.String))
 	if err := b.Work(int64(len(s)) / BytesPerStep); err != nil {
@@ -80,7 +80,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// searchesCost pays for one search of the first argument.
+// searchesCost charges for one search of the first argument.
 func searchesCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	sub, _ := textOf(args, 0)
 	n := lenOf(recv)
@@ -93,7 +93,7 @@ func searchesCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	return b.searchCost(n, len(sub))
 }
 
-// prefixCost pays for comparing the ends of a string with one or many.
+// prefixCost charges for comparing the ends of a string with one or many.
 func prefixCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	if len(args) == 0 {
 		return nil
@@ -118,13 +118,13 @@ func prefixCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	return nil
 }
 
-// stripCost pays for looking up every character among those to strip.
+// stripCost charges for looking up every character among those to strip.
 func stripCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	chars, _ := textOf(args, 0)
 	return b.Work(int64(lenOf(recv)) * int64(len(chars)+1) / BytesPerStep)
 }
 
-// replaceCost pays for the new text.
+// replaceCost charges for the new text.
 func replaceCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	from, ok := textOf(args, 0)
 	to, ok2 := textOf(args, 1)
@@ -152,7 +152,7 @@ func replaceCost(b *Budget, recv starlark.Value, args starlark.Tuple) error {
 	return b.copyCost(int64(len(s)), 1)
 }
 
-// pieceWeight is what one of the strings weighs that a string is split into.
+// pieceWeight is for each string that a string is split into, in bytes.
 const pieceWeight = 16 + 16 + 16
 
 func linesCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
@@ -170,8 +170,8 @@ func (b *Budget) piecesCost(n int) error {
 	return b.visit(n)
 }
 
-// split is split and rsplit. The native rsplit makes room for as many pieces as it is
-// told, so it is told no more than there can be.
+// split implements split and rsplit. The native rsplit allocates for as many pieces as its argument says, so that is
+// reduced to what is possible.
 func split(b *Budget, c *call) (starlark.Value, error) {
 	s := string(c.recv.(starlark.String))
 	sep, ok := textOf(c.args, 0)

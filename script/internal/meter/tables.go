@@ -18,7 +18,7 @@ var dictMethods = map[string]metered{
 	"values":     {cost: itemsCost},
 }
 
-// clearCost pays for a table as large as it has ever been: it does not shrink.
+// clearCost charges for the largest size that the table has had: it does not shrink.
 func clearCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	t := recv.(table)
 	if b.large[t] == nil && t.Len() > smallTable {
@@ -44,7 +44,7 @@ func itemsCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	return b.visit(n)
 }
 
-// firstCost pays for deleting the first key.
+// firstCost charges for deleting the first key.
 func firstCost(b *Budget, recv starlark.Value, _ starlark.Tuple) error {
 	for k := range starlark.Elements(recv.(starlark.Iterable)) {
 		return b.lookup(recv.(table), k)
@@ -140,7 +140,7 @@ func (b *Budget) fillPairs(d *starlark.Dict, from starlark.Iterable) error {
 		for v := range starlark.Elements(p) {
 			kv = append(kv, v)
 		}
-		if err := b.Charge(2 * TinyWeight); err != nil { // boxes of what an iterator makes
+		if err := b.Charge(2 * TinyWeight); err != nil { // for the values that an iterator makes
 			return err
 		}
 		if err := b.setKey(d, kv[0], kv[1]); err != nil {
@@ -182,7 +182,7 @@ func addToSet(b *Budget, c *call) (starlark.Value, error) {
 	return starlark.None, b.inserted(s, n, c.args[0], weight)
 }
 
-// setOperation makes a set of the other operand first, so that it is paid for like any other.
+// setOperation makes a set of the other operand first, so that it is charged like any other.
 func setOperation(b *Budget, c *call) (starlark.Value, error) {
 	if len(c.args) == 0 && len(c.kwargs) == 0 {
 		return nil, fmt.Errorf("%s: got 0 arguments, want 1", c.name)

@@ -10,16 +10,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
-// repr is repr(v), paid for while it is written: shared parts are written as often as
-// they occur.
+// repr returns repr(v), charged for while it is written: shared parts are written as often as they occur.
 func (b *Budget) repr(v starlark.Value) (string, error) {
 	return repr.Of(v, payer{b})
 }
 
-// payer pays for what package repr writes.
+// payer charges for what package repr writes.
 type payer struct{ *Budget }
 
-// Written pays for n bytes. A builder that grows has asked for about three times its length.
+// Written charges for n bytes. A builder that grows has allocated about three times its length.
 func (p payer) Written(n int) error {
 	if err := p.Charge(int64(3*n) + TinyWeight); err != nil {
 		return err
@@ -30,7 +29,7 @@ func (p payer) Written(n int) error {
 func (p payer) Visit(n int) error { return p.visit(n) }
 func (p payer) Room() int64       { return p.room() }
 
-// str is str(v): a string stays as it is.
+// str returns str(v): a string is returned unchanged.
 func (b *Budget) str(v starlark.Value) (string, error) {
 	switch v := v.(type) {
 	case starlark.String:
@@ -41,7 +40,7 @@ func (b *Budget) str(v starlark.Value) (string, error) {
 	return b.repr(v)
 }
 
-// rendered is a value whose text is known, for the interpreter's own formatting.
+// rendered is a value whose text is known, for formatting by the interpreter.
 type rendered struct {
 	starlark.Value
 	text string
@@ -49,8 +48,7 @@ type rendered struct {
 
 func (r rendered) String() string { return r.text }
 
-// render makes a value that can be formatted in the time that its text takes.
-// Small numbers and strings stay what they are.
+// render makes a value whose formatting takes time proportional to its text. Small numbers and strings are unchanged.
 func (b *Budget) render(v starlark.Value) (_ starlark.Value, size int, err error) {
 	switch v := v.(type) {
 	case starlark.String:
@@ -67,8 +65,8 @@ func (b *Budget) render(v starlark.Value) (_ starlark.Value, size int, err error
 	return rendered{v, text}, len(text), err
 }
 
-// format is format.format(*args, **kwargs). A field can be repeated, so every field
-// pays for the longest argument.
+// format implements format.format(*args, **kwargs). A field can be repeated, so every field is charged for the longest
+// argument.
 func (b *Budget) format(format string, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Tuple, []starlark.Tuple, error) {
 	longest := 0
 	newArgs := make(starlark.Tuple, len(args))
@@ -102,7 +100,7 @@ func (b *Budget) format(format string, args starlark.Tuple, kwargs []starlark.Tu
 	return newArgs, newKwargs, b.copyCost(3*int64(len(format)), 1)
 }
 
-// interpolate is format % v.
+// interpolate implements format % v.
 func (b *Budget) interpolate(format starlark.String, v starlark.Value) (starlark.Value, error) {
 	if small(format) && small(v) {
 		return starlark.Binary(syntax.PERCENT, format, v)
@@ -125,7 +123,7 @@ func (b *Budget) interpolate(format starlark.String, v starlark.Value) (starlark
 	return z, err
 }
 
-// small reports whether v is a number or string whose text a step pays for.
+// small reports whether v is a number or string whose text is covered by one step.
 func small(v starlark.Value) bool {
 	switch v := v.(type) {
 	case starlark.String:
@@ -137,14 +135,14 @@ func small(v starlark.Value) bool {
 	return false
 }
 
-// formatArgs renders the operands of a format and pays for their text.
+// formatArgs renders the operands of a format and charges for their text.
 type formatArgs struct {
 	budget *Budget
 	quoted bool // some field escapes its operand
 	err    error
 }
 
-// wrap makes what to format instead of v.
+// wrap returns what to format instead of v.
 func (f *formatArgs) wrap(v starlark.Value) (starlark.Value, error) {
 	switch v := v.(type) {
 	case starlark.Tuple:
@@ -166,7 +164,7 @@ func (f *formatArgs) wrap(v starlark.Value) (starlark.Value, error) {
 	return f.operand(v)
 }
 
-// operand renders one operand and pays for its text.
+// operand renders one operand and charges for its text.
 func (f *formatArgs) operand(v starlark.Value) (starlark.Value, error) {
 	r, n, err := f.budget.render(v)
 	if err != nil {
@@ -181,8 +179,8 @@ func (f *formatArgs) operand(v starlark.Value) (starlark.Value, error) {
 	return r, f.budget.Work(int64(n) / BytesPerStep)
 }
 
-// formatMap is the mapping of a format such as "%(name)s". The interpreter drops the
-// errors of its methods, so they are kept.
+// formatMap is the mapping of a format such as "%(name)s". The interpreter discards the errors of its methods, so they
+// are kept.
 type formatMap struct {
 	starlark.Mapping
 	f *formatArgs

@@ -7,47 +7,44 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Thread is one branch of a run as its meter sees it: the steps of a thread of the
-// interpreter, and its stack.
+// Thread is the meter's state of one branch of a run: the steps of a thread of the interpreter, and its stack.
 //
-// A branch that waits keeps its stack: that of its goroutine, and the frames of the
-// interpreter, which are as wide as their functions have variables and operands. Both are
-// charged by their high-water mark: what all branches together hold at one time is paid
-// once, and a branch that ends makes room for the next one. They are weighed before a
-// branch waits, and when it is found deeper than before. Between two looks one branch of
-// a run may be deeper, as far as the limit on depth goes.
+// A branch that waits keeps its stack: that of its goroutine, and the frames of the interpreter, whose size is the
+// number of variables and operands of their functions. Both are charged by their high-water mark: what all branches
+// together hold at one time is charged once, and a branch that ends makes room for the next one. Stacks are weighed
+// before a branch waits, and when the call depth is larger than before. In between, one branch of a run may be deeper,
+// up to the limit on call depth.
 type Thread struct {
 	budget  *Budget
 	thread  *starlark.Thread
-	base    int   // depth of the calls that it was started in
-	deepest int   // the depth of calls that its stack was weighed at
-	stack   int64 // the most that it has weighed
+	base    int   // call depth at which it was started
+	deepest int   // call depth at which its stack was weighed
+	stack   int64 // high-water mark of its stack
 	failed  error // stops the interpreter at its next step
 
-	far       bool // the interpreter is in another process, which says:
+	far       bool // the interpreter is in another process, which sends:
 	farDepth  int
 	farWeight int64
 }
 
 const (
-	// callWeight is the Go stack of a call in a script, which has grown by doubling, and
-	// the interpreter's frame.
+	// callWeight is for the Go stack of a call in a script, which has grown by doubling, and the interpreter's frame.
 	callWeight = 3 << 10
-	// slotBytes is a variable or an operand.
+	// slotBytes is for a variable or an operand.
 	slotBytes = 16
-	// smallFrame is how many operands the weight of a call allows for.
+	// smallFrame is how many operands callWeight covers.
 	smallFrame = 32
 )
 
 const threadKey = "vmcp.meter"
 
-// ThreadOf returns what was attached to t, or nil.
+// ThreadOf returns the Thread of t, or nil.
 func ThreadOf(t *starlark.Thread) *Thread {
 	m, _ := t.Local(threadKey).(*Thread)
 	return m
 }
 
-// Attach makes the steps of t count. It begins base calls deep.
+// Attach starts counting the steps of t, at call depth base.
 func (b *Budget) Attach(t *starlark.Thread, base int) *Thread {
 	m := &Thread{budget: b, thread: t, base: base}
 	t.SetLocal(threadKey, m)
@@ -56,7 +53,7 @@ func (b *Budget) Attach(t *starlark.Thread, base int) *Thread {
 	return m
 }
 
-// Depth is how deep in calls m is, those included that it was started in.
+// Depth returns the call depth of m, with that of the calls it was started in.
 func (m *Thread) Depth() int {
 	if m.far {
 		return m.base + m.farDepth
@@ -64,14 +61,14 @@ func (m *Thread) Depth() int {
 	return m.base + m.thread.CallStackDepth()
 }
 
-// Settle counts the steps since the interpreter last looked.
-func (m *Thread) Settle() {
+// CountSteps adds the steps since the last tick to the budget.
+func (m *Thread) CountSteps() {
 	if !m.far {
 		m.tick(m.thread)
 	}
 }
 
-// tick accounts for the steps of t since the last tick and decides when to come back.
+// tick counts the steps of t since the last tick and decides when the next one is.
 func (m *Thread) tick(t *starlark.Thread) {
 	b := m.budget
 	n := int64(t.Steps)
@@ -90,7 +87,7 @@ func (m *Thread) tick(t *starlark.Thread) {
 	}
 }
 
-// pay pays for n steps, and for the stack where it is deeper than before.
+// pay charges for n steps, and for the stack if it is deeper than before.
 func (m *Thread) pay(n int64) error {
 	b := m.budget
 	if err := b.Charge(n * stepWeight); err != nil {
@@ -107,8 +104,8 @@ func (m *Thread) pay(n int64) error {
 	return b.Check()
 }
 
-// next returns how many steps the thread may go on unseen: not past its limit, and not
-// deeper into calls than allowed, for a call is a step at least.
+// next returns how many steps the thread may run until the next tick: not beyond its limit, and not deeper into calls
+// than allowed, for a call is at least one step.
 func (m *Thread) next() int64 {
 	b := m.budget
 	b.grantSteps(interval)
@@ -116,7 +113,7 @@ func (m *Thread) next() int64 {
 	return max(1, min(interval, b.granted.Steps-b.steps, depth))
 }
 
-// ChargeStack pays for the stack as it is now.
+// ChargeStack charges for the stack as it is now.
 func (m *Thread) ChargeStack() error {
 	b := m.budget
 	var now int64
@@ -148,7 +145,7 @@ func (m *Thread) Stop(err error) {
 // Stopped returns the error of Stop, until Resume.
 func (m *Thread) Stopped() error { return m.failed }
 
-// Resume lets the thread go on after Stop, whose error it returns.
+// Resume lets the thread continue after Stop, and returns the error of Stop.
 func (m *Thread) Resume() error {
 	err := m.failed
 	if err != nil {
@@ -158,21 +155,20 @@ func (m *Thread) Resume() error {
 	return err
 }
 
-// Frames says how many operands the large functions of a program may have, by the place
-// of their definition.
+// Frames are the numbers of operands of functions with large frames, by the position of their definition.
 type Frames map[syntax.Position]int
 
-// Note notes that a function has a frame of so many operands, if it is a large one.
+// Note adds a function with that many operands, if its frame is large.
 func (f Frames) Note(at syntax.Position, operands int) {
 	if operands > smallFrame {
 		f[at] = operands
 	}
 }
 
-// FrameWeight is what a frame of so many variables and operands weighs.
+// FrameWeight returns the weight of a frame of slots variables and operands, in bytes.
 func FrameWeight(slots int) int { return slotBytes * slots }
 
-// callWeight is what a call weighs while it goes on.
+// callWeight returns the weight of a call in progress, in bytes.
 func (f Frames) callWeight(at starlark.DebugFrame) int64 {
 	weight := int64(callWeight)
 	if fn, ok := at.Callable().(*starlark.Function); ok {

@@ -12,18 +12,18 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter/repr"
 )
 
-// OperatorsName is the predeclared function that hands its operators to a file. Source
-// cannot spell it.
+// OperatorsName is the predeclared function that returns the operators to a file. Source text cannot contain this
+// name.
 const OperatorsName = "$operators"
 
-// nativeUniverse are the universal names that need no metering: they do no more than a
-// step is worth, whatever they are given.
+// nativeUniverse are the universal names that need no metering: they do no more than a step is worth, for any
+// arguments.
 var nativeUniverse = map[string]bool{
 	"None": true, "True": true, "False": true,
 	"bool": true, "chr": true, "len": true, "range": true, "type": true,
 }
 
-// meteredFunctions are done instead of the universal functions of the same names.
+// meteredFunctions replace the universal functions of the same names.
 var meteredFunctions = map[string]func(*Budget, *call) (starlark.Value, error){
 	"abs":       firstCharged((*Budget).numberCost),
 	"all":       func(b *Budget, c *call) (starlark.Value, error) { return b.search(c, false) },
@@ -52,7 +52,7 @@ var meteredFunctions = map[string]func(*Budget, *call) (starlark.Value, error){
 	"zip":       zip,
 }
 
-// universe is what files see beneath the builtins.
+// universe are the predeclared names besides the builtins.
 var universe = func() starlark.StringDict {
 	all := starlark.StringDict{
 		OperatorsName: starlark.NewBuiltin(OperatorsName, func(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
@@ -68,10 +68,10 @@ var universe = func() starlark.StringDict {
 	return all
 }()
 
-// Universe returns the universal functions as files see them.
+// Universe returns the universal functions, metered.
 func Universe() starlark.StringDict { return maps.Clone(universe) }
 
-// firstCharged pays for the first argument, then calls the native function.
+// firstCharged charges for the first argument, then calls the native function.
 func firstCharged(cost func(*Budget, starlark.Value) error) func(*Budget, *call) (starlark.Value, error) {
 	return func(b *Budget, c *call) (starlark.Value, error) {
 		if len(c.args) > 0 {
@@ -83,7 +83,7 @@ func firstCharged(cost func(*Budget, starlark.Value) error) func(*Budget, *call)
 	}
 }
 
-// numberCost pays for reading a text or copying a number.
+// numberCost charges for reading a text or copying a number.
 func (b *Budget) numberCost(v starlark.Value) error {
 	switch v := v.(type) {
 	case starlark.Int:
@@ -98,7 +98,7 @@ func (b *Budget) numberCost(v starlark.Value) error {
 	return nil
 }
 
-// readCost pays for reading n bytes, and for quoting them in an error.
+// readCost charges for reading n bytes, and for quoting them in an error.
 func (b *Budget) readCost(n int) error {
 	if n < BytesPerStep {
 		return nil
@@ -120,8 +120,8 @@ func (b *Budget) dirCost(v starlark.Value) error {
 	return nil
 }
 
-// sized returns v, or its elements if their number is not known, and pays for walking
-// through them, and for each as many bytes as it takes besides.
+// sized returns v, or a list of its elements if their number is not known. It charges for the iteration, and each
+// bytes for each element.
 func (b *Budget) sized(v starlark.Iterable, each int64) (starlark.Iterable, error) {
 	n := starlark.Len(v)
 	if n < 0 {
@@ -133,7 +133,7 @@ func (b *Budget) sized(v starlark.Iterable, each int64) (starlark.Iterable, erro
 	return v, b.chargeEach(int64(n), each+elementWeight(v, n))
 }
 
-// elementWeight is what an element weighs that is made when it is asked for.
+// elementWeight returns the weight of an element that the iterator makes, in bytes.
 func elementWeight(v starlark.Iterable, n int) int64 {
 	switch v := v.(type) {
 	case *starlark.List, starlark.Tuple, *starlark.Dict, *starlark.Set:
@@ -163,7 +163,7 @@ func (b *Budget) collect(v starlark.Iterable, each int64) (starlark.Iterable, er
 	return elems, nil
 }
 
-// eachCharged pays for every element of the first argument, then calls the native function.
+// eachCharged charges for every element of the first argument, then calls the native function.
 func eachCharged(each int64) func(*Budget, *call) (starlark.Value, error) {
 	return func(b *Budget, c *call) (starlark.Value, error) {
 		if err := b.Charge(2 * TinyWeight); err != nil {
@@ -182,7 +182,7 @@ func eachCharged(each int64) func(*Budget, *call) (starlark.Value, error) {
 	}
 }
 
-// search is any (for True) and all (for False).
+// search implements any (for True) and all (for False).
 func (b *Budget) search(c *call, want starlark.Bool) (starlark.Value, error) {
 	if len(c.args) != 1 || len(c.kwargs) > 0 {
 		return c.pass()
@@ -291,12 +291,12 @@ func makeText(text func(*Budget, starlark.Value) (string, error)) func(*Budget, 
 	}
 }
 
-// say is print and fail: it writes the arguments out, then calls the native function.
+// say implements print and fail: it formats the arguments, then calls the native function.
 func say(b *Budget, c *call) (starlark.Value, error) {
 	args := make(starlark.Tuple, len(c.args))
 	n := 0
 	for i, v := range c.args {
-		text, err := b.said(c.name, v)
+		text, err := b.printed(c.name, v)
 		if err != nil {
 			return nil, err
 		}
@@ -315,8 +315,8 @@ func say(b *Budget, c *call) (starlark.Value, error) {
 	return c.pass()
 }
 
-// said is what print and fail make of an argument.
-func (b *Budget) said(name string, v starlark.Value) (string, error) {
+// printed returns the text of an argument of print and fail.
+func (b *Budget) printed(name string, v starlark.Value) (string, error) {
 	switch v := v.(type) {
 	case starlark.String:
 		return string(v), nil
@@ -358,7 +358,7 @@ func hasAttr(b *Budget, c *call) (starlark.Value, error) {
 	return c.pass()
 }
 
-// namesCost pays for looking up names as long as the arguments.
+// namesCost charges for looking up names as long as the arguments.
 func (b *Budget) namesCost(args starlark.Tuple) error {
 	for _, v := range args {
 		if s, ok := v.(starlark.String); ok {
@@ -401,7 +401,7 @@ func zip(b *Budget, c *call) (starlark.Value, error) {
 	return c.pass()
 }
 
-// zipUnknown is zip where some argument does not know its length.
+// zipUnknown implements zip where the length of some argument is not known.
 func (b *Budget) zipUnknown(args starlark.Tuple, row int64) (starlark.Value, error) {
 	iters := make([]starlark.Iterator, len(args))
 	for i, v := range args {

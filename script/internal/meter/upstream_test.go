@@ -17,6 +17,7 @@ import (
 	"go.starlark.net/starlarktest"
 	"go.starlark.net/syntax"
 
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 	"github.com/vmcp-dev/vmcp/script/internal/metertest"
 	"github.com/vmcp-dev/vmcp/script/internal/rewrite"
@@ -25,6 +26,7 @@ import (
 // Programs behave the same with and without metering: those that the interpreter's own
 // tests are made of give the same results, the same errors at the same places.
 func TestUpstreamBehaviour(t *testing.T) {
+	testmode.NeedThorough(t)
 	dir := upstreamTests(t)
 	for _, file := range []string{
 		"assign", "bool", "builtins", "bytes", "control", "dict", "float", "function", "int", "list", "math",

@@ -8,7 +8,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// hostile writes programs that try everything on everything, from a string of choices.
+// hostile generates programs that apply every operation to every kind of value, from a string of choices.
 type hostile struct {
 	choices []byte
 	out     strings.Builder
@@ -18,11 +18,11 @@ type hostile struct {
 
 var hostileVars = []string{"a", "b", "c", "d", "e"}
 
-// Program writes a program that tries everything on everything, from a string of choices.
+// Program generates a program that applies every operation to every kind of value, from a string of choices.
 func Program(choices []byte) string { return (&hostile{choices: choices}).program() }
 
-// program writes a program of small functions; attempt() calls one, and gives the old
-// value when it fails, so that a program goes on after the many errors that it makes.
+// program generates a program of small functions; attempt() calls one, and returns the old value when it fails, so
+// that the program continues after its many errors.
 func (h *hostile) program() string {
 	n := 6 + h.choose(16)
 	h.out.WriteString("def f(x, y = 1, *args, **kwargs):\n    return [x, y, args, kwargs]\n")
@@ -174,7 +174,7 @@ func (h *hostile) args() string {
 	return h.expr() + ", **" + h.name()
 }
 
-// Choices returns random ones for Program.
+// Choices returns random choices for Program.
 func Choices(random *rand.Rand) []byte {
 	choices := make([]byte, 50+random.IntN(300))
 	for i := range choices {

@@ -1,5 +1,5 @@
-// Package metertest helps to test what is metered: threads with a budget of their own,
-// hostile programs, and the tables of docs/limits.md.
+// Package metertest helps to test the meter: threads with a budget, hostile programs, and the tables of
+// docs/limits.md.
 package metertest
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Ledger is one that no other shares.
+// Ledger is a ledger without a parent.
 type Ledger struct{ left meter.Amount }
 
-// NewLedger returns a ledger that has so much.
+// NewLedger returns a ledger with this amount.
 func NewLedger(has meter.Amount) *Ledger { return &Ledger{has} }
 
-// Grant takes what is wanted.
+// Grant takes what is wanted, or what is left.
 func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 	switch {
 	case need.Steps > l.left.Steps:
@@ -35,15 +35,15 @@ func (l *Ledger) Grant(need, want meter.Amount) (meter.Amount, error) {
 	return got, nil
 }
 
-// Left is what was not taken.
+// Left returns what was not taken.
 func (l *Ledger) Left() meter.Amount { return l.left }
 
-// Return takes it back.
+// Return returns an amount to the ledger.
 func (l *Ledger) Return(unused meter.Amount) {
 	l.left = meter.Amount{Steps: l.left.Steps + unused.Steps, Memory: l.left.Memory + unused.Memory}
 }
 
-// Thread returns a thread whose steps and memory count.
+// Thread returns a thread whose steps and memory are metered.
 func Thread(has meter.Amount, callDepth int) *starlark.Thread {
 	final := func(err error) bool {
 		_, ok := err.(*meter.LimitError)

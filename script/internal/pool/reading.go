@@ -6,34 +6,32 @@ import (
 	"sync"
 )
 
-// Answers that are being read are charged to nobody: a run is charged for an answer when
-// it gets it, in the order of its journal, or its limits would depend on who answers
-// first. So what is under way has bounds of its own, one for the process and one for each
-// request, a quarter of its memory. Whoever reads more than a little asks first, for as
-// much as the answer may have; there is no asking for more later, so nobody waits for
-// room while holding what others wait for. Who gets no room waits, reading nothing, as
-// long as its call may take. It gives back what the answer did not need when it has been
-// read, and the rest when the run has been charged.
+// Answers that are being read are charged to no run: a run is charged for an answer when it gets it, in the order of
+// its journal; otherwise its limits would depend on which peer answers first. So the bytes being read have separate
+// bounds, one for the process and one for each request, a quarter of its memory. A reader of more than Small bytes
+// first reserves as much as the answer may have, and cannot reserve more later, so no reader waits for room while
+// holding what others wait for. It waits without reading, as long as its call may take. It returns what the answer did
+// not need when it has been read, and the rest when the run has been charged.
 type reading struct {
 	mu      sync.Mutex
 	most    int64
 	now     int64
-	waiting []*reader // in the order in which they came
+	waiting []*reader // in order of arrival
 }
 
 // reader is an effect that waits for room.
 type reader struct {
 	tenant *Tenant
 	n      int64
-	most   int64 // that the tenant may have under way
+	most   int64 // bytes that the tenant may be reading
 	ready  chan struct{}
 }
 
-// leastReading is what the process has room for at least.
+// leastReading is the least room of the process, in bytes.
 const leastReading = 64 << 20
 
-// MostReading is what all runs together may have under way of answers, where they may be
-// charged total bytes.
+// MostReading returns how many bytes of answers all runs together may be reading, where they may be charged total
+// bytes.
 func MostReading(total int64) int64 { return max(total/8, leastReading) }
 
 func (r *reading) set(most int64) {
@@ -43,8 +41,8 @@ func (r *reading) set(most int64) {
 	r.admit()
 }
 
-// admit lets those in for whom there is room. One whose request has no room is passed
-// over, one for whom the process has none is not. The caller holds the mutex.
+// admit admits the readers for which there is room. One whose request has no room is skipped; one for which the
+// process has none blocks those behind it. The caller holds the mutex.
 func (r *reading) admit() {
 	full := false
 	r.waiting = slices.DeleteFunc(r.waiting, func(w *reader) bool {
@@ -62,7 +60,7 @@ func (r *reading) take(m *Tenant, n int64) {
 	m.reading += n
 }
 
-// Read waits until m may read n bytes of an answer, where it may have most bytes under way.
+// Read waits until m may read n bytes of an answer, where m may be reading most bytes at once.
 func (m *Tenant) Read(ctx context.Context, n, most int64) error {
 	r := &m.pool.reading
 	r.mu.Lock()
@@ -79,7 +77,7 @@ func (m *Tenant) Read(ctx context.Context, n, most int64) error {
 	}
 }
 
-// HasRead gives back room for n bytes.
+// HasRead returns room for n bytes.
 func (m *Tenant) HasRead(n int64) {
 	r := &m.pool.reading
 	r.mu.Lock()
@@ -88,7 +86,7 @@ func (m *Tenant) HasRead(n int64) {
 	r.admit()
 }
 
-// forget takes w out of those who wait, or back what it got meanwhile.
+// forget removes w from the waiting, or returns what it was admitted for.
 func (r *reading) forget(w *reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

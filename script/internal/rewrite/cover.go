@@ -6,14 +6,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/cover"
 )
 
-// Marks of coverage are operators like those of the budget, in builds for tests only. Each gives
-// back the steps that the interpreter counts for it, so that a script has the same number with
-// and without them: a mark is a statement of its own, or wraps the value of a condition. Only the
-// leaves of a condition are wrapped, what stands between its and, or and not, since wrapping
-// more would change the jumps around it.
+// Marks of coverage are operators like those of the budget, in builds for tests only. Each returns the steps that the
+// interpreter counts for it, so that a script uses the same number with and without them. A mark is a statement, or
+// wraps the value of a condition. Only the operands of and, or and not are wrapped, since wrapping more would change
+// the jumps around them.
 
-// statement is the mark before a statement, the first of its block or not; nil for what is none to
-// a reader.
+// statement returns the mark before a statement, nil if the statement is not counted. first says that it is the first
+// of its block.
 func (r *rewriter) statement(s syntax.Stmt, first, documentation bool) syntax.Stmt {
 	if r.cover == nil || documentation {
 		return nil
@@ -38,7 +37,7 @@ func (r *rewriter) statement(s syntax.Stmt, first, documentation bool) syntax.St
 	return &syntax.ExprStmt{X: r.single("mark", at, number(at, r.cover.Probe(probe)))}
 }
 
-// declares reports whether a statement only says what the file is: tool(...).
+// declares reports whether a statement is a declaration: tool(...).
 func (r *rewriter) declares(s *syntax.ExprStmt) bool {
 	call, ok := s.X.(*syntax.CallExpr)
 	if !ok {
@@ -48,7 +47,7 @@ func (r *rewriter) declares(s *syntax.ExprStmt) bool {
 	return ok && id.Name == "tool" && !r.bound[id.Name]
 }
 
-// condition rewrites what decides between two ways, at the place that names it.
+// condition rewrites the condition of a branch, which is reported at position at.
 func (r *rewriter) condition(e syntax.Expr, at syntax.Position) syntax.Expr {
 	if r.cover == nil || r.constant(e) {
 		return r.expr(e)
@@ -57,7 +56,7 @@ func (r *rewriter) condition(e syntax.Expr, at syntax.Position) syntax.Expr {
 	return r.decide(e, []cover.Way{{Point: p}}, []cover.Way{{Point: p, Index: 1}})
 }
 
-// whileCondition rewrites the condition of a loop, whose ways are entered and not entered.
+// whileCondition rewrites the condition of a loop, whose outcomes are entered and not entered.
 func (r *rewriter) whileCondition(s *syntax.WhileStmt) syntax.Expr {
 	p := r.loops[s]
 	if p == nil {
@@ -66,10 +65,10 @@ func (r *rewriter) whileCondition(s *syntax.WhileStmt) syntax.Expr {
 	return r.decide(s.Cond, []cover.Way{{Point: p, First: true}}, []cover.Way{{Point: p, Index: 1, First: true}})
 }
 
-// constant reports whether a condition always goes the same way.
+// constant reports whether a condition always has the same outcome.
 func (r *rewriter) constant(e syntax.Expr) bool { return r.literal(unparen(e)) }
 
-// decide rewrites an expression whose truth takes the given ways.
+// decide rewrites an expression whose truth value decides between the given outcomes.
 func (r *rewriter) decide(e syntax.Expr, yes, no []cover.Way) syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -96,8 +95,8 @@ func (r *rewriter) decide(e syntax.Expr, yes, no []cover.Way) syntax.Expr {
 	return r.double("way", start, number(start, n), value)
 }
 
-// leftOperand rewrites the first operand of and, or: it decides whether the second one is looked
-// at, and if not, what is decided as a whole.
+// leftOperand rewrites the first operand of and, or: it decides whether the second one is evaluated, and otherwise the
+// whole expression.
 func (r *rewriter) leftOperand(e *syntax.BinaryExpr, yes, no []cover.Way) syntax.Expr {
 	if r.constant(e.X) {
 		return r.decide(e.X, nil, nil)
@@ -110,7 +109,7 @@ func (r *rewriter) leftOperand(e *syntax.BinaryExpr, yes, no []cover.Way) syntax
 	return r.decide(e.X, append(taken, yes...), other)
 }
 
-// iterable rewrites what a for loop goes over, whose ways are entered and not entered.
+// iterable rewrites the sequence of a for loop, whose outcomes are entered and not entered.
 func (r *rewriter) iterable(s *syntax.ForStmt) syntax.Expr {
 	value := r.expr(s.X)
 	if r.cover == nil {
@@ -121,7 +120,7 @@ func (r *rewriter) iterable(s *syntax.ForStmt) syntax.Expr {
 	return r.double("loop", s.For, number(s.For, n), value)
 }
 
-// marksOnly reports whether a file takes no operators but marks, so that without them it had none.
+// marksOnly reports whether the file uses no operators but marks.
 func (r *rewriter) marksOnly() bool {
 	for name := range r.used {
 		if name != "mark" && name != "way" && name != "loop" {

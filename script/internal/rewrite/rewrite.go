@@ -1,6 +1,5 @@
-// Package rewrite prepares the tree of a file for the interpreter: Check refuses what its later
-// passes could not take, Instrument makes every operation ask the budget that can allocate or work
-// more than a step is worth.
+// Package rewrite prepares the tree of a file for the interpreter: Check refuses trees that are too large for later
+// passes; Instrument makes every operation that can allocate, or work more than a step is worth, ask the budget first.
 package rewrite
 
 import (
@@ -14,15 +13,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/tree"
 )
 
-// Instrument rewrites the tree of a file so that everything in it that can allocate or
-// work more than a step is worth asks the budget of its run first. Positions stay: an
-// error names the same place as without.
+// Instrument rewrites the tree of a file so that every operation that can allocate, or work more than a step is worth,
+// asks the budget of its run first. Positions do not change. It returns the functions whose frames are large.
 //
-// What is rewritten, and why the rest need not be, is in docs/limits.md.
+// docs/limits.md explains what is rewritten, and why the rest need not be.
 //
-// It returns the functions whose frames are large.
-//
-// With a set that counts it marks statements and branches, too; nil marks none.
+// With counts, statements and branches are also marked for coverage; nil marks none.
 func Instrument(f *syntax.File, counts *cover.Set) (meter.Frames, error) {
 	if err := Check(f); err != nil {
 		return nil, err
@@ -36,15 +32,15 @@ func Instrument(f *syntax.File, counts *cover.Set) (meter.Frames, error) {
 }
 
 type rewriter struct {
-	used   map[string]bool // operators
-	bound  map[string]bool // names that the file gives a meaning of its own
+	used   map[string]bool // operators that the file uses
+	bound  map[string]bool // names that the file itself binds
 	frames meter.Frames
 	cover  *cover.Set                         // nil: nothing is counted
-	loops  map[*syntax.WhileStmt]*cover.Point // that were marked
+	loops  map[*syntax.WhileStmt]*cover.Point // marked loops
 }
 
-// operatorVar is the global variable that holds an operator. Source cannot spell it,
-// and load does not export names with an underscore.
+// operatorVar is the global variable that holds an operator. Source text cannot contain this name, and load does not
+// export names that begin with an underscore.
 func operatorVar(name string) string { return "_ " + name }
 
 // prelude assigns the operators that the file uses to global variables.
@@ -77,7 +73,7 @@ func (r *rewriter) double(name string, pos syntax.Position, x, y syntax.Expr) sy
 	return &syntax.BinaryExpr{X: x, OpPos: pos, Op: syntax.MINUS, Y: r.single(name, pos, y)}
 }
 
-// made writes (op | weight) or x: it pays for what x makes.
+// made writes (op | weight) or x, which charges for what x makes.
 func (r *rewriter) made(pos syntax.Position, weight int, x syntax.Expr) syntax.Expr {
 	pay := r.single("made", pos, number(pos, weight))
 	return &syntax.BinaryExpr{X: pay, OpPos: pos, Op: syntax.OR, Y: x}
@@ -87,9 +83,8 @@ func number(pos syntax.Position, n int) syntax.Expr {
 	return &syntax.Literal{Token: syntax.INT, TokenPos: pos, Value: int64(n)}
 }
 
-// stmts rewrites a block. A while loop gets a statement before it, because its jumps have
-// no position of their own: an error that the interpreter raises at one, such as the
-// last step, names the position before it.
+// stmts rewrites a block. A while loop gets a statement before it, because its jumps have no position: an error that
+// the interpreter raises at one, such as running out of steps, has the position before it.
 func (r *rewriter) stmts(stmts []syntax.Stmt, documented bool) (out []syntax.Stmt) {
 	for i, s := range stmts {
 		mark := r.statement(s, i == 0, documented && i < docLen(stmts))
@@ -139,7 +134,7 @@ func (r *rewriter) pay(pos syntax.Position, weight int) syntax.Stmt {
 	return &syntax.ExprStmt{X: r.single("made", pos, number(pos, weight))}
 }
 
-// docLen is the number of statements that are the documentation of a function.
+// docLen returns the number of statements that are the docstring of a function, 0 or 1.
 func docLen(body []syntax.Stmt) int {
 	if len(body) == 0 {
 		return 0
@@ -161,7 +156,7 @@ func (r *rewriter) assign(s *syntax.AssignStmt) {
 	switch lhs := unparen(s.LHS).(type) {
 	case *syntax.Ident:
 		if !r.bound[lhs.Name] {
-			return // never has a value, and an error says so
+			return // never bound; executing it is an error
 		}
 		read := &syntax.Ident{NamePos: lhs.NamePos, Name: lhs.Name}
 		s.RHS = r.double(s.Op.String(), s.OpPos, read, s.RHS)
@@ -174,7 +169,7 @@ func (r *rewriter) assign(s *syntax.AssignStmt) {
 	}
 }
 
-// target rewrites what is assigned to.
+// target rewrites the target of an assignment.
 func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 	switch e := e.(type) {
 	case *syntax.ParenExpr:
@@ -189,7 +184,7 @@ func (r *rewriter) target(e syntax.Expr) syntax.Expr {
 		place := "augment"
 		switch e.Y.(type) {
 		case *syntax.Ident, *syntax.Literal:
-			place = "place" // nothing runs before the assignment
+			place = "place" // evaluating the index runs no code
 		}
 		e.X = r.single(place, e.Lbrack, r.expr(e.X))
 		e.Y = r.expr(e.Y)
@@ -255,8 +250,8 @@ func startOf(e syntax.Expr) syntax.Position {
 	return start
 }
 
-// display rewrites what is inside of a list, tuple, dict or lambda, and returns what it
-// weighs with the displays right inside of it.
+// display rewrites the elements of a list, tuple, dict or lambda, and returns its weight with that of the displays
+// directly inside.
 func (r *rewriter) display(e syntax.Expr) (weight int) {
 	switch e := e.(type) {
 	case *syntax.ListExpr:
@@ -297,7 +292,7 @@ func (r *rewriter) elements(list []syntax.Expr) (weight int) {
 	return weight
 }
 
-// element rewrites an element of a display, which pays for the displays inside of it.
+// element rewrites an element of a display, which charges for the displays inside of it.
 func (r *rewriter) element(e syntax.Expr) (_ syntax.Expr, weight int) {
 	switch e.(type) {
 	case *syntax.ListExpr, *syntax.TupleExpr, *syntax.DictExpr, *syntax.LambdaExpr:
@@ -372,8 +367,8 @@ func (r *rewriter) slice(e *syntax.SliceExpr) syntax.Expr {
 	return r.double("slice", e.Lbrack, x, bounds)
 }
 
-// comprehension rewrites a comprehension. That of a dict makes its entries first and the
-// dict of them at the end; a key that no dict can have ends it at once all the same.
+// comprehension rewrites a comprehension. A dict comprehension makes its entries first and the dict at the end; an
+// unhashable key is still refused immediately.
 func (r *rewriter) comprehension(e *syntax.Comprehension) syntax.Expr {
 	for _, c := range e.Clauses {
 		switch c := c.(type) {
@@ -405,8 +400,7 @@ func unparen(e syntax.Expr) syntax.Expr {
 	}
 }
 
-// isText reports whether e is a literal text: as a key that a dict lacks, it is reported
-// with those that there are.
+// isText reports whether e is a string literal: when a dict lacks it as a key, the error lists the keys that it has.
 func isText(e syntax.Expr) bool {
 	lit, ok := e.(*syntax.Literal)
 	return ok && lit.Token == syntax.STRING

@@ -7,17 +7,17 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Bounds on the tree of a file. The parser bounds what it nests itself, but reads
-// chains such as 1+1+1+… in a loop, and the passes after it recurse.
+// Bounds on the tree of a file. The parser bounds its own recursion, but parses chains such as 1+1+1+… in a loop, and
+// the passes after it recurse.
 const (
 	maxTreeDepth  = 500
-	maxFunctions  = 32 // functions inside of functions
+	maxFunctions  = 32 // nested functions
 	maxClauses    = 32 // of one comprehension
 	maxParams     = 255
 	maxIntLiteral = 4096 // digits
 )
 
-// Check refuses trees that later passes could not take. It does not recurse.
+// Check refuses trees that are too large for later passes. It does not recurse.
 func Check(f *syntax.File) error {
 	type place struct {
 		node             syntax.Node
@@ -51,13 +51,13 @@ func isFunction(n syntax.Node) bool {
 	return false
 }
 
-// tooMuch says what is too much about a node, or nothing.
+// tooMuch returns what is too large about a node, or "".
 func tooMuch(n syntax.Node, depth, functions int) string {
 	if depth > maxTreeDepth {
 		return fmt.Sprintf("nested more than %d deep, or a chain of more than %d operators: use variables", maxTreeDepth, maxTreeDepth)
 	}
 	if functions > maxFunctions {
-		return fmt.Sprintf("more than %d functions inside of each other", maxFunctions)
+		return fmt.Sprintf("functions nested more than %d deep", maxFunctions)
 	}
 	switch n := n.(type) {
 	case *syntax.Literal:
@@ -117,7 +117,7 @@ func placeOf(n syntax.Node, f *syntax.File) syntax.Position {
 	return syntax.MakePosition(&f.Path, 1, 1)
 }
 
-// eachChild calls visit for the nodes right below n.
+// eachChild calls visit for the children of n.
 func eachChild(n syntax.Node, visit func(syntax.Node)) {
 	root := true
 	syntax.Walk(n, func(child syntax.Node) bool {

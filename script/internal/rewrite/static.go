@@ -10,8 +10,7 @@ import (
 
 // What the text of a file shows without running it.
 
-// isNative reports whether an operation is cheap whatever its operands are that the
-// text does not show.
+// isNative reports whether an operation needs no metering, whatever values its operands have at run time.
 func (r *rewriter) isNative(e *syntax.BinaryExpr) bool {
 	switch e.Op {
 	case syntax.AND, syntax.OR:
@@ -74,8 +73,8 @@ func concatenation(e syntax.Expr) bool {
 	return false
 }
 
-// frameWeight is what a call of a function weighs beyond its steps: the dict of its
-// **kwargs, and a frame with room for very many values. Large frames are noted.
+// frameWeight returns what a call of a function is charged beyond its steps: for the dict of its **kwargs, and for a
+// frame of very many values. Large frames are noted.
 func (r *rewriter) frameWeight(fn syntax.Node, pos syntax.Position, params []syntax.Expr) (weight int) {
 	for _, p := range params {
 		if u, ok := p.(*syntax.UnaryExpr); ok && u.Op == syntax.STARSTAR {
@@ -90,12 +89,12 @@ func (r *rewriter) frameWeight(fn syntax.Node, pos syntax.Position, params []syn
 	return weight
 }
 
-// maxFrame is how many values a frame may hold before each call is charged for making
-// it. What frames weigh while they are there is charged by their high-water mark.
+// maxFrame is how many values a frame may hold before each call is charged for making it. While frames exist they are
+// charged by their high-water mark.
 const maxFrame = 500
 
-// frameSlots is at least the number of variables of fn, and of the operands of its
-// largest expression, of which each is a node of the tree.
+// frameSlots returns an upper bound for the number of variables of fn, and for that of the operands of its largest
+// expression: the nodes of its tree.
 func frameSlots(fn syntax.Node) (vars, most int) {
 	root := true
 	syntax.Walk(fn, func(n syntax.Node) bool {

@@ -1,10 +1,10 @@
-// Package session is a worker process as the runs see it that it computes: messages to and from each branch of
-// theirs, and its end.
+// Package session is the proxy's side of a worker process that computes runs: messages to and from their branches, and
+// the end of the process.
 //
-// One goroutine reads what the worker sends, and hands it to the branch that it is about. A branch and the worker
-// take turns: neither sends twice before the other has answered. The worker is not trusted: one that says what it
-// may not, does not stop when it is to, or ends, ends its run with a *WorkerError. What the messages mean is not
-// known here.
+// One goroutine reads what the worker sends, and passes it to the branch that it belongs to. A branch and the worker
+// alternate: neither sends twice before the other has answered. The worker is not trusted: if it breaks the protocol,
+// does not stop when asked to, or exits, its run ends with a *WorkerError. The meaning of the messages is not known
+// here.
 package session
 
 import (
@@ -19,59 +19,57 @@ import (
 
 // Channel carries frames between a run and its worker.
 type Channel interface {
-	// Send writes one frame. It may be called by several goroutines.
+	// Send writes one frame. It is safe for concurrent use.
 	Send(parts ...[]byte) error
-	// Receive returns the next frame, of at most so many bytes, or says why there will be
-	// none. The frame belongs to the caller.
+	// Receive returns the next frame, of at most most bytes, or the error after which there will be none. The frame
+	// belongs to the caller.
 	Receive(most int64) ([]byte, error)
 	// Close ends the worker and waits until it has ended.
 	Close()
 }
 
-// A WorkerError says that the process that computed an isolated run did not bring it to its
-// end.
+// A WorkerError says that the worker process of an isolated run failed before the run ended.
 type WorkerError struct{ Why string }
 
 func (e *WorkerError) Error() string { return "the worker process of this run failed: " + e.Why }
 
-// Wrong is the error of a worker that says what it may not.
+// Wrong returns the error for a message that breaks the protocol.
 func Wrong(format string, args ...any) error {
-	return &WorkerError{Why: fmt.Sprintf("it sent what does not belong here: "+format, args...)}
+	return &WorkerError{Why: fmt.Sprintf("it sent an invalid message: "+format, args...)}
 }
 
 const (
-	// StopWithin is how long a worker may go on when its run is to end.
+	// StopWithin is how long a worker may continue when its run is to end.
 	StopWithin = time.Second
-	// lookAfter is how long a branch computes without a sign before others get its slot.
+	// lookAfter is how long a branch computes in the worker before its slot is offered to other runs.
 	lookAfter = 50 * time.Millisecond
 )
 
 // Options say what a session works with.
 type Options struct {
 	Channel Channel
-	// Encode makes the form of an error that crosses.
+	// Encode encodes an error for the worker.
 	Encode func(error) []byte
 	// End ends the run.
 	End context.CancelCauseFunc
-	// Answers is what an answer may have, in bytes: the worker hands parts of it to runs apart.
+	// Answers bounds an answer in bytes: the worker may pass parts of one to runs that it starts.
 	Answers int64
 }
 
-// Session is one worker and the runs that it computes: an isolated run, and those of its
-// functions that run apart.
+// Session is one worker with the runs that it computes: an isolated run, and the separate runs of its functions.
 type Session struct {
 	o       Options
-	granted atomic.Int64  // bytes of memory, to all its runs
-	done    chan struct{} // the reader has ended
+	granted atomic.Int64  // bytes of memory granted to all its runs
+	done    chan struct{} // closed when the reader has ended
 	dead    chan struct{} // closed when err is set
 
 	mu       sync.Mutex
-	last     int64             // number of a branch
+	last     int64             // number of the newest branch
 	branches map[int64]*Branch // that have not ended
 	err      error
 }
 
-// Open begins a session, which ends soon after ctx.
+// Open starts a session, which ends soon after ctx.
 func Open(ctx context.Context, o Options) *Session {
 	s := &Session{o: o, done: make(chan struct{}), dead: make(chan struct{}), branches: map[int64]*Branch{}}
 	go s.read()
@@ -84,26 +82,26 @@ func (s *Session) stopLate() {
 	select {
 	case <-s.done:
 	case <-time.After(StopWithin + StopWithin/2):
-		s.fail(&WorkerError{Why: "it did not stop when its run was over"})
+		s.fail(&WorkerError{Why: "it did not stop when its run ended"})
 	}
 }
 
-// Close ends the worker and waits until nothing is left of it.
+// Close ends the worker and waits until the reader has ended.
 func (s *Session) Close() {
 	s.o.Channel.Close()
 	<-s.done
 }
 
-// Granted says that the runs may use so many bytes of memory, and send no more at once.
+// Granted sets how many bytes of memory the runs may use; it also bounds what they may send in one frame.
 func (s *Session) Granted(bytes int64) { s.granted.Store(max(s.granted.Load(), bytes)) }
 
-// Refuse ends the run, and returns why.
+// Refuse ends the run with err, and returns err.
 func (s *Session) Refuse(err error) error {
 	s.fail(err)
 	return err
 }
 
-// fail ends the run: the worker is not what it should be.
+// fail ends the run with err and closes the channel, once.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
 	first := s.err == nil
@@ -118,7 +116,7 @@ func (s *Session) fail(err error) {
 	}
 }
 
-// read passes messages on to the branches that they are about.
+// read passes messages to their branches.
 func (s *Session) read() {
 	defer close(s.done)
 	for {
@@ -144,41 +142,41 @@ func (s *Session) dispatch(m *message.Message) error {
 	b := s.branches[m.Branch]
 	s.mu.Unlock()
 	if b == nil {
-		return Wrong("a message about a branch that there is not")
+		return Wrong("no such branch")
 	}
 	select {
 	case b.inbox <- m:
 		return nil
 	default:
-		return Wrong("a message before the last one was answered")
+		return Wrong("sent before the last one was answered")
 	}
 }
 
-// Send sends what is about no branch.
+// Send sends a message that belongs to no branch.
 func (s *Session) Send(m *message.Message) error {
 	if err := s.o.Channel.Send(m.Encode()...); err == nil {
 		return nil
 	}
 	select {
-	case <-s.done: // the reader has found out why
+	case <-s.done: // the reader has set the error
 	case <-time.After(StopWithin):
-		s.fail(&WorkerError{Why: "it does not read what it is sent"})
+		s.fail(&WorkerError{Why: "it does not read its messages"})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Branch is one that computes in the worker.
+// Branch is a branch that is computed in the worker.
 type Branch struct {
 	// ID is its number in messages.
-	ID      int64
-	session *Session
-	inbox   chan *message.Message
-	told    bool // that its context has ended
+	ID         int64
+	session    *Session
+	inbox      chan *message.Message
+	cancelSent bool // cancelWorker was called
 }
 
-// Join makes a branch that computes in the worker, until Leave.
+// Join adds a branch, until Leave.
 func (s *Session) Join() *Branch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,32 +186,32 @@ func (s *Session) Join() *Branch {
 	return b
 }
 
-// Leave ends what Join began.
+// Leave removes the branch.
 func (s *Session) Leave(b *Branch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.branches, b.ID)
 }
 
-// Send sends m, behind the news that ctx, that of the branch, has ended if it has.
+// Send sends m, after a Cancel message if ctx, that of the branch, has ended.
 func (b *Branch) Send(ctx context.Context, m *message.Message) error {
 	m.Branch = b.ID
-	if ctx.Err() != nil && !b.told {
-		if err := b.tell(ctx); err != nil {
+	if ctx.Err() != nil && !b.cancelSent {
+		if err := b.cancelWorker(ctx); err != nil {
 			return err
 		}
 	}
 	return b.session.Send(m)
 }
 
-// tell tells the worker that the context of the branch has ended.
-func (b *Branch) tell(ctx context.Context) error {
-	b.told = true
+// cancelWorker sends the worker a Cancel message for the branch.
+func (b *Branch) cancelWorker(ctx context.Context) error {
+	b.cancelSent = true
 	return b.session.Send(&message.Message{Kind: message.Cancel, Branch: b.ID, Parts: [][]byte{b.session.o.Encode(context.Cause(ctx))}})
 }
 
-// Receive waits for the next message of the worker. When ctx ends meanwhile, the
-// worker is told; one that does not go on then is ended. Every now and then pause is called, if it is not nil.
+// Receive waits for the next message of the worker. When ctx ends meanwhile, the worker is asked to stop, and is ended
+// if it does not within StopWithin. pause, if not nil, is called every lookAfter.
 func (b *Branch) Receive(ctx context.Context, pause func()) (*message.Message, error) {
 	var look, late <-chan time.Time
 	if pause != nil {
@@ -223,7 +221,7 @@ func (b *Branch) Receive(ctx context.Context, pause func()) (*message.Message, e
 	}
 	over := ctx.Done()
 	for {
-		if b.told && late == nil {
+		if b.cancelSent && late == nil {
 			over, late = nil, time.After(StopWithin)
 		}
 		select {
@@ -232,11 +230,11 @@ func (b *Branch) Receive(ctx context.Context, pause func()) (*message.Message, e
 		case <-b.session.dead:
 			return nil, b.session.err
 		case <-over:
-			if err := b.tell(ctx); err != nil {
+			if err := b.cancelWorker(ctx); err != nil {
 				return nil, err
 			}
 		case <-late:
-			return nil, b.session.Refuse(&WorkerError{Why: "it did not stop when its run was over"})
+			return nil, b.session.Refuse(&WorkerError{Why: "it did not stop when its run ended"})
 		case <-look:
 			pause()
 		}

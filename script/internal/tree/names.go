@@ -13,15 +13,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// Each hint is a comparison with all names, so only the first mistakes get one.
+// Each hint takes a comparison with all names, so only the first problems get one.
 const (
-	EnoughHints     = 10 // problems of one file that get one
+	EnoughHints     = 10 // problems of one file that get a hint
 	enoughUndefined = 50
 )
 
-// SomeUndefined reports which names are predeclared. After a number of names that
-// nothing defines it takes any name: the resolver compares each of them with all the
-// names of the file, which takes minutes for a file made of them.
+// SomeUndefined reports which names are predeclared. After a number of undefined names it accepts any name: the
+// resolver compares each of them with all names of the file, which takes minutes for a file that consists of them.
 func SomeUndefined(predeclared starlark.StringDict) func(string) bool {
 	undefined := 0
 	return func(name string) bool {
@@ -36,15 +35,15 @@ func SomeUndefined(predeclared starlark.StringDict) func(string) bool {
 	}
 }
 
-// Names are all names that have a meaning in a file, somewhere, sorted.
+// Names returns all names that the file binds anywhere, and the predeclared ones, sorted.
 func Names(f *syntax.File, predeclared starlark.StringDict) []string {
 	names := slices.Concat(definedNames(f), slices.Collect(maps.Keys(predeclared)), slices.Collect(maps.Keys(starlark.Universe)))
 	slices.Sort(names)
 	return names
 }
 
-// Suggestions returns what adds to an error about names that nothing defines the names
-// that were probably meant. The tree is read now; it may change afterwards.
+// Suggestions returns a function that adds to an error about undefined names those that were probably meant. The tree
+// is read now; it may change afterwards.
 func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) error {
 	names := Names(f, predeclared)
 	return func(err error) error {
@@ -54,7 +53,7 @@ func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) er
 		}
 		for i, e := range list[:min(len(list), EnoughHints)] {
 			name, ok := strings.CutPrefix(e.Msg, "undefined: ")
-			near := spell.Nearest(name, names) // name itself where another function has it
+			near := spell.Nearest(name, names) // name itself if another function binds it
 			if ok && near != "" && near != name && !strings.Contains(near, " ") {
 				list[i].Msg += " (did you mean " + near + "?)"
 			}
@@ -63,7 +62,7 @@ func Suggestions(f *syntax.File, predeclared starlark.StringDict) func(error) er
 	}
 }
 
-// definedNames are the names that a file gives a meaning to, anywhere.
+// definedNames returns the names that a file binds anywhere.
 func definedNames(f *syntax.File) (names []string) {
 	add := func(id *syntax.Ident) { names = append(names, id.Name) }
 	syntax.Walk(f, func(n syntax.Node) bool {
@@ -89,8 +88,7 @@ func definedNames(f *syntax.File) (names []string) {
 	return names
 }
 
-// Bound are the names that a file gives values anywhere. An augmented
-// assignment alone gives none.
+// Bound returns the names that a file assigns anywhere. An augmented assignment alone does not count.
 func Bound(f *syntax.File) map[string]bool {
 	bound := map[string]bool{}
 	bind := func(e syntax.Node) {

@@ -6,18 +6,18 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// Several tools may stand in one file. What such a tool can call is not what the file can call: it is what
-// runs with the file, and the functions that the tool's own leads to. A function is reached where its name is
-// mentioned, called or not; there is no other way to one.
+// Several tools may be defined in one file. A tool can call what the top level of the file calls, and what is
+// reachable from the tool's function. A function is reachable where its name is mentioned, called or not; there is no
+// other way to refer to one.
 
 // Part is a statement at the top level of a file.
 type Part struct {
 	Stmt     syntax.Stmt
-	function string   // that it defines; "": it runs with the file
+	function string   // the function that it defines; "": it is executed with the file
 	mentions []string // names in it
 }
 
-// Parts takes a file apart.
+// Parts returns the top-level statements of a file.
 func Parts(f *syntax.File) []Part {
 	parts := make([]Part, len(f.Stmts))
 	for i, s := range f.Stmts {
@@ -37,7 +37,7 @@ func Parts(f *syntax.File) []Part {
 	return parts
 }
 
-// Reached are the parts that a call of a function gets to, by their places in the file.
+// Reached returns the indexes of the parts that a call of function reaches.
 func Reached(parts []Part, function string) (all []int) {
 	seen := make([]bool, len(parts))
 	wanted := []string{function}

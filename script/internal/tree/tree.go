@@ -3,7 +3,7 @@ package tree
 
 import "go.starlark.net/syntax"
 
-// EachName calls f for the names that an assignment to x gives values to.
+// EachName calls f for the names that an assignment to x binds.
 func EachName(x syntax.Expr, f func(*syntax.Ident)) {
 	switch x := x.(type) {
 	case *syntax.Ident:
@@ -21,7 +21,7 @@ func EachName(x syntax.Expr, f func(*syntax.Ident)) {
 	}
 }
 
-// Loads finds the load statements; the language allows them at top level, in its blocks too.
+// Loads returns the load statements at top level and in its blocks, the only places where the language allows them.
 func Loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
 	for _, s := range stmts {
 		switch s := s.(type) {
@@ -39,7 +39,7 @@ func Loads(stmts []syntax.Stmt) (found []*syntax.LoadStmt) {
 	return found
 }
 
-// FindFunction returns the definition of a function at top level, if it is one, and whether anything binds its name.
+// FindFunction returns the definition of a function at top level, or nil, and whether anything binds its name.
 func FindFunction(f *syntax.File, name string) (def *syntax.DefStmt, bound bool) {
 	for _, s := range f.Stmts {
 		switch s := s.(type) {
@@ -56,7 +56,7 @@ func FindFunction(f *syntax.File, name string) (def *syntax.DefStmt, bound bool)
 	return def, bound
 }
 
-// Beginning is where the first statement of a tree stands.
+// Beginning returns the position of the first statement of a tree.
 func Beginning(f *syntax.File) syntax.Position {
 	if len(f.Stmts) > 0 {
 		return syntax.Start(f.Stmts[0])
@@ -64,7 +64,7 @@ func Beginning(f *syntax.File) syntax.Position {
 	return syntax.MakePosition(&f.Path, 1, 1)
 }
 
-// Unparen is an expression without the parentheses around it.
+// Unparen returns an expression without enclosing parentheses.
 func Unparen(x syntax.Expr) syntax.Expr {
 	for {
 		p, ok := x.(*syntax.ParenExpr)
@@ -75,7 +75,7 @@ func Unparen(x syntax.Expr) syntax.Expr {
 	}
 }
 
-// Elements are the elements of a list or tuple that is written out.
+// Elements returns the elements of a list or tuple display.
 func Elements(x syntax.Expr) []syntax.Expr {
 	switch x := x.(type) {
 	case *syntax.ParenExpr:
@@ -87,3 +87,9 @@ func Elements(x syntax.Expr) []syntax.Expr {
 	}
 	return nil
 }
+
+// Before reports whether a is before b in the same file.
+func Before(a, b syntax.Position) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
+
+// Inside reports whether p is from start to end, both included.
+func Inside(p, start, end syntax.Position) bool { return !Before(p, start) && !Before(end, p) }

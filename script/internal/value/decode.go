@@ -1,5 +1,4 @@
-// Package value makes Starlark values of JSON and JSON of Starlark values, on a budget that pays
-// while they are made.
+// Package value decodes JSON into Starlark values and encodes them, charging a budget as it goes.
 package value
 
 import (
@@ -12,15 +11,13 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Decode makes a Starlark value of one JSON text, straight from its bytes.
+// Decode makes a Starlark value from one JSON text, directly from its bytes.
 //
-// Objects become dicts in the order of the text, arrays lists, integers exact ints
-// of any size (up to 4096 digits), numbers with a fraction or an exponent floats.
-// A key that occurs twice keeps its first place and its last value. Bytes that are
-// not UTF-8 and lone surrogates become U+FFFD, as in encoding/json.
+// Objects become dicts in the order of the text, arrays become lists, integers exact ints (up to 4096 digits), numbers
+// with a fraction or an exponent floats. A key that occurs twice keeps its first place and its last value. Bytes that
+// are not UTF-8 and lone surrogates become U+FFFD, as in encoding/json.
 //
-// What is made is charged to b while it is made; b may be nil. Arrays and objects
-// may nest maxDepth deep.
+// Values are charged to b while they are made; b may be nil. Arrays and objects may nest maxDepth deep.
 func Decode(b *meter.Budget, data []byte, maxDepth int) (starlark.Value, error) {
 	d := decoder{data: data, depth: maxDepth, maxDepth: maxDepth, budget: b}
 	v, err := d.document()
@@ -30,8 +27,7 @@ func Decode(b *meter.Budget, data []byte, maxDepth int) (starlark.Value, error) 
 	return v, d.flush()
 }
 
-// DecodeIn is Decode on the budget of the run that t belongs to, which also pays
-// for reading the text.
+// DecodeIn is Decode on the budget of the run of t, which is also charged for reading the text.
 func DecodeIn(t *starlark.Thread, data []byte, maxDepth int) (starlark.Value, error) {
 	b := meter.Of(t)
 	if b != nil {
@@ -42,21 +38,20 @@ func DecodeIn(t *starlark.Thread, data []byte, maxDepth int) (starlark.Value, er
 	return Decode(b, data, maxDepth)
 }
 
-// decoder reads data from pos on. It is not reused.
+// decoder decodes data from pos on. It is used once.
 type decoder struct {
 	data            []byte
 	pos             int
 	depth, maxDepth int
 	budget          *meter.Budget
-	cost            int64 // not yet charged to budget
+	cost            int64 // bytes not yet charged to budget
 
-	// open holds the members of the arrays and objects that are open, so that each is
-	// made at its exact size when it closes.
+	// open holds the members of the open arrays and objects, so that each is made with its exact size when it is
+	// closed.
 	open stack
-	// names holds short strings seen lately, at the place that their bytes choose.
-	// A key of 10,000 equal objects is one string.
+	// names caches recent short strings, indexed by some of their bytes. A key of 10,000 equal objects is one string.
 	names []name
-	// scratch is where strings with escapes are put together.
+	// scratch is the buffer for strings with escapes.
 	scratch []byte
 }
 
@@ -65,7 +60,7 @@ type name struct {
 	value starlark.Value
 }
 
-// What the values of a JSON text weigh, in bytes; see docs/limits.md.
+// Weights of the values of a JSON text, in bytes; see docs/limits.md.
 const (
 	stringWeight = 24
 	listWeight   = 48
@@ -147,7 +142,7 @@ func (d *decoder) array() (starlark.Value, error) {
 	}
 }
 
-// list makes a list of the values from base on and takes them off the stack.
+// list makes a list of the values from base on and removes them from the stack.
 func (d *decoder) list(base int) (starlark.Value, error) {
 	d.depth++
 	n := d.open.n - base
@@ -205,7 +200,7 @@ func (d *decoder) object() (starlark.Value, error) {
 	}
 }
 
-// dict makes a dict of the pairs from base on and takes them off the stack.
+// dict makes a dict of the pairs from base on and removes them from the stack.
 func (d *decoder) dict(base int) (starlark.Value, error) {
 	d.depth++
 	n := (d.open.n - base) / 2
@@ -233,7 +228,7 @@ func (d *decoder) setKey(v *starlark.Dict, key, value starlark.Value) error {
 	return d.budget.Inserted(v, n, key)
 }
 
-// push keeps a member of what is open.
+// push adds a member of the open array or object.
 func (d *decoder) push(v starlark.Value) error {
 	if d.open.full() {
 		if err := d.charge(16 * chunk); err != nil {
@@ -244,7 +239,7 @@ func (d *decoder) push(v starlark.Value) error {
 	return nil
 }
 
-// peek returns the byte at the cursor, zero at the end.
+// peek returns the byte at the cursor, 0 at the end.
 func (d *decoder) peek() byte {
 	if d.pos < len(d.data) {
 		return d.data[d.pos]
@@ -252,7 +247,7 @@ func (d *decoder) peek() byte {
 	return 0
 }
 
-// next moves over white space and returns the byte there.
+// next skips white space and returns the byte there.
 func (d *decoder) next() byte {
 	d.space()
 	return d.peek()
@@ -279,7 +274,7 @@ func (d *decoder) enter() error {
 	return nil
 }
 
-// charge notes what is about to be made and settles it in portions.
+// charge adds n bytes to cost, and charges the budget in portions.
 func (d *decoder) charge(n int64) error {
 	d.cost += n
 	if d.cost < 64<<10 {

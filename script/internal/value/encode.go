@@ -16,32 +16,31 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// Encode makes JSON of a Starlark value, in the order of the value.
+// Encode makes JSON from a Starlark value, in the order of the value.
 //
-// Dicts (with string keys) and structs become objects; lists, tuples, sets, ranges
-// and other iterables arrays. A float keeps its fraction ("1.0"), so that Decode
-// reads a float again. Bytes, functions, NaN, infinities and values that contain
-// themselves are refused, with the path to them.
+// Dicts (with string keys) and structs become objects; lists, tuples, sets, ranges and other iterables arrays. A float
+// keeps its fraction ("1.0"), so that Decode returns a float again. Bytes, functions, NaN, infinities and values that
+// contain themselves are refused; the error has the path to them.
 //
-// The text may be maxBytes long and nest maxDepth deep. Every value takes a byte at
-// least, so maxBytes bounds the work too, however often a value shares its parts.
+// The text may be maxBytes long and maxDepth levels deep. Every value takes at least one byte, so maxBytes bounds the
+// work too, however often a value shares its parts.
 func Encode(v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
 	return encodeOn(nil, 1, v, maxBytes, maxDepth)
 }
 
-// EncodeIn is Encode on the budget of the run that t belongs to, which pays for the
-// text while it is written, so that work that ends in an error is paid for too.
+// EncodeIn is Encode on the budget of the run of t, which is charged while the text is written, so that also work that
+// ends in an error is paid for.
 func EncodeIn(t *starlark.Thread, v starlark.Value, maxDepth int) ([]byte, error) {
 	return encodeOn(meter.Of(t), encodedPerStep, v, math.MaxInt64, maxDepth)
 }
 
-// EncodeResult is Encode on the budget of the run that ends with v. That happens once, and
-// within the limit on output: so the steps are few.
+// EncodeResult is Encode on the budget of the run that ends with v. It happens once, within the limit on output, so it
+// takes few steps.
 func EncodeResult(b *meter.Budget, v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
 	return encodeOn(b, meter.BytesPerStep, v, maxBytes, maxDepth)
 }
 
-// encodeOn is Encode on a budget, which may be nil; a step pays for perStep bytes.
+// encodeOn is Encode on a budget, which may be nil; one step is charged for perStep bytes.
 func encodeOn(b *meter.Budget, perStep int64, v starlark.Value, maxBytes int64, maxDepth int) ([]byte, error) {
 	e := encoder{maxBytes: maxBytes, depth: maxDepth, maxDepth: maxDepth, budget: b, perStep: perStep}
 	err := e.value(v)
@@ -57,12 +56,12 @@ func encodeOn(b *meter.Budget, perStep int64, v starlark.Value, maxBytes int64, 
 	return e.buf, nil
 }
 
-// What a byte of JSON costs: a buffer that grows has asked for up to four times its
-// length, and eight bytes are written for one step.
+// The cost of a byte of JSON: a buffer that grows has allocated up to four times its length, and eight bytes are
+// written for one step.
 const (
 	encodedWeight  = 4
 	encodedPerStep = 8
-	// encodedPortion is how much is written between two payments.
+	// encodedPortion is how many bytes are written between two charges.
 	encodedPortion = 32 << 10
 )
 
@@ -70,13 +69,13 @@ type encoder struct {
 	buf             []byte
 	maxBytes        int64
 	depth, maxDepth int
-	open            []starlark.Value // the lists and dicts around the value at hand
+	open            []starlark.Value // the lists and dicts around the present value
 	budget          *meter.Budget
 	perStep         int64
-	paid            int // of buf
+	paid            int // how much of buf is charged
 }
 
-// pay takes what the text costs that was written since the last payment, and n bytes more.
+// pay charges for the text that was written since the last charge, and for n bytes more.
 func (e *encoder) pay(n int) error {
 	n += len(e.buf) - e.paid
 	if e.budget == nil || n <= 0 {
@@ -89,7 +88,7 @@ func (e *encoder) pay(n int) error {
 	return e.budget.Work(int64(n) / e.perStep)
 }
 
-// more has to be called before the next n bytes are written.
+// more must be called before the next n bytes are written.
 func (e *encoder) more(n int) error {
 	if int64(len(e.buf)+n) > e.maxBytes {
 		return e.tooLong()
@@ -116,7 +115,7 @@ func (e *encoder) value(v starlark.Value) error {
 	case starlark.String:
 		return e.string(string(v))
 	case starlark.Bytes:
-		return &pathError{msg: "bytes cannot be written as JSON, want a string"}
+		return &pathError{msg: "bytes cannot be written as JSON; want a string"}
 	case *starlark.List:
 		return e.list(v)
 	case starlark.Tuple:
@@ -140,7 +139,7 @@ func (e *encoder) integer(i starlark.Int) error {
 		e.buf = strconv.AppendInt(e.buf, small, 10)
 		return nil
 	}
-	// An integer of n bits has at least (n-1)*log10(2) digits. What may have few enough
+	// An integer of n bits has at least (n-1)*log10(2) digits. One that may have few enough
 	// is written, and counted as Decode counts it.
 	n, start := (i.BigInt().BitLen()-1)*30102/100_000, len(e.buf)
 	if n <= meter.MaxDigits {
@@ -153,8 +152,7 @@ func (e *encoder) integer(i starlark.Int) error {
 	return nil
 }
 
-// float writes f in the shortest form that reads back the same, as JavaScript
-// would, but never as an integer.
+// float writes f in the shortest form that parses to the same value, as JavaScript would, but never as an integer.
 func (e *encoder) float(f float64) error {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return &pathError{msg: fmt.Sprintf("float %v cannot be written as JSON", f)}
@@ -190,7 +188,7 @@ func (e *encoder) string(s string) error {
 	return nil
 }
 
-// pieceOf returns how much of s is written at once; no character is cut.
+// pieceOf returns how much of s is written at once, without splitting a character.
 func pieceOf(s string) int {
 	if len(s) <= encodedPortion {
 		return len(s)
@@ -359,7 +357,7 @@ func (e *encoder) structure(s *starlarkstruct.Struct) error {
 func (e *encoder) member(first bool, k, v starlark.Value) error {
 	key, ok := k.(starlark.String)
 	if !ok {
-		return &pathError{msg: fmt.Sprintf("key of type %s, JSON wants a string", k.Type())}
+		return &pathError{msg: fmt.Sprintf("key of type %s; keys of JSON objects are strings", k.Type())}
 	}
 	if !first {
 		e.buf = append(e.buf, ',')
@@ -374,8 +372,8 @@ func (e *encoder) member(first bool, k, v starlark.Value) error {
 	return nil
 }
 
-// enter opens an array or an object for v; v is nil where it cannot contain itself
-// without a list, dict or struct in between.
+// enter opens an array or an object for v; v is nil where it cannot contain itself without a list, dict or struct in
+// between.
 func (e *encoder) enter(v starlark.Value) error {
 	e.depth--
 	if e.depth < 0 {
@@ -390,8 +388,8 @@ func (e *encoder) leave() {
 	e.open = e.open[:len(e.open)-1]
 }
 
-// tooDeep says whether the value is deep or goes round in a circle: one that
-// contains itself is always found here, and the others pay nothing for it.
+// tooDeep returns the error for a value that is nested too deeply or contains itself. Every value that contains itself
+// is found here, and other values have no cost for the check.
 func (e *encoder) tooDeep() error {
 	for i, v := range e.open {
 		if v == nil {
@@ -406,19 +404,19 @@ func (e *encoder) tooDeep() error {
 
 func (e *encoder) tooLong() error { return &TooLongError{e.maxBytes} }
 
-// TooLongError says that the JSON text of a value has more bytes than it may have.
+// TooLongError says that the JSON text of a value is longer than its bound.
 type TooLongError struct{ Max int64 }
 
 func (e *TooLongError) Error() string {
 	return "JSON text of more than " + limits.Bytes(e.Max).String()
 }
 
-// pathError says what is wrong at a place inside a value.
+// pathError is an error about a part of a value.
 type pathError struct {
 	path []string // innermost first
 	msg  string
 	keep int    // outermost elements of the path to show, if not 0
-	more string // stands for the rest of the path
+	more string // shown instead of the rest of the path
 }
 
 func (e *pathError) Error() string {
@@ -433,7 +431,7 @@ func (e *pathError) Error() string {
 	return "$" + strings.Join(path, "") + ": " + e.msg
 }
 
-// under adds to err that its place is inside of elem.
+// under adds elem to the path of err.
 func under(err error, elem string) error {
 	if e, ok := err.(*pathError); ok {
 		e.path = append(e.path, elem)
@@ -441,7 +439,7 @@ func under(err error, elem string) error {
 	return err
 }
 
-// member writes a key as an element of a path.
+// member returns a key as an element of a path.
 func member(key string) string {
 	plain := key != ""
 	for i := range len(key) {

@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/internal/meter"
 )
 
-// string reads a string; the cursor is on its opening quote.
+// string decodes a string; the cursor is on its opening quote.
 func (d *decoder) string() (starlark.Value, error) {
 	start := d.pos + 1
 	for i := start; i < len(d.data); i++ {
@@ -33,7 +33,7 @@ func (d *decoder) string() (starlark.Value, error) {
 	return nil, d.unexpected("the end of a string")
 }
 
-// longString reads the rest of a string that is not plain ASCII from at on.
+// longString decodes the rest of a string that is not plain ASCII from at on.
 func (d *decoder) longString(start, at int) (starlark.Value, error) {
 	buf := append(d.scratch[:0], d.data[start:at]...)
 	d.pos = at
@@ -67,7 +67,7 @@ var escapes = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// escape appends what the escape at the cursor stands for.
+// escape appends the character of the escape at the cursor.
 func (d *decoder) escape(buf []byte) ([]byte, error) {
 	if d.pos+1 >= len(d.data) {
 		d.pos++
@@ -95,7 +95,7 @@ func (d *decoder) escape(buf []byte) ([]byte, error) {
 	return utf8.AppendRune(buf, r), nil
 }
 
-// hex4 reads the \uXXXX at offset i.
+// hex4 returns the number of the \uXXXX at offset i.
 func (d *decoder) hex4(i int) (rune, bool) {
 	if i+6 > len(d.data) || d.data[i] != '\\' || d.data[i+1] != 'u' {
 		return 0, false
@@ -117,7 +117,7 @@ func (d *decoder) hex4(i int) (rune, bool) {
 	return r, true
 }
 
-// intern makes a string of b, or finds the one that was made before.
+// intern returns b as a string, from the cache if it is there.
 func (d *decoder) intern(b []byte) (starlark.Value, error) {
 	const maxName = 32
 	if len(b) == 0 {
@@ -141,7 +141,7 @@ func (d *decoder) intern(b []byte) (starlark.Value, error) {
 	return n.value, nil
 }
 
-// nameAt returns where b is, or may be put: a name has two places, by some of its bytes.
+// nameAt returns where b is cached, or may be: a name has two places, by some of its bytes.
 func (d *decoder) nameAt(b []byte) *name {
 	if d.names == nil {
 		size := 256
@@ -210,7 +210,7 @@ func (d *decoder) integer(text []byte) (starlark.Value, error) {
 	return starlark.MakeBigInt(i), nil
 }
 
-// scanNumber moves over a number and says whether it is an integer.
+// scanNumber moves the cursor over a number and reports whether it is an integer.
 func (d *decoder) scanNumber() (isInt bool, err error) {
 	if d.peek() == '-' {
 		d.pos++

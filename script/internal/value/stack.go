@@ -10,7 +10,7 @@ type stack struct {
 
 const chunk = 1024
 
-// full reports whether the next push makes a chunk.
+// full reports whether the next push adds a chunk.
 func (s *stack) full() bool { return s.n>>10 == len(s.chunks) }
 
 func (s *stack) push(v starlark.Value) {
@@ -31,7 +31,7 @@ func (s *stack) push(v starlark.Value) {
 
 func (s *stack) at(i int) *starlark.Value { return &s.chunks[i>>10][i&(chunk-1)] }
 
-// pop takes the values from base on.
+// pop removes the values from base on and returns them.
 func (s *stack) pop(base int) []starlark.Value {
 	values := make([]starlark.Value, s.n-base)
 	for done := 0; done < len(values); {

@@ -17,8 +17,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script/journal"
 )
 
-// Test checks that a journal keeps the promises of [script.Journal]. Every
-// implementation runs it in a test of its own; open returns an empty journal.
+// Test checks that a journal fulfils the contract of [script.Journal]. open returns an empty journal.
 func Test(t *testing.T, open func(t *testing.T) script.Journal) {
 	for _, tt := range []struct {
 		name string
@@ -167,7 +166,7 @@ func compare(t *testing.T, got []script.Entry, want ...script.Entry) {
 	}
 }
 
-// sameBytes compares large results in no time.
+// sameBytes compares large results quickly.
 var sameBytes = cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) })
 
 func testEnds(t *testing.T, j script.Journal) {

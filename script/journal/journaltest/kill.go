@@ -8,11 +8,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// ErrKilled is what a Kill returns from when on its process is dead.
+// ErrKilled is what the methods of a Kill return after its process has died.
 var ErrKilled = errors.New("killed")
 
-// Kill is a journal whose process dies with the write number At, from 1: either right after it, or in the middle of it, so that
-// it is lost. Nothing is written from then on, and Cancel, if it is not nil, is called. Begin and Record are writes.
+// Kill is a journal whose process dies at write number At, from 1: either right after it, or in the middle of it, so
+// that the write is lost. From then on nothing is written, and Cancel, if not nil, is called. Begin and Record are
+// writes.
 type Kill struct {
 	script.Journal
 	At     int
@@ -23,24 +24,24 @@ type Kill struct {
 	writes int
 }
 
-// Writes is how many writes there were, those that came too late included.
+// Writes returns the number of writes, those after the death included.
 func (k *Kill) Writes() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.writes
 }
 
-// Begin counts and passes on.
+// Begin counts the write and passes it on.
 func (k *Kill) Begin(ctx context.Context, e script.Entry) error {
 	return k.write(func() error { return k.Journal.Begin(ctx, e) })
 }
 
-// Record counts and passes on.
+// Record counts the write and passes it on.
 func (k *Kill) Record(e script.Entry) error {
 	return k.write(func() error { return k.Journal.Record(e) })
 }
 
-// Release passes on, while the process lives.
+// Release passes the call on, while the process is alive.
 func (k *Kill) Release(key string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

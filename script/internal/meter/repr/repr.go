@@ -1,5 +1,5 @@
-// Package repr writes values as the interpreter does, and asks before each piece: shared parts are written as often as
-// they occur.
+// Package repr writes values as the interpreter does, and charges before each piece: shared parts are written as often
+// as they occur.
 package repr
 
 import (
@@ -15,19 +15,19 @@ import (
 // MaxNesting bounds how deep a value may be nested to be written out.
 const MaxNesting = 400
 
-// Payer pays for what is written, or says that there is nothing left.
+// Payer charges for what is written. Its errors end the writing.
 type Payer interface {
-	// Written pays for n bytes that were written.
+	// Written charges for n bytes that were written.
 	Written(n int) error
-	// Charge makes sure that n bytes can be paid for.
+	// Charge charges for n bytes in advance.
 	Charge(n int64) error
-	// Visit pays for a look at n values.
+	// Visit charges for visiting n values.
 	Visit(n int) error
-	// Room is how many bytes can still be paid for.
+	// Room returns how many bytes can still be charged.
 	Room() int64
 }
 
-// Of is repr(v).
+// Of returns repr(v).
 func Of(v starlark.Value, p Payer) (string, error) {
 	w := writer{payer: p}
 	if err := w.value(v, 0); err != nil {
@@ -36,7 +36,7 @@ func Of(v starlark.Value, p Payer) (string, error) {
 	return w.out.String(), w.pay(true)
 }
 
-// Bits is about how many bits an integer has; 32 for all that fit.
+// Bits returns about how many bits an integer has; 32 for all that fit.
 func Bits(i starlark.Int) int {
 	if v, ok := i.Int64(); ok && int64(int32(v)) == v {
 		return 32
@@ -57,10 +57,10 @@ type writer struct {
 	payer Payer
 	out   strings.Builder
 	paid  int
-	path  []starlark.Value // the lists and dicts around
+	path  []starlark.Value // the enclosing lists and dicts
 }
 
-// pay settles what was written since the last time.
+// pay charges for what was written since the last call.
 func (w *writer) pay(all bool) error {
 	n := w.out.Len() - w.paid
 	if n < 4096 && !all {
@@ -70,7 +70,7 @@ func (w *writer) pay(all bool) error {
 	return w.payer.Written(n)
 }
 
-// room makes sure that n bytes can be paid for before they are written at once.
+// room makes sure that n bytes can be charged before they are written.
 func (w *writer) room(n int) error {
 	if n < 4096 {
 		return nil
@@ -129,8 +129,7 @@ func (w *writer) leaf(v starlark.Value, n int) error {
 	return nil
 }
 
-// other writes a value that has no parts. The views of strings, such as s.elems(),
-// write the string that they show.
+// other writes a value without parts. Views of strings, such as s.elems(), write their string.
 func (w *writer) other(v starlark.Value) error {
 	if n := starlark.Len(v); n > 0 && v.Type() != "range" {
 		return w.leaf(v, 8*n)
@@ -142,7 +141,7 @@ func (w *writer) other(v starlark.Value) error {
 	return nil
 }
 
-// count counts the elements of an iterable of unknown length as far as they can be paid.
+// count counts the elements of an iterable of unknown length, as far as they can be charged.
 func count(v starlark.Iterable, p Payer) (n int) {
 	room := p.Room()
 	for range starlark.Elements(v) {
@@ -161,7 +160,7 @@ func (w *writer) element(first bool, v starlark.Value, depth int) error {
 	return w.value(v, depth+1)
 }
 
-// enclosed writes what v yields between two brackets; self is v where it could contain itself.
+// enclosed writes the elements of v between two brackets; self is v where it could contain itself.
 func (w *writer) enclosed(open, end string, v starlark.Iterable, self starlark.Value, each func(first bool, elem starlark.Value) error) error {
 	w.out.WriteString(open)
 	if self != nil {

@@ -1,21 +1,20 @@
-// Package sketch counts where the keys of a table fall, to know what a search among those that hash alike costs.
+// Package sketch counts the hashes of the keys of a table, to estimate the cost of a search among colliding ones.
 package sketch
 
 import "go.starlark.net/starlark"
 
-// Bulky is how many steps a key is worth whose comparison counts.
+// Bulky is the cost in steps from which on the comparison of a key counts.
 const Bulky = 4
 
-// Sketch counts the keys of a table by the low bits of their hash, as the table does,
-// and by all of its bits. The keys of a chain are in one cell of the former, those with
-// equal hashes in one cell of both.
+// Sketch counts the keys of a table by the low bits of their hash, as the table does, and by all of its bits. The keys
+// of a chain are in one cell of the former, those with equal hashes in one cell of both.
 type Sketch struct {
 	low, all []int32 // their length is the same power of two
 	n        int     // of keys
 	peak     int     // the most entries that the table has had
 }
 
-// Crowd is how many keys fall where a key does, beyond what chance explains.
+// Crowd is how many keys collide with a key, beyond what chance explains.
 type Crowd struct{ Chain, Equal int64 }
 
 // Add counts k.
@@ -38,9 +37,8 @@ func (s *Sketch) cells(k starlark.Value) (low, all *int32) {
 	return &s.low[h&mask], &s.all[((h^h>>15)*2654435769)>>8&mask]
 }
 
-// Crowd returns what is where k falls. The hash of a long string is another one in every
-// process, and what is charged must not depend on it: to have that many keys in one place
-// by chance takes longer than anybody waits.
+// Crowd returns how many keys collide with k. The hash of a long string differs between processes, and charges must
+// not depend on it: that many collisions by chance are practically impossible.
 func (s *Sketch) Crowd(k starlark.Value, weight int64) Crowd {
 	low, all := s.cells(k)
 	if low == nil {
@@ -53,14 +51,14 @@ func (s *Sketch) Crowd(k starlark.Value, weight int64) Crowd {
 	return Crowd{int64(*low) - byChance, int64(min(*low, *all)) - byChance}
 }
 
-// New is an empty sketch of so many cells, a power of two, of a table that has had at most peak entries.
+// New returns an empty sketch of so many cells, a power of two, for a table that has had at most peak entries.
 func New(cells, peak int) *Sketch {
 	return &Sketch{low: make([]int32, cells), all: make([]int32, cells), peak: peak}
 }
 
-// Stale reports whether a table of n entries is to be counted afresh: the sketch is too small for it, or counts
-// many that are gone.
+// Stale reports whether a table of n entries has to be counted anew: the sketch is too small for it, or counts many
+// keys that were removed.
 func (s *Sketch) Stale(n int) bool { return s.n >= 16*len(s.low) || n < s.n/2 }
 
-// Peak is the most entries that the table has had.
+// Peak returns the most entries that the table has had.
 func (s *Sketch) Peak() int { return s.peak }

@@ -13,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// asking is a host whose tools book and look ask twice before they do what they are asked for, as a peer does that keeps
-// nothing between its rounds.
+// asking is a host whose tools book and look ask two questions before they do their work, like a peer that keeps no
+// state between its rounds.
 type asking struct {
 	*once
 	mu       sync.Mutex
@@ -35,14 +35,14 @@ func (a *asking) CallTool(ctx context.Context, name string, args json.RawMessage
 		return a.once.CallTool(ctx, name, args, o)
 	}
 	round := 0
-	if held := script.Held(ctx); held != nil {
+	if held := script.SavedState(ctx); held != nil {
 		if err := json.Unmarshal(held, &round); err != nil {
 			return nil, err
 		}
 	}
 	for ; round < 2; round++ {
 		q := script.Question{Key: fmt.Sprintf("%s/%d/sure", o.Key, round), Method: "elicitation/create"}
-		script.Hold(ctx, json.RawMessage(fmt.Sprint(round)))
+		script.SaveState(ctx, json.RawMessage(fmt.Sprint(round)))
 		if !a.has(q.Key) {
 			return nil, &script.Suspended{Questions: []script.Question{q}}
 		}
@@ -69,7 +69,7 @@ func (a *asking) has(key string) bool {
 	return a.answered[key]
 }
 
-// reply answers what a run waits for.
+// reply answers the questions of a run.
 func (a *asking) reply(s *script.Suspended) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,8 +86,8 @@ def run(params):
     return a + [b.output["n"] if b.ok else b.kind]
 `
 
-// TestACallWhosePeerAsksGoesOn kills a run at each of its writes, again and again: it goes on from the round that each
-// call had come to, no call that may not be repeated happens twice, and what was answered is not asked again.
+// TestACallWhosePeerAsksGoesOn kills a run at each of its writes: it continues from the last round of each call, no
+// call that may not be repeated happens twice, and no answered question is asked again.
 func TestACallWhosePeerAsksGoesOn(t *testing.T) {
 	for _, repeat := range []script.Repeat{script.Once, script.Idempotent, script.ReadOnly} {
 		for at := range 25 {
@@ -112,8 +112,8 @@ func TestACallWhosePeerAsksGoesOn(t *testing.T) {
 	}
 }
 
-// killedAt brings a run to its end that is killed at its write number at, and between its questions; 0 for never. What is
-// in doubt is resolved as done.
+// killedAt runs a run to its end, killed at its write number at, and between its questions; 0 for never. Doubts are
+// resolved as done.
 func (d *durable) killedAt(t *testing.T, a *asking, at int, lost bool) (asked, doubts int) {
 	for round := range 40 {
 		if at > 0 {
@@ -139,8 +139,8 @@ func (d *durable) killedAt(t *testing.T, a *asking, at int, lost bool) (asked, d
 	return asked, doubts
 }
 
-// TestARoundOfAnswersIsLost: a connection that is lost behind the answers leaves a doubt, and one that was surely not
-// made is made again from where the call was.
+// TestARoundOfAnswersIsLost: a connection that is lost after the answers were sent leaves a doubt; a round that was
+// certainly not sent is repeated.
 func TestARoundOfAnswersIsLost(t *testing.T) {
 	const src = `def run(params): return call_tool("book", {"n": 1})["n"]`
 	a := newAsking()
@@ -158,15 +158,27 @@ func TestARoundOfAnswersIsLost(t *testing.T) {
 		t.Errorf("it happened %d times, the first answer was sent %d times", a.made["0"], a.sent["0/0/sure"])
 	}
 
-	a = newAsking()
-	d = newDurable(t, src, a)
-	for range 2 {
-		a.reply(d.waits(t))
-	}
-	a.fails = &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}
-	_, _ = d.run(t.Context()) // and the process dies before it writes that the run has failed
-	d.ends(t, "1")
-	if a.made["0"] != 1 || a.sent["0/0/sure"] != 1 || a.sent["0/1/sure"] != 2 {
-		t.Errorf("it happened %d times, the answers were sent %v", a.made["0"], a.sent)
+	for _, ends := range []bool{false, true} {
+		a = newAsking()
+		d = newDurable(t, src, a)
+		for range 2 {
+			a.reply(d.waits(t))
+		}
+		a.fails = &builtins.ToolError{Kind: builtins.Unavailable, Msg: "refused"}
+		if ends {
+			drain := make(chan struct{})
+			close(drain)
+			d.options.Drain = drain
+			if s := d.waits(t); !s.Paused || len(s.Doubts)+len(s.Questions) != 0 {
+				t.Errorf("the process ends, and the run waits for %+v, want a pause", s)
+			}
+			d.options.Drain = nil
+		} else {
+			_, _ = d.run(t.Context()) // and the process dies before it writes that the run has failed
+		}
+		d.ends(t, "1")
+		if a.made["0"] != 1 || a.sent["0/0/sure"] != 1 || a.sent["0/1/sure"] != 2 {
+			t.Errorf("the process ends: %v: it happened %d times, the answers were sent %v", ends, a.made["0"], a.sent)
+		}
 	}
 }

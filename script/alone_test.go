@@ -10,9 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// TestInnerRunsGiveTheirMemoryBack: what an inner run has held is garbage when it has
-// ended, so one after the other may hold what all together may not; what their results
-// weigh stays.
+// TestInnerRunsGiveTheirMemoryBack: what an inner run has held is garbage when it has ended, so consecutive runs may
+// hold what concurrent ones may not; the memory of their results is kept.
 func TestInnerRunsGiveTheirMemoryBack(t *testing.T) {
 	h := &scripttest.Host{}
 	h.Tools = map[string]scripttest.Tool{"inner": runs(t, h, `
@@ -40,8 +39,8 @@ def run(params):
 	}
 }
 
-// TestApartWhereverTheTextStands: a function of the file runs apart, whether the file is one of
-// its own or stands in a configuration, in either form.
+// TestApartWhereverTheTextStands: a function of the file can run separately, whether the text is a file or part of a
+// configuration, in either form.
 func TestApartWhereverTheTextStands(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"list": scripttest.Returns(`{"items":[1,2,3]}`)}}
 	inline := diag.Pos{File: "vmcp.yaml", Line: 7, Column: 9}

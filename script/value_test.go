@@ -1,4 +1,4 @@
-package value_test
+package script_test
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func TestDecodeRefusesLongNumbers(t *testing.T) {
 	}
 }
 
-// What a text turns into is paid for before all of it is there.
+// The conversion of a text is charged before it is complete.
 func TestDecodeCharges(t *testing.T) {
 	text := []byte("[" + strings.Repeat("{},", 1_000_000) + "{}]")
 	b := meter.New(meter.Options{Ledger: metertest.NewLedger(meter.Amount{Memory: 8 << 20})})
@@ -116,8 +116,8 @@ func TestEncode(t *testing.T) {
 
 		{"cycle", loop, `$.x[1]: dict contains itself`},
 		{"too deep", deepList(7), `$[0][0][0][0][0]: nested more than 5 deep`},
-		{"key", starlark.Tuple{dict(starlark.MakeInt(1), starlark.None)}, `$[0]: key of type int, JSON wants a string`},
-		{"bytes", dict(starlark.String("a b"), starlark.Bytes("x")), `$["a b"]: bytes cannot be written as JSON, want a string`},
+		{"key", starlark.Tuple{dict(starlark.MakeInt(1), starlark.None)}, `$[0]: key of type int; keys of JSON objects are strings`},
+		{"bytes", dict(starlark.String("a b"), starlark.Bytes("x")), `$["a b"]: bytes cannot be written as JSON; want a string`},
 		{"function", dict(starlark.String("f"), starlark.Universe["len"]), `$.f: builtin_function_or_method cannot be written as JSON`},
 		{"nan", dict(starlark.String("x"), starlark.Float(math.NaN())), `$.x: float NaN cannot be written as JSON`},
 		{"infinity", starlark.Float(math.Inf(-1)), `$: float -Inf cannot be written as JSON`},
@@ -145,7 +145,7 @@ func deepList(n int) starlark.Value {
 	return v
 }
 
-// A list that shares its parts unfolds to any size; the limit on bytes ends that.
+// A list that shares its parts unfolds to any size; the limit on bytes ends the encoding.
 func TestEncodeOfSharedPartsEnds(t *testing.T) {
 	v := starlark.NewList(nil)
 	for range 90 {
@@ -156,7 +156,7 @@ func TestEncodeOfSharedPartsEnds(t *testing.T) {
 	}
 }
 
-// What Decode reads, Encode writes, up to the last digit.
+// Encode writes what Decode reads, to the last digit.
 func TestLongestNumbersGoBothWays(t *testing.T) {
 	for _, text := range []string{strings.Repeat("9", 4096), "1" + strings.Repeat("0", 4095), "-" + strings.Repeat("6", 4095)} {
 		v, err := value.Decode(nil, []byte(text), 5)
@@ -173,7 +173,7 @@ func TestLongestNumbersGoBothWays(t *testing.T) {
 	}
 }
 
-// Decode takes what encoding/json takes, and what it gives goes out as it came in.
+// Decode accepts what encoding/json accepts, and its values are encoded unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,2.5,-3e7,"x\u00e9\ud83d\ude00",true,null,{}],"a":"twice"}`, `[]`, `"\ud800"`, "\"\xff\"", ` 1 `, `-0`, `1e400`, `{"":0}`,
@@ -216,24 +216,24 @@ func sameAsEncodingJSON(t *testing.T, data []byte, v starlark.Value) {
 	if err := dec.Decode(&want); err != nil {
 		return
 	}
-	if got, want := plain(v), plainJSON(want); got != want {
+	if got, want := valuePlain(v), plainJSON(want); got != want {
 		t.Fatalf("Decode(%q)\n got %s\nwant %s", data, got, want)
 	}
 }
 
 // plain writes a value without the order of its keys.
-func plain(v starlark.Value) string {
+func valuePlain(v starlark.Value) string {
 	switch v := v.(type) {
 	case *starlark.List:
 		var b strings.Builder
 		for e := range v.Elements() {
-			b.WriteString(plain(e) + ",")
+			b.WriteString(valuePlain(e) + ",")
 		}
 		return "[" + b.String() + "]"
 	case *starlark.Dict:
 		m := map[string]string{}
 		for k, e := range v.Entries() {
-			m[string(k.(starlark.String))] = plain(e)
+			m[string(k.(starlark.String))] = valuePlain(e)
 		}
 		return sortedMembers(m)
 	case starlark.String:
