@@ -10,16 +10,16 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// clean writes scripts the way a person would have.
+// clean writes scripts as a person would have written them.
 //
-// Each step is one thing in the script, whatever its templates are used for:
+// Each step is represented by one variable or expression, the same for all templates that use it:
 //
 //   - a tool step is its output, always a dict: {} or the defaults when it did not run or has
-//     failed; beside it NAME_result is what try_call_tool returned, and NAME_ran whether
-//     its condition held, when something asks for that;
+//     failed; where they are used, NAME_result is the value that try_call_tool returned, and
+//     NAME_ran whether its condition was true;
 //   - a tool step whose content array is used is a record of the legacy module;
 //   - a question is a struct with action and content;
-//   - a loop is what loopForm says.
+//   - a loop has one of the forms of loopForm.
 type clean struct {
 	*emitter
 	body    *[]star.Stmt
@@ -47,7 +47,7 @@ func cleanSource(w *workflow.Workflow, o Options) (source string, notes []Note, 
 var cleanReserved = strings.Fields(`text printf html_escape js_escape url_query without_none call attempt skipped workflow
 	as_array as_boolean as_integer as_number as_object as_string`)
 
-// above is what stands above run.
+// above returns the statements before the function run.
 func (c *clean) above() (stmts []star.Stmt) {
 	if c.w.Description != "" {
 		head := &build.CommentBlock{}
@@ -70,7 +70,7 @@ func (c *clean) emit(s star.Stmt) {
 	*c.body = append(*c.body, s)
 }
 
-// block writes statements into a block of their own.
+// block writes statements into a separate block.
 func (c *clean) block(write func() error) (stmts []star.Stmt, err error) {
 	outer := c.body
 	c.body = &stmts
@@ -107,8 +107,8 @@ func (c *clean) needs(s *workflow.Step, set []*workflow.Step) (list []*workflow.
 	return list
 }
 
-// sequence writes steps so that each waits for what it needs and for little else:
-// chains that have nothing to do with each other run side by side.
+// sequence writes steps so that each waits for the steps that it needs and for few others:
+// chains that do not need each other run in parallel.
 func (c *clean) sequence(set []*workflow.Step) error {
 	for len(set) > 0 {
 		if chains := c.chains(set); c.apart(chains) {
@@ -123,7 +123,7 @@ func (c *clean) sequence(set []*workflow.Step) error {
 			}
 		}
 		if len(first) == 0 {
-			first, rest = set[:1], set[1:] // only the first time, when not all is known
+			first, rest = set[:1], set[1:] // only in the first pass, see emitter
 		}
 		if err := c.oneLevel(first); err != nil {
 			return err
@@ -133,8 +133,8 @@ func (c *clean) sequence(set []*workflow.Step) error {
 	return nil
 }
 
-// apart reports whether chains are worth a function each: one with steps that stand alone
-// reads better when these begin with its first steps.
+// apart reports whether each chain is written as a function; if some chains are single steps,
+// writing these beside the first steps of the others is easier to read.
 func (c *clean) apart(chains [][]*workflow.Step) bool {
 	long := 0
 	for _, chain := range chains {
@@ -186,7 +186,7 @@ func (c *clean) oneLevel(level []*workflow.Step) error {
 	return c.sideBySide(chains)
 }
 
-// sideBySide writes chains as the branches of a parallel.
+// sideBySide writes chains as the branches of a call of parallel.
 func (c *clean) sideBySide(chains [][]*workflow.Step) error {
 	var branches []star.Expr
 	var groups [][]string
@@ -235,7 +235,7 @@ func (c *clean) branch(chain []*workflow.Step) (fn star.Expr, results []string, 
 	return star.Name(name), results, err
 }
 
-// give returns a value; a variable that was set just before goes without saying.
+// give writes the return of a value; the assignment of a variable that is only returned is left out.
 func (c *clean) give(value star.Expr) {
 	list := *c.body
 	name, isName := value.Node.(*build.Ident)
@@ -258,7 +258,7 @@ func (c *clean) simple(s *workflow.Step) bool {
 	return s.Condition == nil && s.Kind == workflow.ToolStep && !tried && !c.needsRan(s)
 }
 
-// usedOutside reports whether something outside of a chain needs a step.
+// usedOutside reports whether a step or the output outside of a chain needs a step of it.
 func (c *clean) usedOutside(s *workflow.Step, chain []*workflow.Step) bool {
 	if !c.isUsed(s) {
 		return false
@@ -316,7 +316,7 @@ func (c *clean) unlessSkipped(gates []*workflow.Step, levels [][]*workflow.Step)
 	return c.result()
 }
 
-// goingOn writes levels for the case that no answer to a question has skipped them.
+// goingOn writes levels under the condition that no answer to a question has skipped them.
 func (c *clean) goingOn(gates []*workflow.Step, levels [][]*workflow.Step) error {
 	body, err := c.block(func() error {
 		for i, level := range levels {
@@ -355,7 +355,7 @@ func (c *clean) gated(s *workflow.Step) bool {
 	return slices.ContainsFunc(c.w.Steps, func(other *workflow.Step) bool { return other.Skips() && other.Level < s.Level })
 }
 
-// goesOnAfter is the condition under which an answer did not skip the remaining steps.
+// goesOnAfter is the condition that an answer did not skip the remaining steps.
 func (c *clean) goesOnAfter(s *workflow.Step) star.Expr {
 	action := star.Attr(star.Name(c.vars[s]), "action")
 	switch both := s.OnDecline == workflow.ActionSkip && s.OnCancel == workflow.ActionSkip; {
@@ -369,13 +369,13 @@ func (c *clean) goesOnAfter(s *workflow.Step) star.Expr {
 	return star.Op("!=", action, star.Str("cancel"))
 }
 
-// view is what the templates of one field see.
+// view is the context of the templates of one field.
 type view struct {
 	c     *clean
 	step  *workflow.Step // that the template belongs to; nil for the output
 	item  star.Expr
 	index star.Expr
-	loop  bool // the template stands in a loop
+	loop  bool // the template is in a loop
 	seen  *bool
 }
 

@@ -9,17 +9,17 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// loopForm is what the variable of a loop holds, in all places that use it.
+// loopForm is the form of the variable of a loop, the same for all templates that use it.
 type loopForm int
 
 const (
-	loopUnused  loopForm = iota // there is none
-	loopOutputs                 // the list of what the calls returned: only its length is asked for
+	loopUnused  loopForm = iota // there is no variable
+	loopOutputs                 // the list of the values that the calls returned: only its length is used
 	loopRecords                 // the list of its iterations
 	loopSummary                 // a dict with iterations, count, completed and failed, or the defaults
 )
 
-// loopForm chooses the simplest form that all uses can do with.
+// loopForm chooses the simplest form that is enough for all uses.
 func (c *clean) loopForm(s *workflow.Step) loopForm {
 	u := c.used[s]
 	if !u.output {
@@ -45,7 +45,7 @@ func (c *clean) forEach(s *workflow.Step) (star.Expr, error) {
 	return all, nil
 }
 
-// collection writes what a loop goes through.
+// collection writes the list that a loop iterates over.
 func (c *clean) collection(s *workflow.Step) star.Expr {
 	n := c.native(&view{c: c, step: s}, s.Id+"_items")
 	if items, ok := n.Encoded(s.Collection.Parsed); ok {
@@ -87,7 +87,7 @@ func (c *clean) loop(s *workflow.Step, items star.Expr) star.Expr {
 	}
 	c.emit(star.Def(fn, over, body))
 	for _, name := range append(over, item, idx) {
-		c.names.free(name) // what the function has to itself
+		c.names.free(name) // it is local to the function
 	}
 	args := []star.Expr{star.Name(fn), items}
 	if s.MaxParallel != 0 {
@@ -96,7 +96,7 @@ func (c *clean) loop(s *workflow.Step, items star.Expr) star.Expr {
 	return star.Call("parallel", args...)
 }
 
-// iteration is what the function of a loop returns for one element.
+// iteration writes the value that the function of a loop returns for one element.
 func (c *clean) iteration(s *workflow.Step, call star.Expr, v *view) star.Expr {
 	switch form := c.loopForm(s); {
 	case form == loopUnused || form == loopOutputs:
@@ -110,7 +110,7 @@ func (c *clean) iteration(s *workflow.Step, call star.Expr, v *view) star.Expr {
 	)
 }
 
-// bounded writes the check of how many elements a loop may have, when the definition says so.
+// bounded writes the check of the number of elements, when the definition bounds it.
 func (c *clean) bounded(s *workflow.Step, items star.Expr) star.Expr {
 	if s.MaxIterations == 0 {
 		return items
@@ -123,14 +123,14 @@ func (c *clean) bounded(s *workflow.Step, items star.Expr) star.Expr {
 	return star.Name(all)
 }
 
-// loopField returns a part of what a loop returned.
+// loopField returns a part of the value of a loop.
 func (c *clean) loopField(s *workflow.Step, names []string) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	if c.loopForm(s) == loopSummary {
 		return c.summaryField(s, v.Is(star.Map), names)
 	}
 	if len(names) == 3 {
-		return v, 3 // only the first time
+		return v, 3 // only in the first pass
 	}
 	count := star.Call("len", v).Is(star.Int)
 	switch names[3] {
@@ -152,7 +152,7 @@ func (c *clean) loopField(s *workflow.Step, names []string) (star.Expr, int) {
 	return c.counted(s, v, false), 4
 }
 
-// counted is the number of elements that went well, or did not.
+// counted is the number of elements that completed, or that failed.
 func (c *clean) counted(s *workflow.Step, v star.Expr, well bool) star.Expr {
 	name := c.names.fresh("r")
 	r := star.Name(name)

@@ -141,15 +141,15 @@ func (c *clean) typed(p *workflow.Property, e star.Expr, encoded bool) star.Expr
 	return star.Call("json.decode", asText(e))
 }
 
-// withDefault writes a value that has a default: what is missing, cannot be computed or
-// is of another type.
+// withDefault writes a value of the output that has a default, for when it is missing, cannot be computed or
+// has another type.
 func (c *clean) withDefault(p *workflow.Property, e star.Expr, encoded bool, fallback star.Expr, name string) star.Expr {
 	fits := kinds[p.Kind] == e.Kind || p.Kind == "number" && e.Kind == star.Int
 	switch {
 	case e.Kind == star.Nothing && !encoded:
 		return fallback
 	case e.Risky:
-	case fits && (encoded || !e.Maybe): // null is one of these to the engine, and no reason for the default
+	case fits && (encoded || !e.Maybe): // for the engine null has this type, so the default is not used
 		return e
 	case fits && e.IsEntry() && !encoded:
 		return e.Or(fallback).Is(e.Kind)

@@ -5,12 +5,12 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// answersAlike reports whether it does not matter what the user answers.
+// answersAlike reports whether all answers of the user have the same effect.
 func (c *clean) answersAlike(s *workflow.Step) bool {
 	return s.OnDecline == workflow.ActionContinue && s.OnCancel == workflow.ActionContinue
 }
 
-// refusals ends the workflow when the user refused and nothing else is wanted.
+// refusals writes the failure after a refusal of the user that the definition does not handle.
 func (c *clean) refusals(s *workflow.Step) {
 	ends := func(handler string) bool { return handler == "" || handler == workflow.ActionAbort }
 	op, word := "", ""
@@ -68,8 +68,8 @@ func (c *clean) skippedQuestion(s *workflow.Step) star.Expr {
 	return star.Call("struct", args...)
 }
 
-// answerField returns a part of what the user answered; accepted says that it is known that
-// the form was filled in.
+// answerField returns a part of the user's answer; accepted says that the user is known to have
+// accepted.
 func (c *clean) answerField(s *workflow.Step, names []string, accepted bool) (star.Expr, int) {
 	v := star.Name(c.vars[s])
 	content := star.Attr(v, "content").Is(star.Map)
@@ -99,8 +99,8 @@ func (c *clean) answerField(s *workflow.Step, names []string, accepted bool) (st
 	return star.None(), len(names)
 }
 
-// answerWithoutSkipping is the answer where the workflow went on after it: one that skips the
-// remaining steps has returned.
+// answerWithoutSkipping is the answer where it is known not to have skipped the remaining steps: after
+// one that does, the script has returned.
 func (c *clean) answerWithoutSkipping(s *workflow.Step) star.Expr {
 	part := func(name string) star.Entry {
 		e, _ := c.answerField(s, []string{"steps", s.Id, "output", name}, false)
@@ -116,7 +116,7 @@ func (c *clean) skippedRest(s *workflow.Step) star.Expr {
 	return e
 }
 
-// answered is a field of the form that the user filled in.
+// answered returns a field of the form that the user filled in.
 func (c *clean) answered(s *workflow.Step, content star.Expr, name string, accepted bool) star.Expr {
 	schema := s.Schema.Mapping()
 	kind := kinds[schema.Get("properties").Mapping().Get(name).Mapping().Get("type").Text()]

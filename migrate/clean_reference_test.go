@@ -18,29 +18,29 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// What a script in the clean style may do otherwise than the legacy engine, where that
-// completes; the guide lists the same. The interpreter in its clean form does all of it,
+// The differences that a script in the clean style may have from the legacy engine, where that
+// completes; docs/migrate.md lists the same. The interpreter with clean set implements all of them,
 // with the real text/template:
 //
 //   - what is missing or null prints as nothing; alone in an argument it is left out, as it
 //     is in the result, where a text is empty
 //   - numbers print with their digits; booleans, lists and objects as JSON, in the order of
 //     their members and with <, > and & as they are; quote writes JSON, too
-//   - values compare by what they are: 5 is 5.0, and values of different kinds are not equal
+//   - values are compared by value: 5 is 5.0, and values of different kinds are not equal
 //   - a number in a format suits the verb; %T is a type of Starlark
 //   - an element of a text is a character; a slice goes as far as there is something
-//   - a text that a format makes of nothing is empty, and chooses so where it is asked
-//   - what is empty has no fields: they are nothing, and no error that a default stands in for
-//   - a value that stands alone stays what it is, and a text a text, whatever the tool wants
+//   - a text formatted from a missing value is empty, and false as a condition
+//   - the fields of an empty value are missing, and no error for which a default is used
+//   - a template of a single action keeps the type of its value, and a text stays a text, whatever the tool's schema
 //   - the output of a step that did not run or has failed is empty where it was null
 //   - the output of a tool without structured content is its text and its content
-//   - continue catches what the tool does, and defaultResults stand in for all of that; a kept
-//     error has the words of scripts
+//   - continue catches all failures of the tool, and defaultResults are used after each of them; a stored
+//     error has the text of scripts
 
-// missing stands for the value of a template that is one action without a value.
+// missing is the value of a template of a single action without a value.
 const missing = "\x00"
 
-// checkClean runs the workflow in the clean style, when the legacy engine completes.
+// checkClean checks the workflow in the clean style, when the legacy engine completes.
 func checkClean(t *testing.T, f *flow, legacy *interpreter, ended *ending, counts map[string]int) bool {
 	t.Helper()
 	switch {
@@ -54,7 +54,7 @@ func checkClean(t *testing.T, f *flow, legacy *interpreter, ended *ending, count
 	in := newInterpreter(f)
 	in.clean = true
 	want := in.run()
-	fails := want.isError || in.beyond // scripts do not go on after what is not the tool's
+	fails := want.isError || in.beyond // scripts do not continue after a failure that is not the tool's
 	s, have, err := runRandom(t, f, migrate.Clean)
 	switch {
 	case fails && strings.Contains(string(f.json()), "index "):
@@ -91,13 +91,13 @@ func completesWith(f *flow, functions texttemplate.FuncMap) bool {
 	return !in.run().isError && !in.beyond
 }
 
-// printsNil are the functions that write something for nothing, as the legacy engine's did.
+// printsNil are the functions that print a text for nil, as the legacy engine's did.
 var printsNil = texttemplate.FuncMap{
 	"printf": fmt.Sprintf, "print": fmt.Sprint, "println": fmt.Sprintln,
 	"html": template.HTMLEscaper, "js": template.JSEscaper, "urlquery": template.URLQueryEscaper,
 }
 
-// unlike says where a run is not as it may be.
+// unlike returns a difference of a run from those that are allowed, "" for none.
 func (e *ending) unlike(have verify.Outcome) string {
 	result := alike(string(have.Result.Structured))
 	if len(have.Result.Structured) == 0 {
@@ -124,8 +124,8 @@ func (e *ending) unlike(have verify.Outcome) string {
 	return ""
 }
 
-// alike writes JSON so that values are equal that may stand for each other: a value and
-// its text, JSON in texts in any order of members.
+// alike writes JSON so that values have the same text that count as equal: a value and
+// its text, and JSON in texts with any order of members.
 func alike(data string) string {
 	var v any
 	if json.Unmarshal([]byte(data), &v) != nil {
@@ -184,7 +184,7 @@ func sortedJSON(text string) string {
 	return text
 }
 
-// show is what the clean style prints for a value.
+// show is the text that the clean style prints for a value.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -207,8 +207,8 @@ func plainJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// inOrder puts the members of the output of a tool without structured content in their
-// order, which is not that of their names: an escaped text keeps it.
+// inOrder puts the members of the output of a tool without structured content in the order of
+// the engine, which is not that of their names.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -233,8 +233,8 @@ func inOrder(v any) any {
 	return v
 }
 
-// renderClean renders a template by the rules of the clean style. The value of one action
-// alone is also returned as it is.
+// renderClean renders a template by the rules of the clean style. The value of a template of a single
+// action is also returned.
 func renderClean(text string, ctx any, others texttemplate.FuncMap) (string, any, error) {
 	var alone any
 	show := func(v any) string {
@@ -268,7 +268,7 @@ func renderClean(text string, ctx any, others texttemplate.FuncMap) (string, any
 	return out, alone, nil
 }
 
-// showing makes every action that prints end in the function _show.
+// showing adds the function _show to the end of every action that prints.
 func showing(n parse.Node, tree *parse.Tree) {
 	list := func(lists ...*parse.ListNode) {
 		for _, l := range lists {
@@ -363,7 +363,7 @@ func starlarkType(v any) string {
 	return "int"
 }
 
-// suiting is a value that suits the verb of a format.
+// suiting is a value that is converted to the type of the verb that formats it.
 type suiting struct{ v any }
 
 func (s suiting) Format(state fmt.State, verb rune) {
@@ -428,7 +428,7 @@ func indexClean(v any, keys ...any) (any, error) {
 		case map[string]any:
 			k, ok := key.(string)
 			if !ok {
-				return nil, errors.New("want a text")
+				return nil, errors.New("want a string")
 			}
 			v = on[k]
 		case []any:

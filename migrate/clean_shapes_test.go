@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCleanShapes holds shapes that random workflows seldom have to what those are held to:
+// TestCleanShapes checks shapes that random workflows seldom have, as TestRandomWorkflows does:
 // the exact and the clean script of each end as the interpreter does.
 func TestCleanShapes(t *testing.T) {
 	echo := func(condition string) *flowStep {
@@ -18,9 +18,9 @@ func TestCleanShapes(t *testing.T) {
 		flow *flow
 		same bool
 	}{
-		// A character is no number, and scripts do not go on after that.
+		// A character is no number, and scripts do not continue after that failure.
 		"condition on the code of a character": {&flow{steps: []*flowStep{echo("{{gt (index .params.s 0) (len .params.l)}}")}}, false},
-		// No range goes through an empty text, which is not the same as nothing.
+		// A range over an empty text fails, unlike one over a missing value.
 		"range over an empty text":           {&flow{output: output("{{range .params.empty}}x{{end}}")}, true},
 		"range over an empty text, pairs":    {&flow{output: output("{{range $i, $e := .params.empty}}x{{end}}")}, true},
 		"range over an empty text, else":     {&flow{output: output("{{range .params.empty}}x{{else}}none{{end}}")}, true},
@@ -30,7 +30,7 @@ func TestCleanShapes(t *testing.T) {
 		"range over what is missing":         {&flow{output: output("{{range $i, $e := .params.missing}}x{{else}}none{{end}}")}, true},
 		"range over a list":                  {&flow{output: output("{{range .params.rows}}{{.k}}{{else}}none{{end}}")}, true},
 		"range over an object":               {&flow{output: output("{{range $k, $v := .params.o}}{{$k}}{{else}}none{{end}}")}, true},
-		// Of an object only a text is a key.
+		// An object is indexed by a text only.
 		"index by null":                        {&flow{output: output("x{{index .params.o .params.nul}}")}, true},
 		"index by a number":                    {&flow{output: output("x{{index .params.o .params.n}}")}, true},
 		"index by a text":                      {&flow{output: output("{{index .params.o .params.s}}{{index .params.o .params.o.k}}")}, true},

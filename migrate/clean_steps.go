@@ -11,13 +11,13 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// isUsed reports whether something needs a step, and needsOutput whether it is its output.
+// isUsed reports whether a template uses a step, and needsOutput whether one uses its output.
 func (c *clean) isUsed(s *workflow.Step) bool { return c.used[s].any() }
 
 func (c *clean) needsOutput(s *workflow.Step) bool { return c.used[s].output }
 
-// isRecord reports whether a step is a record of the legacy module: the content array of
-// a result, by the names that its blocks had, is in none of what builtins return.
+// isRecord reports whether a step is a record of the legacy module: where templates use the content
+// array by the names of its blocks, which no builtin returns.
 func (c *clean) isRecord(s *workflow.Step) bool {
 	return s.Kind == workflow.ToolStep && (c.used[s].content || slices.ContainsFunc(c.used[s].parts, blockName.MatchString))
 }
@@ -27,23 +27,23 @@ var blockName = regexp.MustCompile(`^(text_[0-9]+|image_[0-9]+|resource(_[0-9]+)
 // isCaught reports whether a failure of the step's tool does not end the workflow.
 func (c *clean) isCaught(s *workflow.Step) bool { return c.goesOn(s) && s.Kind == workflow.ToolStep }
 
-// needsTried reports whether something needs to know how a call that may fail went.
+// needsTried reports whether a template uses the status or the error of a call that may fail.
 func (c *clean) needsTried(s *workflow.Step) bool {
 	return c.isCaught(s) && !c.isRecord(s) && (c.used[s].status || c.used[s].error)
 }
 
-// needsRan reports whether something needs to know whether a step has run.
+// needsRan reports whether a template depends on whether a step has run.
 func (c *clean) needsRan(s *workflow.Step) bool {
 	return (s.Condition != nil || c.gated(s)) && c.used[s].status && !c.isRecord(s)
 }
 
-// ran is the variable that tells whether a step with a condition has run.
+// ran is the name of the variable that says whether a step with a condition has run.
 func (c *clean) ran(s *workflow.Step) string { return c.vars[s] + "_ran" }
 
-// tried is the variable that has all of a call that may fail.
+// tried is the name of the variable with the result of try_call_tool.
 func (c *clean) tried(s *workflow.Step) string { return c.vars[s] + "_result" }
 
-// hasValue reports whether a step has a variable of its own.
+// hasValue reports whether a step has a variable.
 func (c *clean) hasValue(s *workflow.Step) bool {
 	switch {
 	case c.isRecord(s):
@@ -56,7 +56,7 @@ func (c *clean) hasValue(s *workflow.Step) bool {
 	return c.needsOutput(s)
 }
 
-// produces lists the variables of a step that something needs.
+// produces lists the variables of a step that are used.
 func (c *clean) produces(s *workflow.Step) (list []string) {
 	if c.hasValue(s) {
 		list = append(list, c.vars[s])
@@ -70,7 +70,7 @@ func (c *clean) produces(s *workflow.Step) (list []string) {
 	return list
 }
 
-// assume gives the variables of a step the values of one that is skipped.
+// assume writes the assignment of the values of a skipped step to the variables of s.
 func (c *clean) assume(s *workflow.Step) {
 	c.assumeOutcome(s)
 	if c.needsRan(s) {
@@ -78,7 +78,7 @@ func (c *clean) assume(s *workflow.Step) {
 	}
 }
 
-// assumeOutcome is assume but for the variable that tells whether the step has run.
+// assumeOutcome is assume without the variable that says whether the step has run.
 func (c *clean) assumeOutcome(s *workflow.Step) {
 	if c.hasValue(s) {
 		c.emit(star.Assign(c.skippedValue(s), c.vars[s]))
@@ -89,7 +89,7 @@ func (c *clean) assumeOutcome(s *workflow.Step) {
 	}
 }
 
-// skippedValue is what the variable of a step holds when it did not run.
+// skippedValue is the value of the variable of a step that did not run.
 func (c *clean) skippedValue(s *workflow.Step) star.Expr {
 	switch {
 	case c.isRecord(s):
@@ -135,12 +135,12 @@ func (c *clean) assumed(s *workflow.Step) bool {
 }
 
 // branched reports whether a step that a question may skip is written into a function,
-// which does not see what was assumed outside of it.
+// which does not have the values that were assigned outside of it.
 func (c *clean) branched(s *workflow.Step) bool {
 	return slices.ContainsFunc(c.w.Steps, func(other *workflow.Step) bool { return other != s && other.Level == s.Level })
 }
 
-// perform writes what a step does, and that it did.
+// perform writes the effect of a step, and sets the variable that says whether it has run.
 func (c *clean) perform(s *workflow.Step) error {
 	err := c.performed(s)
 	if err == nil && c.needsRan(s) && s.Condition == nil {
@@ -149,7 +149,7 @@ func (c *clean) perform(s *workflow.Step) error {
 	return err
 }
 
-// performed writes what a step does.
+// performed writes the effect of a step.
 func (c *clean) performed(s *workflow.Step) error {
 	value, err := c.core(s)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *clean) condition(s *workflow.Step) star.Expr {
 	return isTrue(e)
 }
 
-// whenTrue is when a value that is one of two words is the one for true.
+// whenTrue returns the condition under which a value that is one of two texts is "true".
 func whenTrue(e star.Expr) (star.Expr, bool) {
 	var when star.Expr
 	found := 0
@@ -223,12 +223,12 @@ func whenTrue(e star.Expr) (star.Expr, bool) {
 	return when, true
 }
 
-// isTrue compares with what a template prints for true.
+// isTrue compares a value with the text that a template prints for true.
 func isTrue(e star.Expr) star.Expr {
 	return star.Op("==", star.Method(asText(e), "lower"), star.Str("true")).Is(star.Bool)
 }
 
-// core writes what a step does as an expression.
+// core writes the effect of a step as an expression.
 func (c *clean) core(s *workflow.Step) (star.Expr, error) {
 	switch s.Kind {
 	case workflow.ElicitationStep:
@@ -271,7 +271,7 @@ func (c *clean) retried(s *workflow.Step, call star.Expr) star.Expr {
 	return star.Call("retry", args...)
 }
 
-// record writes a call of which the content array is used.
+// record writes a call whose content array is used.
 func (c *clean) record(s *workflow.Step) star.Expr {
 	c.loads["call"] = true
 	args := []star.Expr{star.Str(s.Tool), star.Dict()}
@@ -290,7 +290,7 @@ func (c *clean) record(s *workflow.Step) star.Expr {
 	return star.Call("attempt", star.Lambda(call), star.Arg("defaults", c.defaults(s)))
 }
 
-// templated writes a value whose texts are templates. hint is a word for it.
+// templated writes a value whose texts are templates. hint is a word for the names of variables.
 func (c *clean) templated(v *workflow.Value, s *workflow.Step, in *view, hint string) star.Expr {
 	if v == nil {
 		return star.None()
@@ -303,7 +303,7 @@ func (c *clean) templated(v *workflow.Value, s *workflow.Step, in *view, hint st
 		for _, e := range d {
 			item := c.templated(e, s, in, hint)
 			if _, isText := valueText(e); isText && item.Maybe {
-				item = asText(item) // something has to stand there
+				item = asText(item) // an element cannot be left out
 			}
 			list = append(list, item)
 		}
@@ -315,7 +315,7 @@ func (c *clean) templated(v *workflow.Value, s *workflow.Step, in *view, hint st
 			if _, isText := valueText(d.Values[k]); isText && e.Kind == star.Nothing {
 				continue
 			} else if !isText {
-				e.Maybe = false // a null that is written down stays
+				e.Maybe = false // a literal null is kept
 			}
 			entries = append(entries, star.Entry{Key: k, Value: e})
 		}
@@ -332,7 +332,7 @@ func valueText(v *workflow.Value) (string, bool) {
 	return s, ok
 }
 
-// withoutNone is a dict from which the entries that are None are left out.
+// withoutNone writes a dict without the entries that are None.
 func withoutNone(entries []star.Entry) star.Expr {
 	d := star.Dict(entries...)
 	if slices.ContainsFunc(entries, func(e star.Entry) bool { return e.Value.Maybe }) {
@@ -347,7 +347,7 @@ func (c *clean) argument(t *workflow.Template, v *view, hint string) star.Expr {
 		return star.Call("fail", star.Str("not a template: "+t.Err.Error())).Is(star.Text)
 	}
 	if plain, ok := t.Parsed.Plain(); ok && looksTyped(plain) && len(c.remarks) == 0 {
-		c.remark(fmt.Sprintf("A text such as %q stays one; ToolHive made what the tool wants of it.", plain))
+		c.remark(fmt.Sprintf("A text such as %q stays a text; ToolHive converted it to the type that the tool's schema has.", plain))
 	}
 	return c.value(t, v, hint)
 }

@@ -18,12 +18,12 @@ var kinds = map[string]star.Kind{
 
 func asText(e star.Expr) star.Expr { return gotmpl.AsText(e) }
 
-// Fresh, Free and Helper serve the translator.
+// Fresh, Free and Helper implement gotmpl.View, with Path and Root.
 func (v *view) Fresh(hint string) string  { return v.c.names.fresh(hint) }
 func (v *view) Free(name string)          { v.c.names.free(name) }
 func (v *view) Helper(name string) string { return v.c.helper(name) }
 
-// Path returns the expression of the known beginning of a path.
+// Path returns the expression of the longest known prefix of a path, and its length.
 func (v *view) Path(names []string) (star.Expr, int) {
 	switch names[0] {
 	case "params":
@@ -59,7 +59,7 @@ func (v *view) Root() star.Expr {
 	return star.Dict(entries...)
 }
 
-// params returns an argument: one that is required, or has a default, is there.
+// params returns an argument. One that is required or has a default is not missing.
 func (c *clean) params(names []string) (star.Expr, int) {
 	params := star.Name("params").Is(star.Map)
 	if len(names) == 1 {
@@ -127,8 +127,8 @@ func (v *view) steps(names []string) (star.Expr, int) {
 	return v.c.stepField(other, names)
 }
 
-// accepted reports whether a question was asked and accepted wherever the template is used:
-// all else has ended the run, or skipped the step.
+// accepted reports whether a question is known to be accepted where the template is rendered: any other
+// outcome has ended the run or skipped the step.
 func (v *view) accepted(q *workflow.Step) bool {
 	return v.step != nil && v.step.Level > q.Level && q.Condition == nil && q.OnDecline != workflow.ActionContinue && q.OnCancel != workflow.ActionContinue
 }
@@ -136,7 +136,7 @@ func (v *view) accepted(q *workflow.Step) bool {
 // begun reports whether a step has begun when the template is rendered.
 func (v *view) begun(other *workflow.Step) bool { return v.step == nil || other.Level < v.step.Level }
 
-// running is what a step sees of itself.
+// running returns a part of the step that is running, for its own templates.
 func (v *view) running(names []string) (star.Expr, int) {
 	if len(names) == 2 {
 		return star.Dict(star.Entry{Key: "content", Value: star.Dict()}, star.Entry{Key: "output", Value: star.Dict()},
@@ -185,7 +185,7 @@ func textOrNone(e star.Expr) star.Expr {
 	return e
 }
 
-// whole is a step with all its parts.
+// whole returns a step with all its parts.
 func (c *clean) whole(s *workflow.Step) star.Expr {
 	var entries []star.Entry
 	for _, part := range []string{"content", "error", "output", "status"} {
@@ -197,7 +197,7 @@ func (c *clean) whole(s *workflow.Step) star.Expr {
 	return withoutNone(entries)
 }
 
-// status is how a step went.
+// status returns the status of a step: completed, failed or skipped.
 func (c *clean) status(s *workflow.Step) star.Expr {
 	if c.isRecord(s) {
 		return star.Attr(star.Name(c.vars[s]), "status").Is(star.Text)
@@ -214,7 +214,7 @@ func (c *clean) status(s *workflow.Step) star.Expr {
 	case c.isCaught(s) && mayBeSkipped:
 		completed := star.If(ok, star.Str("completed"), star.Str("failed")).Bare()
 		e := star.If(ran, completed, star.Str("skipped")).Is(star.Text)
-		e.Cases = []star.Case{ // one that did not run is not ok
+		e.Cases = []star.Case{ // for a step that did not run, ok is false
 			{Text: "completed", When: ok}, {Text: "failed", When: star.Op("and", ran, star.Not(ok)).Is(star.Bool)}, {Text: "skipped", When: star.Not(ran)},
 		}
 		return e
@@ -239,7 +239,7 @@ func (c *clean) outputField(s *workflow.Step, names []string) (star.Expr, int) {
 	return star.Name(c.vars[s]).Is(star.Map), 3
 }
 
-// workflow returns a part of what is known of the run.
+// workflow returns a part of .workflow: the id, the start and the counters of the run.
 func (v *view) workflow(names []string) (star.Expr, int) {
 	if len(names) > 1 {
 		switch {
@@ -315,7 +315,7 @@ func (v *view) forEach(names []string) (star.Expr, int) {
 	return star.None(), len(names)
 }
 
-// helpers are functions that clean scripts define for themselves where a shape is only
+// helpers are functions that clean scripts define where the type of a value is only
 // known at run time.
 var helpers = map[string]string{
 	"pairs": `
@@ -336,21 +336,21 @@ def items(x):
 `,
 	"entry": `
 def entry(x, key):
-    """What a dict has at a key, if anything, or a list at a position."""
+    """The value of a dict at a key, None without one, or of a list at a position."""
     if type(x) == "dict" and type(key) == "string":
         return x.get(key)
     return x[key]
 `,
 	"iteration": `
 def iteration(index, item, result):
-    """What is known of one element of a loop that goes on after a failure."""
+    """The record of one element of a loop that continues after a failure."""
     if result.ok:
         return {"index": index, "item": item, "output": result.output, "status": "completed"}
     return {"error": result.error, "index": index, "item": item, "output": {}, "status": "failed"}
 `,
 	"summary": `
 def summary(iterations):
-    """The elements of a loop, and how they went."""
+    """The records of a loop, and the number that completed and failed."""
     completed = len([i for i in iterations if i["status"] == "completed"])
     return {
         "completed": completed,
@@ -371,7 +371,7 @@ func helperDefs(used map[string]bool) (defs []star.Stmt) {
 		}
 		f, err := build.ParseDefault(name, []byte(helpers[name]))
 		if err != nil {
-			panic(err) // the text is above
+			panic(err) // the source is a constant
 		}
 		defs = append(defs, f.Stmt...)
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // TestCorpus migrates every workflow in the folder VMCP_CORPUS in both styles. Each has to
-// become a script, or be refused with places: as it stands in a file and as it is in a
-// cluster, which drops unknown fields; with --fix too.
+// become a script, or be refused with positions: read as a file and as in a
+// cluster, which drops unknown fields; also with --fix.
 func TestCorpus(t *testing.T) {
 	dir := os.Getenv("VMCP_CORPUS")
 	if dir == "" {

@@ -9,10 +9,10 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
-// pair is a workflow in the guide and the script that it says comes out of it.
+// pair is a workflow in docs/migrate.md and its script there.
 var pair = regexp.MustCompile("(?s)```yaml\n(.*?)```\n\n```python (exact|clean)\n(.*?)```")
 
-// TestGuide keeps the pairs in the guide true.
+// TestGuide migrates the workflows of docs/migrate.md, and compares the scripts with those there.
 func TestGuide(t *testing.T) {
 	const file = "../docs/migrate.md"
 	data, err := os.ReadFile(file)

@@ -37,8 +37,8 @@ func (c *code) block(write func()) {
 	c.indent--
 }
 
-// indented puts spaces before the lines of text, but not inside of long texts, where
-// they would be part of it.
+// indented puts spaces before the lines of text, except inside of string literals of several lines,
+// where they would change the value.
 func indented(text string, depth int) string {
 	pad := strings.Repeat("    ", depth)
 	lines := strings.Split(text, "\n")
@@ -96,7 +96,7 @@ func literalOf(v any) string {
 	return fmt.Sprint(v)
 }
 
-// durationText writes a duration as people do: 1m30s, 5m.
+// durationText writes a duration in its shortest form: 1m30s, 5m.
 func durationText(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -113,7 +113,7 @@ func keyword(name, value string) string { return name + " = " + value }
 
 func keywordText(name, text string) string { return keyword(name, gotmpl.Quote(text)) }
 
-// format gives a script the form that buildifier wants.
+// format formats a script as buildifier does.
 func format(source string) (string, error) {
 	f, err := build.ParseDefault("script.star", []byte(source))
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// emitter is what the styles share. A script is written twice: the first time to learn
-// what of each step is used, the second time for good.
+// emitter is the common part of the styles. A script is written in two passes: the first one
+// finds which parts of each step are used, the second one writes the script.
 type emitter struct {
 	w       *workflow.Workflow
 	fix     bool
 	checked bool
-	used    map[*workflow.Step]*facets // from the first time
+	used    map[*workflow.Step]*facets // found in the first pass
 	seen    map[*workflow.Step]*facets
 
 	refs  map[*workflow.Step][]*workflow.Step // the steps that a step's templates name; nil is the output
-	known map[*workflow.Step][]*workflow.Step // refs of the first time
+	known map[*workflow.Step][]*workflow.Step // refs of the first pass
 
 	names *names
-	loads map[string]bool // what is used of the legacy module
+	loads map[string]bool // functions of the legacy module that are used
 	vars  map[*workflow.Step]string
 	notes []Note
 }
@@ -30,8 +30,8 @@ func newEmitter(w *workflow.Workflow, o Options) *emitter {
 	return &emitter{w: w, fix: o.Fix, checked: o.Checked, used: map[*workflow.Step]*facets{}}
 }
 
-// twice calls write two times, each with everything forgotten but what the first has
-// learned. Nothing in a script may have one of the names in taken.
+// twice runs the two passes: it calls write twice, and resets all state between them but used and
+// known. Nothing in a script may have one of the names in taken.
 func (e *emitter) twice(taken []string, write func() error) error {
 	for range 2 {
 		e.seen = map[*workflow.Step]*facets{}
@@ -54,7 +54,7 @@ func (e *emitter) twice(taken []string, write func() error) error {
 	return nil
 }
 
-// loaded lists what is used of the legacy module.
+// loaded lists the functions of the legacy module that are used.
 func (e *emitter) loaded() (list []string) {
 	for _, name := range Module {
 		if e.loads[name] {
@@ -70,7 +70,7 @@ var Module = strings.Fields(`NOTHING answer arguments as_array as_boolean as_int
 	html_escape index items js_escape latest le length lt ne pairs printf quote retry skipped slice sprint
 	sprintln string template_error text timestamp to_json url_query workflow`)
 
-// misplaced gives an error of a translation its place in the file.
+// misplaced adds the position in the file to an error of a translation.
 func (e *emitter) misplaced(t *workflow.Template, err error) error {
 	return diag.Problems{{Pos: t.Value.Pos, Path: t.Value.Path, Code: workflow.Code, Message: "template: " + err.Error()}}
 }
@@ -101,7 +101,7 @@ func (e *emitter) see(s *workflow.Step, names []string) {
 	}
 }
 
-// goesOn reports whether the workflow goes on when the step has failed.
+// goesOn reports whether the workflow continues when the step has failed.
 func (e *emitter) goesOn(s *workflow.Step) bool {
 	return s.MayFail() || e.w.GoOn
 }

@@ -15,7 +15,7 @@ type exact struct {
 	*emitter
 	code       code
 	usesParams bool // in the templates written so far
-	needParams bool // as found the first time
+	needParams bool // usesParams after the first pass
 }
 
 // exactSource writes the script of a workflow in the exact style.
@@ -28,7 +28,7 @@ func exactSource(w *workflow.Workflow, o Options) (source string, notes []Note, 
 	return source, x.notes, err
 }
 
-// above is what stands above run.
+// above returns the text before the function run.
 func (x *exact) above() string {
 	var b strings.Builder
 	b.WriteString(comment(x.w.Description))
@@ -43,7 +43,7 @@ func (x *exact) above() string {
 	return b.String()
 }
 
-// translate writes a template in a scope; the functions that it needs go before.
+// translate writes a template in a scope, with the functions that it needs before it.
 func (x *exact) translate(t *workflow.Template, s *scope, hint string) (gotmpl.Expr, error) {
 	c, err := t.Parsed.Translate(s, hint)
 	if err != nil {
@@ -68,7 +68,7 @@ func (x *exact) write() error {
 	return nil
 }
 
-// head writes what comes before the first step.
+// head writes the statements before the first step.
 func (x *exact) head() {
 	if x.w.Timeout != 0 && x.w.Timeout != workflow.DefaultTimeout {
 		x.loads["deadline"] = true
@@ -115,13 +115,13 @@ func schemaDefault(schema *workflow.Mapping) (*workflow.Value, bool) {
 	return d, ok
 }
 
-// skipped is the expression that tells whether an answer ended the workflow.
+// skipped is the condition that an answer ended the workflow.
 func (x *exact) skipped(s *workflow.Step) string {
 	x.seen[s].output = true
 	return x.outputOf(s) + `.get("skipped")`
 }
 
-// oneLevel writes the steps of a level: side by side when there are several.
+// oneLevel writes the steps of a level: in parallel when there are several.
 func (x *exact) oneLevel(level []*workflow.Step) error {
 	if len(level) == 1 {
 		return x.alone(level[0])
@@ -169,10 +169,10 @@ func (x *exact) skippedValues(level []*workflow.Step) (list []string) {
 	return list
 }
 
-// isUsed reports whether some template needs the step.
+// isUsed reports whether a template uses the step.
 func (x *exact) isUsed(s *workflow.Step) bool { return x.used[s].any() }
 
-// isRecord reports whether the variable of a step holds more than its output.
+// isRecord reports whether the variable of a step is its record, not only its output.
 func (x *exact) isRecord(s *workflow.Step) bool {
 	u := x.used[s]
 	return u.content || x.goesOn(s) && (u.status || u.error) || u.status && x.mayBeSkipped(s)
@@ -190,7 +190,7 @@ func (x *exact) branch(s *workflow.Step) (string, error) {
 	return x.function(s)
 }
 
-// function writes a step with its condition as a function of its own.
+// function writes a step with its condition as a function.
 func (x *exact) function(s *workflow.Step) (string, error) {
 	name := x.names.fresh("run_" + s.Id)
 	var err error
@@ -207,7 +207,7 @@ func (x *exact) returning(s *workflow.Step) error {
 	return err
 }
 
-// underCondition writes an if with the condition of a step, and in it what use writes of the step's
+// underCondition writes an if with the condition of a step; use writes its body, with the step's
 // expression.
 func (x *exact) underCondition(s *workflow.Step, use func(expr string)) error {
 	cond, err := x.condition(s)
@@ -255,7 +255,7 @@ func (x *exact) conditional(s *workflow.Step) error {
 	return err
 }
 
-// skippedValue is what the variable of a step holds when it did not run.
+// skippedValue is the value of the variable of a step that did not run.
 func (x *exact) skippedValue(s *workflow.Step) string {
 	if x.isRecord(s) {
 		x.loads["skipped"] = true
@@ -328,7 +328,7 @@ func (x *exact) condition(s *workflow.Step) (string, error) {
 	return gotmpl.Call("condition", text.Code, keywordText("step", s.Id)), nil
 }
 
-// boolean writes a condition that is one comparison as just that.
+// boolean writes a condition that is a single comparison as one, without rendering a text.
 func (x *exact) boolean(t *workflow.Template, s *workflow.Step, place string) (string, bool, error) {
 	e, ok, err := t.Parsed.Value(&scope{e: x, step: s, place: place})
 	if err != nil {
@@ -362,8 +362,8 @@ func (x *exact) byLevel(levels [][]*workflow.Step) error {
 	return x.result()
 }
 
-// endings is the condition under which an answer in the level has ended the workflow; ""
-// when none can, or when nothing follows.
+// endings is the condition that an answer in the level has ended the workflow; ""
+// when none can, or when no level follows.
 func (x *exact) endings(level []*workflow.Step, more bool) string {
 	var ends []string
 	for _, s := range level {
@@ -374,7 +374,7 @@ func (x *exact) endings(level []*workflow.Step, more bool) string {
 	return strings.Join(ends, " or ")
 }
 
-// assumeSkipped gives steps the values that they have when they are skipped.
+// assumeSkipped writes the assignment of the values of skipped steps.
 func (x *exact) assumeSkipped(levels [][]*workflow.Step) {
 	for _, level := range levels {
 		for _, s := range level {
@@ -383,7 +383,7 @@ func (x *exact) assumeSkipped(levels [][]*workflow.Step) {
 	}
 }
 
-// unless writes levels for the case that no answer has ended the workflow.
+// unless writes levels under the condition that no answer has ended the workflow.
 func (x *exact) unless(ended string, levels [][]*workflow.Step) (err error) {
 	if strings.ContainsAny(ended, " ") {
 		ended = "(" + ended + ")"

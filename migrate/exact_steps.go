@@ -8,13 +8,13 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// broken writes a text that is no template: it fails when the workflow comes there.
+// broken writes a text that is no template: an expression that fails when it is evaluated.
 func (x *exact) broken(t *workflow.Template, place string) string {
 	x.loads["broken_template"] = true
 	return gotmpl.Call("broken_template", gotmpl.Quote(t.Err.Error()), keywordText("at", place))
 }
 
-// core writes what a step does, without its condition.
+// core writes the effect of a step, without its condition.
 func (x *exact) core(s *workflow.Step) (string, error) {
 	switch s.Kind {
 	case workflow.ElicitationStep:
@@ -140,7 +140,7 @@ func (x *exact) elicitation(s *workflow.Step) (string, error) {
 	return x.recorded(s, gotmpl.Call("ask", args...)), nil
 }
 
-// recorded wraps the output of a step that is no call where its record is needed.
+// recorded converts the output of a step that is no call into a record, where the record is used.
 func (x *exact) recorded(s *workflow.Step, output string) string {
 	if !x.isRecord(s) {
 		return output
@@ -195,7 +195,7 @@ func (x *exact) loopFunction(s *workflow.Step) (string, error) {
 	return fn, err
 }
 
-// collection writes what a loop goes through: the value itself where the template is
+// collection writes the collection of a loop: the value itself where the template is
 // {{json value}}, else the text.
 func (x *exact) collection(s *workflow.Step) (string, error) {
 	place := segment(s.Id) + ".collection"

@@ -64,7 +64,7 @@ func (x *exact) whole(s *workflow.Step) gotmpl.Expr {
 	return gotmpl.Expr{Code: gotmpl.Dict([]string{`"status": "completed"`, `"output": ` + x.vars[s], `"content": {}`}), Kind: gotmpl.Map}
 }
 
-// outputField returns a part of an output of which more is known than that it is a map.
+// outputField returns a part of an output whose members are known.
 func (x *exact) outputField(s *workflow.Step, names []string) (gotmpl.Expr, int) {
 	output := gotmpl.Expr{Code: x.outputOf(s), Kind: gotmpl.Map}
 	if len(names) < 4 || x.mayBeSkipped(s) || x.goesOn(s) {
@@ -102,14 +102,14 @@ func (x *exact) result() error {
 	return nil
 }
 
-// assume gives the variable of a step the value of one that is skipped.
+// assume writes the assignment of the value of a skipped step.
 func (x *exact) assume(s *workflow.Step) {
 	if x.isUsed(s) {
 		x.code.line("%s = %s", x.vars[s], x.skippedValue(s))
 	}
 }
 
-// early writes the return after an answer that ended the workflow with a level.
+// early writes the return after an answer in a level that ended the workflow.
 func (x *exact) early(level []*workflow.Step) { x.lastOf(level) }
 
 // lastResult returns the output of the step that ended last.

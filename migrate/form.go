@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// What the schema of a question may say, by the protocol.
+// The schemas that the protocol allows in elicitation/create.
 var (
 	formKeywords  = []string{"$schema", "type", "properties", "required"}
 	fieldKeywords = map[string][]string{
@@ -22,13 +22,13 @@ var (
 	fieldFormats = []string{"email", "uri", "date", "date-time"}
 )
 
-// form returns the schema of a question without what clients cannot show. The legacy
-// engine sent any schema; elicit sends only forms.
+// form returns the schema of a question without the keywords that elicit does not allow. The legacy
+// engine sent any schema; elicit sends only flat forms.
 func (c *clean) form(s *workflow.Step) (*workflow.Value, error) {
 	path := workflow.Member(s.Path, "schema")
 	refuse := func(v *workflow.Value, format string, args ...any) error {
-		return diag.Problems{{Pos: v.Pos, Path: v.Path, Code: workflow.Code, Message: "clients show a flat form only: " + fmt.Sprintf(format, args...) +
-			"; the exact style sends the schema as it is"}}
+		return diag.Problems{{Pos: v.Pos, Path: v.Path, Code: workflow.Code, Message: "clients show only flat forms: " + fmt.Sprintf(format, args...) +
+			"; the exact style sends the schema unchanged"}}
 	}
 	if kind := s.Schema.Mapping().Get("type"); kind.Text() != "object" {
 		return nil, refuse(s.Schema, "want type: object")

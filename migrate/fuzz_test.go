@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// FuzzTranslate feeds arbitrary text: what comes out is an error that says where, or a
-// script that compiles and is formatted; never a crash.
+// FuzzTranslate translates arbitrary text: the result is an error with a position, or a
+// script that compiles and is formatted; never a panic.
 func FuzzTranslate(f *testing.F) {
 	for _, file := range glob(f, "testdata/cases/*/in.yaml") {
 		data, err := os.ReadFile(file)
@@ -31,12 +31,12 @@ func FuzzTranslate(f *testing.F) {
 		f.Add([]byte("name: t\ndescription: d\nsteps: [{id: a, tool: b.c, arguments: {x: TEMPLATE}}]"), text)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, template string) {
-		check(t, data)
-		check(t, withTemplate(template))
+		holds(t, data)
+		holds(t, withTemplate(template))
 	})
 }
 
-// withTemplate is a workflow that has the template everywhere.
+// withTemplate is a workflow with the template in every field that may have one.
 func withTemplate(text string) []byte {
 	f := &flow{steps: []*flowStep{
 		{id: "a", tool: "t.echo", args: map[string]any{"x": text, "y": []any{text}}},
@@ -45,7 +45,7 @@ func withTemplate(text string) []byte {
 	return f.json()
 }
 
-func check(t *testing.T, data []byte) {
+func holds(t *testing.T, data []byte) {
 	defs, err := migrate.Parse("fuzz.yaml", data)
 	if err != nil {
 		placed(t, err)
@@ -67,7 +67,7 @@ func check(t *testing.T, data []byte) {
 	}
 }
 
-// placed checks that an error says where.
+// placed checks that an error has a position.
 func placed(t *testing.T, err error) {
 	var problems diag.Problems
 	if !errors.As(err, &problems) {

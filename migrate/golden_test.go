@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what is expected")
 
-// TestCases migrates the workflows in testdata in both styles: scripts, notes and
-// refusals are next to them.
+// TestCases migrates the workflows in testdata in both styles, and compares the scripts, notes and
+// problems with the files next to them.
 func TestCases(t *testing.T) {
 	for _, dir := range glob(t, "testdata/cases/*") {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// migrateFile returns the scripts of a file and what was reported about them.
+// migrateFile returns the scripts of a file, and the notes and problems about them.
 func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -64,7 +64,7 @@ func migrateFile(t *testing.T, file string, o migrate.Options) (source, notes st
 	return strings.Join(sources, "\n"), strings.Join(reported, "")
 }
 
-// compiles checks that a script is one: that it compiles, passes the static checks and
+// compiles checks that a script compiles, passes the static checks and
 // is formatted.
 func compiles(t *testing.T, s *migrate.Script) {
 	t.Helper()
@@ -86,7 +86,7 @@ func compiles(t *testing.T, s *migrate.Script) {
 	}
 }
 
-// TestModule loads every function that scripts may use, and finds it in the guide.
+// TestModule loads every function that scripts may use, and finds it in docs/migrate.md.
 func TestModule(t *testing.T) {
 	guide, err := os.ReadFile("../docs/migrate.md")
 	if err != nil {
@@ -117,7 +117,7 @@ func glob(t testing.TB, pattern string) []string {
 	return files
 }
 
-// golden compares with a file; nothing is the absence of the file.
+// golden compares a text with a file; an empty text with no file.
 func golden(t *testing.T, file, have string) {
 	t.Helper()
 	if *update {

@@ -12,25 +12,25 @@ import (
 	"text/template"
 )
 
-// interpreter performs a workflow step by step, by the documented rules, with the real
-// text/template. It is the second opinion on what scripts do.
+// interpreter executes a workflow step by step, by the documented rules, with the real
+// text/template. The results of scripts are compared with its results.
 type interpreter struct {
 	flow  *flow
 	steps map[string]any // as templates see them
 	calls []string       // of the current level
-	// clean performs it as scripts in the clean style are to: see clean_reference_test.go.
+	// clean executes it by the rules of the clean style, see clean_reference_test.go.
 	clean bool
 	// functions replace some of the clean style's.
 	functions template.FuncMap
-	// beyond says that a failure was gone on after that is not the tool's.
+	// beyond says that the workflow continued after a failure that is not the tool's.
 	beyond bool
-	// fieldless says that a default stands in for a field of what has none.
+	// fieldless says that a default was used for a field of a value without fields.
 	fieldless bool
 }
 
 func newInterpreter(f *flow) *interpreter { return &interpreter{flow: f, steps: map[string]any{}} }
 
-// run performs all levels and makes the result.
+// run executes all levels and constructs the result.
 func (in *interpreter) run() *ending {
 	e := &ending{}
 	var last []any
@@ -63,7 +63,7 @@ func (in *interpreter) run() *ending {
 	return e
 }
 
-// level performs the steps of a level; failed are those that end the workflow.
+// level executes the steps of a level; failed are the errors that end the workflow.
 func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs []any, failed []error) {
 	records = map[string]any{}
 	for _, s := range now {
@@ -95,7 +95,7 @@ func (in *interpreter) level(now []*flowStep) (records map[string]any, outputs [
 	return records, outputs, failed
 }
 
-// defaults are the default results as the file has them: integers stay integers.
+// defaults are the default results with the types of the file: integers stay integers.
 func (in *interpreter) defaults(s *flowStep) any {
 	if in.clean && s.defaults == nil {
 		return map[string]any{}
@@ -352,7 +352,7 @@ func (in *interpreter) nothing() map[string]any {
 	return nil
 }
 
-// result makes what the client gets.
+// result constructs the result of the client.
 func (in *interpreter) result(e *ending, last []any) {
 	if in.flow.output == nil {
 		if last == nil {
@@ -374,7 +374,7 @@ func (in *interpreter) result(e *ending, last []any) {
 	e.texts = []string{string(text)}
 }
 
-// properties makes an object of the output.
+// properties constructs an object of the output.
 func (in *interpreter) properties(list map[string]flowProperty, top bool) (out map[string]any, problems []string) {
 	out = map[string]any{}
 	for name, p := range list {

@@ -8,16 +8,16 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// names hands out the names of a script, each once.
+// names chooses the names of a script, each once.
 type names struct{ taken map[string]bool }
 
-// reserved are words of the language, and names that scripts have anyway.
+// reserved are keywords of Starlark and Python, and the names of builtins.
 var reserved = strings.Fields(`and break continue def elif else for if in lambda load not or pass return while
 	as assert async await class del except finally from global import is nonlocal raise try with yield
 	run params call_tool try_call_tool retry parallel elicit log progress pages result json math time re struct
 	_`)
 
-// newNames hands out names but those that scripts have anyway and those of more.
+// newNames returns names without those of reserved and of more.
 func newNames(more []string) *names {
 	n := &names{taken: map[string]bool{}}
 	for _, word := range reserved {
@@ -32,7 +32,7 @@ func newNames(more []string) *names {
 	return n
 }
 
-// fresh returns a name like hint that nothing else has.
+// fresh returns a name like hint that is not used yet.
 func (n *names) fresh(hint string) string {
 	base := identifier(hint)
 	name := base
@@ -43,7 +43,7 @@ func (n *names) fresh(hint string) string {
 	return name
 }
 
-// free gives a name back.
+// free makes a name available again.
 func (n *names) free(name string) { delete(n.taken, name) }
 
 // step returns the name of the variable of a step.
@@ -54,7 +54,7 @@ func (n *names) step(id string) string {
 	return n.fresh(id)
 }
 
-// identifier makes a name in lower case with underscores: fetchData is fetch_data.
+// identifier converts a name to lower case with underscores: fetchData to fetch_data.
 func identifier(s string) string {
 	var b strings.Builder
 	last := rune('_')

@@ -16,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// TestRandomWorkflows makes up workflows and runs each twice: as the script that it is
-// migrated to, and step by step with the real text/template by the documented rules of the
-// legacy engine. Both call the same tools, level by level, and end with the same words.
+// TestRandomWorkflows generates workflows and runs each twice: as the script that it is
+// migrated to, and in the interpreter. Both call the same tools, level by level, and end with the same
+// text.
 func TestRandomWorkflows(t *testing.T) {
 	failed := 0
 	counts := map[string]int{}
@@ -49,8 +49,8 @@ var (
 	moreSeeds    = flag.Int("seeds", 0, "how many random workflows there are, instead of what the form of the tests says")
 )
 
-// seeds are those of so many random workflows and of some that have found mistakes, or the
-// ones that the command line names.
+// seeds returns n seeds and those of more, which have found mistakes, or the ones of the
+// command line.
 func seeds(n int, more ...int) iter.Seq[int] {
 	if *moreSeeds > 0 {
 		n, more = *moreSeeds, nil
@@ -102,7 +102,7 @@ func checkWorkflow(t *testing.T, f *flow, want *ending) bool {
 	return problem == ""
 }
 
-// flow is a made-up workflow.
+// flow is a generated workflow.
 type flow struct {
 	params map[string]any
 	schema map[string]any // of params; nil: none
@@ -196,8 +196,8 @@ func (f *flow) json() []byte {
 const data = `{"big": 12345678, "empty": "", "f": 2.5, "l": ["a", 1, null, {"k": "v"}], "n": 7, "no": false, "nul": null,
 	"o": {"deep": {"n": 3}, "k": "v"}, "rows": [{"k": "x", "n": 1}, {"k": "y", "n": 2}], "s": "text", "yes": true}`
 
-// schemaOf makes up a schema that data fits: what is there has a type, or none, and may be
-// required; what is missing may be optional. Some workflows have none.
+// schemaOf generates a schema for which data is valid: its fields have a type, or none, and may be
+// required; further fields are optional. Some workflows have none.
 func schemaOf(r *rand.Rand) map[string]any {
 	if r.IntN(3) == 0 {
 		return nil
@@ -241,7 +241,7 @@ func (f *flow) nest(r *rand.Rand) {
 	}
 }
 
-// tools are what the workflow can call.
+// tools are the tools that the workflow can call.
 func (f *flow) tools() verify.Fake {
 	return verify.Fake{Tools: map[string]*verify.Tool{
 		"t.echo": {Reply: verify.Reply{Echo: true}, InputSchema: json.RawMessage(echoSchema)},
@@ -253,13 +253,13 @@ func (f *flow) tools() verify.Fake {
 
 const echoSchema = `{"type": "object", "properties": {"i": {"type": "integer"}, "f": {"type": "number"}, "b": {"type": "boolean"}}}`
 
-// maker makes up workflows. Most of them fail somewhere; gentle ones complete.
+// maker generates workflows. Most of them fail; gentle ones complete.
 type maker struct {
 	*rand.Rand
 	gentle bool
 }
 
-// completes reports whether a workflow does, so far.
+// completes reports whether the workflow, as it is so far, completes.
 func (f *flow) completes() bool {
 	in := newInterpreter(f)
 	return !in.run().isError && !in.beyond
@@ -289,7 +289,7 @@ func (m *maker) workflow() *flow {
 	return f
 }
 
-// try adds something to a workflow, if it is to be gentle only what lets it complete.
+// try adds something to a workflow; in gentle mode it removes it again when the workflow then fails.
 func (m *maker) try(f *flow, add func()) {
 	const attempts = 100
 	for range attempts {
@@ -401,7 +401,7 @@ func (m *maker) boolean(paths []string) string {
 	return m.one("eq ", "ne ", "lt ", "le ", "gt ", "ge ", "and ", "or ") + m.operand(paths) + " " + m.operand(paths)
 }
 
-// template makes up a text.
+// template generates the text of a template.
 func (m *maker) template(paths []string, depth int) string {
 	var b strings.Builder
 	for range 1 + m.IntN(3) {
@@ -455,14 +455,14 @@ func (m *maker) piece(paths []string, depth int) string {
 	return "{{- " + path() + " -}} "
 }
 
-// ending is what a run may end with: one of several texts, when several steps failed at once.
+// ending is the result that a run may have: with one of several texts, when several steps failed in one level.
 type ending struct {
 	isError bool
 	texts   []string
 	levels  [][]string // calls
 }
 
-// differs says where a run is not as it may be.
+// differs returns a difference of a run from those that are allowed, "" for none.
 func (e *ending) differs(have verify.Outcome) string {
 	if have.Result.IsError != e.isError || !slices.Contains(e.texts, have.Result.Text) {
 		return fmt.Sprintf("ends\nwith %q (%v)\nwant %q (%v)", have.Result.Text, have.Result.IsError, e.texts, e.isError)

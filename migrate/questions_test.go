@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// TestRandomQuestions makes up chains of questions, loops and calls, and answers: where the
+// TestRandomQuestions generates chains of questions, loops and calls, and answers: where the
 // exact script completes, the clean one does, with the same calls and the same result.
 func TestRandomQuestions(t *testing.T) {
 	chains, completed, failed := 0, 0, 0
@@ -50,7 +50,7 @@ func runCase(t *testing.T, c verify.Case, style migrate.Style) (*migrate.Script,
 	return s, have
 }
 
-// questions makes up a chain of steps and the answers of a user.
+// questions generates a chain of steps and the answers of a user.
 func (m *maker) questions(t *testing.T) verify.Case {
 	c := verify.Case{Name: "questions", Params: json.RawMessage(data)}
 	c.Fake = (&flow{}).tools()
@@ -89,7 +89,7 @@ func (m *maker) questions(t *testing.T) verify.Case {
 	return c
 }
 
-// chained is a step that comes after all before it.
+// chained is a step that depends on all steps before it.
 func (m *maker) chained(id, kind string, ids, kinds []string) map[string]any {
 	s := map[string]any{"id": id}
 	if len(ids) > 0 {
@@ -131,7 +131,7 @@ func (m *maker) chained(id, kind string, ids, kinds []string) map[string]any {
 	return s
 }
 
-// about is a text with something of the steps before.
+// about is a text with a template that uses the steps before.
 func (m *maker) about(ids, kinds []string) string {
 	if len(ids) == 0 {
 		return "{{.params.s}}"
@@ -145,7 +145,7 @@ func (m *maker) about(ids, kinds []string) string {
 	return "{{" + m.about1(ids, kinds) + "}}" + m.one("", "", "!")
 }
 
-// worded is something of the steps before that is a text, if anything.
+// worded is a part of the steps before that is a text, if there is one.
 func (m *maker) worded(ids, kinds []string) string {
 	i := m.IntN(len(ids))
 	at := ".steps." + ids[i]

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ScriptedTools writes scripts as the scriptedTools of a configuration, the source of
-// each in it.
+// ScriptedTools writes scripts as the scriptedTools of a configuration, in YAML, with their
+// sources inline.
 func ScriptedTools(scripts []*Script) ([]byte, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, s := range scripts {
@@ -24,9 +24,9 @@ func ScriptedTools(scripts []*Script) ([]byte, error) {
 	return write(mappingNode("scriptedTools", list))
 }
 
-// Rewrite returns a configuration in which scripted tools take the place of composite
-// tools. file names the script of a tool as the configuration is to name it. Everything
-// else in the configuration stays, comments too.
+// Rewrite returns a configuration in which scripted tools replace the composite
+// tools. file returns the path of a tool's script for the configuration. Everything
+// else in the configuration is kept, including comments.
 func Rewrite(config []byte, scripts []*Script, file func(*Script) string) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(config, &doc); err != nil {
@@ -54,8 +54,8 @@ func Rewrite(config []byte, scripts []*Script, file func(*Script) string) ([]byt
 	return write(&doc)
 }
 
-// rename takes the migrated workflows out of the list at key from; when none is left, the
-// key goes too, or becomes another with another list.
+// rename removes the migrated workflows from the list at key from; when none is left, the
+// key is removed too, or replaced by the key to with another list.
 func rename(root *yaml.Node, from, to string, list *yaml.Node, scripts []*Script) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value != from {
@@ -81,7 +81,7 @@ func rename(root *yaml.Node, from, to string, list *yaml.Node, scripts []*Script
 	}
 }
 
-// entry is one scripted tool; file is where its source is, "" to have it in the entry.
+// entry is one scripted tool; file is the path of its source, "" for an inline one.
 func (s *Script) entry(file string) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, v *yaml.Node) { n.Content = append(n.Content, textNode(key), v) }
@@ -113,11 +113,11 @@ func (s *Script) entry(file string) (*yaml.Node, error) {
 	return n, nil
 }
 
-// timeoutNode is the limit of the tool; where it is not that of the workflow, it says why.
+// timeoutNode is the timeout of the tool, with a comment where it is not that of the workflow.
 func (s *Script) timeoutNode() *yaml.Node {
 	n := textNode(durationText(s.Timeout))
 	if s.Deadline != 0 {
-		n.LineComment = fmt.Sprintf("# the script itself ends after %s, as the workflow did, and is given %s more to say so",
+		n.LineComment = fmt.Sprintf("# the script itself ends after %s, as the workflow did; %s more are for its error",
 			durationText(s.Deadline), durationText(s.Timeout-s.Deadline))
 	}
 	return n
@@ -133,7 +133,7 @@ func mappingNode(key string, v *yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{textNode(key), v}}
 }
 
-// jsonNode makes YAML in block form of JSON, the keys in their order.
+// jsonNode converts JSON to YAML in block form, the keys in their order.
 func jsonNode(data json.RawMessage) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {

@@ -17,7 +17,7 @@ type facets struct {
 
 func (f *facets) any() bool { return f.output || f.status || f.content || f.error }
 
-// scope is what the templates of one field see.
+// scope is the context of the templates of one field.
 type scope struct {
 	e     *exact
 	step  *workflow.Step // that the template belongs to; nil for the output
@@ -26,12 +26,12 @@ type scope struct {
 	index string
 }
 
-// Place, Fresh and Load serve the translator.
+// Place, Fresh and Load implement gotmpl.Scope, with Field and Root.
 func (s *scope) Place() string            { return s.place }
 func (s *scope) Fresh(hint string) string { return s.e.names.fresh(hint) }
 func (s *scope) Load(name string)         { s.e.loads[name] = true }
 
-// Field returns the expression of the known beginning of a path.
+// Field returns the expression of the longest known prefix of a path, and its length.
 func (s *scope) Field(names []string) (gotmpl.Expr, int) {
 	switch names[0] {
 	case "params":
@@ -105,7 +105,7 @@ func (s *scope) steps(names []string) (gotmpl.Expr, int) {
 	return s.e.stepField(other, names)
 }
 
-// running is what a step sees of itself.
+// running returns a part of the step that is running, for its own templates.
 func (s *scope) running(names []string) (gotmpl.Expr, int) {
 	nothing := s.e.nothing()
 	if len(names) == 2 {
@@ -125,7 +125,7 @@ func (s *scope) running(names []string) (gotmpl.Expr, int) {
 	return gotmpl.None, len(names)
 }
 
-// workflow returns a part of what is known of the run.
+// workflow returns a part of .workflow: the id, the start and the counters of the run.
 func (s *scope) workflow(names []string) (gotmpl.Expr, int) {
 	s.Load("workflow")
 	all := "workflow()"

@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/workflow"
 )
 
-// Translate writes a definition as a script. The error is diag.Problems with everything that
-// the legacy engine would have refused, when it loaded the file or when it started.
+// Translate writes a definition as a script. The error is diag.Problems with all mistakes for which
+// the legacy engine would have refused the definition, when it loaded the file or when it started.
 func Translate(def *workflow.Definition, o Options) (*Script, error) {
 	w, noted, err := workflow.Read(def, o.Fix)
 	if err != nil {
@@ -70,7 +70,7 @@ func toolsOf(w *workflow.Workflow) (list []Tool) {
 	return list
 }
 
-// outputSchema is what clients see.
+// outputSchema is the outputSchema of the tool.
 func outputSchema(o *workflow.Output) json.RawMessage {
 	m := propertiesSchema(o.Properties)
 	if len(o.Required) > 0 {
@@ -78,7 +78,7 @@ func outputSchema(o *workflow.Output) json.RawMessage {
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // only texts in there
+		panic(err) // it has only strings
 	}
 	return data
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/verify"
 )
 
-// TestTwelveSteps runs the workflows of twelve steps beside which there are runs: the exact
-// script ends as the run says, and the clean one as that one does.
+// TestTwelveSteps runs the workflows of twelve steps with recorded runs: the exact
+// script ends as the recorded run, and the clean one as the exact one.
 func TestTwelveSteps(t *testing.T) {
 	for _, file := range glob(t, "testdata/cases/*/runs.json") {
 		dir := filepath.Dir(file)

@@ -15,11 +15,11 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Schemas is a Host that knows the tools as its clients see them. Migrated workflows
+// Schemas is a Host that has the schemas of its tools. Migrated workflows
 // need it: they convert arguments by the schema of the tool that they call.
 type Schemas interface {
-	// InputSchema returns the inputSchema of a tool that clients see; false for others,
-	// hidden ones too.
+	// InputSchema returns the inputSchema of a tool that is listed for clients; false for others,
+	// including hidden ones.
 	InputSchema(tool string) (json.RawMessage, bool)
 }
 
@@ -33,7 +33,7 @@ type stepCall struct {
 
 // call is call(tool, args=None, step=None, timeout="5m", record=False, integers=False): calls
 // a tool as a step did. The arguments are converted by the tool's schema; the output is the
-// structured content, or else what its content has. With record it is the whole
+// structured content, or else that of contentMap. With record it returns the whole
 // record of the step. Without step it is an iteration of for_each.
 func (w *engine) call(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	c := &stepCall{}
@@ -66,8 +66,8 @@ func (w *engine) call(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tu
 	return output, nil
 }
 
-// arguments converts the arguments and writes them as JSON. None stay none for a tool of
-// which no schema is known; for all others they become {}.
+// arguments converts the arguments and encodes them as JSON. No arguments are sent as none to a tool whose
+// schema is not known, and as {} to all others.
 func (c *stepCall) arguments(t *starlark.Thread, v starlark.Value) (json.RawMessage, error) {
 	none := v == nil || v == starlark.None
 	args, err := toGo(t, orNone(v))
@@ -94,7 +94,7 @@ func (c *stepCall) arguments(t *starlark.Thread, v starlark.Value) (json.RawMess
 	return data, nil
 }
 
-// do makes the call through the door.
+// do makes the call as an effect of the run, or replays it.
 func (c *stepCall) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	host, err := hostOf(t)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *stepCall) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	return raw, err
 }
 
-// ask calls the tool and looks whether it said no.
+// ask calls the tool, and returns an error for a result with isError.
 func (c *stepCall) ask(ctx context.Context, t *starlark.Thread, w *engine, host builtins.Host, o builtins.CallOptions, most int64) (json.RawMessage, error) {
 	inner, cancel := w.stepContext(ctx, t, c.timeout)
 	defer cancel()
@@ -131,10 +131,10 @@ func (c *stepCall) ask(ctx context.Context, t *starlark.Thread, w *engine, host 
 	if int64(len(raw)) > most {
 		return nil, &builtins.ToolError{Kind: builtins.InvalidOutput, Msg: fmt.Sprintf("the result has %s, the limit is %s", script.Bytes(int64(len(raw))), script.Bytes(most))}
 	}
-	return raw, saidNo(raw)
+	return raw, failureOf(raw)
 }
 
-// fail words the error of a call as the legacy engine did.
+// fail converts the error of a call into the legacy engine's.
 func (c *stepCall) fail(err error) error {
 	kind := failureKindOf(err)
 	var known *script.Failure
@@ -153,14 +153,14 @@ func (c *stepCall) fail(err error) error {
 	return e
 }
 
-// callResult is a CallToolResult as steps read it.
+// callResult is a CallToolResult with the fields that steps use.
 type callResult struct {
 	IsError    bool            `json:"isError"`
 	Blocks     []block         `json:"content"`
 	Structured json.RawMessage `json:"structuredContent"`
 }
 
-// maxBlocks bounds the blocks of a result: each weighs fifty times what it has as JSON.
+// maxBlocks bounds the content blocks of a result: decoded, each takes up to fifty times the memory of its JSON.
 const maxBlocks = 20_000
 
 func readResult(raw json.RawMessage) (r callResult, err error) {
@@ -182,7 +182,7 @@ func countBlocks(raw json.RawMessage) error {
 		Content json.RawMessage `json:"content"`
 	}
 	if json.Unmarshal(raw, &r) != nil || len(r.Content) <= 2*maxBlocks {
-		return nil // what is wrong is reported by who reads it
+		return nil // readResult reports invalid JSON
 	}
 	content := json.NewDecoder(bytes.NewReader(r.Content))
 	if start, err := content.Token(); err != nil || start != json.Delim('[') {
@@ -210,9 +210,9 @@ type block struct {
 	} `json:"resource"`
 }
 
-// saidNo returns the failure of a result with isError: its first text, or what the
-// structured content says.
-func saidNo(raw json.RawMessage) error {
+// failureOf returns the failure of a result with isError: its first text, or one from the
+// structured content.
+func failureOf(raw json.RawMessage) error {
 	r, err := readResult(raw)
 	if err != nil || !r.IsError {
 		return err
@@ -227,7 +227,7 @@ func (r *callResult) reason() string {
 		}
 	}
 	var fields map[string]any
-	_ = json.Unmarshal(r.Structured, &fields) // what is no object has no fields
+	_ = json.Unmarshal(r.Structured, &fields) // a value that is no object has no fields
 	for _, name := range []string{"error", "message", "text"} {
 		if s, ok := fields[name].(string); ok && s != "" {
 			return s
@@ -236,7 +236,7 @@ func (r *callResult) reason() string {
 	return "tool execution error"
 }
 
-// output returns what a step sees of a result: the output and its content.
+// output returns the output and the content that a step has of a result.
 func (c *stepCall) output(t *starlark.Thread, raw json.RawMessage) (output, content starlark.Value, err error) {
 	res, err := readResult(raw)
 	if err != nil {
@@ -287,7 +287,7 @@ func contentMap(blocks []block) *starlark.Dict {
 	return d
 }
 
-// coerce makes numbers and booleans of texts where the schema wants them.
+// coerce converts texts to numbers and booleans where the schema has these types.
 func coerce(v any, schema json.RawMessage) any {
 	var s any
 	if json.Unmarshal(schema, &s) != nil {

@@ -7,7 +7,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// comparisons compare as templates do: only values of one kind, and a number of
+// comparisons compare as templates do: only values of the same kind; a number of
 // JSON is of another kind than an integer of the YAML file.
 var comparisons = map[string]function{
 	"eq": comparison("eq", func(a any, others []any) (bool, error) {
@@ -118,7 +118,7 @@ func lessOrEqual(a, b any) (bool, error) {
 	return templateEqual(a, b)
 }
 
-// wide makes an int of the number that is a place of a text.
+// wide converts a byte of a text to an int.
 func wide(v any) any {
 	if n, ok := v.(uint8); ok {
 		return int(n)

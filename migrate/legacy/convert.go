@@ -13,10 +13,10 @@ import (
 )
 
 // Numbers in migrated workflows: a float is a JSON number of the client or of a tool, an
-// int is an integer of Go, which only the YAML file and the engine's own counters were.
+// int is an integer of Go, from the YAML file or a counter of the engine.
 
 // noOutput is the output of a step that has none: a nil map. It has no fields, but
-// unlike None it is not nothing.
+// unlike None it is not nil in templates.
 type noOutput struct{}
 
 func (noOutput) String() string        { return "NOTHING" }
@@ -26,7 +26,7 @@ func (noOutput) Truth() starlark.Bool  { return false }
 func (noOutput) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: nothing") }
 func (noOutput) AttrNames() []string   { return []string{"get"} }
 
-// Attr gives it the one method that scripts use on outputs.
+// Attr returns the method get, which scripts use on outputs.
 func (noOutput) Attr(name string) (starlark.Value, error) {
 	if name != "get" {
 		return nil, nil
@@ -36,8 +36,8 @@ func (noOutput) Attr(name string) (starlark.Value, error) {
 	}), nil
 }
 
-// null is an element of a list or map that is null: unlike something missing, taking
-// a field of it is an error.
+// null is an element of a list or map that is null: a field of it is an error, unlike one of a
+// missing element.
 type null struct{}
 
 func (null) String() string        { return "null" }
@@ -46,7 +46,7 @@ func (null) Freeze()               {}
 func (null) Truth() starlark.Bool  { return false }
 func (null) Hash() (uint32, error) { return 0, fmt.Errorf("unhashable: null") }
 
-// octet is what templates see of one place of a text: a number of a type of its own.
+// octet is an element of a text in templates: a uint8, which is of another type than other numbers.
 type octet uint8
 
 func (o octet) String() string        { return fmt.Sprint(uint8(o)) }
@@ -63,13 +63,13 @@ func element(v starlark.Value) starlark.Value {
 	return v
 }
 
-// toGo makes the value that the template engine would have worked with.
+// toGo converts a value into the one of Go that the template engine would have had.
 func toGo(t *starlark.Thread, v starlark.Value) (any, error) { return toGoAt(t, v, 0) }
 
 const valueDepth = 1000
 
-// What a value costs when it is handed to Go: what is made of it there, and the text
-// that is written of it afterwards, which is at most a few times as long.
+// Memory, in bytes, that is charged for converting a value to Go: for the converted value, and the text that
+// is encoded from it, which is at most a few times as long.
 const (
 	nodeCost = 100
 	byteCost = 4
@@ -125,7 +125,7 @@ func goMap(t *starlark.Thread, d *starlark.Dict, depth int) (any, error) {
 	for k, v := range d.Entries() {
 		key, ok := starlark.AsString(k)
 		if !ok {
-			return nil, fmt.Errorf("want texts as keys, have %s", k.Type())
+			return nil, fmt.Errorf("want strings as keys, have %s", k.Type())
 		}
 		err := script.Charge(t, byteCost*int64(len(key)))
 		if err != nil {
@@ -150,7 +150,7 @@ func goList(t *starlark.Thread, list starlark.Iterable, depth int) (any, error) 
 	return out, nil
 }
 
-// fromGo makes a Starlark value; every number becomes a float, as it does in JSON.
+// fromGo converts a value of Go; every number becomes a float, as in JSON.
 func fromGo(t *starlark.Thread, v any) (starlark.Value, error) {
 	if err := script.Charge(t, 64); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func starlarkList(t *starlark.Thread, list []any) (starlark.Value, error) {
 	return starlark.NewList(out), nil
 }
 
-// floats makes floats of the ints in a freshly decoded value.
+// floats converts the ints in a value to floats, in place.
 func floats(v starlark.Value) starlark.Value {
 	switch v := v.(type) {
 	case starlark.Int:
@@ -218,7 +218,7 @@ func floats(v starlark.Value) starlark.Value {
 		return starlark.Float(f)
 	case *starlark.List:
 		for i := range v.Len() {
-			_ = v.SetIndex(i, floats(v.Index(i))) // it is ours: neither frozen nor iterated over
+			_ = v.SetIndex(i, floats(v.Index(i))) // it was just decoded: neither frozen nor iterated over
 		}
 	case *starlark.Dict:
 		for _, kv := range v.Items() {
@@ -237,7 +237,7 @@ func goJSON(t *starlark.Thread, v any) ([]byte, error) {
 	return data, charge(t, len(data))
 }
 
-// charge takes the memory of a new text of n bytes, and the work of writing it.
+// charge reserves the memory of a new text of n bytes, and the steps of writing it.
 func charge(t *starlark.Thread, n int) error {
 	if err := script.Charge(t, int64(n)); err != nil {
 		return err
@@ -245,7 +245,7 @@ func charge(t *starlark.Thread, n int) error {
 	return script.Work(t, int64(n)/64)
 }
 
-// argument is the JSON of a template's fromJson and of what outputs are made of.
+// parseJSON decodes the text of fromJson or of an output into the value that into points to.
 func parseJSON(t *starlark.Thread, text string, into any) error {
 	if err := charge(t, 8*len(text)); err != nil {
 		return err

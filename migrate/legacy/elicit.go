@@ -30,8 +30,8 @@ type question struct {
 }
 
 // ask is ask(message, schema, step, timeout="5m", on_decline=None, on_cancel=None):
-// asks the user and returns {"action": ..., "content": ...}. The answer is not checked
-// against the schema. What happens when there is none is "abort", "continue" or "skip_remaining".
+// asks the user and returns {"action": ..., "content": ...}. The answer is not validated
+// against the schema. on_decline and on_cancel are "abort", "continue" or "skip_remaining".
 func (w *engine) ask(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	q := &question{}
 	var message string
@@ -63,7 +63,7 @@ func (w *engine) ask(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tup
 	return output, nil
 }
 
-// write makes the request.
+// write encodes the params of the request.
 func (q *question) write(t *starlark.Thread, message string, schema starlark.Value) error {
 	if message == "" {
 		return q.fail("elicitation message is required")
@@ -92,7 +92,7 @@ func (q *question) fail(format string, args ...any) error {
 
 const kindUnasked = "elicitation"
 
-// do asks through the door. That nobody answered in time is an answer too.
+// do asks the question as an effect of the run, or replays it. The result after a timeout has the action "timeout".
 func (q *question) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	host, err := hostOf(t)
 	if err != nil {
@@ -129,7 +129,7 @@ func (q *question) do(t *starlark.Thread, w *engine) (json.RawMessage, error) {
 	return raw, err
 }
 
-// output is the output of the step, by the user's answer.
+// output returns the output of the step for the user's answer.
 func (q *question) output(t *starlark.Thread, raw json.RawMessage) (*starlark.Dict, error) {
 	var answer struct {
 		Action  string          `json:"action"`
@@ -179,7 +179,7 @@ func (q *question) content(t *starlark.Thread, raw json.RawMessage) (starlark.Va
 	return floats(v), nil
 }
 
-// handled is what follows from an answer that is not "accept".
+// handled returns the result of the step, or its failure, for an answer other than "accept".
 func (q *question) handled(out *starlark.Dict, handler, how string) (*starlark.Dict, error) {
 	switch handler {
 	case "continue":

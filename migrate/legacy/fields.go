@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// valueFunctions are the functions that take values apart.
+// valueFunctions are the functions that select parts of values.
 var valueFunctions = map[string]function{
 	"field": field,
 	"index": pure("index", true, func(t *starlark.Thread, args []any) (starlark.Value, error) {
@@ -31,8 +31,8 @@ var valueFunctions = map[string]function{
 	"pairs":  pairs,
 }
 
-// field is field(v, *names, at, value=False): v.a.b in a template. Something
-// missing has missing fields; it is an error to take a field of anything but a map. With
+// field is field(v, *names, at, value=False): v.a.b in a template. The fields of a
+// missing value are missing; a field of anything but a map is an error. With
 // value, v is the value of a variable or of parentheses, whose type the error names.
 func field(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var at string
@@ -67,7 +67,7 @@ func field(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs
 	return v, nil
 }
 
-// typeName is the type that Go sees: of a value itself, or of the place where it is.
+// typeName is the Go type in errors: of the value itself, or of the field or element that has it.
 func typeName(v starlark.Value, itself bool) string {
 	if !itself {
 		return "interface {}"
@@ -87,7 +87,7 @@ func typeName(v starlark.Value, itself bool) string {
 	return "[]interface {}"
 }
 
-// fromTemplate makes a value of what a template function returned; integers stay what they are.
+// fromTemplate converts the result of a template function; integers stay integers.
 func fromTemplate(t *starlark.Thread, v any) (starlark.Value, error) {
 	switch v := v.(type) {
 	case int:
@@ -100,7 +100,7 @@ func fromTemplate(t *starlark.Thread, v any) (starlark.Value, error) {
 	return fromGoKept(t, v)
 }
 
-// fromGoKept is fromGo without making floats of integers.
+// fromGoKept is fromGo that does not convert integers to floats.
 func fromGoKept(t *starlark.Thread, v any) (starlark.Value, error) {
 	if err := script.Charge(t, 64); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func templateIndex(v any, indexes []any) (any, error) {
 	return v, nil
 }
 
-// indexNumber reads an index of something that has room for n.
+// indexNumber converts an index, for a value of n elements.
 func indexNumber(i any, n int) (int, error) {
 	switch i := i.(type) {
 	case uint8:
@@ -247,7 +247,7 @@ func templateSlice(v any, indexes []any) (any, error) {
 	return list[bounds[0]:bounds[1]], nil
 }
 
-// length is length(v, key=None, at): len of a value, or of what a map has at a key.
+// length is length(v, key=None, at): len of a value, or of the value at a key of a map.
 func length(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	at, err := placeArgument("length", kwargs)
 	if err != nil {
@@ -276,7 +276,7 @@ func length(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs
 	return starlark.MakeInt(n), nil
 }
 
-// entryOf is what a map has at a key: None when it has none, which null is not.
+// entryOf is the value at a key of a map: None without the key, null for a null.
 func entryOf(v, key starlark.Value) (starlark.Value, error) {
 	m, ok := v.(*starlark.Dict)
 	if !ok {
@@ -303,12 +303,12 @@ func templateLength(v any) (int, error) {
 	return 0, fmt.Errorf("len of type %T", v)
 }
 
-// items is items(v, at): what a range without a key goes through.
+// items is items(v, at): the list that a range with one variable iterates over.
 func items(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return ranged(t, "items", args, kwargs, func(_, v starlark.Value) starlark.Value { return v })
 }
 
-// pairs is pairs(v, at): what a range with a key or index goes through.
+// pairs is pairs(v, at): the list that a range with a key or index iterates over.
 func pairs(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	return ranged(t, "pairs", args, kwargs, func(k, v starlark.Value) starlark.Value { return starlark.Tuple{k, v} })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// loop is a for_each that is going on.
+// loop is the state of a for_each.
 type loop struct {
 	w          *engine
 	step       string
@@ -29,7 +29,7 @@ const (
 
 // forEach is for_each(fn, items=None, step=..., text=None, max_parallel=10,
 // max_iterations=100, keep_going=False, timeout="5m"): calls fn(item, index) for every
-// element of a list, or of the JSON text of one. With keep_going a failed iteration is only noted.
+// element of a list, or of the JSON text of one. With keep_going a failed iteration does not end the loop.
 func (w *engine) forEach(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	l := &loop{w: w}
 	var items, text, timeoutArg starlark.Value
@@ -52,7 +52,7 @@ func (w *engine) forEach(t *starlark.Thread, fn *starlark.Builtin, args starlark
 	return within(t, timeout, func() (starlark.Value, error) { return l.run(t, min(parallel, widest)) })
 }
 
-// collection returns the elements: of a text, or of a value as its JSON has them.
+// collection returns the elements: of the JSON in text, or of the value items, converted as by JSON.
 func (l *loop) collection(t *starlark.Thread, items, text starlark.Value) ([]starlark.Value, error) {
 	s, isText := starlark.AsString(orNone(text))
 	if !isText {
@@ -116,7 +116,7 @@ func (l *loop) run(t *starlark.Thread, width int) (starlark.Value, error) {
 	return out, nil
 }
 
-// iteration calls the function for one element and notes how that went.
+// iteration calls the function for one element and notes the result.
 func (l *loop) iteration(t *starlark.Thread, i int) error {
 	run := script.RunOf(t)
 	if l.keepGoing {
@@ -138,7 +138,7 @@ func (l *loop) iteration(t *starlark.Thread, i int) error {
 	return nil
 }
 
-// ofLoop is the kind of a loop's failure: defaultResults are not for loops.
+// ofLoop is the kind of the failure of a loop: defaultResults do not apply to loops.
 func (k failureKind) ofLoop() failureKind {
 	if k == backendFailed {
 		return stepFailed

@@ -10,12 +10,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// errSkipped ends the steps beside a question whose answer skips the remaining steps.
+// errSkipped cancels the other steps of a level when the answer to a question skips the remaining steps.
 var errSkipped = errors.New("the remaining steps are skipped")
 
 // gated is gated(fns, skipped, max_concurrency=10): parallel(fns) for a level with a
-// question that may skip the remaining steps. When it does, the steps beside it are
-// cancelled, as those that come later never begin; skipped has what each of them is then.
+// question that may skip the remaining steps. When it does, the other steps of the level are
+// cancelled, and skipped has the value of each of them.
 func (w *engine) gated(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var fns, skipped *starlark.List
 	width := parallelWidth
@@ -47,7 +47,7 @@ func (w *engine) gated(t *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	return starlark.NewList(results), nil
 }
 
-// ends reports whether v is the output, or the record, of the question that skips the rest.
+// ends reports whether v is the output, or the record, of the question that skips the remaining steps.
 func (w *engine) ends(v starlark.Value) bool {
 	if w.ended == nil {
 		return false

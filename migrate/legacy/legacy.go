@@ -1,7 +1,7 @@
 // Package legacy is the module that migrated workflows load: load("legacy", "call", ...).
 //
-// It has what ToolHive's workflow engine did with values, errors and time where plain
-// Starlark does something else. A program that may load it is compiled with
+// Its functions treat values, errors and time as ToolHive's workflow engine did, where Starlark
+// differs. A program that may load it is compiled with
 //
 //	p, err := script.Compile(file, legacy.With(script.Options{Builtins: builtins.All()}))
 package legacy
@@ -18,20 +18,19 @@ import (
 )
 
 // source is the module that migrated workflows load. It is executed once per run,
-// so that what it makes belongs to that run.
+// so that its state belongs to that run.
 //
 //go:embed module.star
 var source []byte
 
-// Name is what scripts write in load("legacy", ...).
+// Name is the name of the module in load("legacy", ...).
 const Name = "legacy"
 
-// entry is the one name that the module has and other files cannot use by accident.
+// entry is the builtin that only the module has, and its name one that other files do not use by accident.
 const entry = "_legacy"
 
-// With returns o with the module "legacy" to load from: the functions of scripts that
-// vmcp migrate-composite wrote, which keep what ToolHive's workflow engine did with
-// values, errors and time.
+// With returns o with the module "legacy" to load from, for scripts that
+// vmcp migrate-composite wrote.
 func With(o script.Options) script.Options {
 	names := make(starlark.StringDict, len(o.Builtins)+1)
 	for name, v := range o.Builtins {
@@ -45,21 +44,21 @@ func With(o script.Options) script.Options {
 		case name == Name:
 			return script.File{Name: Name, Source: source}, nil
 		case load == nil:
-			return script.File{}, fmt.Errorf("there are no libraries to load from but %q", Name)
+			return script.File{}, fmt.Errorf("the only library to load from is %q", Name)
 		}
 		return load(from, name)
 	}
 	return o
 }
 
-// engine is what a run of a migrated workflow remembers.
+// engine is the state of a run of a migrated workflow.
 type engine struct {
 	began    time.Time
 	deadline time.Time      // of the whole workflow
 	latest   starlark.Value // output of the step that completed last
 	ended    starlark.Value // output of the question whose answer skips the remaining steps
 	done     int            // completed steps
-	info     *starlark.Dict // what templates call .workflow
+	info     *starlark.Dict // .workflow of templates
 }
 
 // workflowTimeout is the default of a workflow, stepTimeout that of a step.
@@ -68,7 +67,7 @@ const (
 	stepTimeout     = 5 * time.Minute
 )
 
-// newEngine makes the functions of the module for one run.
+// newEngine returns the functions of the module for one run.
 func newEngine(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	began := script.RunOf(t).Began()
 	w := &engine{began: began, deadline: began.Add(workflowTimeout), latest: starlark.None}
@@ -91,23 +90,23 @@ func newEngine(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []st
 	return starlarkstruct.FromStringDict(starlarkstruct.Default, members), nil
 }
 
-// Error is the failure of a migrated workflow. Error returns the whole text that
-// the legacy engine gave its client: a server shows it without place and backtrace.
+// Error is the failure of a migrated workflow. Its method Error returns the whole text that
+// the legacy engine sent to its client: a server returns it without position and backtrace.
 type Error struct {
-	// Cause is the failure as the step's own error has it, without what the engine put around it.
+	// Cause is the text of the step's error, without what the engine added to it.
 	Cause string
 	text  string
 	kind  failureKind
-	// tool is the beginning of Cause up to the reason, for a failed call.
+	// tool is the prefix of Cause up to the reason, for a failed call.
 	tool string
 }
 
 func (e *Error) Error() string { return e.text }
 
-// ErrorOf is an error of which only the text is known.
+// ErrorOf returns an error with a text and no other properties.
 func ErrorOf(text string) *Error { return &Error{Cause: text, text: text} }
 
-// failureKind says what may be done about a failure.
+// failureKind is the class of a failure, by which attempt and for_each handle it.
 type failureKind int
 
 const (
@@ -115,7 +114,7 @@ const (
 	backendFailed                    // its tool was called, and failed: defaultResults apply
 	stepLate                         // the step ran out of time
 	workflowLate                     // the workflow ran out of time while the step ran
-	workflowOver                     // the workflow ran out of time before the step began: nothing goes on
+	workflowOver                     // the workflow ran out of time before the step began: the run ends
 )
 
 // Texts of the legacy engine.
@@ -126,7 +125,7 @@ const (
 	textWorkflowLate = textFailed + "workflow timed out"
 )
 
-// stepError makes the error of a step.
+// stepError is the error of a step.
 func stepError(kind failureKind, format string, args ...any) *Error {
 	e := &Error{Cause: fmt.Sprintf(format, args...), kind: kind}
 	switch kind {
@@ -140,7 +139,7 @@ func stepError(kind failureKind, format string, args ...any) *Error {
 	return e
 }
 
-// outputError makes the error of the construction of the output.
+// outputError is the error of the construction of the output.
 func outputError(cause string) *Error {
 	return &Error{Cause: cause, text: textFailed + cause}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// outputFunctions make the properties of an output of rendered texts.
+// outputFunctions convert rendered texts to the types of properties of an output.
 var outputFunctions = map[string]function{
 	"as_string": property(func(_ *starlark.Thread, _, s string) (starlark.Value, error) { return starlark.String(s), nil }),
 	"as_integer": property(func(_ *starlark.Thread, name, s string) (starlark.Value, error) {
@@ -57,7 +57,7 @@ func notCoerced(name, s, kind string, err error) error {
 }
 
 // property is as_x(text, name, default=None): the text as a value of a type. The text may
-// be a function, so that an error in it leads to the default too.
+// be a function, so that the default is used after an error in it, too.
 func property(read func(t *starlark.Thread, name, text string) (starlark.Value, error)) function {
 	return func(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var text, fallback starlark.Value
@@ -85,7 +85,7 @@ func property(read func(t *starlark.Thread, name, text string) (starlark.Value, 
 	}
 }
 
-// splitPath splits the name of a nested property, as it stands in places.
+// splitPath splits the path of a nested property, see place.
 func splitPath(path string) (names []string) {
 	for rest := path; ; rest = strings.TrimPrefix(rest, ".") {
 		var name string
@@ -97,7 +97,7 @@ func splitPath(path string) (names []string) {
 	}
 }
 
-// rendered returns a text, or what a function returns as one.
+// rendered returns a text, or the text that a function returns.
 func rendered(t *starlark.Thread, v starlark.Value) (string, error) {
 	if f, ok := v.(starlark.Callable); ok {
 		var err error
@@ -111,13 +111,13 @@ func rendered(t *starlark.Thread, v starlark.Value) (string, error) {
 	}
 	s, ok := starlark.AsString(v)
 	if !ok {
-		return "", fmt.Errorf("want a text, have %s", v.Type())
+		return "", fmt.Errorf("want a string, have %s", v.Type())
 	}
 	return s, nil
 }
 
-// answer is answer(value): the result of the workflow, with the text that the legacy
-// engine made of it.
+// answer is answer(value): the result of the workflow, with the text content of the legacy
+// engine.
 func (w *engine) answer(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var v starlark.Value
 	if err := starlark.UnpackPositionalArgs(fn.Name(), args, kwargs, 1, &v); err != nil {
@@ -142,7 +142,7 @@ func (w *engine) answer(t *starlark.Thread, fn *starlark.Builtin, args starlark.
 	return ret, err
 }
 
-// exactNumbers reads JSON back, so that whole floats are integers again.
+// exactNumbers decodes JSON, so that whole floats are integers again.
 func exactNumbers(t *starlark.Thread, data json.RawMessage) (starlark.Value, error) {
 	return script.DecodeIn(t, data, script.RunOf(t).Limits().Depth)
 }

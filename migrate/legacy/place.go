@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// place is where a template stands: the at argument of the functions that can refuse
+// place is the position of a template action: the at argument of the functions that can refuse
 // their arguments, such as
 //
 //	deploy.arguments.env:1:9: .params.env.name
 //
-// that is the field of the workflow, line and column in its template, and what stands there.
+// that is the field of the workflow, line and column in its template, and the text of the action.
 type place struct {
 	path     []string // a list index is written as [0]
 	position string
@@ -53,7 +53,7 @@ func parsePlace(at string) (p place, ok bool) {
 	return p, true
 }
 
-// cutSegment takes one name, quoted name or list index off a path.
+// cutSegment splits a name, a quoted name or a list index from the beginning of a path.
 func cutSegment(s string) (segment, rest string) {
 	if quoted, err := strconv.QuotedPrefix(s); err == nil {
 		segment, _ = strconv.Unquote(quoted)
@@ -81,7 +81,7 @@ func templateError(at, msg string) error {
 		p.position, p.template, p.node, msg))
 }
 
-// fail puts around msg what the legacy engine put around the errors of a template there.
+// fail adds to msg the prefix that the legacy engine gave to the errors of a template in that field.
 func (p place) fail(msg string) error {
 	if p.path[0] == "output" {
 		return outputError("output construction failed: " + outputPath(p.path[1:]) + "failed to expand template for property " +
@@ -106,7 +106,7 @@ func (p place) fail(msg string) error {
 	return stepError(stepFailed, "%sfailed to expand arguments for step %s: %s%s", expansion, step, keyPath(p.path[min(2, len(p.path)):]), msg)
 }
 
-// keyPath names the argument that a template is in, from the outside in.
+// keyPath names the argument with the template, the outermost key first.
 func keyPath(path []string) string {
 	var b strings.Builder
 	for i, name := range path {
@@ -122,7 +122,7 @@ func keyPath(path []string) string {
 	return b.String()
 }
 
-// outputPath names the property of the output that could not be made: the outermost one.
+// outputPath names the outermost property of the output that could not be constructed.
 func outputPath(path []string) string {
 	return fmt.Sprintf("failed to construct output property %q: ", path[0])
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // arguments is arguments(params, defaults={}, filled=False): the arguments of the call as
-// the legacy engine saw them. Numbers are floats; defaults are as the YAML file has them.
-// With filled, what equals its default is taken for it.
+// the legacy engine had them. Numbers are floats; defaults have the types of the YAML file.
+// With filled, params has the defaults already: an argument that equals its default gets the default's type.
 func (w *engine) arguments(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var params, defaults *starlark.Dict
 	var filled bool
@@ -51,7 +51,7 @@ func (w *engine) arguments(t *starlark.Thread, fn *starlark.Builtin, args starla
 	return d, nil
 }
 
-// setDeadline is deadline(timeout): how long the whole workflow may take from its start.
+// setDeadline is deadline(timeout): sets the timeout of the whole workflow, from its start.
 func (w *engine) setDeadline(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var timeout starlark.Value
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "timeout", &timeout); err != nil {
@@ -65,7 +65,7 @@ func (w *engine) setDeadline(_ *starlark.Thread, fn *starlark.Builtin, args star
 	return starlark.None, nil
 }
 
-// condition is condition(text, step): the six words that a condition may render to.
+// condition is condition(text, step): parses the text of a condition as a boolean, one of six words.
 func (w *engine) condition(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var text, step string
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "text", &text, "step", &step); err != nil {
@@ -90,10 +90,10 @@ func (w *engine) skipped(_ *starlark.Thread, fn *starlark.Builtin, args starlark
 	return record("skipped", output, starlark.NewDict(0), starlark.None), nil
 }
 
-// recordName is the constructor of the records that steps leave behind.
+// recordName is the constructor of the records of steps.
 const recordName = starlark.String("step")
 
-// record is what templates see of a step.
+// record returns the record of a step, with the fields that templates use.
 func record(status string, output, content, message starlark.Value) starlark.Value {
 	return starlarkstruct.FromStringDict(recordName, starlark.StringDict{
 		"status": starlark.String(status), "output": output, "content": content, "error": message,
@@ -114,7 +114,7 @@ func (w *engine) asRecord(_ *starlark.Thread, fn *starlark.Builtin, args starlar
 	return record("completed", output, starlark.NewDict(0), starlark.None), nil
 }
 
-// asMap is as_map(record): a record as templates saw it, which have error only after a failure.
+// asMap is as_map(record): a record as the map that templates had, with error only after a failure.
 func (w *engine) asMap(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var from *starlarkstruct.Struct
 	if err := starlark.UnpackPositionalArgs(fn.Name(), args, kwargs, 1, &from); err != nil {
@@ -148,8 +148,8 @@ func (w *engine) latestOutput(*starlark.Thread, *starlark.Builtin, starlark.Tupl
 }
 
 // attempt is attempt(fn, defaults=NOTHING): a step whose failure does not end the
-// workflow. It returns the step's record. The defaults become the output only when it
-// was the tool that failed.
+// workflow. It returns the step's record. The defaults become the output only after a
+// failure of the tool.
 func (w *engine) attempt(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var body starlark.Callable
 	var defaults starlark.Value = noOutput{}
@@ -174,10 +174,10 @@ func (w *engine) attempt(t *starlark.Thread, fn *starlark.Builtin, args starlark
 	return record("failed", defaults, starlark.NewDict(0), starlark.String(failed.Cause)), nil
 }
 
-// deadlineKey is where a thread keeps until when the step that it runs may take.
+// deadlineKey is the thread-local key of the deadline of the step that the thread runs.
 const deadlineKey = "vmcp.legacy.deadline"
 
-// within sets the deadline of a step for what fn does on t.
+// within runs fn with the deadline of a step on t.
 func within(t *starlark.Thread, timeout time.Duration, fn func() (starlark.Value, error)) (starlark.Value, error) {
 	before := t.Local(deadlineKey)
 	deadline := time.Now().Add(timeout)
@@ -189,8 +189,8 @@ func within(t *starlark.Thread, timeout time.Duration, fn func() (starlark.Value
 	return fn()
 }
 
-// stepContext returns the context of an effect of a step, which ends with the step and
-// with the workflow.
+// stepContext returns the context of an effect of a step, with the deadlines of the step and
+// of the workflow.
 func (w *engine) stepContext(ctx context.Context, t *starlark.Thread, timeout time.Duration) (context.Context, context.CancelFunc) {
 	deadline := w.deadline
 	if d, ok := t.Local(deadlineKey).(time.Time); ok && d.Before(deadline) {
@@ -202,14 +202,14 @@ func (w *engine) stepContext(ctx context.Context, t *starlark.Thread, timeout ti
 	return context.WithDeadline(ctx, deadline)
 }
 
-// Kinds of the failures that the journal keeps of steps.
+// Kinds of the failures of steps in the journal.
 const (
 	kindStepLate     = "step_deadline"
 	kindWorkflowLate = "workflow_deadline"
 	kindWorkflowOver = "workflow_over"
 )
 
-// lateness returns the failure of an effect that was cut off by a deadline of ours; nil
+// lateness returns the failure of an effect that was cancelled by the deadline of the step or the workflow; nil
 // when it was not. outer is the context of the run.
 func (w *engine) lateness(outer, inner context.Context) error {
 	if outer.Err() != nil || inner.Err() == nil {
@@ -222,7 +222,7 @@ func (w *engine) lateness(outer, inner context.Context) error {
 	return f
 }
 
-// failureKindOf tells what an error of an effect means for the step.
+// failureKindOf returns the kind of a step's failure for an error of its effect.
 func failureKindOf(err error) failureKind {
 	var f *script.Failure
 	if !errors.As(err, &f) {
@@ -242,7 +242,7 @@ func failureKindOf(err error) failureKind {
 }
 
 // retry is retry(fn, attempts, delay="1s", timeout="5m"): calls fn until it succeeds. The
-// delay grows by half each time, up to 60 times its start, and varies by half.
+// delay grows by half each time, up to 60 times the first one, and is randomized by half.
 func (w *engine) retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var body starlark.Callable
 	var attempts int
@@ -262,7 +262,7 @@ func (w *engine) retry(t *starlark.Thread, fn *starlark.Builtin, args starlark.T
 	return within(t, timeout, func() (starlark.Value, error) { return w.retryFor(t, body, attempts, delay) })
 }
 
-// retryTime is how long one step is retried at most.
+// retryTime bounds the retries of one step.
 const retryTime = 15 * time.Minute
 
 func (w *engine) retryFor(t *starlark.Thread, body starlark.Callable, attempts int, delay time.Duration) (starlark.Value, error) {
@@ -278,7 +278,7 @@ func (w *engine) retryFor(t *starlark.Thread, body starlark.Callable, attempts i
 		if err == nil || script.Final(err) || !errors.As(err, &failed) {
 			return v, err
 		}
-		if run.Unsure(t) > unsure { // it may have happened, and may not happen twice
+		if run.Unsure(t) > unsure { // the call may have been executed, and may not be repeated
 			return nil, err
 		}
 		if i >= attempts || failed.kind == stepLate || failed.kind == workflowLate || failed.kind == workflowOver || slept > retryTime {
@@ -292,7 +292,7 @@ func (w *engine) retryFor(t *starlark.Thread, body starlark.Callable, attempts i
 	}
 }
 
-// cutOff is the error of a step that ran out of time between two attempts.
+// cutOff returns the error of a step that ran out of time between two attempts.
 func (e *Error) cutOff(err error) error {
 	kind := failureKindOf(err)
 	if script.Final(err) || kind != stepLate && kind != workflowLate {
@@ -301,7 +301,7 @@ func (e *Error) cutOff(err error) error {
 	return stepError(kind, "%scontext deadline exceeded", e.tool)
 }
 
-// sleep waits for the delay, more or less.
+// sleep waits for the delay, randomized by half.
 func (w *engine) sleep(t *starlark.Thread, delay time.Duration) error {
 	e := script.Effect{Kind: "sleep", Name: delay.String(), Repeatable: true}
 	_, err := script.RunOf(t).Do(t, e, func(ctx context.Context) (json.RawMessage, error) {
@@ -321,8 +321,8 @@ func (w *engine) sleep(t *starlark.Thread, delay time.Duration) error {
 	return err
 }
 
-// workflow is workflow(done=False): what templates call .workflow. Its counters stand
-// still until the output is made.
+// workflow is workflow(done=False): .workflow of templates. Its counters are 0 until
+// the output is constructed.
 func (w *engine) workflow(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var done bool
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "done?", &done); err != nil {
@@ -353,7 +353,7 @@ func (w *engine) workflow(t *starlark.Thread, fn *starlark.Builtin, args starlar
 	return info, nil
 }
 
-// begin makes the identity of the run.
+// begin returns the id and the start of the run, as JSON.
 func (w *engine) begin(t *starlark.Thread) (json.RawMessage, error) {
 	e := script.Effect{Kind: "workflow", Instant: true, Repeatable: true}
 	return script.RunOf(t).Do(t, e, func(context.Context) (json.RawMessage, error) {
@@ -363,7 +363,7 @@ func (w *engine) begin(t *starlark.Thread) (json.RawMessage, error) {
 	})
 }
 
-// timestamp is timestamp(): the time as templates hoped that .timestamp would be it.
+// timestamp is timestamp(): the time, for templates with .timestamp, which did not exist.
 func (w *engine) timestamp(t *starlark.Thread, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 	e := script.Effect{Kind: "now", Instant: true, Repeatable: true}
 	raw, err := script.RunOf(t).Do(t, e, func(context.Context) (json.RawMessage, error) {

@@ -24,7 +24,7 @@ func hostOf(t *starlark.Thread) (builtins.Host, error) {
 	return h, nil
 }
 
-// duration reads a length of time as definitions have it; None is fallback.
+// duration parses a duration of a definition; fallback for None.
 func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 	if v == nil || v == starlark.None {
 		return fallback, nil
@@ -37,9 +37,9 @@ func duration(v starlark.Value, fallback time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// journaled turns a failed call into what the door records as its answer, or leaves it an
-// accident: what did not reach the tool, or got no answer in time, may go otherwise when the
-// run is resumed, unless the script has caught it already. An outcome that is not known fails the step.
+// journaled converts the error of a call into a failure that the journal records as its answer, or
+// returns it unchanged: a call that did not reach the tool, or timed out, is made again when the run is
+// resumed, unless the script has caught the error already. An outcome that is not known fails the step.
 func journaled(ctx context.Context, err error, caught bool) error {
 	var known *builtins.ToolError
 	var failure *script.Failure
@@ -56,7 +56,7 @@ func journaled(ctx context.Context, err error, caught bool) error {
 	return known
 }
 
-// decode makes a value of JSON that came from outside.
+// decode converts JSON of a tool or a client into a value.
 func decode(t *starlark.Thread, raw json.RawMessage) (starlark.Value, error) {
 	v, err := script.DecodeIn(t, raw, script.RunOf(t).Limits().Depth)
 	if err != nil && !script.Final(err) {

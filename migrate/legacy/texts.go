@@ -11,8 +11,8 @@ import (
 	limits "github.com/vmcp-dev/vmcp/internal/format"
 )
 
-// pure is a function over the values of Go: it gets the arguments and returns a value.
-// With refuses, it takes an argument at, the place that its error names.
+// pure returns a function that gets its arguments as values of Go.
+// With refuses, it has an argument at, the place that its error names.
 func pure(name string, refuses bool, f func(t *starlark.Thread, args []any) (starlark.Value, error)) function {
 	return func(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		at, err := placeArgument(name, kwargs)
@@ -40,25 +40,25 @@ func placeArgument(name string, kwargs []starlark.Tuple) (at string, err error) 
 	return at, err
 }
 
-// refusal is what a template function says of arguments that it does not take.
+// refusal is the error of a template function about arguments that it does not accept.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// textOf makes a value of a text that was just written.
+// textOf returns a new text as a value, and charges its memory.
 func textOf(t *starlark.Thread, s string) (starlark.Value, error) {
 	return starlark.String(s), charge(t, len(s))
 }
 
-// textFunctions are the functions that make texts of values, or values of texts.
+// textFunctions are the functions that convert values to texts, or texts to values.
 var textFunctions = map[string]function{
 	"text": text,
 	"printf": pure("printf", false, func(t *starlark.Thread, args []any) (starlark.Value, error) {
 		format, ok := args[0].(string)
 		if !ok {
-			return nil, fmt.Errorf("printf: want a text as the format, have %T", args[0])
+			return nil, fmt.Errorf("printf: want a string as the format, have %T", args[0])
 		}
 		if err := limits.Check(format, args[1:]); err != nil {
 			return nil, fmt.Errorf("printf: %w", err)
@@ -102,7 +102,7 @@ var textFunctions = map[string]function{
 	"broken_template": brokenTemplate,
 }
 
-// text is text(v): what a template prints for v.
+// text is text(v): the text that a template prints for v.
 func text(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var v starlark.Value
 	if err := starlark.UnpackPositionalArgs(fn.Name(), args, kwargs, 1, &v); err != nil {
@@ -121,15 +121,15 @@ func text(t *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs 
 	return textOf(t, fmt.Sprint(goValue))
 }
 
-// printing is a function that only writes its arguments.
+// printing returns a function that formats its arguments.
 func printing(f func(...any) string) function {
 	return pure("print", false, func(t *starlark.Thread, args []any) (starlark.Value, error) {
 		return textOf(t, f(args...))
 	})
 }
 
-// textArgument is string(v, key=None, at): v, or what a map has at a key, where a function
-// wants a text and nothing else.
+// textArgument is string(v, key=None, at): v, or the value at a key of a map, as the argument of a function
+// that accepts only a text.
 func textArgument(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	at, err := placeArgument("string", kwargs)
 	if err != nil {
@@ -159,8 +159,8 @@ func textArgument(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, 
 	return nil, templateError(at, fmt.Sprintf("wrong type for value; expected string; got %T", have))
 }
 
-// brokenTemplate is broken_template(error, at): a text that is no template, where the
-// legacy engine noticed that only when it came there.
+// brokenTemplate is broken_template(error, at): fails for a text that is no template, where the
+// legacy engine parsed it only when it rendered it.
 func brokenTemplate(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var msg, at string
 	if err := starlark.UnpackArgs(fn.Name(), args, kwargs, "error", &msg, "at", &at); err != nil {

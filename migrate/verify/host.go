@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Fake is the world of a case.
+// Fake has the tools and the answers of the user of a case.
 type Fake struct {
 	Tools        map[string]*Tool `json:"tools"`
 	Elicitations []Answer         `json:"elicitations"`
@@ -25,9 +25,9 @@ type Tool struct {
 	Original    string          `json:"original"`
 	Hidden      bool            `json:"hidden"`
 	InputSchema json.RawMessage `json:"inputSchema"`
-	// Results are answers by number of call, the last one for all others.
+	// Results are the replies by number of call, the last one for all further calls.
 	Results []Reply `json:"results"`
-	// Match are answers by arguments.
+	// Match are the replies by arguments.
 	Match []struct {
 		Args   map[string]any `json:"args"`
 		Result Reply          `json:"result"`
@@ -35,7 +35,7 @@ type Tool struct {
 	Reply
 }
 
-// Reply is what a tool answers.
+// Reply is the reply of a tool.
 type Reply struct {
 	Structured json.RawMessage `json:"structured"`
 	Text       string          `json:"text"`
@@ -46,7 +46,7 @@ type Reply struct {
 	DelayMs    int             `json:"delayMs"`
 }
 
-// Answer is what the user answers.
+// Answer is the answer of the user to a question.
 type Answer struct {
 	Action  string          `json:"action"`
 	Content json.RawMessage `json:"content"`
@@ -55,7 +55,7 @@ type Answer struct {
 	DelayMs int             `json:"delayMs"`
 }
 
-// host is the world that a script runs in.
+// host implements the Host of a script with the recorded replies and answers, and records a trace.
 type host struct {
 	fake Fake
 
@@ -97,7 +97,7 @@ func (t *Tool) target(key string) string {
 	return backend + "/" + t.original(key)
 }
 
-// InputSchema returns the schema of a tool that clients see.
+// InputSchema implements legacy.Schemas.
 func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 	t := h.fake.Tools[name]
 	if t == nil {
@@ -109,7 +109,7 @@ func (h *host) InputSchema(name string) (json.RawMessage, bool) {
 	return t.InputSchema, true
 }
 
-// CallTool answers as recorded.
+// CallTool implements builtins.Host with the recorded reply.
 func (h *host) CallTool(ctx context.Context, name string, args json.RawMessage, _ builtins.CallOptions) (json.RawMessage, error) {
 	key, t := h.resolve(name)
 	if t == nil {
@@ -147,10 +147,10 @@ func (h *host) note(c Call) {
 	h.trace = append(h.trace, c)
 }
 
-// reply chooses the answer to the n-th call.
+// reply chooses the reply to the n-th call.
 func (t *Tool) reply(n int, args json.RawMessage) Reply {
 	var given map[string]any
-	_ = json.Unmarshal(args, &given) // none match none
+	_ = json.Unmarshal(args, &given) // no arguments match no arguments
 	for _, m := range t.Match {
 		if includes(given, m.Args) {
 			r := m.Result
@@ -175,7 +175,7 @@ func includes(given, want map[string]any) bool {
 	return true
 }
 
-// give makes the tool result.
+// give returns the tool result of the reply.
 func (r Reply) give(ctx context.Context, tool string, args json.RawMessage) (json.RawMessage, error) {
 	if err := wait(ctx, r.DelayMs); err != nil {
 		return nil, err
@@ -199,8 +199,8 @@ func (r Reply) give(ctx context.Context, tool string, args json.RawMessage) (jso
 	return json.Marshal(result)
 }
 
-// nestedResources gives recorded resource blocks, whose fields lie flat, the form that they
-// have in the protocol.
+// nestedResources converts recorded resource blocks, whose fields are in the block itself, to the form of
+// the protocol, where they are in its field resource.
 func nestedResources(recorded json.RawMessage) any {
 	var blocks []map[string]any
 	if json.Unmarshal(recorded, &blocks) != nil {
@@ -228,7 +228,7 @@ func wait(ctx context.Context, ms int) error {
 	}
 }
 
-// Elicit gives the next recorded answer.
+// Elicit implements builtins.Host with the next recorded answer.
 func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, error) {
 	var asked struct{ Message string }
 	_ = json.Unmarshal(q.Params, &asked)
@@ -259,5 +259,5 @@ func (h *host) Elicit(ctx context.Context, q script.Question) (json.RawMessage, 
 	return json.Marshal(map[string]any{"action": a.Action, "content": a.Content})
 }
 
-// Notify drops the message.
+// Notify implements builtins.Host: it ignores the notice.
 func (h *host) Notify(context.Context, builtins.Notice) {}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRecordedResources gives a resource block, which recordings have flat, the form that
-// it has in the protocol.
+// TestRecordedResources: a resource block, whose recorded fields are in the block itself, has the form of
+// the protocol.
 func TestRecordedResources(t *testing.T) {
 	r := Reply{Content: json.RawMessage(`[{"type":"resource","uri":"a:b","text":"hi"},{"type":"text","text":"x"}]`)}
 	raw, err := r.give(t.Context(), "t", nil)

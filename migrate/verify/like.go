@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// CompareClean returns where a script in the clean style did not do what was recorded. A
-// run that failed in the legacy engine says nothing of it. Of those that completed the
-// result and the calls are compared, for what docs/migrate.md allows: a value is like its
-// text, what was <no value> or null may be empty or missing, numbers and JSON in texts are
-// compared as what they say, and error texts not at all.
+// CompareClean returns the differences of a run in the clean style from the recorded run. A
+// recorded run that failed is not compared. Of one that completed, the result and the calls
+// are compared, with the tolerance of docs/migrate.md: a value is equal to its text, a
+// value that was <no value> or null may be empty or missing, numbers and JSON in texts are
+// compared by value, and error texts are not compared.
 func CompareClean(have, want Outcome) (diffs []Difference) {
 	differ := func(what, h, w string) { diffs = append(diffs, Difference{what, h, w}) }
 	switch {
@@ -42,7 +42,7 @@ func CompareClean(have, want Outcome) (diffs []Difference) {
 }
 
 func decoded(data json.RawMessage) (v any) {
-	_ = json.Unmarshal(data, &v) // nothing is nil
+	_ = json.Unmarshal(data, &v) // no data is nil
 	return v
 }
 
@@ -64,7 +64,7 @@ func sameCalls(have, want []Call) bool {
 	return true
 }
 
-// like reports whether a value may stand for a recorded one.
+// like reports whether a value is equal to a recorded one, with the tolerance of CompareClean.
 func like(have, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -80,7 +80,7 @@ func like(have, want any) bool {
 			}
 		}
 		return true
-	case string: // which null is not
+	case string: // null is no empty text
 		return have != nil && likeText(textOf(have), want)
 	case nil:
 		return empty(have)
@@ -135,8 +135,8 @@ func textOf(v any) string {
 	return string(out)
 }
 
-// likeText compares texts by their words: numbers by value, the marks of JSON and of Go's
-// lists and maps not at all, in any order where there are some.
+// likeText compares texts by their words: numbers by value, without the punctuation of JSON and of Go's
+// lists and maps, and in any order in a text with such punctuation.
 func likeText(have, want string) bool {
 	h, hs := words(have)
 	w, ws := words(want)
@@ -149,7 +149,7 @@ func likeText(have, want string) bool {
 
 var marks = strings.NewReplacer("<no value>", "", "<nil>", "", "map[", "[", `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u2028`, "\u2028", `\x`, `\u00`, `\n`, " ", `\"`, `"`)
 
-// engineWords are what the legacy engine said before the words of a tool that failed.
+// engineWords matches the prefix of the legacy engine before the error text of a tool.
 var engineWords = regexp.MustCompile(`(tool call failed: tool \S+ in step \S+: )?tool execution failed: `)
 
 func words(s string) (list []string, structured bool) {

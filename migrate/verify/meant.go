@@ -9,12 +9,12 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate"
 )
 
-// Exception says why the script is meant to do something else than was recorded: a bug of
-// the legacy engine that its later versions do not have, or in the clean style what
-// docs/migrate.md lists and CompareClean cannot see in two outcomes. "" is the rule.
+// Exception returns the reason why the script deliberately differs from the recorded run: a bug of
+// the legacy engine that its later versions do not have, or in the clean style a difference that
+// docs/migrate.md lists and that CompareClean does not tolerate. "" for no exception.
 func (c *Case) Exception() string {
 	if strings.Contains(c.Want.Result.Text, "output construction failed") && strings.Contains(c.Want.Result.Text, "failed to parse template") {
-		return "a template of the output that is none failed after all effects; the script is refused instead"
+		return "an invalid template of the output failed after all effects; the script is refused instead"
 	}
 	var def recorded
 	if json.Unmarshal(c.Tool, &def) != nil {
@@ -36,12 +36,12 @@ func (c *Case) Exception() string {
 	case bytes.Contains(c.Tool, []byte("%T")):
 		return "the type of a value has its name in Starlark"
 	case def.Timeout != "" && c.endedLate():
-		return "the time of a workflow is a limit of the run, which nothing goes on after"
+		return "the timeout of a workflow is a limit of the run, which ends the run"
 	}
 	return ""
 }
 
-// recorded is what decides about exceptions in the definition of a case.
+// recorded has the fields of a case's definition on which exceptions depend.
 type recorded struct {
 	Timeout    string
 	Parameters json.RawMessage
@@ -70,8 +70,8 @@ func (d *recorded) skips(answers []Answer) bool {
 	return false
 }
 
-// decodesText reports whether an object of the output is the text of a value, which was no
-// JSON where the legacy engine printed it.
+// decodesText reports whether an object of the output is decoded from the text of a value, which the
+// legacy engine did not print as JSON.
 func (d *recorded) decodesText() bool {
 	for _, p := range d.Output.Properties {
 		if p.Type == "object" && !strings.Contains(p.Value, "json") {
@@ -81,13 +81,13 @@ func (d *recorded) decodesText() bool {
 	return false
 }
 
-// fits reports whether the arguments are ones that a server would hand to the script.
+// fits reports whether the arguments are valid, so that a server would run the script.
 func (c *Case) fits(parameters json.RawMessage) bool {
 	s, err := schema.CompileForeign(parameters)
 	return parameters == nil || err != nil || s.Validate(c.Params) == nil
 }
 
-// severalTexts reports whether a tool answers with several texts and nothing structured.
+// severalTexts reports whether a tool replies with several texts and no structured content.
 func (c *Case) severalTexts() bool {
 	for _, t := range c.Fake.Tools {
 		if t.Structured == nil && bytes.Count(t.Content, []byte(`"text":`)) > 1 {
@@ -97,7 +97,7 @@ func (c *Case) severalTexts() bool {
 	return false
 }
 
-// endedLate reports whether a step was still running when the workflow's time was over.
+// endedLate reports whether a step was still running at the workflow's deadline.
 func (c *Case) endedLate() bool {
 	for _, call := range c.Want.Trace {
 		if strings.HasPrefix(call.Result, "ctx: ") {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite want.star")
 
-// exceptions are the recorded runs that scripts are not to repeat.
+// exceptions are the recorded runs from which scripts deliberately differ.
 var exceptions = []string{"167_elicit_decline_skip_remaining", "169_elicit_timeout_skip_remaining", "229_out_bad_func"}
 
 func listed(t *testing.T, dir, exception string) {
@@ -27,8 +27,7 @@ func listed(t *testing.T, dir, exception string) {
 	}
 }
 
-// TestOracle runs every recorded run of the legacy engine against the script that its
-// workflow is migrated to.
+// TestOracle compares every recorded run of the legacy engine with a run of the exact script.
 func TestOracle(t *testing.T) {
 	folders, err := filepath.Glob("../testdata/oracle/*")
 	if err != nil || len(folders) == 0 {
@@ -93,17 +92,17 @@ func golden(t *testing.T, file, have string) {
 	}
 }
 
-// notClean are the recorded runs that scripts in the clean style do not repeat, and why.
+// notClean are the recorded runs from which scripts in the clean style differ, with the reason.
 var notClean = map[string]string{
 	"003_param_null_explicit":            "arguments are checked against parameters",
 	"005_param_required_not_enforced":    "arguments are checked against parameters",
 	"037_text_only_output":               "several texts of a result are one, beside its content",
 	"213_outdef_object_212":              "an object prints as JSON, so that it is one again",
 	"263_tm_printf_mix":                  "the type of a value has its name in Starlark",
-	"285_workflow_timeout_continue_last": "the time of a workflow is a limit of the run, which nothing goes on after",
+	"285_workflow_timeout_continue_last": "the timeout of a workflow is a limit of the run, which ends the run",
 }
 
-// TestOracleClean runs every recorded run against the script in the clean style: where the
+// TestOracleClean compares every recorded run with a run of the clean script: where the
 // engine completed, the script does, with the same calls and the same result.
 func TestOracleClean(t *testing.T) {
 	folders, err := filepath.Glob("../testdata/oracle/*")

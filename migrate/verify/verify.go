@@ -1,8 +1,8 @@
 // Package verify runs migrated workflows against recorded runs of the legacy engine.
 //
-// A case is one run: the definition, the arguments, tools that answer as recorded, and
-// what the engine did. Run migrates the definition, runs the script and says where it
-// did something else.
+// A case is one run: the definition, the arguments, the recorded replies of tools, and
+// the recorded outcome. Run migrates the definition and runs the script; Compare returns
+// the differences of the outcomes.
 package verify
 
 import (
@@ -36,11 +36,11 @@ type Case struct {
 	Tool    json.RawMessage `json:"tool"`
 	Want    Outcome         `json:"expected"`
 
-	// Style is that of the script; exact by default.
+	// Style is the style of the script; exact by default.
 	Style migrate.Style `json:"-"`
 }
 
-// Outcome is what a run did, as far as its client and its tools can tell.
+// Outcome is the part of a run that its client and its tools can observe.
 type Outcome struct {
 	Status string `json:"status"`
 	Result Result `json:"tool_result"`
@@ -57,7 +57,7 @@ type Outcome struct {
 // Refused returns why the definition was refused, "" when it was not.
 func (o *Outcome) Refused() string { return o.Load + o.Config + o.Convert + o.Validate }
 
-// Result is what the client got.
+// Result is the result that the client got.
 type Result struct {
 	IsError    bool            `json:"isError"`
 	Text       string          `json:"text"`
@@ -115,7 +115,7 @@ func (c *Case) lastLevel() (n int) {
 		return 0
 	}
 	levels, deepest := map[string]int{}, 0
-	for range def.Steps { // as often as levels can be deep, whatever the order of the file is
+	for range def.Steps { // the number of levels at most, for any order of the steps in the file
 		for _, s := range def.Steps {
 			for _, before := range s.DependsOn {
 				levels[s.ID] = max(levels[s.ID], levels[before]+1)
@@ -135,7 +135,7 @@ func (c *Case) lastLevel() (n int) {
 func (c *Case) Definition() (*migrate.Definition, error) {
 	data := c.Tool
 	if slices.Contains(c.Flags, "-failure-mode") {
-		// No file could set the mode; the field that people wrote for it says the same.
+		// No file could set the mode; failureMode, which is no field, is translated to it.
 		data = slices.Concat([]byte(`{"failureMode": "`+c.Flags[len(c.Flags)-1]+`",`), bytes.TrimSpace(data)[1:])
 	}
 	switch c.Decoder {
@@ -198,8 +198,8 @@ func (c *Case) RunScript(ctx context.Context, s *migrate.Script) (Outcome, error
 	return out, nil
 }
 
-// arguments are what a server hands to the script: with the defaults of the schema, unless
-// the script sees to that itself.
+// arguments are the arguments that a server passes to the script: with the defaults of the schema, unless
+// the script adds them itself.
 func arguments(s *migrate.Script, params json.RawMessage) (json.RawMessage, error) {
 	if s.Unchecked || s.Parameters == nil {
 		return params, nil
@@ -211,7 +211,7 @@ func arguments(s *migrate.Script, params json.RawMessage) (json.RawMessage, erro
 	return compiled.Defaults(params)
 }
 
-// outcome is what a server makes of the end of a run.
+// outcome is the result that a server returns for the end of a run.
 func outcome(res *script.Result, err error) Outcome {
 	var failed *legacy.Error
 	switch {
@@ -228,13 +228,13 @@ func outcome(res *script.Result, err error) Outcome {
 	return Outcome{Status: "completed", Result: Result{IsError: res.IsError, Text: text, Structured: res.Structured}}
 }
 
-// Difference is one thing that a run did otherwise.
+// Difference is one difference of an outcome from the recorded one.
 type Difference struct{ What, Have, Want string }
 
-// Compare returns where have is not what was recorded. What the engine left to chance is
-// not compared: the order of the steps of a level and of the elements of a loop, which of
-// two steps that end together is the last one, how many elements were begun before one
-// failed, and how many attempts fit into a deadline.
+// Compare returns the differences of have from the recorded outcome want. Behaviour of the engine
+// that depends on scheduling is not compared: the order of the steps of a level and of the elements
+// of a loop, which of two steps that end at the same time is the last one, how many elements were
+// begun before one failed, and how many attempts fit into a deadline.
 func Compare(have, want Outcome) (diffs []Difference) {
 	differ := func(what, h, w string) {
 		if h != w {
@@ -262,7 +262,7 @@ func Compare(have, want Outcome) (diffs []Difference) {
 	return diffs
 }
 
-// raced reports whether two calls ended together at the end of a run that returned the
+// raced reports whether two calls ended at the same time at the end of a run that returned the
 // output of one of them.
 func (o *Outcome) raced() bool {
 	last, at := 0, -1
@@ -279,8 +279,8 @@ func (o *Outcome) raced() bool {
 	return last > 1 && o.Status == "completed"
 }
 
-// calls writes the calls of a run, one in a line, sorted; result is the text that the
-// recorded run ended with.
+// calls writes the calls of a run, one per line, sorted; result is the text of the recorded
+// run's result.
 func (o *Outcome) calls(result string) string {
 	late := strings.Contains(result, "timed out") || strings.Contains(result, "timeout exceeded")
 	loop := strings.Contains(result, " iteration ")

@@ -9,7 +9,7 @@ import (
 // body is the text of a function.
 type body struct {
 	strings.Builder
-	out    string // the list that collects what is printed
+	out    string // the list to which the printed texts are appended
 	indent int
 }
 
@@ -20,8 +20,8 @@ func (b *body) line(format string, args ...any) {
 	fmt.Fprintf(b, "%s%s\n", pad, indentTail(text))
 }
 
-// indentTail leaves code as it is: line breaks only occur inside brackets and texts,
-// where the formatter knows how to indent.
+// indentTail returns code unchanged: its line breaks are inside of brackets and texts,
+// which the formatter indents.
 func indentTail(code string) string { return code }
 
 // block writes statements one level deeper.
@@ -74,7 +74,7 @@ func (g *generator) statement(n parse.Node, d dot) {
 	}
 }
 
-// scoped runs f and forgets the variables that it declares.
+// scoped runs f, and removes the variables that it declares from the scope.
 func (g *generator) scoped(f func()) {
 	mark := len(g.vars)
 	f()
@@ -89,7 +89,7 @@ func (g *generator) nested(l *parse.ListNode, d dot) {
 	})
 }
 
-// declare gives a value to the variable that a pipeline declares or assigns, and
+// declare writes the assignment of a value to the variable that a pipeline declares or assigns, and
 // returns an expression of the value.
 func (g *generator) declare(p *parse.PipeNode, value Expr) Expr {
 	for _, v := range p.Decl {
@@ -116,7 +116,7 @@ func (g *generator) declare(p *parse.PipeNode, value Expr) Expr {
 	return value
 }
 
-// assigned reports whether some action changes the variable, whose kind is then not known.
+// assigned reports whether an action assigns to the variable, so that its kind is not known.
 func (g *generator) assigned(name string) (found bool) {
 	walk(g.tree.Root, func(n parse.Node) {
 		if p, ok := n.(*parse.PipeNode); ok && p.IsAssign {

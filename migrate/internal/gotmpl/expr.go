@@ -6,10 +6,10 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
-// Kind is what is known of a value before the script runs.
+// Kind is the static type of a value.
 type Kind int
 
-// The kinds. Int is an integer of Go, which JSON numbers never are; Nil is nothing at all.
+// The kinds. Int is an integer of Go, as opposed to a number of JSON; Nil is a missing value.
 const (
 	Any Kind = iota
 	Nil
@@ -27,22 +27,22 @@ type Expr struct {
 	Kind Kind
 	// Maybe says that the value may also be None.
 	Maybe bool
-	// Rank says how tightly the code holds together; 0 is a name, a call, a literal.
+	// Rank is the precedence of the outermost operator; 0 for a name, a call or a literal.
 	Rank Rank
 	// Text is the value of a literal of kind Text.
 	Text    string
 	Literal bool
-	// Value says that the code is the value of a variable or of parentheses, which the
-	// template engine knows better than a part of something.
+	// Value says that the code is the value of a variable or of parentheses, whose type the
+	// template engine names in errors, unlike that of a field.
 	Value bool
 	// From and Key are set when the value is that of a key in a map.
 	From, Key string
 }
 
-// Rank orders operators from the loosest to the tightest.
+// Rank is the precedence of an operator.
 type Rank int
 
-// The ranks of operators.
+// The ranks, the lowest precedence first. Atom is the rank of code without an operator.
 const (
 	Atom Rank = iota
 	Or
@@ -52,10 +52,10 @@ const (
 	Arithmetic
 )
 
-// Operand returns the code of e where nothing but a name, a call or a literal fits.
+// Operand returns the code of e as an operand of any operator: in parentheses unless it is a name, a call or a literal.
 func (e Expr) Operand() string { return e.in(Arithmetic) }
 
-// in returns the code of e as an operand of an operator.
+// in returns the code of e as an operand of an operator of rank r, in parentheses where they are needed.
 func (e Expr) in(r Rank) string {
 	if e.Rank != Atom && e.Rank <= r {
 		return "(" + e.Code + ")"
@@ -68,7 +68,7 @@ func String(s string) Expr {
 	return Expr{Code: Quote(s), Kind: Text, Text: s, Literal: true}
 }
 
-// None is the expression of what is missing.
+// None is the expression of a missing value.
 var None = Expr{Code: "None", Kind: Nil, Maybe: true}
 
 // Quote writes s as a Starlark string. Bytes that are not UTF-8 become U+FFFD, as they
@@ -110,7 +110,7 @@ func bracket(left, right string, items []string) string {
 	return b.String()
 }
 
-// compact reports whether a lone argument carries its own line breaks well.
+// compact reports whether a single argument of several lines may follow the bracket on the same line.
 func compact(s string) bool {
 	return strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") || strings.HasPrefix(s, `"`) && !strings.HasPrefix(s, `"""`)
 }

@@ -6,7 +6,7 @@ import (
 	"text/template/parse"
 )
 
-// call writes the call of a function; node is what errors name.
+// call writes the call of a function; node is the node that errors name.
 func (g *generator) call(name string, node parse.Node, argNodes []parse.Node, d dot, final *Expr) Expr {
 	c := call{g: g, name: name, node: node}
 	for _, n := range argNodes {
@@ -40,8 +40,7 @@ type call struct {
 	nodes []parse.Node
 }
 
-// arity says how many arguments a function wants: exactly, or at least when the number is
-// negative, as -1-min.
+// arity is the number of arguments of a function; a negative number -1-n means at least n.
 var arity = map[string]int{
 	"and": -2, "or": -2, "not": 1, "eq": -2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
 	"len": 1, "index": -2, "slice": -2, "print": -1, "printf": -2, "println": -1,
@@ -72,7 +71,7 @@ func (c *call) write() Expr {
 	return c.exact()
 }
 
-// shortCircuit writes and, or: Starlark's return an operand too, by the same idea of truth.
+// shortCircuit writes and, or: like the template functions, Starlark's return an operand, and have the same truth values.
 func (c *call) shortCircuit() Expr {
 	rank := map[string]Rank{"or": Or, "and": And}[c.name]
 	e := Expr{Kind: c.args[0].Kind, Rank: rank}
@@ -117,8 +116,8 @@ func (c *call) compare() Expr {
 	return Expr{Code: c.args[0].in(Compare) + " " + op + " " + c.args[1].in(Compare), Kind: Bool, Rank: Compare}
 }
 
-// constant is a comparison of something missing with something that is not, unless that can
-// fail: what is not written is not evaluated.
+// constant returns the known result of a comparison of a missing value with another one, unless
+// evaluating that one can fail: it would not be evaluated.
 func (c *call) constant() (Expr, bool) {
 	if c.name != "eq" && c.name != "ne" || len(c.args) != 2 {
 		return Expr{}, false
@@ -159,7 +158,7 @@ func codes(args []Expr) string {
 }
 
 // legacy writes the call of a function of the legacy module; one that can refuse its
-// arguments is told where it stands.
+// arguments gets its position in the argument at.
 func (c *call) legacy(fn string, refuses bool) string {
 	c.g.Load(fn)
 	var args []string
@@ -206,8 +205,8 @@ func (c *call) exact() Expr {
 	return c.function()
 }
 
-// length writes len. A key of a map is looked up by the function: to it and to those that
-// want a text it is not the same whether something is missing or null.
+// length writes len. A key of a map is looked up by the function of the legacy module, because len
+// and functions of strings treat a missing key and a null differently.
 func (c *call) length() string {
 	a := c.args[0]
 	if a.From == "" {
@@ -228,7 +227,7 @@ func (c *call) function() Expr {
 	return Expr{Code: Call("call_value", args...), Kind: Any, Maybe: true}
 }
 
-// text writes argument i where the function wants a text and nothing else.
+// text writes argument i of a function that accepts only a text.
 func (c *call) text(i int) Expr {
 	a := c.args[i]
 	if a.Kind == Text && !a.Maybe {
@@ -300,13 +299,13 @@ func (g *generator) fields(base Expr, names []string, n parse.Node) Expr {
 	return Expr{Code: Call("field", args...), Kind: Any, Maybe: true}
 }
 
-// items writes what a range with one variable goes through.
+// items writes the list that a range with one variable iterates over.
 func (g *generator) items(e Expr, at string) string {
 	g.Load("items")
 	return Call("items", e.Code, "at = "+Quote(at))
 }
 
-// pairs writes what a range with two variables goes through.
+// pairs writes the list of pairs that a range with two variables iterates over.
 func (g *generator) pairs(e Expr, at string) string {
 	g.Load("pairs")
 	return Call("pairs", e.Code, "at = "+Quote(at))

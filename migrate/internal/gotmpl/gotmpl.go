@@ -64,8 +64,7 @@ func (t *Template) nodes() []parse.Node {
 }
 
 // Fields returns the paths below the root that the template names, such as
-// [params name]. Paths below variables and below a dot that with or range has moved
-// are not among them.
+// [params name], without those below variables and inside of with and range, where the dot is another value.
 func (t *Template) Fields() (found [][]string) {
 	var visit func(n parse.Node)
 	visit = func(n parse.Node) {
@@ -85,7 +84,7 @@ func (t *Template) Fields() (found [][]string) {
 	return found
 }
 
-// moved returns the part of a node in which the dot is another one; nil without any.
+// moved returns the part of a node in which the dot is another value; nil without one.
 func moved(n parse.Node) parse.Node {
 	switch n := n.(type) {
 	case *parse.WithNode:
@@ -141,7 +140,7 @@ func children(n parse.Node) (list []parse.Node) {
 	return list
 }
 
-// Error is a place in a template that has no translation.
+// Error is an action of a template that has no translation.
 type Error struct {
 	Line, Column int
 	Msg          string

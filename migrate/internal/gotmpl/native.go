@@ -8,24 +8,24 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/star"
 )
 
-// View is what a template stands in, for scripts as a person would have written them.
+// View is the context of a template, for scripts in the clean style.
 type View interface {
-	// Path returns the expression of the longest known beginning of a path below the
-	// root, and how many names that is.
+	// Path returns the expression of the longest known prefix of a path below the
+	// root, and the number of names in it.
 	Path(names []string) (star.Expr, int)
 	// Root returns the expression of the whole context.
 	Root() star.Expr
-	// Fresh returns a name that nothing else in the script has; Free gives back the name of
-	// a variable whose only uses are behind.
+	// Fresh returns a name that is not used in the script; Free makes the name of a variable
+	// that is not used any more available again.
 	Fresh(hint string) string
 	Free(name string)
-	// Helper returns the name of one of the functions that scripts define for themselves,
-	// and notes that this one does: pairs, items or entry.
+	// Helper adds a helper function, pairs, items or entry, to the script, and returns its
+	// name.
 	Helper(name string) string
 }
 
-// Native translates templates into values and texts of Starlark. What is missing prints
-// as nothing, numbers with their digits, lists and objects as JSON.
+// Native translates templates into values and texts of Starlark. A missing value prints
+// as an empty text, a number with its digits, a list or an object as JSON.
 type Native struct {
 	View
 	// Hint is a word for the names of functions.
@@ -38,7 +38,7 @@ type Native struct {
 	functions map[string]string // of definitions, by template name
 	vars      []binding
 	body      *[]star.Stmt // of the function being written; nil while expressions suffice
-	out       string       // the list that collects what that function prints
+	out       string       // the list to which that function appends the printed texts
 }
 
 // binding is a variable of a template with its value.
@@ -47,7 +47,7 @@ type binding struct {
 	expr star.Expr
 }
 
-// at is the value of "." at some place.
+// at is the value of "." at a node.
 type at struct {
 	root bool
 	expr star.Expr
@@ -82,7 +82,7 @@ func (g *Native) Encoded(t *Template) (star.Expr, bool) {
 	return g.pipe(pipe, g.begin(t)), true
 }
 
-// text returns the expression of what nodes render to.
+// text returns the expression of the text that nodes render to.
 func (g *Native) text(nodes []parse.Node, d at) star.Expr {
 	nodes = trim(nodes)
 	if g.simple(nodes) {
@@ -131,7 +131,7 @@ func (g *Native) simpleLists(lists ...*parse.ListNode) bool {
 	return true
 }
 
-// cheap reports whether a pipeline only names something, which may be written twice.
+// cheap reports whether a pipeline is only a path or a variable, which may be written twice.
 func cheap(p *parse.PipeNode) bool {
 	if len(p.Cmds) != 1 || len(p.Cmds[0].Args) != 1 {
 		return false
@@ -194,7 +194,7 @@ func mergeLiterals(parts []star.Expr) (merged []star.Expr) {
 	return merged
 }
 
-// Printed is what an action prints for a value: a text, or an integer.
+// Printed returns the expression of what an action prints for a value: a text, or an integer.
 func Printed(e star.Expr) star.Expr {
 	switch {
 	case e.Kind == star.Nothing:
@@ -209,7 +209,7 @@ func Printed(e star.Expr) star.Expr {
 	return star.Call("text", e).Is(star.Text)
 }
 
-// AsText is what an action prints as a text.
+// AsText returns the expression of what an action prints for a value, as a text.
 func AsText(e star.Expr) star.Expr { return Join([]star.Expr{Printed(e)}) }
 
 // part writes one simple node as a text or an integer.
@@ -233,7 +233,7 @@ func (g *Native) part(n parse.Node, d at) star.Expr {
 	return g.impossible(n)
 }
 
-// choose is one of two texts; where that is known already, it is that one.
+// choose writes yes if cond else no, or only one of them where the condition is known.
 func (g *Native) choose(cond, yes, no star.Expr) star.Expr {
 	switch {
 	case cond.Kind == star.Nothing:
@@ -263,7 +263,7 @@ func (g *Native) comprehension(n *parse.RangeNode, d at) star.Expr {
 	over := g.pipe(n.Pipe, d)
 	names, items, inner := g.loop(n, over)
 	nodes, conds := trim(n.List.Nodes), []star.Expr(nil)
-	if only := lonelyIf(nodes); only != nil { // what prints for some goes through those only
+	if only := lonelyIf(nodes); only != nil { // the condition is written in the comprehension
 		nodes, conds = trim(only.List.Nodes), append(conds, g.pipe(only.Pipe, inner))
 	}
 	body := AsText(g.join(nodes, inner))
@@ -278,8 +278,8 @@ func (g *Native) comprehension(n *parse.RangeNode, d at) star.Expr {
 	return g.choose(g.some(over, items), all, g.list(n.ElseList, d))
 }
 
-// some is whether a range over a value prints anything but its else: what it goes through is
-// asked where the value may be one that no range goes through, such as an empty text.
+// some is the condition that a range over a value has an element, so that its else is not rendered. The
+// list items is tested where the value itself may be no list, such as an empty text.
 func (g *Native) some(over, items star.Expr) star.Expr {
 	switch over.Kind {
 	case star.Any, star.Text, star.Bool, star.Number:
@@ -288,7 +288,7 @@ func (g *Native) some(over, items star.Expr) star.Expr {
 	return over
 }
 
-// lonelyIf returns the if without an else that nodes are; else nil.
+// lonelyIf returns the if without an else that is the only node; else nil.
 func lonelyIf(nodes []parse.Node) *parse.IfNode {
 	if len(nodes) != 1 {
 		return nil
@@ -300,7 +300,7 @@ func lonelyIf(nodes []parse.Node) *parse.IfNode {
 	return n
 }
 
-// loop returns the variables of a range, what it goes through, and the dot inside. It
+// loop returns the variables of a range, the list that it iterates over, and the dot inside. It
 // binds the template's variables.
 func (g *Native) loop(n *parse.RangeNode, over star.Expr) (names []string, items star.Expr, inner at) {
 	for _, v := range n.Pipe.Decl {
@@ -333,7 +333,7 @@ func (g *Native) loop(n *parse.RangeNode, over star.Expr) (names []string, items
 	return names, g.pairs(over), inner
 }
 
-// singular is a word for one of many.
+// singular returns the singular of a word, for the name of a loop's variable.
 func singular(word string) string {
 	switch {
 	case word == "iterations":
@@ -348,7 +348,7 @@ func singular(word string) string {
 	return "item"
 }
 
-// items is what a range with one variable goes through.
+// items returns the list that a range with one variable iterates over.
 func (g *Native) items(over star.Expr) star.Expr {
 	switch over.Kind {
 	case star.Nothing:
@@ -364,7 +364,7 @@ func (g *Native) items(over star.Expr) star.Expr {
 	return star.Call(g.Helper("items"), over)
 }
 
-// OrEmpty is a list also when there is none.
+// OrEmpty returns an empty list in place of None.
 func OrEmpty(list star.Expr) star.Expr {
 	switch {
 	case !list.Maybe:
@@ -375,7 +375,7 @@ func OrEmpty(list star.Expr) star.Expr {
 	return star.Op("or", list, star.ListOf())
 }
 
-// pairs is what a range with two variables goes through.
+// pairs returns the list of pairs that a range with two variables iterates over.
 func (g *Native) pairs(over star.Expr) star.Expr {
 	switch {
 	case over.Kind == star.List:
@@ -421,7 +421,7 @@ func (g *Native) define(name string, tree *parse.Tree) string {
 	return fn
 }
 
-// fail is an expression that fails where the template would have.
+// fail returns an expression that fails where the template would have failed.
 func (g *Native) fail(n parse.Node, msg string) star.Expr {
 	where, text := "", ""
 	if g.tree != nil {

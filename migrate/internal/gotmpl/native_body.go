@@ -40,7 +40,7 @@ func (g *Native) function(name string, params []string, nodes []parse.Node, d at
 
 func (g *Native) emit(s star.Stmt) { *g.body = append(*g.body, s) }
 
-// bind gives a variable of the template a value, in a variable of the function.
+// bind writes the assignment of a value to a new variable of the function, for a variable of the template.
 func (g *Native) bind(name string, value star.Expr, hint string) star.Expr {
 	e := star.Name(g.Fresh(hint))
 	e.Kind, e.Maybe, e.Missing, e.Elem = value.Kind, value.Maybe, value.Missing, value.Elem
@@ -94,7 +94,7 @@ func (g *Native) statement(n parse.Node, d at) {
 	}
 }
 
-// nested writes a list of nodes as a block of its own; nil for none.
+// nested writes a list of nodes as a separate block; nil for none.
 func (g *Native) nested(l *parse.ListNode, d at) []star.Stmt {
 	if l == nil {
 		return nil
@@ -108,7 +108,7 @@ func (g *Native) nested(l *parse.ListNode, d at) []star.Stmt {
 	return body
 }
 
-// forget ends the scope of the variables from mark on.
+// forget removes the variables from mark on from the scope.
 func (g *Native) forget(mark int) {
 	for _, v := range g.vars[mark:] {
 		g.Free(v.expr.Hint)
@@ -116,7 +116,7 @@ func (g *Native) forget(mark int) {
 	g.vars = g.vars[:mark]
 }
 
-// declare gives a value to the variables that a pipeline declares or assigns, and
+// declare writes the assignment of a value to the variables that a pipeline declares or assigns, and
 // returns an expression of the value.
 func (g *Native) declare(p *parse.PipeNode, value star.Expr) star.Expr {
 	for _, v := range p.Decl {
@@ -138,7 +138,7 @@ func (g *Native) declare(p *parse.PipeNode, value star.Expr) star.Expr {
 	return value
 }
 
-// assigned reports whether some action changes a variable, whose kind is then not known.
+// assigned reports whether an action assigns to a variable, so that its kind is not known.
 func assigned(tree *parse.Tree, name string) (found bool) {
 	if tree == nil || tree.Root == nil {
 		return false
@@ -191,7 +191,7 @@ func (g *Native) rangeStatement(n *parse.RangeNode, d at) {
 	g.forget(mark)
 }
 
-// nestedLoop is the block of a loop: what it assigns to comes first.
+// nestedLoop writes the block of a loop, which begins with the assignments to existing variables.
 func (g *Native) nestedLoop(l *parse.ListNode, d at, assigns, names []string) (body []star.Stmt) {
 	for i, to := range assigns {
 		body = append(body, star.Assign(star.Name(names[i]), to))

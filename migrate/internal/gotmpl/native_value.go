@@ -79,7 +79,7 @@ func (g *Native) path(names []string) star.Expr {
 	return fieldsOf(base, names[used:])
 }
 
-// fieldsOf writes base.get("a", {}).get("b"): a missing field has missing fields.
+// fieldsOf writes base.get("a", {}).get("b"): the fields of a missing field are missing.
 func fieldsOf(base star.Expr, names []string) star.Expr {
 	for _, name := range names {
 		if base.Kind == star.Nothing {
@@ -198,14 +198,14 @@ func (u *use) write() star.Expr {
 	return u.g.fail(u.node, "no value of a workflow is a function")
 }
 
-// made is a value of a kind that is always there.
+// made returns e as an expression of a kind that is never None.
 func (u *use) made(e star.Expr, kind star.Kind) star.Expr {
 	e = e.Is(kind)
 	e.Risky = u.risky
 	return e
 }
 
-// shortCircuit writes and, or: Starlark's return an operand too, by the same idea of truth.
+// shortCircuit writes and, or: like the template functions, Starlark's return an operand, and have the same truth values.
 func (u *use) shortCircuit() star.Expr {
 	e := u.args[0]
 	for _, a := range u.args[1:] {
@@ -261,7 +261,7 @@ func (u *use) ordered() bool {
 	return class(u.args[0]) != 0 && class(u.args[0]) == class(u.args[1])
 }
 
-// decided is a comparison of a value that is one of a few texts with a text.
+// decided writes the comparison of a text with a value that is one of a few texts: the condition of that case.
 func (u *use) decided() (star.Expr, bool) {
 	if u.name != "eq" && u.name != "ne" || len(u.args) != 2 {
 		return star.Expr{}, false
@@ -291,7 +291,7 @@ func (u *use) decided() (star.Expr, bool) {
 	return is, true
 }
 
-// index writes x.get("a")[0]; what decides at run time is a helper.
+// index writes x.get("a")[0]; where the type is only known at run time, it calls a helper.
 func (u *use) index() star.Expr {
 	e := u.args[0]
 	if e.Kind == star.Nothing {
@@ -301,7 +301,7 @@ func (u *use) index() star.Expr {
 		switch {
 		case i.Literal:
 			if n > 0 || e.Missing {
-				e = e.There() // of what is missing it is an error
+				e = e.There() // indexing a missing value is an error
 			}
 			e = star.Get(e, i.Text)
 			e.Risky = true
@@ -330,7 +330,7 @@ func (u *use) slice() star.Expr {
 	return star.Slice(a[0], &a[1], &a[2])
 }
 
-// printf writes a format: with % where that does the same.
+// printf writes a format: with % where the result is the same.
 func (u *use) printf() star.Expr {
 	f := u.args[0]
 	if f.Literal {
@@ -347,7 +347,7 @@ func (u *use) printf() star.Expr {
 
 var verb = regexp.MustCompile(`%[-+# 0]*[0-9]*(\.[0-9]*)?(.)`)
 
-// typeVerbs writes %T as the text of what type returns.
+// typeVerbs writes %T as %s of type(x).
 func typeVerbs(format star.Expr, args []star.Expr) (star.Expr, []star.Expr) {
 	args, n := slices.Clone(args), 0
 	text := verb.ReplaceAllStringFunc(format.Text, func(v string) string {
@@ -364,7 +364,7 @@ func typeVerbs(format star.Expr, args []star.Expr) (star.Expr, []star.Expr) {
 	return star.Str(text), args
 }
 
-// plainParts cuts a format that has nothing but %s, %v, %d of integers, and %%.
+// plainParts splits a format that has only %s, %v, %d of integers, and %%.
 func plainParts(format string, args []star.Expr) (parts []star.Expr, ok bool) {
 	for {
 		text, rest, found := strings.Cut(format, "%")

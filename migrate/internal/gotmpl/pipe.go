@@ -13,7 +13,7 @@ func (g *generator) pipe(p *parse.PipeNode, d dot) Expr {
 	var value *Expr
 	for _, c := range p.Cmds {
 		v := g.command(c, d, value)
-		v.From = "" // a pipeline makes nothing of null
+		v.From = "" // in a pipeline null is a missing value
 		value = &v
 	}
 	if value == nil {
@@ -36,7 +36,7 @@ func (g *generator) command(c *parse.CommandNode, d dot, final *Expr) Expr {
 	return g.operand(first, d)
 }
 
-// notFunction is the error of something that is no function but has arguments.
+// notFunction writes the error of an operand that is no function but has arguments.
 func (g *generator) notFunction(n parse.Node, d dot) Expr {
 	var ident []string
 	switch n := n.(type) {
@@ -141,7 +141,7 @@ func (g *generator) number(n *parse.NumberNode) Expr {
 	return g.fail(n, n.Text+" overflows int")
 }
 
-// sign is the rank of a number, which a minus makes an expression.
+// sign is the rank of a number: with a minus it is an operator expression.
 func sign(negative bool) Rank {
 	if negative {
 		return Arithmetic
@@ -162,7 +162,7 @@ func FloatLiteral(f float64) string {
 	return s + ".0"
 }
 
-// lastNode returns the node at which the template engine stands after it has evaluated n.
+// lastNode returns the node that the template engine names in an error after it has evaluated n.
 func lastNode(n parse.Node) parse.Node {
 	switch n := n.(type) {
 	case *parse.PipeNode:

@@ -6,16 +6,16 @@ import (
 	"text/template/parse"
 )
 
-// Scope is what a template stands in.
+// Scope is the context of a template.
 type Scope interface {
-	// Field returns the expression of the longest known beginning of a path below the
-	// root, and how many names that is.
+	// Field returns the expression of the longest known prefix of a path below the
+	// root, and the number of names in it.
 	Field(names []string) (Expr, int)
 	// Root returns the expression of the whole context.
 	Root() Expr
-	// Place names the field that the template is the text of, for errors.
+	// Place is the path of the field with the template, for errors.
 	Place() string
-	// Fresh returns a name that nothing else in the script has.
+	// Fresh returns a name that is not used in the script.
 	Fresh(hint string) string
 	// Load notes that the script uses a function of the legacy module.
 	Load(name string)
@@ -56,7 +56,7 @@ type generator struct {
 	body      *body // the function being written; nil while expressions suffice
 }
 
-// dot is the value of "." at some place.
+// dot is the value of "." at a node.
 type dot struct {
 	root bool
 	expr Expr
@@ -67,7 +67,7 @@ type variable struct {
 	expr Expr
 }
 
-// trim drops what does not print.
+// trim removes nodes that print nothing, such as comments.
 func trim(nodes []parse.Node) (kept []parse.Node) {
 	for _, n := range nodes {
 		switch n := n.(type) {
@@ -83,7 +83,7 @@ func trim(nodes []parse.Node) (kept []parse.Node) {
 	return kept
 }
 
-// text returns the expression of what nodes render to.
+// text returns the expression of the text that nodes render to.
 func (g *generator) text(nodes []parse.Node, d dot) Expr {
 	nodes = trim(nodes)
 	if g.simple(nodes) {
@@ -321,14 +321,14 @@ func (g *generator) named(name, params string, nodes []parse.Node, d dot) string
 	return fmt.Sprintf("def %s(%s):\n%s", name, params, b.String())
 }
 
-// function writes nodes as a function of its own and returns its call.
+// function writes nodes as a function and returns its call.
 func (g *generator) function(nodes []parse.Node, d dot) Expr {
 	name := g.Fresh(g.hint)
 	g.defs = append(g.defs, g.named(name, "", nodes, d))
 	return Expr{Code: name + "()", Kind: Text}
 }
 
-// at returns where a node stands, for errors: place, line and column, text.
+// at returns the position of a node for errors: place, line, column and text.
 func (g *generator) at(n parse.Node) string {
 	location, text := g.tree.ErrorContext(n)
 	_, position, _ := strings.Cut(location, ":")

@@ -6,7 +6,7 @@ import (
 	"github.com/bazelbuild/buildtools/build"
 )
 
-// maxWidth is how long a line may be before brackets are opened over several lines.
+// maxWidth is the length of a line above which brackets are broken over several lines.
 const maxWidth = 96
 
 const tab = 4
@@ -24,13 +24,13 @@ func File(stmts []Stmt) (string, error) {
 	return string(build.Format(f)), nil
 }
 
-// flat is how an expression looks in one line.
+// flat is the text of an expression on one line.
 func flat(e build.Expr) string {
 	f := &build.File{Type: build.TypeDefault, Stmt: []build.Expr{e}}
 	return strings.TrimSuffix(string(build.FormatWithoutRewriting(f)), "\n")
 }
 
-// Same reports whether two expressions read the same.
+// Same reports whether two expressions have the same text.
 func Same(a, b Expr) bool { return flat(a.Bare().Node) == flat(b.Bare().Node) }
 
 func fits(e build.Expr, column, after int) bool {
@@ -44,7 +44,7 @@ func breakBlock(body []build.Expr, indent int) {
 	}
 }
 
-// breakStmt opens what is too long in a statement that begins at a column.
+// breakStmt breaks the expressions of a statement that are too long; indent is the column at which it begins.
 func breakStmt(s build.Expr, indent int) {
 	switch s := s.(type) {
 	case *build.DefStmt:
@@ -65,8 +65,8 @@ func breakStmt(s build.Expr, indent int) {
 	}
 }
 
-// breakExpr opens brackets of an expression that is too long for its line: indent is
-// where that line begins, column where the expression does, after what follows it.
+// breakExpr breaks the brackets of an expression that is too long for its line: indent is the
+// column at which the line begins, column that of the expression, after the length of the text behind it.
 func breakExpr(e build.Expr, indent, column, after int) {
 	if fits(e, column, after) {
 		return
@@ -117,7 +117,7 @@ func breakAll(list []build.Expr, indent int) bool {
 	return len(list) > 0
 }
 
-// breakCall opens the last argument when that is a bracket and all before it fit, else
+// breakCall breaks the last argument when it is a bracket and all before it fit on the line, else
 // the call itself.
 func breakCall(c *build.CallExpr, indent, column, after int) {
 	if len(c.List) == 0 {
@@ -140,7 +140,7 @@ func breakCall(c *build.CallExpr, indent, column, after int) {
 	c.ForceMultiLine = breakAll(c.List, indent)
 }
 
-// opens reports whether an argument reads well when it is opened in the line of its call.
+// opens reports whether an argument is broken on the line of its call.
 func opens(e build.Expr) bool {
 	switch e := e.(type) {
 	case *build.DictExpr:

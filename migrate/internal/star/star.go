@@ -1,5 +1,5 @@
-// Package star is Starlark that is being written: expressions of which is known what they
-// are, and statements, as the syntax trees of buildtools. File prints them.
+// Package star builds Starlark code: expressions with their static types, and
+// statements, as the syntax trees of buildtools. File prints them.
 //
 //	sum := star.Op("+", star.Name("a"), star.Integer(1))
 //	star.File([]star.Stmt{star.Return(sum)})   // return a + 1
@@ -12,10 +12,10 @@ import (
 	"github.com/bazelbuild/buildtools/build"
 )
 
-// Kind is what is known of a value before the script runs.
+// Kind is the static type of a value.
 type Kind int
 
-// The kinds. Nothing is None and nothing else.
+// The kinds. Nothing is the type of None.
 const (
 	Any Kind = iota
 	Nothing
@@ -27,12 +27,12 @@ const (
 	List
 )
 
-// Expr is an expression with what is known of its value.
+// Expr is an expression with the static properties of its value.
 type Expr struct {
 	Node build.Expr
 	Kind Kind
-	// Maybe says that the value may also be None, and Missing that a part of it is to be
-	// None then: something that may not be there at all.
+	// Maybe says that the value may also be None, and Missing that a part of it is then
+	// None instead of an error: the value may be absent.
 	Maybe, Missing bool
 	// Risky says that computing the value may fail.
 	Risky bool
@@ -41,11 +41,11 @@ type Expr struct {
 	// Text is the value of a literal of kind Text.
 	Text    string
 	Literal bool
-	// Cases are set when the value is one of a few texts: when it is which.
+	// Cases are set when the value is one of a few texts: each with its condition.
 	Cases []Case
 	// Elem is the kind of the elements of a list.
 	Elem Kind
-	// Hint is a word for what the value is; "" when there is none.
+	// Hint is a word for the names of variables with the value; "" when there is none.
 	Hint string
 
 	from  *Expr // of which it is the entry at key
@@ -55,10 +55,10 @@ type Expr struct {
 	negates bool // a boolean
 }
 
-// Truth reports whether the value is a boolean, or true and false are what its truth is.
+// Truth reports whether the value is a boolean, or is used only for its truth value.
 func (e Expr) Truth() bool { return e.Kind == Bool || e.truth }
 
-// Truthful returns the expression as one whose truth is meant.
+// Truthful returns the expression as one that is used only for its truth value.
 func (e Expr) Truthful() Expr {
 	e.truth = true
 	return e
@@ -73,7 +73,7 @@ type Case struct {
 // Stmt is a statement.
 type Stmt = build.Expr
 
-// None is the value of what is missing.
+// None is the value None.
 func None() Expr {
 	return Expr{Node: &build.Ident{Name: "None"}, Kind: Nothing, Maybe: true, Missing: true, Cheap: true}
 }
@@ -115,7 +115,7 @@ func number(s string, kind Kind) Expr {
 func True() Expr  { return Expr{Node: &build.Ident{Name: "True"}, Kind: Bool, Cheap: true} }
 func False() Expr { return Expr{Node: &build.Ident{Name: "False"}, Kind: Bool, Cheap: true} }
 
-// Is returns the expression as one of a kind that is always there.
+// Is returns the expression as one of a kind that is never None.
 func (e Expr) Is(kind Kind) Expr {
 	e.Kind, e.Maybe, e.Missing = kind, false, false
 	return e
@@ -133,7 +133,7 @@ func (e Expr) Optional() Expr {
 	return e
 }
 
-// Named returns the expression with a word for what it is.
+// Named returns the expression with a Hint.
 func (e Expr) Named(hint string) Expr {
 	e.Hint = hint
 	return e
@@ -189,7 +189,7 @@ func Slice(x Expr, from, to *Expr) Expr {
 	return Expr{Node: n, Kind: x.Kind, Risky: true}
 }
 
-// Get is x.get(key): what a map has, None when it has nothing.
+// Get is x.get(key): the value at the key, None without one.
 func Get(x Expr, key string) Expr {
 	base := x
 	switch {
@@ -204,7 +204,7 @@ func Get(x Expr, key string) Expr {
 	return e
 }
 
-// Or is the expression with something in place of what is missing; what is null stays null.
+// Or is the expression with other as the default of a missing entry; an entry that is null stays null.
 func (e Expr) Or(other Expr) Expr {
 	if e.from == nil {
 		return Op("or", e, other)
@@ -214,7 +214,7 @@ func (e Expr) Or(other Expr) Expr {
 	return out
 }
 
-// IsEntry reports whether the expression looks something up in a map.
+// IsEntry reports whether the expression is the lookup of a key in a map.
 func (e Expr) IsEntry() bool { return e.from != nil }
 
 // Entry is a key with its value.
@@ -290,7 +290,7 @@ func If(cond, yes, no Expr) Expr {
 	return e
 }
 
-// Bare takes the parentheses off: for a whole right side, argument or element.
+// Bare removes the outer parentheses: for a whole right side, argument or element.
 func (e Expr) Bare() Expr {
 	if p, ok := e.Node.(*build.ParenExpr); ok {
 		e.Node = p.X
@@ -358,7 +358,7 @@ func targets(names []string) build.Expr {
 // Do is an expression as a statement.
 func Do(e Expr) Stmt { return e.Bare().Node }
 
-// OnlyAppended returns what the last statement appends to a list that the first one makes, when
+// OnlyAppended returns the value that the last statement appends to a list that the first one creates, when
 // no other statement names the list.
 func OnlyAppended(list string, body []Stmt) (value Expr, ok bool) {
 	uses := 0
@@ -387,7 +387,7 @@ func Return(value Expr) Stmt { return &build.ReturnStmt{Result: value.Bare().Nod
 // ReturnAll is return a, b.
 func ReturnAll(names ...string) Stmt { return &build.ReturnStmt{Result: targets(names)} }
 
-// When is if cond: yes else: no; of bool(x) it asks x.
+// When is if cond: yes else: no; a condition bool(x) is written as x.
 func When(cond Expr, yes, no []Stmt) Stmt {
 	node := cond.Bare().Node
 	if c, ok := node.(*build.CallExpr); ok && len(c.List) == 1 {

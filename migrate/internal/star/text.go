@@ -17,7 +17,7 @@ func Quote(s string) string {
 
 func token(s string) string { return Quote(s) }
 
-// blockable reports whether a text of several lines reads the same between triple quotes.
+// blockable reports whether a text of several lines can be written between triple quotes without escapes.
 func blockable(s string) bool {
 	if n := strings.Count(strings.TrimSuffix(s, "\n"), "\n"); n < 2 || n < 3 && len(s) < 40 || strings.Contains(s, `"""`) || strings.HasSuffix(s, `"`) || strings.HasPrefix(s, `"`) {
 		return false

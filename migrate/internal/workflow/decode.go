@@ -14,7 +14,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
 
-// decoder understands the fields of a definition. It goes on after a problem.
+// decoder reads the fields of a definition. It continues after a problem, to report all of them.
 type decoder struct {
 	decoding decoding
 	fix      bool
@@ -23,7 +23,7 @@ type decoder struct {
 }
 
 // Read reads a definition and checks it. The error is diag.Problems, in the order of the
-// file; the notes say what was mended, if fix allows it, and what is odd.
+// file; the notes are the repairs, if fix allows them, and remarks about fields without effect.
 func Read(def *Definition, fix bool) (*Workflow, []Note, error) {
 	d := &decoder{decoding: def.decoding, fix: fix}
 	d.problems = append(d.problems, def.problems...)
@@ -44,20 +44,20 @@ func before(p, o diag.Pos) bool {
 }
 
 func (d *decoder) wrong(pos diag.Pos, path, format string, args ...any) {
-	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: Code, Message: fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, diag.Problem{Pos: pos, Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
 }
 
 func (d *decoder) note(pos diag.Pos, path, format string, args ...any) {
 	d.notes = append(d.notes, Note{Pos: pos, Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// fixed reports whether a mistake may be mended, and notes how; else it is a problem.
+// fixed reports whether a mistake may be repaired, and adds a note about the repair; else it reports a problem.
 func (d *decoder) fixed(pos diag.Pos, path, problem, mended string) bool {
 	if d.fix {
 		d.note(pos, path, "%s", mended)
 		return true
 	}
-	d.wrong(pos, path, "%s; --fix would do this: %s", problem, mended)
+	d.wrong(pos, path, "%s; with --fix: %s", problem, mended)
 	return false
 }
 
@@ -73,8 +73,8 @@ var (
 	hintFields     = []string{"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 )
 
-// object returns the mapping of v and deals with fields that it may not have. special
-// gets those that are no fields, but that people use.
+// object returns the mapping of v, and reports unknown fields. special has functions for
+// common fields that do not exist.
 func (d *decoder) object(v *Value, known []string, special map[string]func(*Value)) *Mapping {
 	if v.IsNull() {
 		return nil
@@ -98,19 +98,19 @@ func (d *decoder) object(v *Value, known []string, special map[string]func(*Valu
 }
 
 func (d *decoder) unknown(pos diag.Pos, path, name string, known []string) {
-	hint := ""
-	if k := spell.Nearest(name, known); k != "" {
-		hint = fmt.Sprintf(", did you mean %s?", k)
-	}
+	hint := spell.Hint(name, known)
 	switch {
-	case d.decoding == asFile:
-		d.wrong(pos, path, "there is no such field%s; known here: %s", hint, strings.Join(known, ", "))
 	case d.decoding == asResource:
-		d.note(pos, path, "there is no such field%s: the cluster drops it without a word", hint)
+		d.note(pos, path, "there is no such field: the cluster drops it silently%s", hint)
+	case d.decoding != asFile:
+	case hint == "":
+		d.wrong(pos, path, "there is no such field; known here: %s", strings.Join(known, ", "))
+	default:
+		d.wrong(pos, path, "there is no such field%s", hint)
 	}
 }
 
-// text reads a text; in files a number or a boolean is one too.
+// text reads a text; in a file a number or a boolean is accepted as its text.
 func (d *decoder) text(v *Value) string {
 	if v.IsNull() {
 		return ""
@@ -124,7 +124,7 @@ func (d *decoder) text(v *Value) string {
 			return v.raw
 		}
 	}
-	d.wrong(v.Pos, v.Path, "want a text, have %s", v.kind())
+	d.wrong(v.Pos, v.Path, "want a string, have %s", v.kind())
 	return ""
 }
 
@@ -149,7 +149,7 @@ func (d *decoder) texts(v *Value) (out []string) {
 		return nil
 	}
 	if _, ok := v.Data.([]*Value); !ok {
-		d.wrong(v.Pos, v.Path, "want a list of texts, have %s", v.kind())
+		d.wrong(v.Pos, v.Path, "want a list of strings, have %s", v.kind())
 		return nil
 	}
 	for _, e := range v.List() {
@@ -171,7 +171,7 @@ func (d *decoder) duration(v *Value) time.Duration {
 }
 
 // template reads a text that is a template. early says that the legacy engine parsed it
-// when it loaded the definition.
+// when it loaded the definition, so that a mistake is an error at load.
 func (d *decoder) template(v *Value, early bool) *Template {
 	if v.IsNull() {
 		return nil
@@ -191,7 +191,7 @@ func (d *decoder) template(v *Value, early bool) *Template {
 	if early {
 		d.wrong(v.Pos, v.Path, "not a template: %s; functions are %s", t.Err, "those of Go's text/template, json, quote and fromJson")
 	} else {
-		d.note(v.Pos, v.Path, "not a template, which fails when the workflow comes here: %s", t.Err)
+		d.note(v.Pos, v.Path, "not a template: the workflow fails when it is rendered: %s", t.Err)
 	}
 	return t
 }
@@ -216,23 +216,23 @@ func (d *decoder) workflow(def *Definition) *Workflow {
 	return w
 }
 
-// failureMode is a field of the documentation that no version has had.
+// failureMode reads a field of the documentation that no version has had.
 func (d *decoder) failureMode(v *Value, w *Workflow) {
 	mode := v.Text()
 	if d.decoding == asResource && !d.fix {
-		d.note(v.Pos, v.Path, "there is no failureMode: the cluster drops it without a word, and a failing step ends the workflow; --fix would keep what it means")
+		d.note(v.Pos, v.Path, "there is no failureMode: the cluster drops it silently, and a failing step ends the workflow; --fix translates it")
 		return
 	}
 	mended := "the field is dropped: a step that fails ends the workflow unless its onError says otherwise"
 	if mode == ActionContinue {
-		mended = "every step goes on after a failure"
+		mended = "the workflow continues after the failure of any step"
 	}
-	if d.decoding == asLax || d.fixed(v.Pos, v.Path, "there is no failureMode; what happens after a failure is each step's onError", mended) {
+	if d.decoding == asLax || d.fixed(v.Pos, v.Path, "there is no failureMode; want onError at each step", mended) {
 		w.GoOn = mode == ActionContinue
 	}
 }
 
-// parameters returns the schema; with fix, that of the old form too.
+// parameters returns the schema; with fix, also of parameters in the old form.
 func (d *decoder) parameters(v *Value) *Value {
 	m := v.Mapping()
 	if m == nil || m.Get("type") != nil || len(m.Keys) == 0 {
@@ -250,7 +250,7 @@ func (d *decoder) parameters(v *Value) *Value {
 	return d.oldParameters(v, m)
 }
 
-// oldParameters writes names with types as a JSON Schema.
+// oldParameters converts names with types into a JSON Schema.
 func (d *decoder) oldParameters(v *Value, m *Mapping) *Value {
 	object := func(keys []string, values ...*Value) *Mapping {
 		out := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
@@ -297,7 +297,7 @@ func (d *decoder) annotations(v *Value) *Value {
 		}
 		kept.Keys = append(kept.Keys, k)
 		if _, ok := e.Data.(bool); !ok && k != "title" {
-			d.wrong(e.Pos, e.Path, "want true or false, have %s", e.kind())
+			d.wrong(e.Pos, e.Path, "want a boolean, have %s", e.kind())
 		}
 		if k == "title" {
 			d.text(e)
@@ -347,7 +347,7 @@ func (d *decoder) defaultResponse(v *Value) {
 		d.note(v.Pos, v.Path, "there is no defaultResponse: it has no effect; see onDecline and onCancel")
 		return
 	}
-	d.fixed(v.Pos, v.Path, "there is no defaultResponse; what follows a refusal is onDecline and onCancel", "the field is dropped: it never had an effect")
+	d.fixed(v.Pos, v.Path, "there is no defaultResponse; want onDecline and onCancel", "the field is dropped: it never had an effect")
 }
 
 // mappingOf returns v when it is a mapping.
@@ -405,11 +405,11 @@ func (d *decoder) onError(v *Value) OnError {
 	return e
 }
 
-// maxRetries is a field of the examples that no version has had.
+// maxRetries reads a field of the examples that no version has had.
 func (d *decoder) maxRetries(v *Value, e *OnError) {
 	n := d.integer(v)
 	if d.decoding == asResource && !d.fix && e.action != actionRetry {
-		d.note(v.Pos, v.Path, "there is no maxRetries: the cluster drops it without a word, and nothing is retried; --fix would retry %d times", n)
+		d.note(v.Pos, v.Path, "there is no maxRetries: the cluster drops it silently, and nothing is retried; --fix translates it to %d retries", n)
 		return
 	}
 	mended := fmt.Sprintf("retries %d times, as action: retry with retryCount: %d does", n, n)
@@ -418,7 +418,7 @@ func (d *decoder) maxRetries(v *Value, e *OnError) {
 	}
 	if !d.fixed(v.Pos, v.Path, "there is no maxRetries; want action: retry with retryCount: "+strconv.Itoa(max(n, 1)), mended) {
 		if e.action == actionRetry && e.retryCount == 0 {
-			e.retryCount = n // one problem is enough
+			e.retryCount = n // avoids a second problem
 		}
 		return
 	}
@@ -496,11 +496,11 @@ func (v *Value) counts() bool {
 	return true
 }
 
-// comparison is what people write who know other template languages.
+// comparison matches {{.a == 'b'}}, the syntax of other template languages.
 var comparison = regexp.MustCompile(`\{\{\s*(\.[A-Za-z_][\w.]*)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)")\s*\}\}`)
 
-// repair returns the template that a text was meant to be, and what was done; "" when
-// that is not plain.
+// repair returns the template that was meant by a text, and a description of the repair; "" when
+// it is not unambiguous.
 func repair(text string) (repaired, how string) {
 	m := comparison.FindStringSubmatch(text)
 	if m == nil {

@@ -13,34 +13,34 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// decoding is how the legacy product read a definition: it decides what unknown fields
-// and numbers are.
+// decoding is how the legacy product decoded a definition: the treatment of unknown fields
+// and numbers.
 type decoding int
 
 const (
 	asFile     decoding = iota // a configuration file: strict, integers stay integers
 	asResource                 // a Kubernetes resource: unknown fields are dropped, numbers go through JSON
-	asLax                      // integers stay, unknown fields are dropped: the engine's own tests
+	asLax                      // integers stay integers, unknown fields are dropped: as in the engine's own tests
 )
 
-// Definition is one workflow as it stands in a file.
+// Definition is one workflow of a file, read but not checked.
 type Definition struct {
-	// Name is what the definition calls itself, "" when it has no name.
+	// Name is the name in the definition, "" when it has none.
 	Name string
 	// Resource is the name of the Kubernetes resource that it is, "" elsewhere.
 	Resource string
-	// Pos is where it begins.
+	// Pos is the beginning of the definition.
 	Pos diag.Pos
 
 	root     *Value
 	decoding decoding
-	problems diag.Problems // of reading it
+	problems diag.Problems // found while reading it
 }
 
-// File is what a file has of workflows.
+// File has the workflows of a file, and the references to others.
 type File struct {
 	Definitions []*Definition
-	// References are those of servers to resources with definitions.
+	// References are the references of servers to resources with definitions.
 	References []Reference
 }
 
@@ -53,16 +53,16 @@ type Reference struct {
 
 // Parse finds the workflows in a file: a configuration with compositeTools, one
 // definition or a list of them, or Kubernetes manifests of the kinds
-// VirtualMCPCompositeToolDefinition and VirtualMCPServer; several documents too.
+// VirtualMCPCompositeToolDefinition and VirtualMCPServer. A file may have several documents.
 //
-// The error says why the file cannot be read; what is wrong with a definition is the
-// error of Translate.
+// The error is about the file as a whole; mistakes in a definition are in the
+// error of Read.
 func Parse(filename string, data []byte) ([]*Definition, error) {
 	return parse(filename, data, asFile)
 }
 
-// ParseAt is Parse for one definition that is not in a file as it is: a configuration
-// has kept it as JSON. Everything in it is reported at pos; paths still name the field.
+// ParseAt is Parse for one definition in JSON, which a configuration has converted from YAML.
+// All its problems have the position pos; their paths name the field.
 func ParseAt(pos diag.Pos, data []byte) (*Definition, error) {
 	docs, err := documents(pos.File, data)
 	if err != nil {
@@ -74,7 +74,7 @@ func ParseAt(pos diag.Pos, data []byte) (*Definition, error) {
 	return define(&reader{file: pos.File, at: &pos}, docs[0], asFile), nil
 }
 
-// Find is Parse with the references, for a file that need not have a workflow.
+// Find is Parse with the references, and without an error for a file without a workflow.
 func Find(filename string, data []byte) (*File, error) { return read(filename, data, asFile) }
 
 func parse(filename string, data []byte, how decoding) ([]*Definition, error) {
@@ -135,7 +135,7 @@ func documents(filename string, data []byte) (docs []*yaml.Node, err error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// yamlProblem takes the place out of an error of the YAML package.
+// yamlProblem converts an error of the YAML package, whose text has the line, into a problem.
 func yamlProblem(filename string, err error) diag.Problem {
 	msg := err.Error()
 	p := diag.Problem{Pos: diag.Pos{File: filename}, Code: Code}
@@ -150,7 +150,7 @@ func yamlProblem(filename string, err error) diag.Problem {
 	return p
 }
 
-// find takes the definitions and references out of one document.
+// find adds the definitions and references of one document.
 func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems diag.Problems) {
 	resource := ""
 	if kind := FieldOf(doc, "kind"); kind != nil && FieldOf(doc, "apiVersion") != nil {
@@ -195,7 +195,7 @@ func (f *File) find(filename string, doc *yaml.Node, how decoding) (problems dia
 	return problems
 }
 
-// refer notes the references of a server.
+// refer adds the references of a server.
 func (f *File) refer(filename string, from *yaml.Node, path string) {
 	for i, ref := range ElementsOf(FieldOf(from, "compositeToolRefs")) {
 		if name := FieldOf(ref, "name"); name != nil {
@@ -240,7 +240,7 @@ func ElementsOf(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// ParseResource is Parse for the spec of a Kubernetes resource that stands alone.
+// ParseResource is Parse for the spec of a Kubernetes resource without the resource around it.
 func ParseResource(filename string, data []byte) (*Definition, error) {
 	return parseOne(filename, data, asResource)
 }

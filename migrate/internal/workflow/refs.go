@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// checkReferences looks at the fields that templates name: a field of a step that may
-// be skipped has to have a default, and fields that nothing has are noted.
+// checkReferences checks the fields that templates name: a field of a step that may
+// be skipped has to have a default, and fields that do not exist are noted.
 func (d *decoder) checkReferences(w *Workflow) {
 	needs := map[string]map[string]string{} // step, field: who refers to it
 	for _, s := range w.Steps {
@@ -41,8 +41,8 @@ func (d *decoder) checkReferences(w *Workflow) {
 	}
 }
 
-// loopDefaults mends a loop of which templates use what every loop has: when it did not
-// run, it is one without elements.
+// loopDefaults adds missing defaults to a loop whose fields templates use: those of a loop without
+// elements.
 func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
 	empty := map[string]any{"completed": 0, "count": 0, "failed": 0, "iterations": []any{}}
 	missing := false
@@ -62,7 +62,7 @@ func (d *decoder) loopDefaults(s *Step, needed map[string]string) {
 	s.Defaults = mended
 }
 
-// checked are the templates of a step in which the legacy engine looked for references.
+// checked are the templates of a step whose references the legacy engine checked.
 func (s *Step) checked() (list []*Template) {
 	list = append(list, s.Condition, s.Message)
 	if m := s.Arguments.Mapping(); m != nil {
@@ -111,10 +111,10 @@ func (d *decoder) references(w *Workflow, t *Template, who string, needs map[str
 	}
 }
 
-// Roots are what templates can name.
+// Roots are the first names of the paths that templates can name.
 var Roots = []string{"params", "steps", "vars", "workflow", "forEach"}
 
-// strange notes a path that nothing has.
+// strange notes a path that does not exist.
 func (d *decoder) strange(w *Workflow, v *Value, path []string) {
 	full := "." + strings.Join(path, ".")
 	switch {
@@ -127,7 +127,7 @@ func (d *decoder) strange(w *Workflow, v *Value, path []string) {
 	}
 }
 
-// strangeStep notes a part that no step has.
+// strangeStep notes a part of a step that does not exist.
 func (d *decoder) strangeStep(w *Workflow, v *Value, path []string) {
 	full := "." + strings.Join(path, ".")
 	i := slices.IndexFunc(w.Steps, func(s *Step) bool { return s.Id == path[1] })
@@ -158,10 +158,10 @@ func (d *decoder) timestamp(v *Value) {
 	d.note(v.Pos, v.Path, "there is no .timestamp: it is always <no value>; --fix would put the time of the call there")
 }
 
-// goText writes a value as the legacy engine printed it: in Go's way.
+// goText writes a value as the legacy engine printed it: in the format of fmt.
 func goText(v *Value) string { return fmt.Sprint(plain(v)) }
 
-// plain makes values of Go.
+// plain converts a value into one of Go.
 func plain(v *Value) any {
 	if v == nil {
 		return nil
@@ -184,7 +184,7 @@ func plain(v *Value) any {
 	}
 }
 
-// ParseJSONText reads JSON the way that the legacy engine did: numbers are floats.
+// ParseJSONText parses JSON as the legacy engine did: numbers are floats.
 func ParseJSONText(s string) (*Value, error) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader([]byte(s)))

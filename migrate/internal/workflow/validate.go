@@ -12,14 +12,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// validate finds what the legacy engine would have refused, when it loaded the
+// validate reports the mistakes that the legacy engine would have refused, when it loaded the
 // configuration or when its server started.
 func (d *decoder) validate(w *Workflow) {
 	if w.Name == "" {
 		d.wrong(w.Pos, "name", "missing: clients call the workflow by it")
 	}
 	if w.Description == "" {
-		d.wrong(w.Pos, "description", "missing: clients are shown it")
+		d.wrong(w.Pos, "description", "missing: it is shown to clients")
 	}
 	if w.Timeout < 0 {
 		d.wrong(w.Pos, "timeout", "want a duration that is not negative, have %s", w.Timeout)
@@ -71,19 +71,19 @@ func (d *decoder) checkParameters(w *Workflow) {
 	d.checkSchema(v)
 }
 
-// checkSchema reports a schema that is none, at what is wrong in it.
+// checkSchema reports an invalid schema, at the position of the mistake.
 func (d *decoder) checkSchema(v *Value) {
 	flaws := schema.Flaws(v.Json(), schema.Draft7)
 	for i, flaw := range flaws {
 		if i > 0 && slices.Equal(flaw.At, flaws[i-1].At) {
-			continue // what another alternative wants
+			continue // of another alternative
 		}
 		at := v.below(flaw.At)
 		d.wrong(at.Pos, at.Path, "%s", flaw.Message)
 	}
 }
 
-// toolName is what the legacy engine took for the name of a tool.
+// toolName matches the names of tools that the legacy engine accepted.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
 func (d *decoder) checkStep(s *Step) {
@@ -125,15 +125,15 @@ func (d *decoder) checkElicitation(s *Step) {
 	d.checkSchema(s.Schema)
 }
 
-// constantOfFile is a value that a file should have had.
+// constantOfFile returns a value for a field that is missing in the file.
 func constantOfFile(pos diag.Pos, v any) *Value {
 	out := fromPlain(v)
 	out.Pos = pos
 	return out
 }
 
-// variableName is what the legacy engine took for the name of a loop's variable: words of
-// Go are among them.
+// variableName matches the names of a loop's variable that the legacy engine accepted, among them keywords of
+// Go.
 var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 func (d *decoder) checkForEach(s *Step) {
@@ -144,7 +144,7 @@ func (d *decoder) checkForEach(s *Step) {
 		d.wrong(s.At("tool"), Member(s.Path, "tool"), "a forEach step calls the tool of its inner step")
 	}
 	if s.Message != nil && s.Message.text != "" {
-		d.wrong(s.At("message"), Member(s.Path, "message"), "a forEach step asks nothing")
+		d.wrong(s.At("message"), Member(s.Path, "message"), "a forEach step has no message: it asks no question")
 	}
 	if s.itemVar != "" && (!variableName.MatchString(s.itemVar) || s.itemVar == ForEachIndex) {
 		d.wrong(s.At("itemVar"), Member(s.Path, "itemVar"), "want a name of letters, digits and '_' other than index, have %q", s.itemVar)
@@ -188,7 +188,7 @@ func (d *decoder) checkInner(s *Step) {
 		}
 	}
 	if s.OnError.action == actionRetry {
-		d.note(s.At("onError"), Member(s.Path, "onError"), "retry has no effect on a forEach step; on its inner step it has")
+		d.note(s.At("onError"), Member(s.Path, "onError"), "retry has no effect on a forEach step; set it on its inner step")
 	}
 }
 
@@ -208,13 +208,13 @@ func (d *decoder) checkOnError(s *Step) {
 	}
 }
 
-// checkGraph finds ids that are there twice or not at all, and cycles; it gives the
-// steps their levels.
+// checkGraph reports duplicate ids, references to unknown ids and cycles, and sets the levels of
+// the steps.
 func (d *decoder) checkGraph(w *Workflow) {
 	ids := map[string]*Step{}
 	for _, s := range w.Steps {
 		if first := ids[s.Id]; first != nil && s.Id != "" {
-			d.wrong(s.At("id"), Member(s.Path, "id"), "%q is the id of another step already, of %s", s.Id, first.Path)
+			d.wrong(s.At("id"), Member(s.Path, "id"), "duplicate id %q, which %s has already", s.Id, first.Path)
 			continue
 		}
 		ids[s.Id] = s
@@ -226,11 +226,7 @@ func (d *decoder) checkGraph(w *Workflow) {
 				continue
 			}
 			sound = false
-			hint := ""
-			if near := spell.Nearest(dep, w.ids()); near != "" {
-				hint = fmt.Sprintf(", did you mean %s?", near)
-			}
-			d.wrong(s.At("dependsOn"), Index(Member(s.Path, "dependsOn"), i), "there is no step %q%s", dep, hint)
+			d.wrong(s.At("dependsOn"), Index(Member(s.Path, "dependsOn"), i), "there is no step %q%s", dep, spell.Hint(dep, w.ids()))
 		}
 	}
 	if sound {
@@ -246,7 +242,7 @@ func (w *Workflow) ids() (list []string) {
 	return list
 }
 
-// level puts every step after all that it depends on.
+// level sets the level of every step to one above those of the steps that it depends on.
 func (d *decoder) level(w *Workflow, ids map[string]*Step) {
 	const open, done = 1, 2
 	state := map[*Step]int{}
@@ -312,7 +308,7 @@ func (d *decoder) checkProperty(p *Property, depth int) {
 	}
 	if p.Description == "" {
 		d.fixed(p.at("description"), Member(p.path, "description"), "missing: the server does not start without the description of an output property",
-			"the property is described by its name")
+			"its name is used as the description")
 	}
 	switch {
 	case p.Value != nil && p.Properties != nil:
@@ -333,7 +329,7 @@ func (d *decoder) checkProperty(p *Property, depth int) {
 	}
 }
 
-// balanced is the check that the legacy engine made of the value of a property.
+// balanced is the legacy engine's check of the value of a property.
 func balanced(s string) bool {
 	depth := 0
 	for i := 0; i+1 < len(s); i++ {
@@ -351,7 +347,7 @@ func balanced(s string) bool {
 	return depth == 0
 }
 
-// checkDefault wants a default from which a value of the type can be made.
+// checkDefault checks that a default can be converted to the type of its property.
 func (d *decoder) checkDefault(p *Property) {
 	if p.Fallback == nil {
 		return
@@ -361,13 +357,13 @@ func (d *decoder) checkDefault(p *Property) {
 		return
 	}
 	if _, isText := p.Fallback.Data.(string); isText && p.Kind != "string" {
-		d.note(p.Fallback.Pos, p.Fallback.Path, "never takes the place of a value: %v", err)
+		d.note(p.Fallback.Pos, p.Fallback.Path, "this default is never used: %v", err)
 		return
 	}
 	d.wrong(p.Fallback.Pos, p.Fallback.Path, "%v", err)
 }
 
-// Usable returns the default as a value of the property's type; a text that is none has no use.
+// Usable returns the default as a value of the property's type; false where it cannot be converted.
 func (p *Property) Usable() (any, bool) {
 	if p.Fallback == nil {
 		return nil, false
@@ -434,7 +430,7 @@ func (p *Property) coercedBool(want func() (any, error)) (any, error) {
 	return want()
 }
 
-// coercedJSON returns the default of an object or a list: as it is, or of its JSON text.
+// coercedJSON returns the default of an object or a list: the value itself, or decoded from its JSON text.
 func (p *Property) coercedJSON(want func() (any, error)) (any, error) {
 	v := p.Fallback
 	if s, ok := v.Data.(string); ok {

@@ -57,7 +57,7 @@ func (v *Value) List() []*Value {
 	return l
 }
 
-// below is the value that a JSON pointer leads to, or the last one on the way.
+// below returns the value at a JSON pointer, or the last one on its path that exists.
 func (v *Value) below(pointer []string) *Value {
 	for _, token := range pointer {
 		next := v.Mapping().Get(token)
@@ -81,7 +81,7 @@ func (v *Value) Text() string {
 	return s
 }
 
-// kind names the type of a value for a reader.
+// kind describes a value for a message: its type, and a scalar itself.
 func (v *Value) kind() string {
 	if v == nil {
 		return "nothing"
@@ -94,7 +94,7 @@ func (v *Value) kind() string {
 	case int, uint64, float64:
 		return fmt.Sprintf("the number %v", d)
 	case string:
-		return fmt.Sprintf("the text %q", d)
+		return fmt.Sprintf("the string %q", d)
 	case []*Value:
 		return "a list"
 	}
@@ -143,19 +143,19 @@ func writeJSON(b *bytes.Buffer, v any) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		b.WriteString("null") // infinities and the like, which are no JSON
+		b.WriteString("null") // infinities and NaN have no JSON
 		return
 	}
 	b.Truncate(b.Len() - 1)
 }
 
-// reader makes values of YAML nodes.
+// reader converts YAML nodes into values.
 type reader struct {
 	file     string
-	at       *diag.Pos // where everything is, when the text itself is in no file
-	crd      bool      // numbers went through JSON and back
+	at       *diag.Pos // position of all values, when the text itself is in no file
+	crd      bool      // numbers were converted to JSON and back
 	problems diag.Problems
-	budget   int // nodes that may still be read: aliases can make many of few
+	budget   int // nodes that may still be read: aliases can multiply them
 }
 
 const maxNodes = 200_000
@@ -168,10 +168,10 @@ func (r *reader) pos(n *yaml.Node) diag.Pos {
 }
 
 func (r *reader) fail(pos diag.Pos, path, format string, args ...any) {
-	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: Code, Message: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, diag.Problem{Pos: pos, Path: path, Code: Code}.Says(fmt.Sprintf(format, args...)))
 }
 
-// read makes a value of a node.
+// read converts a node into a value.
 func (r *reader) read(n *yaml.Node, path string, depth int) *Value {
 	r.budget--
 	if depth > 200 || r.budget < 0 {
@@ -218,11 +218,11 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
 		}
 		name := key.Value
 		if key.Kind != yaml.ScalarNode {
-			r.fail(r.pos(key), path, "want a text as the key, have a list or a mapping")
+			r.fail(r.pos(key), path, "want a string as the key, have a list or a mapping")
 			continue
 		}
 		if _, twice := m.Values[name]; twice {
-			r.fail(r.pos(key), Member(path, name), "is there twice, first in line %d", m.Places[name].Line)
+			r.fail(r.pos(key), Member(path, name), "duplicate key, first in line %d", m.Places[name].Line)
 			continue
 		}
 		m.Keys = append(m.Keys, name)
@@ -235,7 +235,7 @@ func (r *reader) mapping(n *yaml.Node, path string, depth int) *Mapping {
 	return m
 }
 
-// add takes over the keys that m does not have.
+// add adds the keys that m does not have yet.
 func (m *Mapping) add(from *Mapping) {
 	for _, k := range from.Keys {
 		if _, ok := m.Values[k]; !ok {
@@ -288,8 +288,8 @@ func (r *reader) scalar(n *yaml.Node, path string) any {
 	return v
 }
 
-// throughJSON is what becomes of a number of a Kubernetes resource: it is a float in
-// JSON, and the YAML that is made of that has an exponent from a million on.
+// throughJSON converts a number as it was converted in a Kubernetes resource: to a float in
+// JSON, and then to YAML, which has an exponent from a million on.
 func throughJSON(v any) any {
 	var f float64
 	switch d := v.(type) {
@@ -311,7 +311,7 @@ func throughJSON(v any) any {
 // Index is the path of an element, member that of a field.
 func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// Member is the path of a field of what is at path.
+// Member is the path of a field of the object at path.
 func Member(path, name string) string {
 	if !plainName(name) {
 		return path + "[" + strconv.Quote(name) + "]"
@@ -332,7 +332,7 @@ func plainName(s string) bool {
 	return s != ""
 }
 
-// Only returns a mapping with the keys that keep wants, and the names of the others.
+// Only returns a mapping with the keys for which keep returns true, and the names of the others.
 func (v *Value) Only(keep func(string, *Value) bool) (kept *Value, without []string) {
 	m := &Mapping{Values: map[string]*Value{}, Places: map[string]diag.Pos{}}
 	for _, k := range v.Mapping().Keys {

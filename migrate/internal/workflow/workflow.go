@@ -1,6 +1,6 @@
-// Package workflow is what migrate reads: the definitions in a file with the place of every
-// field, and what each means. Everything that the legacy engine refused is refused here, so
-// that the writers of both styles get sound workflows only.
+// Package workflow reads the definitions in a file, with the position of every field, and checks
+// them. Everything that the legacy engine refused is refused here, so that the emitters of both
+// styles get valid workflows only.
 package workflow
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/migrate/internal/gotmpl"
 )
 
-// Workflow is a definition with its fields understood.
+// Workflow is a definition that was read and checked.
 type Workflow struct {
 	Pos               diag.Pos
 	Name, Description string
@@ -20,7 +20,7 @@ type Workflow struct {
 	Steps             []*Step
 	Output            *Output
 	Annotations       *Value
-	// GoOn is the mode that no file could set, but many wanted to: a step that fails ends nothing.
+	// GoOn is the failure mode of the engine that no file could set: the workflow continues after the failure of any step.
 	GoOn bool
 }
 
@@ -31,7 +31,7 @@ const (
 	ForEachStep     = "forEach"
 )
 
-// What happens after a failure or a refusal.
+// The actions after a failure or a refusal.
 const (
 	ActionAbort    = "abort"
 	ActionContinue = "continue"
@@ -67,7 +67,7 @@ type Step struct {
 	Level     int
 }
 
-// At returns where a field of the step is; without the field, where the step is.
+// At returns the position of a field of the step; without the field, that of the step.
 func (s *Step) At(name string) diag.Pos {
 	if v := s.fields.Get(name); v != nil {
 		return v.Pos
@@ -75,14 +75,14 @@ func (s *Step) At(name string) diag.Pos {
 	return s.pos
 }
 
-// OnError is what happens when a step fails.
+// OnError is the handling of a step's failure.
 type OnError struct {
 	action     string // "" is abort
 	retryCount int
 	RetryDelay time.Duration
 }
 
-// Retries returns how often the step is tried again.
+// Retries returns the number of retries.
 func (s *Step) Retries() int {
 	if s.OnError.action != actionRetry {
 		return 0
@@ -90,7 +90,7 @@ func (s *Step) Retries() int {
 	return min(s.OnError.retryCount, maxRetries)
 }
 
-// MayFail reports whether the workflow goes on when the step has failed.
+// MayFail reports whether the workflow continues when the step has failed.
 func (s *Step) MayFail() bool { return s.OnError.action == ActionContinue }
 
 // Limits of the legacy engine.
@@ -109,7 +109,7 @@ const (
 	defaultItem          = "item"
 	ForEachIndex         = "index"
 	maxExpansionDepth    = 100
-	TimeoutSlack         = time.Minute // by which a script's limit is longer than the workflow's own deadline
+	TimeoutSlack         = time.Minute // by which a script's timeout is longer than the workflow's deadline
 	DefaultRetryDelay    = time.Second
 	defaultRetryDelayStr = "1s"
 )
@@ -144,7 +144,7 @@ type Property struct {
 	fields      *Mapping
 }
 
-// at returns where a field of the property is; without the field, where the property is.
+// at returns the position of a field of the property; without the field, that of the property.
 func (p *Property) at(name string) diag.Pos {
 	if v := p.fields.Get(name); v != nil {
 		return v.Pos
@@ -168,7 +168,7 @@ func (s *Step) Skips() bool {
 	return s.Kind == ElicitationStep && (s.OnDecline == ActionSkip || s.OnCancel == ActionSkip)
 }
 
-// ItemName is what templates call the item of a loop.
+// ItemName is the name of a loop's item in templates.
 func (s *Step) ItemName() string {
 	if s.itemVar == "" {
 		return defaultItem
@@ -176,7 +176,7 @@ func (s *Step) ItemName() string {
 	return s.itemVar
 }
 
-// Note is something about a definition that deserves a human's eye.
+// Note is a remark about a definition for its author, such as a field that has no effect.
 type Note struct {
 	Pos diag.Pos
 	// Path is the field, such as steps[2].onError.

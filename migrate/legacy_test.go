@@ -1,4 +1,4 @@
-package legacy_test
+package migrate_test
 
 import (
 	"context"
@@ -66,8 +66,8 @@ func TestLegacyValues(t *testing.T) {
 	}
 }
 
-// TestLegacyCallsAnything makes sure that no server takes a migrated workflow for harmless
-// because its text has no call that it knows.
+// TestLegacyCallsAnything: the tools of a migrated workflow are not taken for known, although
+// its text has no call_tool.
 func TestLegacyCallsAnything(t *testing.T) {
 	src := "load(\"legacy\", \"call\")\ndef run(params):\n    return call(\"delete_everything\")\n"
 	scan := check.NewScan(builtins.Table())
@@ -80,8 +80,8 @@ func TestLegacyCallsAnything(t *testing.T) {
 	}
 }
 
-// TestLegacyAsksOnce goes on where the run stopped: the call before the question is not
-// made again, and the answer is the question's.
+// TestLegacyAsksOnce resumes a suspended run: the call before the question is not
+// made again, and the question gets the answer.
 func TestLegacyAsksOnce(t *testing.T) {
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{"charge": scripttest.Returns(`{"id": 7}`)}}
 	h.Answer = func(_ context.Context, q script.Question) (json.RawMessage, error) {
@@ -108,7 +108,7 @@ return answer({"id": charged["id"], "said": sure["action"]})`
 	}
 }
 
-// TestLegacyDeadlinesOutliveTheProcess: the time of a workflow counts from its first beginning, waiting included.
+// TestLegacyDeadlinesOutliveTheProcess: the deadline of a workflow counts from its first start, including the time it waits.
 func TestLegacyDeadlinesOutliveTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &scripttest.Host{Answer: scripttest.Later, Tools: map[string]scripttest.Tool{"charge": scripttest.Returns(`{"id": 7}`)}}
@@ -131,7 +131,7 @@ return call("charge", step = "charge")`
 	})
 }
 
-// TestLegacyKeepsDeadlines ends a workflow with the old words when its time is over: in
+// TestLegacyKeepsDeadlines: a workflow fails with the legacy error at its deadline: in
 // the middle of a step, between attempts, and before a step.
 func TestLegacyKeepsDeadlines(t *testing.T) {
 	slow := func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
@@ -161,7 +161,7 @@ func TestLegacyKeepsDeadlines(t *testing.T) {
 	}
 }
 
-// TestLegacySkipsWhatRuns cancels the steps beside a question whose answer skips the rest.
+// TestLegacySkipsWhatRuns: an answer that skips the remaining steps cancels the other steps of its level.
 func TestLegacySkipsWhatRuns(t *testing.T) {
 	cancelled := false
 	h := &scripttest.Host{Tools: map[string]scripttest.Tool{
@@ -190,7 +190,7 @@ return answer({"a": [a.status, a.output], "q": q})`
 	}
 }
 
-// TestHostileUseOfLegacy has what these functions could do to the process.
+// TestHostileUseOfLegacy calls the functions with arguments that would exhaust memory or time without bounds.
 func TestHostileUseOfLegacy(t *testing.T) {
 	const shared = "s = [\"x\" * 1000000] * 1000000\n"
 	const chain = "s = [\"x\"]\nfor i in range(60):\n    s = [s, s]\n"
@@ -208,7 +208,7 @@ func TestHostileUseOfLegacy(t *testing.T) {
 		{"return for_each(lambda x, i: 1, [1] * 2000, step = \"s\", max_iterations = 100000)", "limit reached: branches"},
 		{"l = []\nl.append(l)\nreturn text(l)", "nested more than 1000 deep"},
 	} {
-		if strings.HasPrefix(tt.body, chain) && !strings.Contains(tt.body, "to_json") && !testmode.Thorough() {
+		if strings.HasPrefix(tt.body, chain) && !testmode.Thorough() {
 			continue // each fills the memory of a run
 		}
 		_, err := runLegacy(t, &scripttest.Host{}, `"answer", "call", "eq", "for_each", "from_json", "items", "printf", "text", "to_json"`, tt.body, script.RunOptions{})

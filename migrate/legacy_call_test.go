@@ -1,4 +1,4 @@
-package legacy_test
+package migrate_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// TestResultsOfVeryManyBlocks: blocks that say nothing weigh far more than their JSON, so
-// they are refused before they are decoded; an answer with a few thousand is read.
+// TestResultsOfVeryManyBlocks: decoded, empty blocks take far more memory than their JSON, so
+// they are refused before they are decoded; a result with a few thousand is accepted.
 func TestResultsOfVeryManyBlocks(t *testing.T) {
 	for _, tt := range []struct {
 		blocks int
