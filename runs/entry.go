@@ -9,9 +9,9 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// Size is what an entry counts in Run.Bytes.
+// Size is the number of bytes by which an entry is counted in Run.Bytes.
 func Size(e script.Entry) int64 {
-	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + len(e.Held) + 100
+	n := len(e.Key) + len(e.Kind) + len(e.Name) + len(e.Args) + len(e.Result) + len(e.SavedState) + 100
 	if !e.Done {
 		n += reserved
 	}
@@ -21,32 +21,33 @@ func Size(e script.Entry) int64 {
 	return int64(n)
 }
 
-// reserved is what an entry that is begun has room for beside itself: that its answer had none, see TooLarge.
+// reserved is the number of bytes that an entry without an answer is counted larger than it is: room for the
+// failure by which TooLarge replaces an answer that is too large.
 const reserved = 80
 
-// TooLarge is an entry whose answer the journal has no room for: the failure that ends its run. Where the entry was
-// begun, the journal has room for it.
+// TooLarge returns e with a failure of kind "limit" instead of its result, for an answer that exceeds the bounds of
+// the journal. The failure ends the run. Where the entry was begun, the failure itself is within the bounds, see reserved.
 func TooLarge(e script.Entry, limit *LimitError) script.Entry {
 	e.Result, e.Failure = nil, &script.Failure{Kind: "limit", Message: limit.Error()}
 	return e
 }
 
-// Outline is an entry without what was sent and what came back.
+// Outline returns e without its arguments, its result, the message of its failure and its saved state.
 func Outline(e script.Entry) script.Entry {
-	e.Args, e.Result, e.Held = nil, nil, nil
+	e.Args, e.Result, e.SavedState = nil, nil, nil
 	if e.Failure != nil {
 		e.Failure = &script.Failure{Kind: e.Failure.Kind}
 	}
 	return e
 }
 
-// Asked reports whether the effect with a key, or one below it, has asked a question: when that has its answer, the
-// question is no longer open.
+// Asked reports whether a question was asked by the effect with the key effect, or by one below it. Once that effect
+// has ended, the question is no longer open.
 func Asked(effect string, q Question) bool {
 	return q.Key == effect || strings.HasPrefix(q.Key, effect+"/")
 }
 
-// Entry is an entry in doubt when it has been resolved.
+// Entry returns e, an entry in doubt, as it is stored after the resolution: ended, or marked to be attempted again.
 func (r Resolution) Entry(e script.Entry) script.Entry {
 	if r.Repeat {
 		e.Again = true

@@ -1,4 +1,4 @@
-// Package answers gives the answers of people to the questions that kept runs wait for.
+// Package answers validates and stores the answers of operators to the questions that runs wait for.
 //
 //	err := answers.Give(ctx, store, id, answers.Answer{Key: "1", Action: "accept", Content: content})
 package answers
@@ -13,11 +13,11 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// Answer is what somebody says to a question.
+// Answer is the answer to a question, with the fields of an ElicitResult of MCP.
 type Answer struct {
 	Key    string // of the question; "" is the one that is open
 	Action string // accept, decline or cancel
-	// Content is what is accepted, a JSON object; nil is {}. It belongs to accept.
+	// Content is a JSON object, only for accept; nil is {}.
 	Content json.RawMessage
 }
 
@@ -29,19 +29,19 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return e.Field + e.Reason }
 
-// invalid is the error of a field. The reason goes on behind the field's name.
+// invalid returns the error of a field. The reason is appended to the field's name.
 func invalid(field, format string, args ...any) error {
 	return &Invalid{field, fmt.Sprintf(format, args...)}
 }
 
-// Check says what is wrong with an answer whatever its question is: an *Invalid, or nil.
+// Check returns an *Invalid for an answer that no question accepts, else nil.
 func (a Answer) Check() error {
 	_, err := a.result()
 	return err
 }
 
-// Give stores an answer; the run goes on with it. The error is an *Invalid, or one of the store: ErrUnknown, ErrEnded,
-// ErrNoQuestion, ErrAnswered for any but the first answer, ErrLate.
+// Give validates an answer against its question and stores it, which makes the run due. The error is an *Invalid, or one
+// of the store: ErrUnknown, ErrEnded, ErrNoQuestion, ErrAnswered for any but the first answer, ErrLate.
 func Give(ctx context.Context, s runs.Store, id string, a Answer) error {
 	result, err := a.result()
 	if err != nil {
@@ -57,7 +57,7 @@ func Give(ctx context.Context, s runs.Store, id string, a Answer) error {
 	return s.Answer(ctx, id, q.Key, result)
 }
 
-// result is the answer as the client of a session would send it.
+// result returns the answer as the ElicitResult that a client would send.
 func (a *Answer) result() (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	switch {
@@ -76,7 +76,7 @@ func (a *Answer) result() (json.RawMessage, error) {
 	}{a.Action, a.Content})
 }
 
-// open finds the question that is answered.
+// open finds the question with a key, or the one open question where key is "".
 func open(ctx context.Context, s runs.Store, id, key string) (runs.Question, error) {
 	r, _, err := s.Get(ctx, id)
 	if err != nil {
@@ -107,7 +107,7 @@ func open(ctx context.Context, s runs.Store, id, key string) (runs.Question, err
 	return runs.Question{}, invalid("key", ": %d questions are open: name one of them, %s", len(found), strings.Join(keys, ", "))
 }
 
-// fits holds an answer to what the question asks for.
+// fits checks an answer against the schema of its question.
 func (a *Answer) fits(q runs.Question) error {
 	if q.Method != "elicitation/create" {
 		return invalid("", "the question %s asks for %s, which only the client that began the run can answer", q.Key, q.Method)
@@ -116,7 +116,7 @@ func (a *Answer) fits(q runs.Question) error {
 		Schema json.RawMessage `json:"requestedSchema"`
 	}
 	if a.Action != "accept" || json.Unmarshal(q.Params, &params) != nil || params.Schema == nil {
-		return nil // it asks for consent, without content
+		return nil // no content is asked for
 	}
 	form, err := schema.Compile(params.Schema)
 	if err != nil {

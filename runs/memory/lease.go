@@ -10,12 +10,12 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// lease is a run in the hands of an owner.
+// lease implements runs.Lease. The mutex of the store guards the run.
 type lease struct {
 	s     *Store
 	r     *run
 	epoch int64
-	taken runs.Run
+	taken runs.Run // the run when it was acquired
 
 	lost chan struct{}
 	once sync.Once
@@ -30,12 +30,12 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 // lose closes Lost.
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
-// lock locks the store, and says whether the run is still this owner's to write.
+// lock locks the store, whatever it returns: an error when this owner may not write the run any more.
 func (l *lease) lock() error {
 	l.s.mu.Lock()
 	switch {
 	case l.s.closed:
-		return fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+		return errClosed
 	case l.s.runs[l.r.ID] != l.r, l.r.Epoch != l.epoch, l.r.lease != l:
 		l.lose()
 		return runs.ErrTaken
@@ -81,7 +81,7 @@ func (l *lease) Record(e script.Entry) error {
 	return l.s.put(l.r, e)
 }
 
-// put adds an entry to the journal of r, or replaces what was begun with its key. mu is held.
+// put adds an entry to the journal of r, or replaces the one that was begun with its key. mu is held.
 func (s *Store) put(r *run, e script.Entry) error {
 	i := slices.IndexFunc(r.begun, func(b script.Entry) bool { return b.Key == e.Key })
 	if r.have[e.Key] || i >= 0 && !e.Done && e.Attempt <= r.begun[i].Attempt {
@@ -148,7 +148,7 @@ func (l *lease) Ask(_ context.Context, q ...runs.Question) error {
 	return nil
 }
 
-// ask adds questions that are not known yet. mu is held.
+// ask adds the questions whose keys r does not have yet. mu is held.
 func (s *Store) ask(r *run, questions []runs.Question) {
 	before := r.size()
 	for _, q := range questions {
@@ -159,7 +159,7 @@ func (s *Store) ask(r *run, questions []runs.Question) {
 	s.resize(r, before)
 }
 
-// close forgets the open questions of an effect that has ended, "" for all. mu is held.
+// close removes the open questions of an effect that has ended, "" for all effects. mu is held.
 func (s *Store) close(r *run, effect string) {
 	before := r.size()
 	r.Questions = slices.DeleteFunc(r.Questions, func(q runs.Question) bool {
@@ -178,9 +178,10 @@ func find(r *run, key string) *runs.Question {
 
 // Answers implements [runs.Lease].
 func (l *lease) Answers(context.Context) ([]runs.Question, error) {
+	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	if err := l.lock(); err != nil {
-		return nil, err
+	if l.s.closed {
+		return nil, errClosed
 	}
 	return slices.Clone(l.r.Questions), nil
 }

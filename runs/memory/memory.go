@@ -1,5 +1,5 @@
-// Package memory keeps runs in the memory of the process: they outlive their requests, not the
-// process. It is what a proxy without sessionStorage has.
+// Package memory is the store of runs in the memory of the process: runs outlive their requests, but not the
+// process. A proxy without sessionStorage uses it.
 package memory
 
 import (
@@ -19,13 +19,15 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// What a store holds at most. Runs that have ended make room for others before those are refused.
+// Bounds of a store. When one is reached, ended runs are removed first; only then are new runs refused.
 const (
 	maxRuns      = 1000
-	maxRunsOfOne = 250 // of one principal, where callers say who they are; of the bytes it may have half
+	maxRunsOfOne = 250 // of one principal, where callers are authenticated; it may have half of the bytes
 )
 
-// Store is a runs.Store in memory. Make one with New.
+var errClosed = fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+
+// Store is a runs.Store in memory. New makes one.
 type Store struct {
 	options runs.Options
 	pool    *script.Pool
@@ -38,23 +40,23 @@ type Store struct {
 	all       held
 	of        map[string]held // by principal
 	ended     *list.List      // of *run, in the order in which they ended
-	outbox    []told          // not told yet, in order
-	uncounted []runs.Event
+	outbox    []queued        // events that were not sent yet, in order
+	uncounted []runs.Event    // for Uncounted
 }
 
 // run is a run with its journal. The store's mutex guards it.
 type run struct {
 	runs.Run
-	recorded []script.Entry // in order
-	begun    []script.Entry // and not recorded yet: a few
-	have     map[string]bool
-	lease    *lease        // of the present owner
-	place    *list.Element // in ended
-	weight   int64         // in the pool
+	recorded []script.Entry  // in order
+	begun    []script.Entry  // that are not recorded yet: a few
+	have     map[string]bool // keys of recorded
+	lease    *lease          // of the present owner
+	place    *list.Element   // in ended
+	weight   int64           // bytes that are counted for it in the pool
 }
 
-// New returns an empty store. All that its runs hold together is bounded by what may be kept in the pool, and what those
-// hold that nobody executes weighs there: a run that is executed has been charged for its journal.
+// New returns an empty store. The size of all its runs is bounded by in.MostKept. The sizes of the runs without an owner
+// are counted in the pool; the journal of a run that is executed is charged to the budget of that run instead.
 func New(o runs.Options, in *script.Pool) *Store {
 	return &Store{options: o.WithDefaults(), pool: in, runs: map[string]*run{}, keys: map[[2]string]*run{}, changed: make(chan struct{}), of: map[string]held{}, ended: list.New()}
 }
@@ -92,13 +94,14 @@ func (s *Store) Create(_ context.Context, r runs.Run, owner string, entries []sc
 			return nil, err
 		}
 	}
-	return s.take(n, owner), nil
+	return s.acquire(n, owner), nil
 }
 
-// same returns the run that r would be a repetition of.
+// same returns the run with the id or the idempotency key of r, nil where there is none, ErrOtherRequest where it was begun
+// by another principal or with another tool or arguments.
 func (s *Store) same(r runs.Run) (*run, error) {
 	if s.closed {
-		return nil, fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+		return nil, errClosed
 	}
 	old := s.runs[r.ID]
 	if old == nil && r.Dedupe != "" {
@@ -110,7 +113,7 @@ func (s *Store) same(r runs.Run) (*run, error) {
 	return old, nil
 }
 
-// add keeps a new run.
+// add stores a new run.
 func (s *Store) add(r runs.Run) (*run, error) {
 	now := time.Now()
 	n := &run{have: map[string]bool{}, Run: runs.Run{
@@ -129,7 +132,7 @@ func (s *Store) add(r runs.Run) (*run, error) {
 	return n, nil
 }
 
-// makeRoom forgets runs that have ended, the first to end first, until n has room.
+// makeRoom removes ended runs, the first to end first, until n is within the bounds; ErrFull when none is left.
 func (s *Store) makeRoom(n *run) error {
 	most := s.pool.MostKept()
 	for s.all.full(n, maxRuns, most) {
@@ -146,13 +149,13 @@ func (s *Store) makeRoom(n *run) error {
 }
 
 func errFull(h held, of string, most int64) error {
-	return fmt.Errorf("%w: %d of %s have not ended, and hold %s of the %s that limits.totalMemory leaves to them", runs.ErrFull, h.runs, of, limits.Bytes(h.bytes), limits.Bytes(most))
+	return fmt.Errorf("%w: %d of %s have not ended, and use %s of the %s that limits.totalMemory leaves to them", runs.ErrFull, h.runs, of, limits.Bytes(h.bytes), limits.Bytes(most))
 }
 
-// forgetEnded forgets the first run to have ended that is one of those.
-func (s *Store) forgetEnded(those func(*run) bool) bool {
+// forgetEnded removes the run that ended first of those that match, and reports whether there was one.
+func (s *Store) forgetEnded(match func(*run) bool) bool {
 	for e := s.ended.Front(); e != nil; e = e.Next() {
-		if r := e.Value.(*run); those(r) {
+		if r := e.Value.(*run); match(r) {
 			s.forget(r)
 			return true
 		}
@@ -160,7 +163,7 @@ func (s *Store) forgetEnded(those func(*run) bool) bool {
 	return false
 }
 
-// held is how many runs there are, and what they hold.
+// held is a number of runs and the sum of their sizes.
 type held struct {
 	runs  int
 	bytes int64
@@ -170,7 +173,7 @@ func (h held) full(n *run, runs int, bytes int64) bool {
 	return h.runs >= runs || h.runs > 0 && h.bytes+n.size() > bytes
 }
 
-// count notes that a run has become larger or smaller, has come or gone.
+// count adds a number of runs, 1, 0 or -1, and of bytes to the totals of all callers and of the principal of r.
 func (s *Store) count(r *run, runs int, bytes int64) {
 	of := s.of[r.Principal]
 	of.runs, of.bytes = of.runs+runs, of.bytes+bytes
@@ -183,20 +186,20 @@ func (s *Store) count(r *run, runs int, bytes int64) {
 	}
 }
 
-// weigh has the pool know what r weighs: nothing while it is executed.
+// weigh counts the size of r in the pool: 0 while it is executed.
 func (s *Store) weigh(r *run) {
 	n := r.size()
 	if r.lease != nil {
 		n = 0
 	}
-	s.pool.Keep(n - r.weight)
+	s.pool.CountKept(n - r.weight)
 	r.weight = n
 }
 
-// resize is called after a run has changed, with its size before.
+// resize counts the change of the size of r, which was before.
 func (s *Store) resize(r *run, before int64) { s.count(r, 0, r.size()-before) }
 
-// size is about what the run holds.
+// size is roughly the number of bytes that the run uses.
 func (r *run) size() int64 {
 	n := int64(1000+len(r.Args)+len(r.Result)+len(r.Error)) + r.Bytes
 	for _, q := range r.Questions {
@@ -207,17 +210,17 @@ func (r *run) size() int64 {
 
 func (s *Store) forget(r *run) {
 	s.count(r, -1, -r.size())
-	s.pool.Keep(-r.weight)
+	s.pool.CountKept(-r.weight)
 	delete(s.runs, r.ID)
 	delete(s.keys, [2]string{r.Principal, r.Dedupe})
 	if r.place != nil {
 		s.ended.Remove(r.place)
 	}
-	s.outbox = slices.DeleteFunc(s.outbox, func(t told) bool { return t.Run == r.ID })
+	s.outbox = slices.DeleteFunc(s.outbox, func(t queued) bool { return t.Run == r.ID })
 }
 
-// Take implements [runs.Store].
-func (s *Store) Take(_ context.Context, id, owner string) (runs.Lease, error) {
+// Acquire implements [runs.Store].
+func (s *Store) Acquire(_ context.Context, id, owner string) (runs.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, err := s.open(id)
@@ -227,16 +230,16 @@ func (s *Store) Take(_ context.Context, id, owner string) (runs.Lease, error) {
 	if s.held(r) {
 		return nil, runs.ErrBusy
 	}
-	return s.take(r, owner), nil
+	return s.acquire(r, owner), nil
 }
 
-// held reports whether the run has an owner. One in this process lives as long as the process,
-// unless leases are not renewed.
+// held reports whether the run has an owner. All owners are in this process, so a lease does not
+// expire, unless leases are not renewed.
 func (s *Store) held(r *run) bool {
 	return r.Owner != "" && (s.options.Renew > 0 || time.Now().Before(r.Lease))
 }
 
-func (s *Store) take(r *run, owner string) *lease {
+func (s *Store) acquire(r *run, owner string) *lease {
 	if r.lease != nil {
 		r.lease.lose()
 	}
@@ -253,7 +256,7 @@ func (s *Store) open(id string) (*run, error) {
 	r := s.runs[id]
 	switch {
 	case s.closed:
-		return nil, fmt.Errorf("%w: it is closed", runs.ErrUnavailable)
+		return nil, errClosed
 	case r == nil:
 		return nil, runs.ErrUnknown
 	case r.State.Final():
@@ -306,7 +309,7 @@ func (s *Store) List(_ context.Context, f runs.Filter) ([]runs.Summary, string, 
 	return list, next, nil
 }
 
-// position orders runs by when they changed, and is the cursor behind one.
+// position is the sort key of a run in List, by when it was changed, and the cursor of the runs after it.
 func position(r *run) string { return fmt.Sprintf("%020d.%s", r.Updated.UnixMicro(), r.ID) }
 
 func matches(r *run, f runs.Filter) bool {
@@ -338,7 +341,7 @@ func (s *Store) Get(_ context.Context, id string) (runs.Run, []script.Entry, err
 	return r.copied(), slices.Concat(r.recorded, r.begun), nil
 }
 
-// copied is the run without what the store goes on to change.
+// copied returns the run with copies of the slices that the store changes in place; the zero Run for nil.
 func (r *run) copied() runs.Run {
 	if r == nil {
 		return runs.Run{}
@@ -363,7 +366,7 @@ func (s *Store) Prune(_ context.Context, o runs.Old) (int, error) {
 	return n, nil
 }
 
-// Sealed implements [runs.Store]: nothing is.
+// Sealed implements [runs.Store]: runs in memory are not sealed.
 func (s *Store) Sealed(context.Context) (map[string]int, error) { return nil, nil }
 
 // Stats implements [runs.Store].

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// end gives the run the state of o, and forgets what is not kept of one that has ended. mu is held.
+// end gives the run the state of o, and removes the parts of an ended run that are not kept. mu is held.
 func (s *Store) end(r *run, o runs.Outcome) {
 	if o.State.Final() {
 		s.close(r, "")
@@ -26,16 +26,16 @@ func (s *Store) end(r *run, o runs.Outcome) {
 		r.Wake = r.Updated
 	}
 	s.resize(r, before)
-	s.tell(r)
+	s.enqueue(r)
 	s.notify()
 }
 
-// answered reports whether a question that the run stopped for has its answer already.
+// answered reports whether a question of o has an answer already.
 func answered(r *run, o runs.Outcome) bool {
 	return slices.ContainsFunc(o.Questions, func(q runs.Question) bool { return find(r, q.Key).Answer != nil })
 }
 
-// strip forgets what Options.Keep says.
+// strip removes the parts of an ended run that are not kept, see runs.Keep.
 func (s *Store) strip(r *run) {
 	if s.options.Keep == runs.KeepFull {
 		return
@@ -120,7 +120,7 @@ func (s *Store) Cancel(_ context.Context, id, reason string) error {
 		r.lease.lose()
 	}
 	s.end(r, runs.Outcome{State: runs.Cancelled, Error: reason})
-	if len(s.uncounted) < maxTold {
+	if len(s.uncounted) < maxQueued {
 		s.uncounted = append(s.uncounted, runs.Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated})
 	}
 	return nil

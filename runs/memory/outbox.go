@@ -8,24 +8,24 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// maxTold bounds the events that wait; the oldest give way.
-const maxTold = 10 * maxRuns
+// maxQueued bounds the events in the outbox; the oldest are dropped.
+const maxQueued = 10 * maxRuns
 
-// told is an event that waits to be told.
-type told struct {
+// queued is an event that is to be sent, not before next.
+type queued struct {
 	runs.Event
 	next time.Time
 }
 
-// tell puts an event in the outbox. mu is held.
-func (s *Store) tell(r *run) {
-	if !slices.Contains(s.options.Tell, r.State) {
+// enqueue puts an event in the outbox. mu is held.
+func (s *Store) enqueue(r *run) {
+	if !slices.Contains(s.options.Notify, r.State) {
 		return
 	}
-	if len(s.outbox) >= maxTold {
+	if len(s.outbox) >= maxQueued {
 		s.outbox = slices.Delete(s.outbox, 0, 1)
 	}
-	s.outbox = append(s.outbox, told{Event: runs.Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated}})
+	s.outbox = append(s.outbox, queued{Event: runs.Event{Run: r.ID, Tool: r.Tool, State: r.State, Epoch: r.Epoch, At: r.Updated}})
 }
 
 // Claim implements [runs.Outbox].
@@ -44,11 +44,11 @@ func (s *Store) Claim(_ context.Context, n int, hold time.Duration) (claimed []r
 	return claimed, nil
 }
 
-// Told implements [runs.Outbox].
-func (s *Store) Told(_ context.Context, e runs.Event) error {
+// Sent implements [runs.Outbox].
+func (s *Store) Sent(_ context.Context, e runs.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.waits(e); i >= 0 {
+	if i := s.index(e); i >= 0 {
 		s.outbox = slices.Delete(s.outbox, i, i+1)
 	}
 	return nil
@@ -58,15 +58,15 @@ func (s *Store) Told(_ context.Context, e runs.Event) error {
 func (s *Store) Later(_ context.Context, e runs.Event, in time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.waits(e); i >= 0 {
+	if i := s.index(e); i >= 0 {
 		s.outbox[i].next = time.Now().Add(in)
 	}
 	return nil
 }
 
-// waits is the place of an event. mu is held.
-func (s *Store) waits(e runs.Event) int {
-	return slices.IndexFunc(s.outbox, func(t told) bool { return t.Run == e.Run && t.State == e.State && t.Epoch == e.Epoch })
+// index is the index of an event in the outbox; -1 where it is not there. mu is held.
+func (s *Store) index(e runs.Event) int {
+	return slices.IndexFunc(s.outbox, func(t queued) bool { return t.Run == e.Run && t.State == e.State && t.Epoch == e.Epoch })
 }
 
 // Uncounted implements [runs.Store].

@@ -1,8 +1,8 @@
-// Package notify notifies people of runs that need them: by an HTTP request, or by a call of a tool. It
-// says that a run waits, is in doubt or has failed, and nothing of what is in it.
+// Package notify sends a notification when a run needs somebody: by an HTTP request, or by a call of a tool. A
+// notification has the id, the tool and the new state of the run, and none of its contents.
 //
-// Events stay in the outbox of the store until they were delivered, so each is delivered at least once, also when
-// this process ends in between, and may be delivered twice: its id stays the same.
+// Events stay in the outbox of the store until they were delivered. So each is delivered at least once, also when
+// this process ends in between, and may be delivered twice, with the same id.
 package notify
 
 import (
@@ -24,40 +24,40 @@ import (
 )
 
 const (
-	look      = time.Second // how often the outbox is looked into
-	within    = 10 * time.Second
-	atOnce    = 16
-	firstWait = 2 * time.Second // behind the first failure; twice as long behind each further one
-	mostWait  = 10 * time.Minute
-	maxAnswer = 64 << 10 // what is read of an answer
+	pollInterval = time.Second      // how often the outbox is read
+	sendTimeout  = 10 * time.Second // of one event
+	batchSize    = 16               // events that are claimed at once
+	firstBackoff = 2 * time.Second  // after the first failure; doubled after each further one
+	maxBackoff   = 10 * time.Minute
+	maxResponse  = 64 << 10 // bytes that are read of a response
 )
 
-// Options say who is notified.
+// Options are those of Run.
 type Options struct {
 	Outbox runs.Outbox
 	Log    *slog.Logger
-	// Tell tells of one event.
-	Tell func(ctx context.Context, e runs.Event) error
-	// Changed returns a channel that is closed when the outbox may have something new; nil: it is
-	// only looked into.
+	// Send sends one event; it is called again later when it returns an error.
+	Send func(ctx context.Context, e runs.Event) error
+	// Changed returns a channel that is closed when the outbox may have new events; nil: the outbox is
+	// only polled.
 	Changed func() <-chan struct{}
-	// Look is how often the outbox is looked into; each second where it is 0.
-	Look time.Duration
+	// Poll is how often the outbox is read; each second where it is 0.
+	Poll time.Duration
 }
 
-// Run tells of what is in the outbox until ctx ends.
+// Run sends the events of the outbox until ctx ends.
 func Run(ctx context.Context, o Options) {
-	if o.Look == 0 {
-		o.Look = look
+	if o.Poll == 0 {
+		o.Poll = pollInterval
 	}
-	tick := time.NewTicker(o.Look)
+	tick := time.NewTicker(o.Poll)
 	defer tick.Stop()
 	for {
 		var changed <-chan struct{}
 		if o.Changed != nil {
 			changed = o.Changed()
 		}
-		o.tellAll(ctx)
+		o.sendDue(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -67,10 +67,10 @@ func Run(ctx context.Context, o Options) {
 	}
 }
 
-// tellAll tells of what is due now.
-func (o Options) tellAll(ctx context.Context) {
-	// Nobody else tries for as long as all of these may take.
-	events, err := o.Outbox.Claim(ctx, atOnce, atOnce*within+time.Minute)
+// sendDue sends the events that are due now.
+func (o Options) sendDue(ctx context.Context) {
+	// No other process sends these events for as long as sending all of them may take.
+	events, err := o.Outbox.Claim(ctx, batchSize, batchSize*sendTimeout+time.Minute)
 	if err != nil {
 		if ctx.Err() == nil {
 			o.Log.Warn("the outbox of runs cannot be read", "err", err)
@@ -82,32 +82,32 @@ func (o Options) tellAll(ctx context.Context) {
 			_ = o.Outbox.Later(context.WithoutCancel(ctx), e, 0)
 			continue
 		}
-		if err := o.settle(context.WithoutCancel(ctx), e, o.tell(ctx, e)); err != nil {
+		if err := o.record(context.WithoutCancel(ctx), e, o.send(ctx, e)); err != nil {
 			o.Log.Warn("the outbox of runs cannot be written", "run", e.Run, "err", err)
 		}
 	}
 }
 
-func (o Options) tell(ctx context.Context, e runs.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func (o Options) send(ctx context.Context, e runs.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	return o.Tell(ctx, e)
+	return o.Send(ctx, e)
 }
 
-// settle forgets an event that was told, and puts off another one.
-func (o Options) settle(ctx context.Context, e runs.Event, failed error) error {
+// record removes an event that was sent from the outbox, or schedules the next attempt of one that was not.
+func (o Options) record(ctx context.Context, e runs.Event, failed error) error {
 	if failed == nil {
-		return o.Outbox.Told(ctx, e)
+		return o.Outbox.Sent(ctx, e)
 	}
-	wait := mostWait
+	wait := maxBackoff
 	if e.Attempts < 10 {
-		wait = min(mostWait, firstWait<<(e.Attempts-1))
+		wait = min(maxBackoff, firstBackoff<<(e.Attempts-1))
 	}
-	o.Log.Warn("nobody could be told of a run", "run", e.Run, "tool", e.Tool, "state", string(e.State), "attempt", e.Attempts, "again", wait, "err", failed)
+	o.Log.Warn("a notification of a run was not delivered", "run", e.Run, "tool", e.Tool, "state", string(e.State), "attempt", e.Attempts, "again", wait, "err", failed)
 	return o.Outbox.Later(ctx, e, wait)
 }
 
-// Message is what is sent of an event.
+// Message is the JSON body that is sent for an event.
 type Message struct {
 	Type string    `json:"type"` // "run." and the state
 	Run  string    `json:"run"`
@@ -115,14 +115,14 @@ type Message struct {
 	Time time.Time `json:"time"`
 }
 
-// Of is the message about an event, and its id.
+// Of returns the message for an event, and the id of the message: the same for each attempt.
 func Of(e runs.Event) (id string, m Message) {
 	return fmt.Sprintf("%s.%s.%d", e.Run, e.State, e.Epoch), Message{Type: "run." + string(e.State), Run: e.Run, Tool: e.Tool, Time: e.At.UTC()}
 }
 
-// Webhook returns what posts events to a URL, as Standard Webhooks has it: the headers webhook-id,
-// webhook-timestamp and, where there is a ring, webhook-signature, "v1," and the HMAC-SHA-256 in base64
-// of "id.timestamp.body" for every key. Redirects are not followed, and every status but 2xx is a failure.
+// Webhook returns a function that posts events to a URL, as Standard Webhooks specifies: with the headers webhook-id,
+// webhook-timestamp and, where ring is not nil, webhook-signature: for every key of the ring "v1," and the HMAC-SHA-256
+// of "id.timestamp.body" in base64. Redirects are not followed, and every status but 2xx is a failure.
 func Webhook(url string, ring *seal.Ring) func(context.Context, runs.Event) error {
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return func(ctx context.Context, e runs.Event) error {
@@ -142,14 +142,14 @@ func Webhook(url string, ring *seal.Ring) func(context.Context, runs.Event) erro
 		if ring != nil {
 			r.Header.Set("Webhook-Signature", signatures(ring, id+"."+at+"."+string(body)))
 		}
-		answer, err := client.Do(r)
+		resp, err := client.Do(r)
 		if err != nil {
 			return withoutURL(err)
 		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection is used again
-		if answer.StatusCode/100 != 2 {
-			return fmt.Errorf("the answer is %s", answer.Status)
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // so that the connection is used again
+		if resp.StatusCode/100 != 2 {
+			return fmt.Errorf("the webhook answered %s, not 2xx", resp.Status)
 		}
 		return nil
 	}
@@ -163,7 +163,7 @@ func signatures(ring *seal.Ring, text string) string {
 	return strings.Join(all, " ")
 }
 
-// withoutURL is the cause of a failed request: its URL may hold a token.
+// withoutURL returns the cause of a failed request, without its URL, which may have a token.
 func withoutURL(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

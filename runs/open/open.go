@@ -1,4 +1,4 @@
-// Package open opens the store of runs that a configuration names.
+// Package open opens the store of runs that a configuration names in sessionStorage.
 package open
 
 import (
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/config/durable"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/memory"
 	"github.com/vmcp-dev/vmcp/runs/seal"
@@ -14,16 +15,18 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 )
 
-// How says for what a store is opened.
+// How are the options of the process that opens a store.
 type How struct {
-	// Beside opens it beside the process that serves it, or without one, as vmcp runs does.
+	// Beside opens a store that another process may serve at the same time, as the command vmcp runs does.
 	Beside bool
-	// Wrote is told of every write to a journal, see [sqlstore.Options].
+	// Server is the server whose runs are kept there, where there are several, see [sqlstore.PostgresOptions].
+	Server string
+	// Wrote is called for every write to a journal, see [sqlstore.Options].
 	Wrote func(took time.Duration, err error)
 }
 
-// Store opens what c.SessionStorage names. The ring is that of its keys, nil for memory: keys that
-// are replaced in it count at once.
+// Store opens the store that c.SessionStorage names. The ring has its keys, nil for memory: replacing
+// them takes effect at once.
 func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ring, error) {
 	s := c.SessionStorage
 	options := sqlstore.Options{Options: settings.Options(c), Encrypt: s.Encrypt != nil && *s.Encrypt, Wrote: how.Wrote}
@@ -35,20 +38,20 @@ func Store(ctx context.Context, c *config.Config, how How) (runs.Store, *seal.Ri
 		options.Ring = ring
 	}
 	switch s.Provider {
-	case config.StorageMemory, "":
+	case durable.StorageMemory, "":
 		return memory.New(options.Options, nil), nil, nil
-	case config.StorageSQLite:
+	case durable.StorageSQLite:
 		store, err := sqlstore.OpenSQLite(ctx, sqlstore.SQLiteOptions{Options: options, Path: s.Path, Process: s.Sync == "process", Beside: how.Beside})
 		if err != nil {
 			return nil, nil, err
 		}
 		return store, store.Ring(), nil
-	case config.StoragePostgres:
-		store, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{Options: options, URL: s.URL, Schema: s.Schema, MaxConnections: s.MaxConnections, Process: s.Sync == "process"})
+	case durable.StoragePostgres:
+		store, err := sqlstore.OpenPostgres(ctx, sqlstore.PostgresOptions{Options: options, URL: s.URL, Schema: s.Schema, MaxConnections: s.MaxConnections, Process: s.Sync == "process", Server: how.Server})
 		if err != nil {
 			return nil, nil, err
 		}
 		return store, store.Ring(), nil
 	}
-	return nil, nil, fmt.Errorf("sessionStorage.provider: %q keeps no runs", s.Provider)
+	return nil, nil, fmt.Errorf("sessionStorage.provider: runs cannot be kept in %q; want memory, sqlite or postgres", s.Provider)
 }

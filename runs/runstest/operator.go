@@ -59,7 +59,7 @@ func testAnswers(t *testing.T, open Open) {
 	if len(q) != 1 || string(q[0].Answer) != want || string(q[0].Params) != string(question.Params) || q[0].Method != question.Method {
 		t.Errorf("questions %+v, want the answer %s", q, want)
 	}
-	// Asked again under the same key: the answer stays.
+	// A question that is asked again with the same key keeps its answer.
 	end(t, l, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{question}})
 	if r, _ := get(t, s, id); string(r.Questions[0].Answer) != want {
 		t.Errorf("asked again, the answer is %s", r.Questions[0].Answer)
@@ -91,7 +91,14 @@ func testAnswerWhileRunning(t *testing.T, open Open) {
 	if q, err := l.Answers(t.Context()); err != nil || len(q) != 1 || string(q[0].Answer) != `{"action":"accept"}` {
 		t.Errorf("Answers: %+v, %v", q, err)
 	}
-	end(t, l, runs.Outcome{State: runs.Done})
+	second := runs.Question{Key: "2", Method: question.Method, Params: question.Params}
+	end(t, l, runs.Outcome{State: runs.Waiting, Questions: []runs.Question{second}})
+	must(t, s.Answer(t.Context(), id, "2", json.RawMessage(`{"action":"decline"}`)))
+	next := take(t, s, id)
+	if q, err := l.Answers(t.Context()); err != nil || len(q) != 2 || string(q[1].Answer) != `{"action":"decline"}` {
+		t.Errorf("Answers of a lease that is over: %+v, %v", q, err)
+	}
+	end(t, next, runs.Outcome{State: runs.Done})
 	wantErr(t, "Answer of a run that has ended", s.Answer(t.Context(), id, "1", json.RawMessage(`{}`)), runs.ErrEnded)
 }
 
@@ -168,6 +175,13 @@ func testResolve(t *testing.T, open Open) {
 	if len(entries) != 4 || entries[0].Key != "3" {
 		t.Fatalf("entries %+v", entries)
 	}
+	size := int64(0)
+	for _, e := range entries {
+		size += runs.Size(e)
+	}
+	if r := l.Run(); r.Bytes != size {
+		t.Errorf("the journal has %d bytes, and the run says %d", size, r.Bytes)
+	}
 	done, failed, again := entries[1], entries[2], entries[3]
 	if done.Key != "1" || !done.Done || !strings.Contains(string(done.Result), `"structuredContent":{"id": 7}`) {
 		t.Errorf("--done made %+v", done)
@@ -222,18 +236,18 @@ func testDue(t *testing.T, open Open) {
 	over := start(t, s, expiring).ID
 	endOrLose(t, s, takeLater(t, s, over), runs.Outcome{State: runs.Paused})
 	if ids := waitDue(t, s); !slices.Equal(ids, []string{over}) {
-		t.Errorf("due: %v, want the run whose life is over, %v", ids, over)
+		t.Errorf("due: %v, want the run whose lifetime is over, %v", ids, over)
 	}
 	endOrLose(t, s, takeLater(t, s, over), runs.Outcome{State: runs.Failed, Error: "limit reached: lifetime"})
 	silent := start(t, s, example()).ID
 	l = takeLater(t, s, silent)
 	must(t, l.Begin(t.Context(), call("0")))
 	if ids := waitDue(t, s); !slices.Equal(ids, []string{silent}) {
-		t.Errorf("due: %v, want the run whose owner is silent, %v", ids, silent)
+		t.Errorf("due: %v, want the run whose owner's lease has expired, %v", ids, silent)
 	}
 }
 
-// endOrLose ends a lease that may be over by now, and takes the run again then.
+// endOrLose ends a lease; if it has expired by now, it acquires the run again and ends that lease.
 func endOrLose(t *testing.T, s runs.Store, l runs.Lease, o runs.Outcome) {
 	t.Helper()
 	for {
@@ -408,7 +422,7 @@ func testStats(t *testing.T, open Open) {
 		t.Errorf("Stats: %+v", st)
 	}
 	if time.Since(st.OldestWaiting).Abs() > time.Minute {
-		t.Errorf("the oldest waits since %v", st.OldestWaiting)
+		t.Errorf("the oldest has waited since %v", st.OldestWaiting)
 	}
 	must(t, s.Ping(t.Context()))
 }
@@ -426,10 +440,10 @@ func testChanged(t *testing.T, open Open) {
 }
 
 func testOutbox(t *testing.T, open Open) {
-	s := open(t, runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}})
+	s := open(t, runs.Options{Notify: []runs.State{runs.Waiting, runs.Failed}})
 	id := asking(t, s, question)
 	end(t, take(t, s, start(t, s, example()).ID), runs.Outcome{State: runs.Done})
-	other := open(t, runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}})
+	other := open(t, runs.Options{Notify: []runs.State{runs.Waiting, runs.Failed}})
 	got, err := s.Claim(t.Context(), 10, time.Hour)
 	must(t, err)
 	if len(got) != 1 || got[0].Run != id || got[0].Tool != "onboard" || got[0].State != runs.Waiting || got[0].Attempts != 1 || time.Since(got[0].At).Abs() > time.Minute {
@@ -444,7 +458,7 @@ func testOutbox(t *testing.T, open Open) {
 	if len(got) != 1 || got[0].Attempts != 2 {
 		t.Fatalf("claimed %+v, want the second attempt", got)
 	}
-	must(t, other.Told(t.Context(), got[0]))
+	must(t, other.Sent(t.Context(), got[0]))
 	end(t, take(t, s, id), runs.Outcome{State: runs.Failed})
 	if got, err := s.Claim(t.Context(), 10, time.Hour); err != nil || len(got) != 1 || got[0].State != runs.Failed {
 		t.Errorf("claimed %+v, %v: want that the run has failed", got, err)
@@ -471,7 +485,7 @@ func testUncounted(t *testing.T, open Open) {
 		t.Errorf("Prune: %d, %v", n, err)
 	}
 	if told, err := s.Claim(t.Context(), 10, time.Minute); err != nil || len(told) != 0 {
-		t.Errorf("somebody is told of %+v, %v", told, err)
+		t.Errorf("notifications of %+v, %v are sent", told, err)
 	}
 	var all []runs.Event
 	for range 4 {

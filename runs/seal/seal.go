@@ -1,13 +1,13 @@
-// Package seal makes stored and sent bytes trustworthy: whoever has no key of the ring cannot change
-// them unseen, and cannot read them where they are encrypted.
+// Package seal authenticates stored and sent bytes, and optionally encrypts them: a change by somebody without a
+// key of the ring is detected when they are opened.
 //
 // A sealed text is
 //
 //	form(1) | length of the key's id(1) | id | nonce(12) | AES-256-GCM      form 1
-//	form(1) | length of the key's id(1) | id | HMAC-SHA-256/128 | plain     form 2, not encrypted
+//	form(1) | length of the key's id(1) | id | HMAC-SHA-256/128 | text      form 2, not encrypted
 //
-// and bound to a context, such as the row and the column that it stands in: in another place it does
-// not open. Each purpose has keys of its own, derived by HKDF-SHA-256 from those of the ring.
+// and is bound to a purpose and a context, such as the row and the column in which it is stored: Open refuses it
+// with others. Each purpose has separate keys, derived by HKDF-SHA-256 from those of the ring.
 package seal
 
 import (
@@ -23,24 +23,24 @@ import (
 	"sync/atomic"
 )
 
-// Purposes of keys.
+// Purposes of keys: what the keys that are derived for each of them seal.
 const (
-	Rows    = "rows"    // what is stored encrypted
-	MAC     = "mac"     // what is stored as it is
-	Digest  = "digest"  // fingerprints of what might be guessed
-	State   = "state"   // requestState
+	Rows    = "rows"    // columns of a database that are stored encrypted
+	MAC     = "mac"     // columns of a database that are stored in plain text
+	Digest  = "digest"  // fingerprints of values that are easy to guess
+	State   = "state"   // requestState of MCP
 	Session = "session" // ids of sessions
-	Cursor  = "cursor"  // of lists
-	Peer    = "peer"    // requests between processes
-	Notify  = "notify"  // signatures of what people are told
-	Check   = "check"   // by which processes see whether they have the same keys
-	Tokens  = "tokens"  // of logins at backends
+	Cursor  = "cursor"  // cursors of lists
+	Peer    = "peer"    // requests between the processes of a cluster
+	Notify  = "notify"  // signatures of notifications
+	Check   = "check"   // by which processes compare their keys
+	Tokens  = "tokens"  // tokens of logins at backends
 )
 
-// ErrDamaged is returned for a text that no key of the ring has sealed so, here.
+// ErrDamaged is returned for a text that was not sealed by a key of the ring for this purpose and context.
 var ErrDamaged = errors.New("does not fit its seal")
 
-// An UnknownKeyError names the key that a text is sealed by and that the ring does not have.
+// An UnknownKeyError has the id of the key by which a text is sealed and which the ring does not have.
 type UnknownKeyError struct{ ID string }
 
 func (e *UnknownKeyError) Error() string {
@@ -61,12 +61,12 @@ const (
 	tagSize   = 16
 )
 
-// Ring seals with its first key and opens with all of them. It may be replaced while it is used.
+// Ring seals with its first key and opens with all of them. Its methods, Replace too, are safe for concurrent use.
 type Ring struct {
 	keys atomic.Pointer[[]*ringKey]
 }
 
-// ringKey is a key with what was derived from it.
+// ringKey is a key with the keys that were derived from it.
 type ringKey struct {
 	Key
 	purposes sync.Map // purpose -> *derived
@@ -78,13 +78,14 @@ type derived struct {
 	aead cipher.AEAD
 }
 
-// New returns a ring of keys, the first of which seals.
+// New returns a ring of keys, the first of which seals. See Replace for its errors.
 func New(keys []Key) (*Ring, error) {
 	r := &Ring{}
 	return r, r.Replace(keys)
 }
 
-// Replace gives the ring other keys, at once.
+// Replace replaces all keys of the ring atomically. There has to be one, each with a secret of 32 bytes and an id of
+// 1 to 64 bytes; on an error the ring keeps the keys that it had.
 func (r *Ring) Replace(keys []Key) error {
 	if len(keys) == 0 {
 		return errors.New("a key ring needs a key")
@@ -135,7 +136,7 @@ func (k *ringKey) derive(purpose string) *derived {
 	return d
 }
 
-// Encrypt seals a text so that it cannot be read.
+// Encrypt returns text sealed in form 1: encrypted and authenticated.
 func (r *Ring) Encrypt(purpose, context string, text []byte) []byte {
 	k := r.first()
 	head := header(encrypted, k.ID)
@@ -145,7 +146,7 @@ func (r *Ring) Encrypt(purpose, context string, text []byte) []byte {
 	return k.derive(purpose).aead.Seal(out, out[len(head):], text, bound(head, purpose, context))
 }
 
-// Sign seals a text so that it can be read.
+// Sign returns text sealed in form 2: readable and authenticated.
 func (r *Ring) Sign(purpose, context string, text []byte) []byte {
 	k := r.first()
 	head := header(plain, k.ID)
@@ -154,7 +155,8 @@ func (r *Ring) Sign(purpose, context string, text []byte) []byte {
 	return append(out, text...)
 }
 
-// Open returns what was sealed for the same purpose and context: else ErrDamaged or an *UnknownKeyError.
+// Open returns the text that was sealed for the same purpose and context, in either form. The error is ErrDamaged or an
+// *UnknownKeyError.
 func (r *Ring) Open(purpose, context string, sealed []byte) ([]byte, error) {
 	id, head, ok := keyOf(sealed)
 	if !ok {
@@ -190,7 +192,7 @@ func (r *Ring) find(id string) *ringKey {
 	return nil
 }
 
-// KeyOf returns the id of the key that a text says it is sealed by; "" for what is no sealed text.
+// KeyOf returns the id of the key that a sealed text names, not verified; "" for bytes that are no sealed text.
 func KeyOf(sealed []byte) string {
 	id, _, _ := keyOf(sealed)
 	return id
@@ -207,7 +209,7 @@ func keyOf(sealed []byte) (id string, end int, ok bool) {
 	return string(sealed[2:end]), end, true
 }
 
-// Tag is what authenticates a sealed text: 16 bytes that no other text has.
+// Tag returns the authentication tag of a sealed text, 16 bytes; nil for bytes that are no sealed text.
 func Tag(sealed []byte) []byte {
 	_, head, ok := keyOf(sealed)
 	switch {
@@ -219,8 +221,8 @@ func Tag(sealed []byte) []byte {
 	return sealed[len(sealed)-tagSize:]
 }
 
-// MACs returns the HMAC-SHA-256 of a text by every key of the ring, in their order: who is told of
-// something may have either while keys are replaced.
+// MACs returns the HMAC-SHA-256 of a text by every key of the ring, in their order: while keys are rotated, the
+// receiver of a notification may have the old one or the new one.
 func (r *Ring) MACs(purpose string, text []byte) [][]byte {
 	var all [][]byte
 	for _, k := range *r.keys.Load() {
@@ -235,7 +237,7 @@ func header(form byte, id string) []byte {
 	return append([]byte{form, byte(len(id))}, id...)
 }
 
-// bound is what a text is sealed with besides itself: each part behind its length.
+// bound returns the associated data of a sealed text: the header, the purpose and the context, each after its length.
 func bound(head []byte, purpose, context string) []byte {
 	all := make([]byte, 0, len(head)+len(purpose)+len(context)+12)
 	for _, part := range []string{string(head), purpose, context} {

@@ -1,5 +1,5 @@
-// Package settings reads what a configuration says of runs that are kept, in the types of the
-// stores. It knows no database: see runs/open for that.
+// Package settings converts the settings of a configuration for stored runs into the types of the
+// stores. It imports no database: see runs/open for that.
 package settings
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// Options are those of c.Runs.
+// Options returns the options of c.Runs.
 func Options(c *config.Config) runs.Options {
 	r := c.Runs
 	o := runs.Options{Lease: r.Lease.Std(), MaxEntries: r.MaxEntries, MaxBytes: int64(r.MaxBytes), Keep: runs.Keep(r.Retention.Keep)}
 	if r.Notify.URL == "" && r.Notify.Tool == "" {
 		return o
 	}
-	o.Tell = []runs.State{runs.Waiting, runs.Doubt, runs.Failed}
+	o.Notify = []runs.State{runs.Waiting, runs.Doubt, runs.Failed}
 	if len(r.Notify.Events) > 0 {
-		o.Tell = nil
+		o.Notify = nil
 		for _, e := range r.Notify.Events {
-			o.Tell = append(o.Tell, runs.State(e))
+			o.Notify = append(o.Notify, runs.State(e))
 		}
 	}
 	return o
 }
 
-// Keys are those of c.SessionStorage, as a ring takes them.
+// Keys returns the keys of c.SessionStorage, for [seal.New].
 func Keys(c *config.Config) []seal.Key {
 	var keys []seal.Key
 	for _, k := range c.SessionStorage.Keys {
@@ -37,14 +37,14 @@ func Keys(c *config.Config) []seal.Key {
 	return keys
 }
 
-// What a journal in memory may have where the configuration does not say so: a run is charged for it, and shall not be
-// lost for having more of it than a database is to keep.
+// Bounds of a journal in memory where the configuration has none. They are above those of a database: the memory is
+// reserved from the run's budget, and a run should not fail because a database could not keep its journal.
 const (
 	entriesInMemory = 200_000
 	bytesInMemory   = 128 << 20
 )
 
-// InMemory are the options of journals in memory. Of a run that has ended nobody can read what it did there.
+// InMemory returns the options of journals that are in memory only. The entries of an ended run are removed.
 func InMemory(c *config.Config) runs.Options {
 	o := Options(c)
 	o.MaxEntries, o.MaxBytes = cmp.Or(o.MaxEntries, entriesInMemory), cmp.Or(o.MaxBytes, bytesInMemory)
@@ -52,7 +52,7 @@ func InMemory(c *config.Config) runs.Options {
 	return o
 }
 
-// SameStore reports whether two configurations name the same store, opened in the same way. Keys may differ.
+// SameStore reports whether two configurations name the same store with the same options. Keys may differ.
 func SameStore(a, b *config.Config) bool {
 	one, other := a.SessionStorage, b.SessionStorage
 	one.Keys, other.Keys = nil, nil

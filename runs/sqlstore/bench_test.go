@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// BenchmarkCall is what one call that may not be repeated costs a run: Begin, and Record of 300 bytes,
-// in one run and in 16 at once. The table of docs/durability.md is made of it.
+// BenchmarkCall measures the writes of one call that may not be repeated: Begin, and Record of 300 bytes,
+// in one run and in 16 concurrent ones. The table of docs/durability.md has its results.
 func BenchmarkCall(b *testing.B) {
 	for _, store := range []struct {
 		name string
@@ -91,8 +91,8 @@ func benchCalls(b *testing.B, s runs.Store, n int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }
 
-// BenchmarkBesideLargeAnswers is BenchmarkCall in a database in which other runs have answers of a size: what a call costs must not
-// depend on them.
+// BenchmarkBesideLargeAnswers is BenchmarkCall in a database in which other runs have large answers, on which the cost of a
+// call must not depend.
 func BenchmarkBesideLargeAnswers(b *testing.B) {
 	for _, size := range []int{300, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// A chain is what the head of a run fixes: the seals of its entries, in their order, and how many.
+// A chain is the data that the head of a run authenticates: the tags of its entries, in their order, and their number.
 type chain struct {
-	link  []byte            // over those with an answer, in order
+	link  []byte            // hash over the tags of the entries with an answer, in order
 	begun map[string][]byte // key -> tag of the others
 	count int               // of both
 }
 
-// text is what the head signs.
+// text is the encoding of the chain that the head signs.
 func (c *chain) text() []byte {
 	out := binary.BigEndian.AppendUint64(nil, uint64(c.count))
 	out = append(out, c.link...)
@@ -35,7 +35,7 @@ func (c *chain) begin(key string, tag []byte) {
 	c.begun[key] = tag
 }
 
-// release takes it back.
+// release removes an entry without an answer.
 func (c *chain) release(key string) {
 	if _, ok := c.begun[key]; ok {
 		delete(c.begun, key)

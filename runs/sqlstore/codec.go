@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// pack puts parts one behind the other, each with its length: any bytes come back, and so does the
-// difference between nil and nothing.
+// pack concatenates parts, each after its length plus one as a varint, or a 0 for nil, so that unpack
+// returns the same bytes, and nil for nil.
 func pack(parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -35,7 +35,7 @@ func pack(parts ...[]byte) []byte {
 	return out
 }
 
-// unpack returns the parts of what pack has made, at least n.
+// unpack returns the parts that were packed; it is an error when there are less than n.
 func unpack(b []byte, n int) ([][]byte, error) {
 	var parts [][]byte
 	for len(b) > 0 {
@@ -52,12 +52,12 @@ func unpack(b []byte, n int) ([][]byte, error) {
 		b = b[size-1:]
 	}
 	if len(parts) < n {
-		return nil, fmt.Errorf("%w: %d parts where %d are", runs.ErrDamaged, len(parts), n)
+		return nil, fmt.Errorf("%w: %d parts, want %d", runs.ErrDamaged, len(parts), n)
 	}
 	return parts, nil
 }
 
-// encodeEntry is an entry as bytes. What may hold any bytes stands beside the JSON of the others.
+// encodeEntry packs an entry: as JSON, but for the fields that may have any bytes, which are separate parts.
 func encodeEntry(e script.Entry) ([]byte, error) {
 	name, args, result, message := []byte(e.Name), []byte(e.Args), []byte(e.Result), []byte(nil)
 	e.Key, e.Name, e.Args, e.Result = "", "", nil, nil
@@ -87,13 +87,13 @@ func decodeEntry(key string, b []byte) (e script.Entry, err error) {
 	return e, nil
 }
 
-// encodeAbout is what a run was begun with, without its program.
+// encodeAbout packs the data that a run was begun with, without its program. program is the hash of the program's row.
 func encodeAbout(r runs.Run, program string) []byte {
 	return pack([]byte(r.Parent), []byte(r.Tool), []byte(r.Principal), []byte(r.Dedupe), []byte(r.Trace), []byte(program), []byte(r.Program.Hash),
 		r.Limits, r.Args, strconv.AppendInt(nil, micros(r.Expires), 10), strconv.AppendInt(nil, micros(r.Created), 10))
 }
 
-// decodeAbout returns the hash of the program's row, too.
+// decodeAbout unpacks what encodeAbout has packed.
 func decodeAbout(b []byte) (r runs.Run, program string, err error) {
 	p, err := unpack(b, 11)
 	if err != nil {
@@ -107,11 +107,11 @@ func decodeAbout(b []byte) (r runs.Run, program string, err error) {
 }
 
 func decodeTime(b []byte) time.Time {
-	n, _ := strconv.ParseInt(string(b), 10, 64) // sealed: nobody else has written it
+	n, _ := strconv.ParseInt(string(b), 10, 64) // it was sealed, so it is a number
 	return fromMicros(n)
 }
 
-// encodeProgram is the files of a program, and the hash that its row has.
+// encodeProgram packs the files of a program, and returns the hash by which its row is found.
 func encodeProgram(p runs.Program) (source []byte, hash string) {
 	parts := [][]byte{[]byte(p.Main), []byte(strconv.Itoa(p.Engine))}
 	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
@@ -124,7 +124,7 @@ func encodeProgram(p runs.Program) (source []byte, hash string) {
 
 func decodeProgram(source []byte, hash string) (p runs.Program, err error) {
 	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != hash {
-		return p, fmt.Errorf("%w: its program is another one", runs.ErrDamaged)
+		return p, fmt.Errorf("%w: its program does not fit its hash", runs.ErrDamaged)
 	}
 	parts, err := unpack(source, 2)
 	if err != nil {
@@ -138,7 +138,8 @@ func decodeProgram(source []byte, hash string) (p runs.Program, err error) {
 	return p, nil
 }
 
-// column is a text as a column that is looked up by: PostgreSQL takes neither NUL nor what is no UTF-8.
+// column encodes a text for a text column: PostgreSQL accepts neither NUL nor invalid UTF-8. Such a text is stored as
+// U+FFFD and its hexadecimal form.
 func column(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsRune(s, 0) && !strings.HasPrefix(s, "\ufffd") {
 		return s

@@ -40,16 +40,16 @@ func openSQLite(t testing.TB, path string, ring *seal.Ring, encrypt bool, more .
 	if len(more) > 0 {
 		o.Options = more[0]
 	}
-	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: o, Path: path, Process: true, Look: time.Millisecond})
+	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: o, Path: path, Process: true, Poll: time.Millisecond})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
-// word stands in whatever is secret: no file may have it where runs are encrypted.
+// word is in all secret texts: no file may have it where runs are encrypted.
 const word = "Zaphod-Beeblebrox"
 
-// fill begins runs of every kind, and returns how they are.
+// fill begins runs in every state, and returns them as they are stored.
 func fill(t testing.TB, s runs.Store, keys string, n int) map[string]journal {
 	t.Helper()
 	filled := map[string]journal{}
@@ -99,7 +99,7 @@ type journal struct {
 	entries []script.Entry
 }
 
-// differs compares what may not be another value.
+// differs compares the fields that may not change.
 func (j journal) differs(o journal) string {
 	return cmp.Diff(j, o, cmp.AllowUnexported(journal{}), cmpopts.IgnoreFields(runs.Run{}, "Epoch", "Owner", "Lease", "Wake", "Updated", "Bytes"),
 		cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }))
@@ -118,9 +118,10 @@ func copyFiles(t testing.TB, from, to string) {
 	}
 }
 
-// A file that was damaged is refused, or gives what was written: never another value, and never a
-// request anew whose key it has seen.
+// A file that was damaged is refused, or has the values that were written: never other values, and never a
+// second run for an idempotency key.
 func TestDamage(t *testing.T) {
+	testmode.Parallel(t)
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
 	want := fill(t, s, "a", 10)
@@ -143,11 +144,11 @@ func TestDamage(t *testing.T) {
 	}
 	t.Logf("%d times refused, %d times right", refused, right)
 	if right == 0 {
-		t.Error("nothing was ever right: nothing was tested")
+		t.Error("no run could be read: nothing was tested")
 	}
 }
 
-// TestADamagedFileSaysWhatToDo: the error names the file and what may be done with it, and that helps.
+// TestADamagedFileSaysWhatToDo: the error names the file and the ways to repair it, and following them helps.
 func TestADamagedFileSaysWhatToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
@@ -177,7 +178,7 @@ func TestADamagedFileSaysWhatToDo(t *testing.T) {
 	must(t, open())
 }
 
-// damage flips a bit or cuts a file, and says what it did.
+// damage flips a bit or cuts a file, and describes the change.
 func damage(t *testing.T, rnd *rand.Rand, path string, i int) string {
 	file := path
 	if i%2 == 1 {
@@ -199,7 +200,7 @@ func damage(t *testing.T, rnd *rand.Rand, path string, i int) string {
 	return fmt.Sprintf("bit %d of byte %d of %s was flipped", bit, at, filepath.Base(file))
 }
 
-// examine opens a damaged file and compares all that it says.
+// examine opens a damaged file and compares all runs that it returns.
 func examine(t *testing.T, path string, want map[string]journal, what string) (refused, right int) {
 	t.Helper()
 	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Path: path, Process: true})
@@ -226,7 +227,7 @@ func examine(t *testing.T, path string, want map[string]journal, what string) (r
 		if err == nil && (created || again.ID != id) {
 			t.Errorf("%s: the request of %s began another run", what, id)
 		}
-		if l, err := s.Take(t.Context(), id, "me"); err == nil {
+		if l, err := s.Acquire(t.Context(), id, "me"); err == nil {
 			got, err := l.Open(t.Context(), header)
 			if err != nil || w.differs(journal{w.run, got}) != "" {
 				t.Errorf("%s: Open: %v %s", what, err, w.differs(journal{w.run, got}))
@@ -236,7 +237,7 @@ func examine(t *testing.T, path string, want map[string]journal, what string) (r
 	return refused, right
 }
 
-// With encryption nothing of what is secret is in any file; without it is.
+// With encryption no secret text is in any file; without, they are.
 func TestNothingIsReadable(t *testing.T) {
 	for _, encrypt := range []bool{true, false} {
 		folder := t.TempDir()
@@ -275,8 +276,8 @@ func TestRotation(t *testing.T) {
 		if err != nil || w.differs(journal{r, entries}) != "" {
 			t.Errorf("with the new key first: %v", err)
 		}
-		if w.run.State == runs.Waiting { // it goes on
-			l, err := s.Take(t.Context(), id, "me")
+		if w.run.State == runs.Waiting { // it is executed further
+			l, err := s.Acquire(t.Context(), id, "me")
 			must(t, err)
 			must(t, l.Begin(t.Context(), script.Entry{Key: "20", Kind: "call", Attempt: 1}))
 			must(t, l.End(t.Context(), runs.Outcome{State: runs.Done}))
@@ -291,7 +292,7 @@ func TestRotation(t *testing.T) {
 	}
 	must(t, keys.Replace([]seal.Key{{ID: "new", Secret: bytes.Repeat([]byte("n"), 32)}}))
 	for id := range want {
-		if _, err := s.Take(t.Context(), id, "me"); !errors.Is(err, runs.ErrSealed) || !strings.Contains(err.Error(), `"old"`) {
+		if _, err := s.Acquire(t.Context(), id, "me"); !errors.Is(err, runs.ErrSealed) || !strings.Contains(err.Error(), `"old"`) {
 			t.Errorf("Take without the key: %v, want ErrSealed with its name", err)
 		}
 	}
@@ -324,7 +325,7 @@ func TestSecondServer(t *testing.T) {
 	openSQLite(t, path, nil, false)
 }
 
-// What a server had is due at once when the next one starts: the lock says that the first has ended.
+// The runs that a server owned are due at once when the next one starts: the lock shows that the first has ended.
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
@@ -382,7 +383,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A disk that is full stops runs before their next effect, and nothing else; with room they go on.
+// A full disk stops runs before their next effect, and nothing else; when there is space again, they are executed further.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)
@@ -414,8 +415,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A call that may not be repeated costs one write: its answer goes with the begin of the next one, unless
-// that comes later than 2 ms after it.
+// A call that may not be repeated costs one write: its answer is written with the begin of the next call, unless
+// that is more than 2 ms later.
 func TestOneWriteForACall(t *testing.T) {
 	var writes atomic.Int64
 	s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{
@@ -442,7 +443,7 @@ func TestOneWriteForACall(t *testing.T) {
 	t.Errorf("%d calls and the end were %d writes, want at most %d", calls, least, calls+1)
 }
 
-// What was pruned is in no file any more, once the server has ended.
+// The texts of pruned runs are in no file any more once the server has ended.
 func TestPrunedIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	s := openSQLite(t, path, nil, false)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// The SQL of this package is written once. @ in front of the name of a table is its schema, ? a
-// parameter, and in braces stands what the two databases call differently.
+// The SQL of this package is written once for both databases: @ before the name of a table is replaced by
+// its schema, ? is a parameter, and words in braces are replaced by those of the database.
 
 // tx is a transaction.
 type tx interface {
 	// exec returns how many rows it has changed.
 	exec(ctx context.Context, sql string, args ...any) (int64, error)
-	// query calls row for every row, with what reads its columns.
+	// query calls row for every row, with a function that reads its columns.
 	query(ctx context.Context, sql string, args []any, row func(scan func(dest ...any) error) error) error
 }
 
@@ -25,32 +25,32 @@ type stmt struct {
 	args []any
 }
 
-// database is SQLite or PostgreSQL. Errors of its methods say what was tried on what, and are
-// runs.ErrUnavailable or runs.ErrDamaged; those of the functions that it calls it returns as they are.
+// database is SQLite or PostgreSQL. Errors of its methods name the operation and the database, and are
+// runs.ErrUnavailable or runs.ErrDamaged; errors of the functions that are passed in are returned unchanged.
 type database interface {
 	// write runs f in a transaction that is durable when write returns. f may be run again.
 	write(ctx context.Context, f func(tx) error) error
-	// batch runs statements in one transaction that is durable when batch returns. The first has
-	// to change a row, else errFenced is returned and nothing is changed. They may be run twice.
+	// batch runs statements in one transaction that is durable when batch returns. If the first one
+	// changes no row, nothing is changed and batch returns errFenced. They may be run twice.
 	batch(ctx context.Context, stmts []stmt) error
-	// read runs f on one state of the database.
+	// read runs f on a snapshot of the database.
 	read(ctx context.Context, f func(tx) error) error
-	// announce is a statement that tells other processes that something has changed; "" where they see it.
+	// announce is a statement that notifies other processes of a change; "" where they poll for changes.
 	announce() stmt
-	// watch calls changed whenever another process may have changed something, until ctx ends.
+	// watch calls changed whenever another process may have changed the database, until ctx ends.
 	watch(ctx context.Context, changed func())
 	close() error
 }
 
-// dialect is how a database writes SQL.
+// dialect translates the SQL of this package into that of a database.
 type dialect struct {
 	schema  string // in front of the names of tables
 	dollars bool   // parameters are $1, $2, ...
 	words   *strings.Replacer
-	texts   sync.Map // as written -> for this database
+	texts   sync.Map // SQL of this package -> SQL of the database
 }
 
-// text is a statement for this database.
+// text translates a statement.
 func (d *dialect) text(sql string) string {
 	if t, ok := d.texts.Load(sql); ok {
 		return t.(string)

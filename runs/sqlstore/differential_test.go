@@ -17,15 +17,16 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// world is a store with the leases of its runs, for doing the same to two of them.
+// world is a store with the leases of its runs, on which an operation is run.
 type world struct {
 	store  runs.Store
 	leases map[string]runs.Lease
 }
 
-// TestStoresAgree does the same at random to a store in memory and to one in SQLite: both say the
-// same of it, and have the same runs then.
+// TestStoresAgree runs the same random operations on a store in memory and one in SQLite: both return the
+// same errors, and have the same runs afterwards.
 func TestStoresAgree(t *testing.T) {
+	testmode.Parallel(t)
 	o := runs.Options{MaxEntries: 6, MaxBytes: 3000}
 	for seed := range testmode.Count(10, 300) {
 		file := openSQLite(t, filepath.Join(t.TempDir(), "runs.db"), nil, seed%2 == 0, o)
@@ -40,7 +41,7 @@ func TestStoresAgree(t *testing.T) {
 				t.Fatalf("seed %d: memory and SQLite disagree: %q\n%q", seed, second, log)
 			}
 		}
-		for _, w := range worlds { // so that all is written
+		for _, w := range worlds { // so that all entries are written
 			for _, l := range w.leases {
 				_ = l.End(t.Context(), runs.Outcome{State: runs.Paused})
 			}
@@ -54,7 +55,7 @@ func TestStoresAgree(t *testing.T) {
 	}
 }
 
-// act chooses what to do to a world, which says what came of it.
+// act chooses an operation, and returns its name and a function that runs it on a world and returns its result as text.
 func act(t *testing.T, rnd *rand.Rand) (string, func(world) string) {
 	ctx := t.Context()
 	id, key := fmt.Sprint(rnd.IntN(3)), fmt.Sprint(rnd.IntN(5))
@@ -67,22 +68,22 @@ func act(t *testing.T, rnd *rand.Rand) (string, func(world) string) {
 			if w.leases[id] == nil {
 				return "no lease"
 			}
-			return said(f(w.leases[id]))
+			return result(f(w.leases[id]))
 		}
 	}
 	switch n := rnd.IntN(12); n {
 	case 0:
 		return "start " + id, func(w world) string {
 			_, created, err := w.store.Start(ctx, runs.Run{ID: id, Tool: "x", Dedupe: "k" + id})
-			return fmt.Sprint(created, said(err))
+			return fmt.Sprint(created, result(err))
 		}
 	case 1, 2:
 		return "take " + id, func(w world) string {
-			l, err := w.store.Take(ctx, id, "me")
+			l, err := w.store.Acquire(ctx, id, "me")
 			if err == nil {
 				w.leases[id] = l
 			}
-			return said(err)
+			return result(err)
 		}
 	case 3, 4:
 		return "begin " + id + " " + key, owned(func(l runs.Lease) error { return l.Begin(ctx, e) })
@@ -98,21 +99,21 @@ func act(t *testing.T, rnd *rand.Rand) (string, func(world) string) {
 				return "no lease"
 			}
 			delete(w.leases, id)
-			return said(l.End(ctx, end))
+			return result(l.End(ctx, end))
 		}
 	case 9:
-		return "answer " + id + " " + key, func(w world) string { return said(w.store.Answer(ctx, id, key, json.RawMessage(`{}`))) }
+		return "answer " + id + " " + key, func(w world) string { return result(w.store.Answer(ctx, id, key, json.RawMessage(`{}`))) }
 	case 10:
-		return "resolve " + id + " " + key, func(w world) string { return said(w.store.Resolve(ctx, id, key, to)) }
+		return "resolve " + id + " " + key, func(w world) string { return result(w.store.Resolve(ctx, id, key, to)) }
 	}
 	if rnd.IntN(4) > 0 {
-		return "resume " + id, func(w world) string { return said(w.store.Resume(ctx, id)) }
+		return "resume " + id, func(w world) string { return result(w.store.Resume(ctx, id)) }
 	}
-	return "cancel " + id, func(w world) string { return said(w.store.Cancel(ctx, id, "why")) }
+	return "cancel " + id, func(w world) string { return result(w.store.Cancel(ctx, id, "why")) }
 }
 
-// said is an error as both stores have to say it.
-func said(err error) string {
+// result is the text of an error that both stores have to return.
+func result(err error) string {
 	for _, known := range []error{runs.ErrUnknown, runs.ErrEnded, runs.ErrBusy, runs.ErrTaken, runs.ErrCancelled, runs.ErrNoQuestion, runs.ErrAnswered, runs.ErrNoDoubt} {
 		if errors.Is(err, known) {
 			return known.Error()

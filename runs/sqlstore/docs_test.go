@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The tests that docs/durability.md names for its promises exist.
+// Every test that docs/durability.md names for a promise exists.
 func TestPromisesHaveTests(t *testing.T) {
 	root := os.DirFS("../..")
 	page, err := fs.ReadFile(root, "docs/durability.md")

@@ -31,7 +31,7 @@ func (l *lease) Ask(ctx context.Context, q ...runs.Question) error {
 	return l.flushed(n, err)
 }
 
-// ask are the statements that add questions which are not known yet.
+// ask returns the statements that add the questions whose keys the run does not have yet.
 func (l *lease) ask(questions []runs.Question) []stmt {
 	var stmts []stmt
 	for i, q := range questions {
@@ -74,12 +74,12 @@ func (l *lease) End(ctx context.Context, o runs.Outcome) error {
 		l.mu.Unlock()
 		return err
 	}
-	l.s.drop(l)
+	l.s.untrack(l)
 	l.s.notify()
 	return err
 }
 
-// end writes all that is pending with the end, as far as the run was not cancelled. writing is held.
+// end writes all pending changes and the outcome, or, if the run is known to be cancelled, only the changes. writing is held.
 func (l *lease) end(ctx context.Context, o runs.Outcome) (cancelled bool, err error) {
 	l.mu.Lock()
 	switch {
@@ -111,35 +111,35 @@ func (l *lease) end(ctx context.Context, o runs.Outcome) (cancelled bool, err er
 	return false, l.flushed(n, l.s.batch(ctx, stmts))
 }
 
-// after are the statements behind that of the end itself.
+// after returns the statements that follow the fence and the pending changes.
 func (l *lease) after(o runs.Outcome) []stmt {
 	var stmts []stmt
 	if !o.State.Final() {
 		stmts = l.ask(o.Questions)
 	}
 	for _, q := range o.Questions {
-		// Asked again, a question may have its answer already.
+		// A question that was asked before may have its answer already.
 		stmts = append(stmts, stmt{`UPDATE @runs SET wake = {now} WHERE id = ? AND epoch = ? AND state = 'waiting' AND EXISTS
 			(SELECT 1 FROM @questions WHERE run = ? AND key = ? AND answer IS NOT NULL)`, []any{l.id, l.epoch, l.id, q.Key}})
 	}
 	if o.State.Final() && l.s.options.Keep != runs.KeepFull {
 		stmts = append(stmts, stmt{`DELETE FROM @questions WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}})
 	}
-	stmts = append(stmts, l.s.tell(l.id, o.State, l.epoch)...)
+	stmts = append(stmts, l.s.enqueue(l.id, o.State, l.epoch)...)
 	if a := l.s.db.announce(); a.sql != "" {
 		stmts = append(stmts, a)
 	}
 	return stmts
 }
 
-// forget leaves no entries. mu is held.
+// forget replaces all pending changes by the deletion of all entries. mu is held.
 func (l *lease) forget() {
 	l.chain, l.bytes = chain{}, 0
 	l.pending = []change{{stmt: stmt{`DELETE FROM @entries WHERE run = ? AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`, []any{l.id, l.id, l.epoch}}}}
 }
 
-// outline runs statements, the first of which is a fence, and leaves of the run's entries what
-// runs.Outline does.
+// outline runs statements, the first of which is a fence, and replaces the run's entries by their
+// runs.Outline.
 func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) error {
 	for i, st := range stmts {
 		n, err := t.exec(ctx, st.sql, st.args...)
@@ -165,7 +165,7 @@ func (s *Store) outline(ctx context.Context, t tx, id string, stmts []stmt) erro
 	return err
 }
 
-// handBack writes what is pending of a run whose end could not be written, and makes the run due.
+// handBack writes the pending changes of a run whose end could not be written, and makes the run due.
 func (l *lease) handBack(ctx context.Context) error {
 	l.mu.Lock()
 	if errors.Is(l.err, runs.ErrUnavailable) {
@@ -183,7 +183,7 @@ func (l *lease) handBack(ctx context.Context) error {
 	})
 }
 
-// abandon ends the lease of a run that was cancelled.
+// abandon removes the owner from the row of a run that was cancelled.
 func (l *lease) abandon(ctx context.Context) error {
 	return l.s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0 WHERE id = ? AND epoch = ?`, l.id, l.epoch)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// SetVersion pretends that another program has made the tables of a file.
+// SetVersion sets the version of the tables of a file, as another version of this program would.
 func SetVersion(t *testing.T, path string, version int) {
 	db, err := sql.Open("sqlite", dsn(path, nil))
 	if err == nil {
@@ -18,7 +18,7 @@ func SetVersion(t *testing.T, path string, version int) {
 	db.Close()
 }
 
-// SetPages makes the file full when it has that many pages; 0: as many as it has now.
+// SetPages limits the file to a number of pages; 0: to as many as it has now.
 func SetPages(t *testing.T, s *Store, pages int) {
 	f := s.db.(*file)
 	err := f.write(t.Context(), func(x tx) error {
@@ -35,7 +35,7 @@ func SetPages(t *testing.T, s *Store, pages int) {
 	}
 }
 
-// WithMigrations has f work with the first n migrations only, as an older program did.
+// WithMigrations calls f with the first n migrations only, as in an older version of this program.
 func WithMigrations(n int, f func()) {
 	all := migrations
 	defer func() { migrations = all }()
@@ -43,7 +43,7 @@ func WithMigrations(n int, f func()) {
 	f()
 }
 
-// Definition is how a table of a file was made.
+// Definition is the CREATE statement of a table of a file.
 func Definition(t *testing.T, path, table string) (made string) {
 	db, err := sql.Open("sqlite", dsn(path, nil))
 	if err == nil {

@@ -14,33 +14,54 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// recordWithin is when at the latest what was recorded is written.
+// recordWithin is how long a recorded entry waits at most before a flush writes it.
 const recordWithin = 2 * time.Millisecond
 
-// retryAfter is when it is tried again after the store did not answer.
+// retryAfter is when a flush is retried after the database did not answer.
 const retryAfter = 100 * time.Millisecond
 
 func timeNow() time.Time { return time.Now() }
 
-// lease is a run in the hands of an owner of this process. Nobody else changes its entries, so
-// their chain is kept here.
+// lease implements runs.Lease. Only its owner changes the entries of the run, so their chain is kept
+// in memory.
 //
-// Changes are put in pending and written by flush, one flush at a time, which takes all that is
-// pending with the head that results. A flush that fails leaves them there: each replaces or deletes
-// one row by its key, so that writing it twice does no harm.
+// Changes are added to pending and written by flush, one flush at a time, which writes all pending
+// changes with the head that results. A flush that fails leaves them there: each replaces or deletes
+// one row by its key, so writing it twice does no harm.
+//
+// # States
+//
+//	owned      err == nil                          Begin waits for its flush; Record is flushed within recordWithin
+//	cancelled  err == ErrCancelled, cancelled      nothing begins any more; what is recorded is still written
+//	taken      err == ErrTaken                     the fence found another epoch: pending is dropped
+//	expired    err is ErrUnavailable               the store did not renew it in time (loseIfOver): another owner may have
+//	                                               the run by now, so nothing more is written
+//	ended      ended                               End was called; no timer is started any more
+//	orphan     ended, orphan                       the end could not be written: Store.renewAll retries to release the run
+//
+// lost is closed when the lease is cancelled, taken or expired, or when a renewal finds that the run has another epoch or
+// state (err is then set by the next flush). The fence is the first statement of every transaction: an UPDATE of the
+// run's row WHERE epoch is this one and state is running (cancelled, once that is known). If it changes no row, the
+// transaction has no effect (errFenced); fenced then reads whether the run was taken or cancelled.
+//
+// # Locks
+//
+// writing is held during a whole flush, Ask or End, including the access to the database; mu only while the fields below it
+// are read or changed. writing is locked before mu. inFlight is how many of pending the present flush is writing: a later
+// change of the same row is appended behind these, and does not replace one of them.
 type lease struct {
 	s     *Store
 	id    string
 	epoch int64
 	taken runs.Run
-	first []script.Entry // as they were when it was taken
+	first []script.Entry // the entries when the run was acquired
 
 	lost chan struct{}
 	once sync.Once
 
-	writing sync.Mutex // held for the length of a flush; before mu
+	writing sync.Mutex // locked before mu, see above
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	header    []byte     // sealed; nil before Open
 	pinned    *script.Header
 	chain     chain
@@ -49,18 +70,18 @@ type lease struct {
 	next      int64
 	bytes     int64
 	keys      []string
-	open      map[string]bool // keys of questions that may have no answer
+	open      map[string]bool // key -> the question may have no answer
 	pending   []change
 	inFlight  int // of pending, from the front
 	timer     *time.Timer
-	until     time.Time // the lease lasts at least as long, on this process's clock
+	until     time.Time // the lease is valid at least until then, on this process's clock
 	cancelled bool
 	ended     bool
-	orphan    bool  // its end could not be written
-	err       error // why nothing more is written
+	orphan    bool
+	err       error
 }
 
-// attempt is an entry without an answer.
+// attempt is an entry that was begun and has no answer yet.
 type attempt struct {
 	number int
 	ord    int64
@@ -71,10 +92,10 @@ type attempt struct {
 type change struct {
 	key    string
 	stmt   stmt
-	intent bool // of an effect that was not performed when this is not written
+	intent bool // from Begin: the effect is not performed unless this is written
 }
 
-// newLease is the lease of a run as it was read; j is nil for a new run.
+// newLease returns the lease of a run that was read as j; nil for a new run.
 func (s *Store) newLease(r runs.Run, c *chain, j *stored) *lease {
 	l := &lease{
 		s: s, id: r.ID, epoch: r.Epoch, taken: r, lost: make(chan struct{}), chain: *c, pinned: r.Header,
@@ -103,7 +124,7 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *lease) lose() { l.once.Do(func() { close(l.lost) }) }
 
-// cancel notes that the run was cancelled: nothing begins any more, what is recorded is written.
+// cancel notes that the run was cancelled: no effect begins any more, recorded entries are still written.
 func (l *lease) cancel() {
 	l.mu.Lock()
 	if l.err == nil {
@@ -113,14 +134,14 @@ func (l *lease) cancel() {
 	l.lose()
 }
 
-// renewed notes that the lease was renewed, at a time not before began.
+// renewed notes that the lease was renewed at the time began or later.
 func (l *lease) renewed(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = began.Add(l.s.options.Lease)
 }
 
-// loseIfOver gives the run up when the store has not answered for as long as a lease.
+// loseIfOver marks the lease as lost when it has expired, because the database did not answer for as long as after.
 func (l *lease) loseIfOver(after time.Duration) {
 	l.mu.Lock()
 	over := time.Now().After(l.until)
@@ -191,7 +212,7 @@ func (l *lease) Close() error { return nil }
 const putEntry = `INSERT INTO @entries (run, key, seq, ord, sealed) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), CAST(? AS {int}), CAST(? AS {blob}) FROM @runs WHERE id = ? AND epoch = ?
 	ON CONFLICT (run, key) DO UPDATE SET seq = excluded.seq, ord = excluded.ord, sealed = excluded.sealed`
 
-// put seals an entry and makes it pending.
+// put seals an entry and adds it to pending.
 func (l *lease) put(e script.Entry) error {
 	text, err := encodeEntry(e)
 	if err != nil {
@@ -228,7 +249,7 @@ func (l *lease) put(e script.Entry) error {
 	return nil
 }
 
-// close forgets the open questions of an effect that has ended, "" for all. mu is held.
+// close deletes the open questions of an effect that has ended, "" for all effects. mu is held.
 func (l *lease) close(effect string) {
 	for key, open := range l.open {
 		if open && (effect == "" || runs.Asked(effect, runs.Question{Key: key})) {
@@ -240,7 +261,7 @@ func (l *lease) close(effect string) {
 
 const closeQuestion = `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL AND EXISTS (SELECT 1 FROM @runs WHERE id = ? AND epoch = ?)`
 
-// admit says whether the journal takes an entry, and what it replaces. mu is held.
+// admit checks whether an entry may be written, and returns the attempt that it replaces. mu is held.
 func (l *lease) admit(e script.Entry) (old attempt, err error) {
 	if l.err != nil && !(e.Done && l.cancelled) {
 		return old, l.err
@@ -256,14 +277,14 @@ func (l *lease) admit(e script.Entry) (old attempt, err error) {
 	return old, o.Admit(l.chain.count+1, l.bytes+runs.Size(e))
 }
 
-// note notes the key that seals now. mu is held.
+// note adds the key of the ring that seals now to keys. mu is held.
 func (l *lease) note() {
 	if first := l.s.ring.First(); !slices.Contains(l.keys, first) {
 		l.keys = append(slices.Clone(l.keys), first)
 	}
 }
 
-// release takes back what was begun. mu is held.
+// release removes an entry that was begun and not recorded. mu is held.
 func (l *lease) release(key string) {
 	old, ok := l.begun[key]
 	if !ok {
@@ -286,7 +307,7 @@ func (l *lease) push(c change) {
 	l.pending = append(l.pending, c)
 }
 
-// later writes what is pending after a while.
+// later starts a timer for a flush, unless one is running.
 func (l *lease) later(after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,7 +316,7 @@ func (l *lease) later(after time.Duration) {
 	}
 }
 
-// background is a flush that nobody waits for.
+// background is the flush of the timer. It is retried until it succeeds or the lease is lost.
 func (l *lease) background() {
 	l.mu.Lock()
 	l.timer = nil
@@ -311,7 +332,7 @@ func (l *lease) background() {
 	}
 }
 
-// flush writes what is pending.
+// flush writes all pending changes in one transaction.
 func (l *lease) flush(ctx context.Context) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -329,7 +350,7 @@ func (l *lease) flush(ctx context.Context) error {
 	return l.flushed(len(stmts)-1, err)
 }
 
-// flushed drops n changes that were written.
+// flushed removes the first n pending changes, which were written, unless err says otherwise.
 func (l *lease) flushed(n int, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -341,7 +362,7 @@ func (l *lease) flushed(n int, err error) error {
 	return l.err
 }
 
-// stmts are all that is pending behind a fence. mu is held.
+// stmts returns the fence and the statements of all pending changes. mu is held.
 func (l *lease) stmts(fence stmt) []stmt {
 	stmts := []stmt{fence}
 	for _, c := range l.pending {
@@ -351,7 +372,8 @@ func (l *lease) stmts(fence stmt) []stmt {
 	return stmts
 }
 
-// fence is the statement that changes nothing when another owner has the run. mu is held.
+// fence is the UPDATE of the run's row that changes no row when this lease does not have the run any more. set are further
+// assignments, args their values. mu is held.
 func (l *lease) fence(set string, args ...any) stmt {
 	state := runs.Running
 	if l.cancelled {
@@ -362,9 +384,9 @@ func (l *lease) fence(set string, args ...any) stmt {
 	return stmt{`UPDATE @runs SET entries = ?, bytes = ?, head = ?, header = COALESCE(header, CAST(? AS {blob})), keys = ?` + set + ` WHERE id = ? AND epoch = ? AND state = ?`, all}
 }
 
-// fenced learns why nothing was written: the run was taken, or cancelled; then what was recorded
-// of it is kept, and what was only begun is not. cancelled says that the fence was that of a run that
-// is known to be cancelled.
+// fenced reads why the fence changed no row: the run was taken or cancelled. Of a cancelled run it writes
+// the recorded entries and drops those that were only begun. cancelled says that the fence was that of a run
+// that is known to be cancelled.
 func (l *lease) fenced(ctx context.Context, cancelled bool) error {
 	var state string
 	var epoch int64

@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// where is a condition that grows.
+// where is a WHERE clause: terms joined by AND.
 type where struct {
 	terms []string
 	args  []any
@@ -20,7 +20,7 @@ func (w *where) and(term string, args ...any) {
 	w.terms, w.args = append(w.terms, term), append(w.args, args...)
 }
 
-// in asks for one of states; none at all when there are none.
+// in adds the term that the column has one of the states; no row matches when there are none.
 func (w *where) in(name string, states []runs.State) {
 	if len(states) == 0 {
 		w.and("1 = 0")
@@ -65,7 +65,7 @@ func (s *Store) List(ctx context.Context, f runs.Filter) ([]runs.Summary, string
 	return list[:limit], fmt.Sprintf("%d.%s", micros(last.Updated), last.ID), nil
 }
 
-// listed is the condition of a filter.
+// listed is the WHERE clause of a filter.
 func listed(f runs.Filter) (w where, err error) {
 	if f.States != nil {
 		w.in("state", f.States)
@@ -86,7 +86,7 @@ func listed(f runs.Filter) (w where, err error) {
 		at, id, _ := strings.Cut(f.After, ".")
 		n, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
-			return w, fmt.Errorf("the cursor %q is not one of an earlier list", f.After)
+			return w, fmt.Errorf("the cursor %q was not returned by an earlier list", f.After)
 		}
 		w.and(`(updated < ? OR updated = ? AND id < ?)`, n, n, column(id))
 	}

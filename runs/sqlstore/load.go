@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// stored is a run as the database has it, verified.
+// stored is a run as it was read from the database and verified.
 type stored struct {
 	run      runs.Run
 	entries  []script.Entry // as script.Journal returns them
@@ -21,18 +21,18 @@ type stored struct {
 	recorded map[string]bool // keys of entries with an answer
 	next     int64           // seq and ord of the next one
 	keys     []string
-	now      int64 // of the store's clock
+	now      int64 // on the store's clock
 
 	head, about, header, result []byte
 	program                     string
 	lease                       int64
-	tool, principal, dedupe     string // as they are looked up by
+	tool, principal, dedupe     string // columns of the row, see column
 }
 
 const columns = `tool, principal, COALESCE(dedupe, ''), program, about, header, state, epoch, owner, lease, wake, updated, entries, bytes, doubts, head, keys, result, {now}`
 
-// load reads and verifies a run: runs.ErrUnknown, runs.ErrDamaged, runs.ErrSealed. With the last two
-// what was read comes, too. With lock nobody else changes the run until the transaction ends.
+// load reads and verifies a run. The error is runs.ErrUnknown, runs.ErrDamaged or runs.ErrSealed; with the last
+// two it returns the parts that were read, too. With lock the row is locked until the transaction ends.
 func (s *Store) load(ctx context.Context, t tx, id string, lock bool) (*stored, error) {
 	j, err := s.loadRow(ctx, t, id, lock)
 	if err != nil {
@@ -68,12 +68,12 @@ func (s *Store) loadRow(ctx context.Context, t tx, id string, lock bool) (*store
 	j.run.Lease, j.run.Wake, j.run.Updated = fromMicros(j.lease), fromMicros(wake), fromMicros(updated)
 	j.run.Entries, j.run.Doubts, j.keys = int(entries), strings.Fields(doubts), strings.Fields(keys)
 	if !slices.Contains(runs.States, j.run.State) {
-		return j, fmt.Errorf("run %s: %w: its state is %q", id, runs.ErrDamaged, state)
+		return j, fmt.Errorf("run %s: %w: no such state %q", id, runs.ErrDamaged, state)
 	}
 	return j, nil
 }
 
-// openAbout reads what the run was begun with, and holds to it what the run is looked up by.
+// openAbout reads the sealed data that the run was begun with, and compares with it the columns by which the run is found.
 func (s *Store) openAbout(_ context.Context, _ tx, j *stored) error {
 	text, err := s.unseal(aboutOf(j.run.ID), j.about)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) openAbout(_ context.Context, _ tx, j *stored) error {
 		return err
 	}
 	if column(about.Tool) != j.tool || column(about.Principal) != j.principal || about.Dedupe != "" && column(about.Dedupe) != j.dedupe || program != j.program {
-		return fmt.Errorf("%w: its row is another one's", runs.ErrDamaged)
+		return fmt.Errorf("%w: its row is that of another run", runs.ErrDamaged)
 	}
 	r := &j.run
 	r.Parent, r.Tool, r.Principal, r.Dedupe, r.Trace, r.Program.Hash = about.Parent, about.Tool, about.Principal, about.Dedupe, about.Trace, about.Program.Hash
@@ -146,7 +146,7 @@ func (s *Store) openResult(j *stored) error {
 	return nil
 }
 
-// sealResult seals how the run ended, or what it waits for.
+// sealResult seals the result and the error of an outcome.
 func (s *Store) sealResult(id string, o runs.Outcome, damaged bool) []byte {
 	mark := []byte{}
 	if damaged {
@@ -173,7 +173,7 @@ func (s *Store) loadEntries(ctx context.Context, t tx, j *stored) error {
 			return err
 		}
 		if e.Done != (seq >= 0) {
-			return fmt.Errorf("%w: the entry %s has another place than its answer", runs.ErrDamaged, key)
+			return fmt.Errorf("%w: the order of the entry %s does not fit its answer", runs.ErrDamaged, key)
 		}
 		if e.Done {
 			j.chain.record(key, seal.Tag(sealed))
@@ -188,7 +188,7 @@ func (s *Store) loadEntries(ctx context.Context, t tx, j *stored) error {
 		return err
 	}
 	if len(j.entries) != count || j.chain.count != count {
-		return fmt.Errorf("%w: it has %d entries where %d were written", runs.ErrDamaged, len(j.entries), count)
+		return fmt.Errorf("%w: it has %d entries, and %d were written", runs.ErrDamaged, len(j.entries), count)
 	}
 	if err := s.fits(id, j.head, &j.chain); err != nil {
 		return err
@@ -243,8 +243,8 @@ func (s *Store) Get(ctx context.Context, id string) (runs.Run, []script.Entry, e
 	return j.run, j.entries, err
 }
 
-// Take implements [runs.Store].
-func (s *Store) Take(ctx context.Context, id, owner string) (runs.Lease, error) {
+// Acquire implements [runs.Store].
+func (s *Store) Acquire(ctx context.Context, id, owner string) (runs.Lease, error) {
 	var l *lease
 	var refused error
 	began := timeNow()
@@ -278,21 +278,21 @@ func (s *Store) Take(ctx context.Context, id, owner string) (runs.Lease, error) 
 		return nil, err
 	}
 	l.renewed(began)
-	s.hold(l)
+	s.track(l)
 	return l, nil
 }
 
-// failDamaged ends a run that cannot be trusted. Its rows stay as they are.
+// failDamaged ends a run whose rows do not fit their seals. Its entries are not changed.
 func (s *Store) failDamaged(ctx context.Context, t tx, id string, epoch int64, why error) error {
 	result := s.sealResult(id, runs.Outcome{State: runs.Failed, Error: why.Error()}, true)
 	if _, err := t.exec(ctx, `UPDATE @runs SET state = 'failed', owner = '', epoch = ?, lease = 0, wake = 0, updated = {now}, doubts = '', result = ? WHERE id = ?`, epoch, result, id); err != nil {
 		return err
 	}
-	var tool string // that of the column: what is sealed may not be readable
+	var tool string // from the column: the sealed one may be unreadable
 	if err := one(ctx, t, `SELECT tool FROM @runs WHERE id = ?`, []any{id}, &tool); err != nil {
 		return err
 	}
-	for _, st := range append(s.tell(id, runs.Failed, epoch), s.uncounted(id, fromColumn(tool), runs.Failed, epoch)) {
+	for _, st := range append(s.enqueue(id, runs.Failed, epoch), s.uncounted(id, fromColumn(tool), runs.Failed, epoch)) {
 		if _, err := t.exec(ctx, st.sql, st.args...); err != nil {
 			return err
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// SQLite takes a write-ahead log whose end is damaged for one that was cut off by a crash, and
-// goes on without what stood there. That is right for what was never acknowledged; for the rest it
-// would make calls again that were made. So every group of writes counts in the database, and the
-// count of the last one that was acknowledged is kept in the lock file, written behind the commit
+// SQLite treats a write-ahead log whose end is damaged as one that was cut off by a crash, and
+// ignores that end. That is right for commits that were never acknowledged; if acknowledged ones
+// were lost, calls would be made twice. So every group of writes increments a counter in the database,
+// and the lock file has the counter of the last acknowledged commit. It is written after the commit
 // and not synced: it is never ahead of the database, unless commits are missing.
 //
 //	commits(8) | boot(8) | sum(8)
 
 const markSize = 24
 
-// mark notes how many commits were acknowledged.
+// mark writes the number of acknowledged commits to the lock file.
 func (f *file) mark() error {
 	if f.lock == nil {
 		return nil
@@ -29,7 +29,7 @@ func (f *file) mark() error {
 	return f.lock.write(f.lock.commits)
 }
 
-// countCommit counts a commit in the database.
+// countCommit increments the counter in the database.
 func (f *file) countCommit(ctx context.Context) error {
 	if f.lock == nil {
 		return nil
@@ -38,8 +38,8 @@ func (f *file) countCommit(ctx context.Context) error {
 	return f.failure("write", err)
 }
 
-// checkMark holds the database to what was acknowledged. What survives the process only may be
-// missing after the machine was started anew.
+// checkMark compares the counter of the database with the mark of the lock file. With process, commits may
+// be missing after the machine was restarted.
 func (f *file) checkMark(ctx context.Context, process bool) error {
 	var have int64
 	if err := f.conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'commits'").Scan(&have); err != nil {
@@ -47,14 +47,14 @@ func (f *file) checkMark(ctx context.Context, process bool) error {
 	}
 	acknowledged, boot, ok := f.lock.read()
 	if ok && acknowledged > have && !(process && boot != bootID()) {
-		return damage(fmt.Sprintf("the database of runs %s has %d commits and %d were acknowledged: the end of %s-wal is missing, or the file is an old copy; to go on with what there is, which may make calls again that were made, remove %s",
+		return damage(fmt.Sprintf("the database of runs %s has %d commits and %d were acknowledged: the end of %s-wal is missing, or the file is an old copy; to use it all the same, which may make calls again that were made before, remove %s",
 			f.path, have, acknowledged, f.path, f.lock.path))
 	}
 	f.lock.commits = max(have, acknowledged)
 	return nil
 }
 
-// lockFile is the file whose lock says that this process serves the database.
+// lockFile is the file that the process which serves the database has locked. It has the mark.
 type lockFile struct {
 	path    string
 	file    *os.File
@@ -71,7 +71,7 @@ func (l *lockFile) write(commits int64) error {
 	return nil
 }
 
-// read returns the last mark; false where there is none that is whole.
+// read returns the mark; false where there is none that is complete.
 func (l *lockFile) read() (commits int64, boot uint64, ok bool) {
 	b := make([]byte, markSize)
 	if n, _ := l.file.ReadAt(b, 0); n != markSize {
@@ -85,7 +85,7 @@ func (l *lockFile) read() (commits int64, boot uint64, ok bool) {
 
 func (l *lockFile) close() error { return l.file.Close() }
 
-// bootID is another number after each start of the machine, where the system tells; else 0.
+// bootID is a number that differs after each boot of the machine, on Linux; else 0.
 func bootID() uint64 {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 )
 
-// TestAnOlderFile: what an older program has written is read, and goes on.
+// TestAnOlderFile: runs that an older version of this program has written are read and executed further.
 func TestAnOlderFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	var want map[string]journal
@@ -27,7 +27,7 @@ func TestAnOlderFile(t *testing.T) {
 		}
 	}
 	fill(t, s, "b", 3)
-	for _, table := range []string{"entries", "questions"} { // large rows must not be in the tree of a key
+	for _, table := range []string{"entries", "questions"} { // large rows must not be in the B-tree of the key
 		if made := sqlstore.Definition(t, path, table); strings.Contains(made, "WITHOUT ROWID") {
 			t.Errorf("%s was made with %s", table, made)
 		}

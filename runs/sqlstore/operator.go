@@ -16,7 +16,7 @@ import (
 
 func encodeTime(t time.Time) []byte { return strconv.AppendInt(nil, micros(t), 10) }
 
-// change runs f on a run that has not ended, locked, and announces the change.
+// change runs f in a transaction, with the row of a run that has not ended locked, and announces the change.
 func (s *Store) change(ctx context.Context, id string, f func(t tx, j *stored) error) error {
 	err := s.db.write(ctx, func(t tx) error {
 		j, err := s.loadRow(ctx, t, id, true)
@@ -62,7 +62,7 @@ func (s *Store) Answer(ctx context.Context, id, key string, answer json.RawMessa
 	})
 }
 
-// withKey is the ids of keys with the one that seals now.
+// withKey returns the ids of keys, separated by spaces, with that of the key that seals now.
 func (s *Store) withKey(keys []string) string {
 	if first := s.ring.First(); !slices.Contains(keys, first) {
 		keys = append(keys, first)
@@ -108,19 +108,19 @@ func (s *Store) Resolve(ctx context.Context, id, key string, to runs.Resolution)
 			state, wake, result = runs.Doubt, micros(j.run.Wake), j.result
 		}
 		_, err = t.exec(ctx, `UPDATE @runs SET state = ?, wake = ?, updated = {now}, doubts = ?, result = ?, bytes = ?, head = ?, keys = ? WHERE id = ?`,
-			string(state), wake, strings.Join(left, " "), result, j.run.Bytes+runs.Size(resolved), s.head(id, &j.chain), s.withKey(j.keys), id)
+			string(state), wake, strings.Join(left, " "), result, j.run.Bytes+runs.Size(resolved)-runs.Size(j.entries[i]), s.head(id, &j.chain), s.withKey(j.keys), id)
 		return err
 	})
 }
 
-// closeQuestions forgets those of the open questions of a run.
-func (s *Store) closeQuestions(ctx context.Context, t tx, id string, those func(runs.Question) bool) error {
+// closeQuestions deletes the open questions of a run that match.
+func (s *Store) closeQuestions(ctx context.Context, t tx, id string, match func(runs.Question) bool) error {
 	all, err := s.questions(ctx, t, id)
 	if err != nil {
 		return err
 	}
 	for _, q := range all {
-		if q.Answer == nil && those(q) {
+		if q.Answer == nil && match(q) {
 			if _, err := t.exec(ctx, `DELETE FROM @questions WHERE run = ? AND key = ? AND answer IS NULL`, id, q.Key); err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (s *Store) closeQuestions(ctx context.Context, t tx, id string, those func(
 	return nil
 }
 
-// rewrite replaces an entry that is there, and adds it to a chain.
+// rewrite replaces an entry of the table, and adds it to a chain.
 func (s *Store) rewrite(ctx context.Context, t tx, id string, c *chain, e script.Entry) error {
 	text, err := encodeEntry(e)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Store) Prune(ctx context.Context, o runs.Old) (int, error) {
 	}
 }
 
-// pruneAtOnce is how many runs one transaction forgets: others wait for it.
+// pruneAtOnce bounds the runs that one transaction deletes, because other writes wait for it.
 const pruneAtOnce = 200
 
 func (s *Store) pruneSome(ctx context.Context, o runs.Old) (n int, err error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// tell are the statements that put an event in the outbox, with what it tells of.
-func (s *Store) tell(id string, state runs.State, epoch int64) []stmt {
-	if !slices.Contains(s.options.Tell, state) {
+// enqueue returns the statements that put an event in the outbox, in the transaction that changes the state.
+func (s *Store) enqueue(id string, state runs.State, epoch int64) []stmt {
+	if !slices.Contains(s.options.Notify, state) {
 		return nil
 	}
 	return []stmt{{`INSERT INTO @outbox (run, event, epoch, at, attempts, next) SELECT CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS {int}), {now}, 0, 0 FROM @runs WHERE id = ? AND epoch = ? AND state = ?
@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed [
 			if err != nil {
 				return err
 			}
-			if got == 1 { // and no other process was faster
+			if got == 1 { // else another process has claimed it
 				claimed = append(claimed, e)
 			}
 		}
@@ -45,7 +45,7 @@ func (s *Store) Claim(ctx context.Context, n int, hold time.Duration) (claimed [
 	return claimed, err
 }
 
-// events are those that are due.
+// events returns at most n events that are due.
 func (s *Store) events(ctx context.Context, t tx, n int) (found []runs.Event, err error) {
 	err = t.query(ctx, `SELECT o.run, o.event, o.epoch, o.at, o.attempts, r.tool FROM @outbox o JOIN @runs r ON r.id = o.run WHERE o.next <= {now} ORDER BY o.next, o.at LIMIT ?`, []any{int64(n)}, func(scan func(...any) error) error {
 		var e runs.Event
@@ -61,8 +61,8 @@ func (s *Store) events(ctx context.Context, t tx, n int) (found []runs.Event, er
 	return found, err
 }
 
-// Told implements [runs.Outbox].
-func (s *Store) Told(ctx context.Context, e runs.Event) error {
+// Sent implements [runs.Outbox].
+func (s *Store) Sent(ctx context.Context, e runs.Event) error {
 	return s.db.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `DELETE FROM @outbox WHERE run = ? AND event = ? AND epoch = ?`, e.Run, string(e.State), e.Epoch)
 		return err
@@ -77,14 +77,14 @@ func (s *Store) Later(ctx context.Context, e runs.Event, in time.Duration) error
 	})
 }
 
-// uncounted is the statement that notes an end which no owner has brought about. Nobody is told of it: next is never.
-// The name of the tool stays when the run is pruned.
+// uncounted returns the statement that stores an end for Uncounted. It is never sent: its next is the largest number.
+// The event has the name of the tool, because the row stays when the run is pruned.
 func (s *Store) uncounted(id, tool string, state runs.State, epoch int64) stmt {
 	return stmt{`INSERT INTO @outbox (run, event, epoch, at, attempts, next) VALUES (?, ?, ?, {now}, 0, ?) ON CONFLICT DO NOTHING`,
 		[]any{id, endOf + string(state) + " " + column(tool), epoch, int64(math.MaxInt64)}}
 }
 
-// endOf begins the event of an end that is to be counted.
+// endOf is the prefix of the event of an end that is to be counted.
 const endOf = "#"
 
 // Uncounted implements [runs.Store].
@@ -100,7 +100,7 @@ func (s *Store) Uncounted(ctx context.Context, n int) (ended []runs.Event, err e
 			if err != nil {
 				return err
 			}
-			if got == 1 { // and no other process was faster
+			if got == 1 { // else another process has it
 				ended = append(ended, e)
 			}
 		}
@@ -109,7 +109,7 @@ func (s *Store) Uncounted(ctx context.Context, n int) (ended []runs.Event, err e
 	return ended, err
 }
 
-// rowOf names a row of the outbox.
+// rowOf is the key of a row of the outbox.
 type rowOf struct{ run, event string }
 
 func (s *Store) allUncounted(ctx context.Context, n int) (map[rowOf]runs.Event, error) {

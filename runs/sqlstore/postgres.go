@@ -17,31 +17,34 @@ import (
 // PostgresOptions say where the database is and how it is used.
 type PostgresOptions struct {
 	Options
-	// URL is that of libpq. What it sets as a parameter, such as statement_timeout, stays.
+	// URL is a connection URL of libpq. Parameters that it sets, such as statement_timeout, are kept.
 	URL string
-	// Schema has the tables; it is made where it is missing. "vmcp" where it is "".
+	// Schema is the schema of the tables; it is created if it is missing. "vmcp" where it is "".
 	Schema string
-	// MaxConnections bounds the pool; 16 where it is 0. One more waits for notifications.
+	// MaxConnections bounds the pool; 16 where it is 0. One more connection waits for notifications.
 	MaxConnections int
-	// Process makes what is written survive the end of this process, not that of the database's machine.
+	// Process makes writes survive the end of this process, but not a crash of the database's machine.
 	Process bool
+	// Server is the name of the server whose runs are kept in the schema, such as NAMESPACE/NAME: a schema with the runs of
+	// another server is refused. "" where there is one server only: the schema is not checked.
+	Server string
 }
 
 const (
-	// pollEvery is how often others' changes are looked for: notifications may be lost.
+	// pollEvery is how often the changes of other processes are polled for: notifications may be lost.
 	pollEvery = 5 * time.Second
 	channel   = "vmcp_runs"
 )
 
-// cluster is a database of PostgreSQL.
+// cluster is a PostgreSQL database.
 type cluster struct {
 	dialect
-	name string // for errors: no password
-	self string // this store, in notifications
+	name string // for errors, without the password
+	self string // identifies this store in notifications
 	pool *postgres.DB
 }
 
-// OpenPostgres opens the runs of a database. Many processes may have it open.
+// OpenPostgres opens the store in a database. Many processes may have it open.
 func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	db, err := postgres.Open(ctx, postgres.Options{URL: o.URL, Schema: o.Schema, MaxConnections: o.MaxConnections, Process: o.Process})
 	if err != nil {
@@ -54,7 +57,10 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 		if err := db.Prepare(ctx, t.(postgresTx).t); err != nil {
 			return c.failure("prepare the schema", err)
 		}
-		return migrate(ctx, t, "the schema "+db.Schema)
+		if err := migrate(ctx, t, "the schema "+db.Schema); err != nil {
+			return err
+		}
+		return assign(ctx, t, o.Server, db.Name, db.Schema)
 	}); err != nil {
 		db.Close()
 		return nil, err
@@ -62,7 +68,7 @@ func OpenPostgres(ctx context.Context, o PostgresOptions) (*Store, error) {
 	return newStore(o.Options, c), nil
 }
 
-// failure says which database did not do what, and why.
+// failure adds the database and the operation to an error, and its kind: ErrDamaged or ErrUnavailable.
 func (c *cluster) failure(what string, err error) error {
 	if err == nil {
 		return nil
@@ -104,7 +110,7 @@ func (t postgresTx) query(ctx context.Context, sql string, args []any, row func(
 	return t.c.failure("read", rows.Err())
 }
 
-// write runs do, once more where the connection has died before anything was committed.
+// write runs do in a transaction, and retries once when the connection broke before the commit.
 func (c *cluster) write(ctx context.Context, do func(tx) error) error {
 	err, again := c.attempt(ctx, pgx.TxOptions{}, do)
 	if err != nil && again {
@@ -122,15 +128,15 @@ func (c *cluster) read(ctx context.Context, do func(tx) error) error {
 	return err
 }
 
-// attempt runs one transaction. again says that nothing of it can have been committed, and that a
-// fresh connection may do better.
+// attempt runs one transaction. again says that it was not committed, because the connection broke, so
+// that it may be retried on a new one.
 func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) error) (err error, again bool) {
 	t, err := c.pool.BeginTx(ctx, o)
 	if err != nil {
 		err = c.failure("begin", err)
 		return err, died(err)
 	}
-	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect behind a commit
+	defer t.Rollback(context.WithoutCancel(ctx)) // of no effect after a commit
 	if err := do(postgresTx{c, t}); err != nil {
 		return err, died(err)
 	}
@@ -140,15 +146,15 @@ func (c *cluster) attempt(ctx context.Context, o pgx.TxOptions, do func(tx) erro
 	return nil, false
 }
 
-// died reports whether an error is that of a connection, not of what was asked over it.
+// died reports whether an error is that of a connection, not of a statement.
 func died(err error) bool { return errors.Is(err, runs.ErrUnavailable) && postgres.Died(err) }
 
-// batch sends all statements at once: one way there and back. Each of them looks for the epoch by
-// itself, so those behind a fence that did nothing do nothing either.
+// batch sends all statements at once, in one round trip. Each of them has the epoch in its condition,
+// so those behind a fence that changed no row change none either.
 func (c *cluster) batch(ctx context.Context, stmts []stmt) error {
 	err := c.batchOnce(ctx, stmts)
 	if err != nil && died(err) {
-		err = c.batchOnce(ctx, stmts) // rows are written by their key: twice does no harm
+		err = c.batchOnce(ctx, stmts) // rows are written by their key: writing them twice does no harm
 	}
 	return err
 }
@@ -181,7 +187,7 @@ func (c *cluster) announce() stmt {
 	return stmt{`SELECT pg_notify('` + channel + `', CAST(? AS TEXT))`, []any{c.self}}
 }
 
-// watch listens on a connection of its own, and looks by itself every now and then.
+// watch listens for notifications on a separate connection, and calls changed every pollEvery besides.
 func (c *cluster) watch(ctx context.Context, changed func()) {
 	c.pool.Watch(ctx, channel, c.self, pollEvery, changed)
 }

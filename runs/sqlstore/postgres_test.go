@@ -5,11 +5,13 @@ package sqlstore_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/postgres"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/runstest"
@@ -18,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/script"
 )
 
-// schemas names one schema after the other: each test has its own.
+// schemas numbers the schemas: each test has its own.
 var schemas atomic.Int64
 
 func openPostgres(t *testing.T, url, schema string, o runs.Options) *sqlstore.Store {
@@ -46,8 +48,52 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// A database that is started anew in the middle of a run stops it before its next effect, and then
-// the same owner goes on.
+// A schema belongs to one server: another server is refused until an operator deletes the row of the first. Programs without
+// a server name, such as the command vmcp runs, are not refused.
+func TestPostgresOfOneServer(t *testing.T) {
+	testmode.NeedThorough(t)
+	pg := pgtest.Start(t)
+	open := func(schema, server string) error {
+		s, err := sqlstore.OpenPostgres(t.Context(), sqlstore.PostgresOptions{
+			Options: sqlstore.Options{Ring: ring(t, "a")}, URL: pg.URL(), Schema: schema, MaxConnections: 2, Server: server,
+		})
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	must(t, open("one", "")) // as an earlier program has left it
+	var all sync.WaitGroup
+	for range 4 { // replicas of one server, at once
+		all.Go(func() {
+			if err := open("one", "team/a"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	must(t, open("one", ""))
+	must(t, open("two", "team/b"))
+	for range 2 {
+		err := open("one", "team/b")
+		if err == nil || errors.Is(err, runs.ErrUnavailable) || !strings.Contains(err.Error(), "the schema one of PostgreSQL at ") || !strings.Contains(err.Error(), " has the runs of the server team/a since 20") ||
+			!strings.Contains(err.Error(), "Give team/b another schema; or, if team/a will not run again and team/b is to take over its sessions and runs, run: DELETE FROM \"one\".served") {
+			t.Errorf("another server in the schema: %v", err)
+		}
+	}
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: pg.URL()})
+	must(t, err)
+	defer db.Close()
+	_, err = db.Exec(t.Context(), `DELETE FROM "one".served`)
+	must(t, err)
+	must(t, open("one", "team/b"))
+	if err := open("one", "team/a"); err == nil {
+		t.Error("the former server of the schema is accepted")
+	}
+}
+
+// A database that is restarted in the middle of a run stops the run before its next effect; afterwards
+// the same owner continues it.
 func TestPostgresRestarts(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -75,10 +121,10 @@ func TestPostgresRestarts(t *testing.T) {
 		keys += e.Key
 	}
 	if keys != "023" {
-		t.Errorf("entries %q, want 023: what was not begun is not there, what was recorded is", keys)
+		t.Errorf("entries %q, want 023: the recorded entries, and not the one that could not be begun", keys)
 	}
-	// The end cannot be written: what was recorded is, as soon as the database answers, and the run is due.
-	l, err = s.Take(t.Context(), l.Run().ID, "me")
+	// The end cannot be written: the recorded entries are, as soon as the database answers, and the run is due.
+	l, err = s.Acquire(t.Context(), l.Run().ID, "me")
 	must(t, err)
 	server.Down(t)
 	must(t, l.Record(script.Entry{Key: "4", Kind: "call", Done: true, Result: []byte(`4`)}))
@@ -95,15 +141,15 @@ func TestPostgresRestarts(t *testing.T) {
 	if _, entries, err = s.Get(t.Context(), l.Run().ID); err != nil || len(entries) != 4 || entries[2].Key+entries[3].Key != "34" && entries[2].Key+entries[3].Key != "43" {
 		t.Errorf("entries %+v, %v: want that of 4, too", entries, err)
 	}
-	// Connections that died while idle: the next statement goes over a fresh one.
+	// Connections that broke while idle: the next statement uses a new one.
 	server.Down(t)
 	server.Up(t)
-	if _, err := s.Take(t.Context(), l.Run().ID, "me"); err != nil {
-		t.Errorf("Take over connections that have died: %v", err)
+	if _, err := s.Acquire(t.Context(), l.Run().ID, "me"); err != nil {
+		t.Errorf("Acquire after the connections broke: %v", err)
 	}
 }
 
-// Two processes that open an empty database at once both make its tables.
+// Two processes that open an empty database at the same time both create its tables.
 func TestPostgresOpenedAtOnce(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// migrations make the tables, each from what the one before has made. They are never changed and
-// only added to. A sealed column is one of package seal; the others are for looking up: what counts
-// is sealed.
+// migrations create the tables, each from those of the one before. A migration is never changed; new
+// ones are appended. Sealed columns are sealed by package seal; the others are for finding rows, and are
+// compared with the sealed data when a run is read.
 //
 //	programs   the files of a program, under the hash of this row
-//	runs       about (sealed): what the run was begun with; result (sealed): how it ended or what it
-//	           waits for; head: the chain over its entries; keys: ids of the keys that sealed something
-//	entries    sealed: the entry; seq its place among those with an answer, ord the order of their begin
+//	runs       about (sealed): the data that the run was begun with; result (sealed): its result and error;
+//	           head: the seal of the chain over its entries; keys: ids of the keys that sealed parts of it
+//	entries    sealed: the entry; seq: its position among those with an answer; ord: the order of their begin
 //	questions  sealed: method and params; answer (sealed)
-//	outbox     what somebody is still to be told of a run
+//	outbox     events that were not sent yet, and ends that were not counted yet
 //
-// The second one is for SQLite only: there a table without rowids has its rows in the tree of the key, and each comparison on
-// the way to one read another whole row, so that a call cost 80 times as much beside runs with answers of 1 MB.
+// The second one is for SQLite only: a table WITHOUT ROWID stores whole rows in the B-tree of the key, so that each comparison
+// of a lookup read a whole row: a call was 80 times as expensive beside runs with answers of 1 MB.
 var migrations = []string{`
 CREATE TABLE @programs (hash TEXT PRIMARY KEY, engine {int} NOT NULL, source {blob} NOT NULL);
 CREATE TABLE @runs (
@@ -49,7 +49,7 @@ CREATE TABLE @outbox (run TEXT NOT NULL, event TEXT NOT NULL, epoch {int} NOT NU
 {sqlite}ALTER TABLE questions_rows RENAME TO questions;
 `}
 
-// migrate brings the tables to what this program knows.
+// migrate runs the migrations that the tables do not have yet. It refuses tables of a newer program.
 func migrate(ctx context.Context, t tx, tables string) error {
 	if _, err := t.exec(ctx, `CREATE TABLE IF NOT EXISTS @meta (name TEXT PRIMARY KEY, value {int} NOT NULL)`); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// now is the time in microseconds for statements: SQLite's own clock shows milliseconds.
+// now registers the SQL function vmcp_now, the time in microseconds: SQLite's clock has milliseconds.
 var now = sync.OnceValue(func() error {
 	return sqlite.RegisterScalarFunction("vmcp_now", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return time.Now().UnixMicro(), nil
@@ -37,26 +37,26 @@ type SQLiteOptions struct {
 	// Path is the file, created with mode 0600. Beside it are Path-wal and Path-shm, Path.lock, and
 	// Path.key where Ring is nil.
 	Path string
-	// Process makes what is written survive the end of the process only, not the loss of power.
+	// Process makes writes survive the end of the process only, not a loss of power.
 	Process bool
-	// Beside opens the file beside the process that serves it, or without one: no lock is taken, and
-	// no owner is taken for dead.
+	// Beside opens a file that another process may serve at the same time: it is not locked, and
+	// runs keep their owners.
 	Beside bool
-	// Look is how often other processes' changes are looked for; each second where it is 0.
-	Look time.Duration
+	// Poll is how often the changes of other processes are polled for; each second where it is 0.
+	Poll time.Duration
 }
 
-// file is a database of SQLite. Writes go through one goroutine (writer.go), reads through
-// connections of their own, which see what was committed last.
+// file is a SQLite database. One goroutine (writer.go) does all writes on one connection; reads use
+// up to four others, which see the last commit.
 type file struct {
 	dialect
 	path   string
-	look   time.Duration
+	poll   time.Duration
 	writer *sql.DB
 	conn   *sql.Conn // of writer; its goroutine owns it
 	stmts  preparer  // of conn
 	reader *sql.DB
-	lock   *lockFile // nil beside another process
+	lock   *lockFile // nil with SQLiteOptions.Beside
 
 	requests chan *request
 	foreign  chan struct{} // another process has committed
@@ -64,14 +64,15 @@ type file struct {
 	done     chan struct{}
 }
 
-// OpenSQLite opens the runs of a file, and makes it where it is missing. Unless it is opened
-// beside, the file belongs to this process until Close, and runs whose owner has ended are due.
+// OpenSQLite opens the store in a file, which it creates if it is missing. Unless Beside is set, the
+// file is locked for this process until Close, and all runs in state Running are due: their owners
+// were processes that have ended.
 func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	path, err := filepath.Abs(o.Path)
 	if err := errors.Join(err, now()); err != nil {
 		return nil, err
 	}
-	f := &file{path: path, look: cmp.Or(o.Look, time.Second), requests: make(chan *request), foreign: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	f := &file{path: path, poll: cmp.Or(o.Poll, time.Second), requests: make(chan *request), foreign: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	f.words = strings.NewReplacer("{int}", "INTEGER", "{blob}", "BLOB", "{norowid}", " WITHOUT ROWID", "{sqlite}", "", "{lock}", "", "{now}", "vmcp_now()")
 	if o.Beside {
 		if _, err := os.Stat(path); err != nil {
@@ -88,12 +89,12 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	if err := f.open(ctx, o); err != nil {
 		return nil, errors.Join(err, f.closeFiles())
 	}
-	go f.write1()
+	go f.writeLoop()
 	s := newStore(o.Options, f)
 	if o.Beside {
 		return s, nil
 	}
-	// Nobody else has the lock, so nobody else has a run.
+	// No other process has the lock, so no other process owns a run.
 	if err := f.write(ctx, func(t tx) error {
 		_, err := t.exec(ctx, `UPDATE @runs SET owner = '', lease = 0, wake = {now} WHERE state = 'running'`)
 		return err
@@ -103,7 +104,7 @@ func OpenSQLite(ctx context.Context, o SQLiteOptions) (*Store, error) {
 	return s, nil
 }
 
-// keyBeside reads the key of a file that has none in the configuration, or makes one.
+// keyBeside reads the key in the file path, or with create makes one where the file is missing.
 func keyBeside(path string, create bool) (*seal.Ring, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && create {
@@ -117,12 +118,12 @@ func keyBeside(path string, create bool) (*seal.Ring, error) {
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(secret) != 32 {
-		return nil, fmt.Errorf("%w: %s does not hold a key: want 32 bytes in base64", runs.ErrUnavailable, path)
+		return nil, fmt.Errorf("%w: %s has no key: want 32 bytes in base64", runs.ErrUnavailable, path)
 	}
 	return seal.New([]seal.Key{{ID: "file", Secret: secret}})
 }
 
-// writeNew writes a file that nobody else can read and that is whole or not there.
+// writeNew writes a file with mode 0600 atomically.
 func writeNew(path string, text []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -136,10 +137,10 @@ func writeNew(path string, text []byte) error {
 	return os.Rename(temp.Name(), path)
 }
 
-// open opens the connections and looks whether the file is whole.
+// open opens the connections, checks the file and migrates its tables.
 func (f *file) open(ctx context.Context, o SQLiteOptions) (err error) {
 	defer guard(f.path, &err)
-	made, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600) // what SQLite makes beside it gets the same mode
+	made, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its -wal and -shm files the same mode
 	if err != nil {
 		return fmt.Errorf("%w: %w", runs.ErrUnavailable, err)
 	}
@@ -175,20 +176,20 @@ func (f *file) open(ctx context.Context, o SQLiteOptions) (err error) {
 	return nil
 }
 
-// dsn is what the driver takes for a file, whatever characters its name has.
+// dsn is the driver's URI of a file, with the characters of its name escaped.
 func dsn(path string, pragmas []string) string {
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	v := url.Values{"_pragma": pragmas}
 	return u.String() + "?" + v.Encode()
 }
 
-// thoroughly is up to which size a file is checked with its indexes at every start.
-const thoroughly = 256 << 20
+// fullCheckSize is the size in bytes up to which a file is checked with its indexes at every start.
+const fullCheckSize = 256 << 20
 
-// whole looks whether the file is damaged.
+// whole returns an error if the file is damaged.
 func (f *file) whole(ctx context.Context) error {
 	check := "integrity_check"
-	if info, err := os.Stat(f.path); err == nil && info.Size() > thoroughly {
+	if info, err := os.Stat(f.path); err == nil && info.Size() > fullCheckSize {
 		check = "quick_check"
 	}
 	var found string
@@ -201,7 +202,7 @@ func (f *file) whole(ctx context.Context) error {
 	return nil
 }
 
-// failure says which file did not do what, and why.
+// failure adds the file and the operation to an error, and its kind: ErrDamaged or ErrUnavailable.
 func (f *file) failure(what string, err error) error {
 	if err == nil || errors.Is(err, errFenced) || errors.Is(err, errNoRow) {
 		return err
@@ -216,7 +217,7 @@ func (f *file) failure(what string, err error) error {
 	return fmt.Errorf("%w: %s: %s: %w", runs.ErrUnavailable, f.path, what, err)
 }
 
-// damage is the text of an error of a whole database that is not what was written. It is runs.ErrDamaged.
+// damage is an error of a whole database that is damaged or incomplete. It is runs.ErrDamaged for errors.Is.
 type damage string
 
 func (d damage) Error() string { return string(d) }
@@ -224,37 +225,37 @@ func (d damage) Error() string { return string(d) }
 // Is implements errors.Is.
 func (d damage) Is(target error) bool { return target == runs.ErrDamaged }
 
-// damagedFile says what is wrong with a file, and what can be done.
+// damagedFile is the error of a damaged file, with the ways to repair it.
 func damagedFile(path, what string) error {
-	return damage(fmt.Sprintf("the database of runs %s is damaged: %s; it is left as it is: put a backup in its place and remove %s-wal, %s-shm and %s.lock, or move all four away to begin without its runs", path, what, path, path, path))
+	return damage(fmt.Sprintf("the database of runs %s is damaged: %s; it was not changed: put a backup in its place and remove %s-wal, %s-shm and %s.lock, or move all four away to start without its runs", path, what, path, path, path))
 }
 
-// guard makes an error of a panic of the driver, which a damaged file may cause.
+// guard turns a panic of the driver, which a damaged file may cause, into an error.
 func guard(path string, err *error) {
 	if p := recover(); p != nil {
-		*err = damagedFile(path, fmt.Sprintf("the driver of SQLite gave up: %v", p))
+		*err = damagedFile(path, fmt.Sprintf("the SQLite driver panicked: %v", p))
 	}
 }
 
-// conn is what *sql.Conn and *sql.Tx have in common.
+// conn is the common interface of *sql.Conn and *sql.Tx.
 type conn interface {
 	ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, sql string, args ...any) (*sql.Rows, error)
 }
 
-// preparer runs statements on the connection that writes, each parsed once.
+// preparer runs statements on the connection that writes, and keeps them prepared.
 type preparer struct {
 	*sql.Conn
 	ready map[string]*sql.Stmt
 }
 
-// mostPrepared bounds the statements that are kept: there are a few dozen.
-const mostPrepared = 100
+// maxPrepared bounds the prepared statements: there are a few dozen.
+const maxPrepared = 100
 
 func (p *preparer) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
 	st := p.ready[text]
 	if st == nil {
-		if len(p.ready) >= mostPrepared {
+		if len(p.ready) >= maxPrepared {
 			return p.Conn.ExecContext(ctx, text, args...)
 		}
 		var err error
@@ -301,7 +302,7 @@ func (t sqliteTx) query(ctx context.Context, sql string, args []any, row func(fu
 	for rows.Next() {
 		if err := row(func(dest ...any) error {
 			if err := rows.Scan(dest...); err != nil {
-				return damagedFile(t.f.path, err.Error()) // a value of another type than was written
+				return damagedFile(t.f.path, err.Error()) // the value has another type than the one that was written
 			}
 			return nil
 		}); err != nil {
@@ -321,7 +322,7 @@ func (f *file) read(ctx context.Context, do func(tx) error) (err error) {
 	return do(f.tx(t))
 }
 
-func (f *file) announce() stmt { return stmt{} } // others see data_version
+func (f *file) announce() stmt { return stmt{} } // other processes poll data_version
 
 func (f *file) watch(ctx context.Context, changed func()) {
 	for {

@@ -6,18 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs"
 	"github.com/vmcp-dev/vmcp/runs/runstest"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 	"github.com/vmcp-dev/vmcp/runs/sqlstore"
 )
 
-// besides opens a file once as the process that serves it, and then as others beside.
+// besides opens a file first as the process that serves it, and then with Beside, as other processes do.
 func besides(path string) runstest.Open {
 	opened := false
 	return func(t *testing.T, o runs.Options) runs.Store {
 		t.Helper()
-		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: o, Encrypt: opened}, Path: path, Beside: opened, Process: true, Look: 5 * time.Millisecond})
+		s, err := sqlstore.OpenSQLite(t.Context(), sqlstore.SQLiteOptions{Options: sqlstore.Options{Options: o, Encrypt: opened}, Path: path, Beside: opened, Process: true, Poll: 5 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,6 +33,7 @@ func besides(path string) runstest.Open {
 }
 
 func TestSQLite(t *testing.T) {
+	testmode.Parallel(t)
 	runstest.Test(t, func(t *testing.T) runstest.Open { return besides(filepath.Join(t.TempDir(), "a b?%#.db")) })
 }
 

@@ -78,11 +78,11 @@ func (s *Store) Create(ctx context.Context, r runs.Run, owner string, entries []
 	}
 	l.pending = nil
 	l.renewed(began)
-	s.hold(l)
+	s.track(l)
 	return l, nil
 }
 
-// fresh is a new run.
+// fresh returns r with the fields of a new run that the store sets.
 func (s *Store) fresh(r runs.Run) runs.Run {
 	now := time.Now().Truncate(time.Microsecond)
 	r.ID = cmp.Or(r.ID, runs.NewID())
@@ -91,7 +91,8 @@ func (s *Store) fresh(r runs.Run) runs.Run {
 	return r
 }
 
-// same returns the run that r would be a repetition of; one without an id where there is none.
+// same returns the run with the id or the idempotency key of r, one without an id where there is none, ErrOtherRequest where
+// it was begun by another principal or with another tool or arguments.
 func (s *Store) same(ctx context.Context, t tx, r runs.Run) (runs.Run, error) {
 	var id string
 	err := one(ctx, t, `SELECT id FROM @runs WHERE id = ?`, []any{column(r.ID)}, &id)
@@ -114,8 +115,8 @@ func (s *Store) same(ctx context.Context, t tx, r runs.Run) (runs.Run, error) {
 	return j.run, nil
 }
 
-// insert writes the row of a new run; false where its key belongs to another one by now. With a
-// lease the run is taken at once.
+// insert writes the row of a new run; false where another process has inserted one with its id or
+// idempotency key. With a lease the row has its entry count and size.
 func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *lease) (bool, error) {
 	source, program := encodeProgram(r.Program)
 	if _, err := t.exec(ctx, `INSERT INTO @programs (hash, engine, source) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING`, program, int64(r.Program.Engine), source); err != nil {
@@ -145,7 +146,7 @@ func (s *Store) insert(ctx context.Context, t tx, r runs.Run, head []byte, l *le
 	return n == 1, err
 }
 
-// Where a sealed text stands.
+// The contexts of sealed texts: table, key of the row, column.
 
 func aboutOf(run string) string  { return "runs|" + run + "|about" }
 func headerOf(run string) string { return "runs|" + run + "|header" }
@@ -157,14 +158,14 @@ func entryOf(run, key string) string    { return "entries|" + run + "|" + key }
 func questionOf(run, key string) string { return "questions|" + run + "|" + key }
 func answerOf(run, key string) string   { return "questions|" + run + "|" + key + "|answer" }
 
-// head is the fingerprint of a chain, which nobody makes without the key.
+// head is the seal of a chain, without the text of the chain.
 func (s *Store) head(run string, c *chain) []byte {
 	text := c.text()
 	sealed := s.ring.Sign(seal.MAC, headOf(run), text)
 	return sealed[:len(sealed)-len(text)]
 }
 
-// fits reports whether the head is that of a chain.
+// fits returns an error, as unseal does, unless head is that of the chain c.
 func (s *Store) fits(run string, head []byte, c *chain) error {
 	_, err := s.unseal(headOf(run), slices.Concat(head, c.text()))
 	return err

@@ -1,14 +1,14 @@
-// Package sqlstore keeps runs in a database: SQLite in one file for one process, or PostgreSQL for
+// Package sqlstore is the store of runs in a database: SQLite in one file for one process, or PostgreSQL for
 // many.
 //
-// What is kept is trusted only as far as it is sealed (package seal): every row is bound to its
-// place, and the head of a run chains the seals of all its entries with their number, so that a
-// row that is missing, old, or from elsewhere is noticed before anything is done with it. Such a
-// run fails (runs.ErrDamaged); it never goes on with another value.
+// Only sealed data (package seal) is trusted: the seal of a row is bound to its table and key, and the
+// head of a run authenticates the seals of all its entries and their number. So a row that is missing,
+// outdated or copied from another place is detected when the run is read. Such a run fails
+// (runs.ErrDamaged); it is never executed with a wrong value.
 //
-// The owner of a run has its head in memory and writes it with every change, in one transaction
-// that begins with the fence: an UPDATE of the run's row that changes nothing where the epoch is
-// another one.
+// The owner of a run has its chain in memory and writes the head with every change, in one transaction
+// that begins with the fence: an UPDATE of the run's row that changes no row if the run has another
+// epoch by now.
 package sqlstore
 
 import (
@@ -27,33 +27,33 @@ var (
 	errNoRow  = errors.New("no row")
 )
 
-// Options are what both databases have in common.
+// Options are the options of both databases.
 type Options struct {
 	runs.Options
-	// Ring seals what is kept.
+	// Ring seals the rows.
 	Ring *seal.Ring
-	// Encrypt makes arguments, results, questions and answers unreadable, not only unchangeable.
+	// Encrypt encrypts arguments, results, questions and answers, which are otherwise authenticated only.
 	Encrypt bool
-	// Wrote is told how long each write to a journal took and what came of it; nil for nobody.
+	// Wrote is called after each write to a journal with its duration and its error; it may be nil.
 	Wrote func(took time.Duration, err error)
 }
 
-// Store is a runs.Store in a database. OpenSQLite and OpenPostgres make one.
+// Store is a runs.Store in a database. OpenSQLite and OpenPostgres open one.
 type Store struct {
 	options Options
 	ring    *seal.Ring
 	db      database
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	renewal chan struct{} // asks for a renewal at once
+	renewal chan struct{} // has the leases renewed at once
 
 	mu      sync.Mutex
-	leases  map[*lease]struct{} // that have not ended
+	leases  map[*lease]struct{} // that were not released yet
 	changed chan struct{}
 	closed  bool
 }
 
-// newStore starts what renews leases and listens for others' changes.
+// newStore starts the goroutines that renew leases and wait for changes of other processes.
 func newStore(o Options, db database) *Store {
 	o.Options = o.Options.WithDefaults()
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func newStore(o Options, db database) *Store {
 // Ring returns the key ring, which may be replaced at any time.
 func (s *Store) Ring() *seal.Ring { return s.ring }
 
-// seal seals a text as its column is kept: as it is where nothing of it is secret.
+// seal seals the text of a column, encrypted if the options say so. where is the context of the seal.
 func (s *Store) seal(where string, text []byte) []byte {
 	if s.options.Encrypt {
 		return s.ring.Encrypt(seal.Rows, where, text)
@@ -79,7 +79,7 @@ func (s *Store) seal(where string, text []byte) []byte {
 	return s.ring.Sign(seal.MAC, where, text)
 }
 
-// unseal opens what seal has made, then or now.
+// unseal opens a text that seal has made, with either value of Options.Encrypt.
 func (s *Store) unseal(where string, sealed []byte) ([]byte, error) {
 	text, err := s.ring.Open(seal.Rows, where, sealed)
 	if errors.Is(err, seal.ErrDamaged) {
@@ -110,7 +110,7 @@ func (s *Store) notify() {
 	s.changed = make(chan struct{})
 }
 
-// foreign is called when another process may have changed something.
+// foreign is called when another process may have changed runs.
 func (s *Store) foreign() {
 	select {
 	case s.renewal <- struct{}{}: // a lease may be lost
@@ -119,7 +119,7 @@ func (s *Store) foreign() {
 	s.notify()
 }
 
-// renew renews all leases of this process until it ends, or one that was not renewed in time is lost.
+// renew renews the leases of this store, every Options.Renew and on renewal, until ctx ends.
 func (s *Store) renew(ctx context.Context) {
 	tick := time.NewTicker(s.options.Renew)
 	defer tick.Stop()
@@ -167,7 +167,7 @@ func (s *Store) renewAll(ctx context.Context) {
 	}
 }
 
-// held are the leases of runs that go on, and those whose end could not be written.
+// held returns the leases that are in use, and those whose end could not be written.
 func (s *Store) held() (held, orphans []*lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,33 +183,33 @@ func (s *Store) held() (held, orphans []*lease) {
 	return held, orphans
 }
 
-// handBack gives runs back whose end could not be written, as far as the store answers now.
+// handBack releases the leases whose end could not be written; the remaining ones stay when the database does not answer.
 func (s *Store) handBack(ctx context.Context, orphans []*lease) {
 	for _, l := range orphans {
 		if err := l.handBack(ctx); errors.Is(err, runs.ErrUnavailable) {
 			return
 		}
-		s.drop(l)
+		s.untrack(l)
 		s.notify()
 	}
 }
 
-// hold and drop keep the leases that are renewed.
-
-func (s *Store) hold(l *lease) {
+// track adds a lease to those that are renewed.
+func (s *Store) track(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leases[l] = struct{}{}
 }
 
-func (s *Store) drop(l *lease) {
+// untrack removes it from them.
+func (s *Store) untrack(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
 }
 
-// writeLocal writes what this process has recorded of a run: the end of an effect closes its questions.
-// What cannot be written now is written later, or is not this process's business any more.
+// writeLocal flushes the entries of a run that this process owns, because an effect that has ended closes its
+// questions. Errors are ignored: the lease retries, or it is lost.
 func (s *Store) writeLocal(ctx context.Context, id string) {
 	s.mu.Lock()
 	var owned []*lease
@@ -224,7 +224,7 @@ func (s *Store) writeLocal(ctx context.Context, id string) {
 	}
 }
 
-// loseLocal tells the owner of a run in this process that it was cancelled.
+// loseLocal notifies the owner of a run, if it is in this process, that the run was cancelled.
 func (s *Store) loseLocal(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,18 +258,18 @@ func (s *Store) Close() error {
 	s.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := s.letGo(ctx, held)
+	err := s.releaseAll(ctx, held)
 	s.notify()
 	return errors.Join(err, s.db.close())
 }
 
-// letGo makes the runs of leases due for others at once.
-func (s *Store) letGo(ctx context.Context, held map[*lease]struct{}) error {
+// releaseAll releases leases and makes their runs due.
+func (s *Store) releaseAll(ctx context.Context, held map[*lease]struct{}) error {
 	if len(held) == 0 {
 		return nil
 	}
 	for l := range held {
-		_ = l.flush(ctx) // what it cannot write is lost, as if the process had ended
+		_ = l.flush(ctx) // entries that cannot be written are lost, as if the process had been killed
 	}
 	return s.db.write(ctx, func(t tx) error {
 		for l := range held {
@@ -282,7 +282,7 @@ func (s *Store) letGo(ctx context.Context, held map[*lease]struct{}) error {
 	})
 }
 
-// batch writes to a journal.
+// batch writes to a journal, and reports the duration to Options.Wrote.
 func (s *Store) batch(ctx context.Context, stmts []stmt) error {
 	began := time.Now()
 	err := s.db.batch(ctx, stmts)
@@ -292,7 +292,7 @@ func (s *Store) batch(ctx context.Context, stmts []stmt) error {
 	return err
 }
 
-// announce tells other processes of a change, with the transaction.
+// announce notifies other processes of a change when the transaction is committed.
 func (s *Store) announce(ctx context.Context, t tx) error {
 	a := s.db.announce()
 	if a.sql == "" {

@@ -10,18 +10,18 @@ import (
 	"github.com/vmcp-dev/vmcp/runs"
 )
 
-// Writes to a file are grouped: while one group is synced to the disk, the next one gathers. Each
-// write of a group has a savepoint, so that one that is fenced or fails does not undo the others.
+// Writes to a SQLite file are committed in groups: while one group is synced to the disk, the writes of the next one
+// are queued. Each write of a group has a savepoint, so that one that is fenced or fails does not roll back the others.
 
-// mostOfGroup is how many writes one group has.
-const mostOfGroup = 256
+// maxGroup is how many writes one group has at most.
+const maxGroup = 256
 
-// request is a write that waits for its group.
+// request is a write that is queued for the goroutine that writes.
 type request struct {
 	do    func(tx) error
-	state atomic.Int32 // 0 waits, 1 is written, 2 was given up
+	state atomic.Int32 // 0: queued, 1: being written, 2: given up by the caller
 	done  chan error
-	err   error // its own, the writer's
+	err   error // of do; only the goroutine that writes uses it
 }
 
 func (f *file) write(ctx context.Context, do func(tx) error) error {
@@ -40,7 +40,7 @@ func (f *file) write(ctx context.Context, do func(tx) error) error {
 		if r.state.CompareAndSwap(0, 2) {
 			return fmt.Errorf("%w: %s: %w", runs.ErrUnavailable, f.path, context.Cause(ctx))
 		}
-		return <-r.done // it is being written: what it touches belongs to the writer until it is done
+		return <-r.done // it is being written: the goroutine that writes uses the caller's variables until it is done
 	}
 }
 
@@ -59,10 +59,10 @@ func (f *file) batch(ctx context.Context, stmts []stmt) error {
 	})
 }
 
-// write1 is the goroutine that writes: it owns conn until stop is closed.
-func (f *file) write1() {
+// writeLoop is the goroutine that writes: it owns conn until stop is closed.
+func (f *file) writeLoop() {
 	defer close(f.done)
-	tick := time.NewTicker(f.look)
+	tick := time.NewTicker(f.poll)
 	defer tick.Stop()
 	version := f.dataVersion()
 	for {
@@ -70,7 +70,7 @@ func (f *file) write1() {
 		case r := <-f.requests:
 			f.group(f.gather(r))
 		case <-tick.C:
-			// It changes with the commits of other connections only.
+			// data_version changes with the commits of other connections only.
 			if v := f.dataVersion(); v != version {
 				version = v
 				select {
@@ -89,10 +89,10 @@ func (f *file) dataVersion() (v int64) {
 	return v
 }
 
-// gather takes what waits behind a request.
+// gather returns r with the requests that are queued behind it.
 func (f *file) gather(r *request) []*request {
 	group := []*request{r}
-	for len(group) < mostOfGroup {
+	for len(group) < maxGroup {
 		select {
 		case r := <-f.requests:
 			group = append(group, r)
@@ -103,9 +103,9 @@ func (f *file) gather(r *request) []*request {
 	return group
 }
 
-// group writes requests in one transaction, and tells each what became of it.
+// group writes requests in one transaction, and sends each its error.
 func (f *file) group(group []*request) {
-	ctx := context.Background() // an interrupted statement would undo the others, too
+	ctx := context.Background() // an interrupted statement would roll back the other writes, too
 	err := f.inTransaction(ctx, func() error {
 		written := 0
 		for _, r := range group {
@@ -136,7 +136,7 @@ func (f *file) group(group []*request) {
 
 var errNothing = errors.New("nothing to commit")
 
-// one runs one write of a group. One that is alone needs no savepoint: nothing is committed when it fails.
+// one runs one write of a group. The only write of a group needs no savepoint: nothing is committed when it fails.
 func (f *file) one(ctx context.Context, do func(tx) error, alone bool) (err error) {
 	if alone {
 		defer guard(f.path, &err)
@@ -145,16 +145,16 @@ func (f *file) one(ctx context.Context, do func(tx) error, alone bool) (err erro
 	return f.savepoint(ctx, do)
 }
 
-// savepoint runs a write that others do not depend on.
+// savepoint runs one of several writes, and rolls back only that one when it fails.
 func (f *file) savepoint(ctx context.Context, do func(tx) error) (err error) {
 	defer guard(f.path, &err)
 	if _, err := f.stmts.ExecContext(ctx, "SAVEPOINT one"); err != nil {
 		return f.failure("write", err)
 	}
 	if err := do(f.tx(&f.stmts)); err != nil {
-		_, undone := f.conn.ExecContext(ctx, "ROLLBACK TO one; RELEASE one")
-		if undone != nil { // a full disk has rolled back everything
-			return fmt.Errorf("%w (%w)", f.failure("undo", undone), err)
+		_, failed := f.conn.ExecContext(ctx, "ROLLBACK TO one; RELEASE one")
+		if failed != nil { // a full disk has rolled back everything
+			return fmt.Errorf("%w (%w)", f.failure("roll back", failed), err)
 		}
 		return err
 	}
@@ -162,14 +162,14 @@ func (f *file) savepoint(ctx context.Context, do func(tx) error) (err error) {
 	return f.failure("write", err)
 }
 
-// inTransaction runs f and commits, or rolls back.
+// inTransaction runs do and commits, or rolls back when it fails.
 func (f *file) inTransaction(ctx context.Context, do func() error) (err error) {
 	defer guard(f.path, &err)
 	if _, err := f.stmts.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return f.failure("write", err)
 	}
 	if err := do(); err != nil {
-		_, _ = f.conn.ExecContext(ctx, "ROLLBACK") // there may be none any more
+		_, _ = f.conn.ExecContext(ctx, "ROLLBACK") // the transaction may be rolled back already
 		return err
 	}
 	if _, err := f.stmts.ExecContext(ctx, "COMMIT"); err != nil {

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package pgtest starts a PostgreSQL for tests: a server of its own in a temporary folder, as a user
-// who is not root, reached by a socket in that folder.
+// Package pgtest starts a PostgreSQL server for tests: in a temporary folder, as a user other than
+// root, listening on a Unix socket in that folder.
 package pgtest
 
 import (
@@ -15,24 +15,30 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// Server is a PostgreSQL that ends with its test.
+// Server is a PostgreSQL server that is stopped when its test ends.
 type Server struct {
 	dir      string
 	bin      string
 	settings string
-	who      *syscall.Credential // nil: who runs the test
+	who      *syscall.Credential // user of the server; nil: the user of the test
 }
 
-// Start starts a server. Where PostgreSQL is not installed the test is skipped; with CI set it fails.
+// Start starts a server. Tests are skipped in the quick form of the tests (see internal/testmode), and where PostgreSQL
+// is not installed; with CI set, a missing PostgreSQL fails the test. Benchmarks run in both forms.
 func Start(t testing.TB) *Server { return start(t, "-c fsync=off") }
 
-// StartDurable starts a server that syncs what is committed, for measuring.
+// StartDurable starts a server that syncs each commit, for measuring.
 func StartDurable(t testing.TB) *Server { return start(t, "") }
 
 func start(t testing.TB, settings string) *Server {
 	t.Helper()
+	if _, measures := t.(*testing.B); !measures {
+		testmode.NeedThorough(t)
+	}
 	s := &Server{bin: find(), settings: settings}
 	if s.bin == "" {
 		if os.Getenv("CI") != "" {
@@ -53,7 +59,7 @@ func start(t testing.TB, settings string) *Server {
 	return s
 }
 
-// find returns the folder of PostgreSQL's programs, or "".
+// find returns the folder of the programs of PostgreSQL, or "".
 func find() string {
 	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian
 	if len(folders) > 0 {
@@ -65,7 +71,7 @@ func find() string {
 	return ""
 }
 
-// become makes the folder that of another user where the test runs as root, whom the server refuses.
+// become gives the folder to another user where the test runs as root, because the server refuses to run as root.
 func (s *Server) become(t testing.TB) {
 	if os.Getuid() != 0 {
 		return
@@ -113,8 +119,8 @@ func (s *Server) Down(t testing.TB) {
 	s.run(t, "pg_ctl", "-D", s.data(), "-w", "-s", "-m", "fast", "stop")
 }
 
-// Signal sends a signal to the server and to the processes that serve its connections: SIGSTOP makes it a server that is
-// there and says nothing, SIGCONT ends that, SIGKILL is a crash, after which Up starts it again.
+// Signal sends a signal to the server and to the processes that serve its connections: after SIGSTOP connections are
+// accepted by the kernel and never answered, until SIGCONT; SIGKILL is a crash, after which Up starts the server again.
 func (s *Server) Signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
@@ -145,12 +151,12 @@ func (s *Server) Signal(t testing.TB, sig syscall.Signal) {
 		for _, pid := range pids {
 			awaitEnd(pid)
 		}
-		os.Remove(filepath.Join(s.data(), "postmaster.pid")) // a zombie looks like one that runs
+		os.Remove(filepath.Join(s.data(), "postmaster.pid")) // pg_ctl takes a zombie process for one that runs
 		os.Remove(filepath.Join(s.dir, ".s.PGSQL.5432.lock"))
 	}
 }
 
-// awaitEnd waits until a process that was killed has let go of what it had; it may stay a zombie.
+// awaitEnd waits until a process that was killed has closed its files; it may stay a zombie.
 func awaitEnd(pid int) {
 	for {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -162,7 +168,7 @@ func awaitEnd(pid int) {
 	}
 }
 
-// URL is where the server is reached.
+// URL is the connection URL of the server.
 func (s *Server) URL() string {
 	return "postgres://vmcp@/postgres?" + url.Values{"host": {s.dir}}.Encode()
 }

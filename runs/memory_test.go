@@ -1,4 +1,4 @@
-package memory_test
+package runs_test
 
 import (
 	"encoding/json"
@@ -27,15 +27,15 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestRunsThatNobodyExecutesWeigh: what runs keep that wait or have ended counts as memory of scripts, has a bound, and is
-// given back.
+// TestRunsThatNobodyExecutesWeigh: runs that wait or have ended are counted as memory of scripts, up to a bound, until they are
+// removed.
 func TestRunsThatNobodyExecutesWeigh(t *testing.T) {
 	pool := script.NewPool(512<<20, 1, nil) // 64 MB of it for runs that wait
 	s := memory.New(runs.Options{MaxBytes: 32 << 20}, pool)
 	result, _ := json.Marshal(strings.Repeat("x", 8<<20))
 	weighs := func(when string, least, most int64) {
 		t.Helper()
-		if n := pool.Use().Charged; n < least<<20 || n > most<<20 {
+		if n := pool.Usage().Charged; n < least<<20 || n > most<<20 {
 			t.Errorf("%s the runs weigh %d bytes, want %d to %d MB", when, n, least, most)
 		}
 	}
@@ -59,10 +59,10 @@ func TestRunsThatNobodyExecutesWeigh(t *testing.T) {
 		t.Fatalf("after %d runs: %v", n, refused)
 	}
 	weighs("when they wait", 8*n, 8*n+1)
-	if _, err := s.Take(t.Context(), "0", "owner"); err != nil {
+	if _, err := s.Acquire(t.Context(), "0", "owner"); err != nil {
 		t.Fatal(err)
 	}
-	weighs("when one of them goes on", 8*n-8, 8*n-7)
+	weighs("when one of them is executed again", 8*n-8, 8*n-7)
 	for i := range n {
 		if err := s.Cancel(t.Context(), fmt.Sprint(i), ""); err != nil {
 			t.Fatal(err)
@@ -71,5 +71,5 @@ func TestRunsThatNobodyExecutesWeigh(t *testing.T) {
 	if _, err := s.Prune(t.Context(), runs.Old{Before: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	weighs("when they are forgotten", 0, 0)
+	weighs("when they are removed", 0, 0)
 }

@@ -1,4 +1,4 @@
-package seal_test
+package runs_test
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Every bit counts, and every length.
+// A text with one flipped bit or a shorter length does not open.
 func TestDamage(t *testing.T) {
 	r := ring(t, key("a", 1), key("b", 2))
 	text := []byte(`{"amount": 7}`)

@@ -1,4 +1,4 @@
-package notify_test
+package runs_test
 
 import (
 	"bytes"
@@ -23,13 +23,13 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// request is one that a hook has got.
+// request is one that a webhook has received.
 type request struct {
 	header http.Header
 	body   []byte
 }
 
-// A hook that fails at first is told again, with the same id, and every key of the ring has signed.
+// A webhook that fails at first is called again with the same id, and with a signature by every key of the ring.
 func TestWebhook(t *testing.T) {
 	got := make(chan request, 10)
 	statuses := []int{500, 302, 200, 204}
@@ -47,14 +47,14 @@ func TestWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := memory.New(runs.Options{Tell: []runs.State{runs.Waiting, runs.Failed}}, nil)
+	store := memory.New(runs.Options{Notify: []runs.State{runs.Waiting, runs.Failed}}, nil)
 	id := waiting(t, store)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	outbox := hasty{store}
 	wg.Go(func() {
-		notify.Run(ctx, notify.Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler), Tell: notify.Webhook(hook.URL, ring), Look: time.Millisecond})
+		notify.Run(ctx, notify.Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler), Send: notify.Webhook(hook.URL, ring), Poll: time.Millisecond})
 	})
 	var first request
 	for i := range 3 {
@@ -70,7 +70,7 @@ func TestWebhook(t *testing.T) {
 	if err := json.Unmarshal(first.body, &m); err != nil || m["run"] != id || m["tool"] != "onboard" || m["type"] != "run.waiting" || len(m) != 4 {
 		t.Errorf("the message is %s, %v", first.body, err)
 	}
-	// As the receiver does it, who has the key that is derived.
+	// The receiver checks the signature with the derived key.
 	key, err := hkdf.Key(sha256.New, secret, nil, "vmcp/notify", 32)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestWebhook(t *testing.T) {
 	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); len(signed) != 2 || signed[1] != want {
 		t.Errorf("signatures %v, want two and %s the second", signed, want)
 	}
-	lease, err := store.Take(t.Context(), id, "me")
+	lease, err := store.Acquire(t.Context(), id, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,21 +99,21 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// hasty is an outbox that puts nothing off for long.
+// hasty is an outbox whose events are retried at once.
 type hasty struct{ runs.Outbox }
 
 func (h hasty) Later(ctx context.Context, e runs.Event, in time.Duration) error {
 	return h.Outbox.Later(ctx, e, min(in, time.Millisecond))
 }
 
-// waiting begins a run that waits for a person.
+// waiting begins a run that waits for the answer to a question.
 func waiting(t *testing.T, store runs.Store) string {
 	t.Helper()
 	r, _, err := store.Start(t.Context(), runs.Run{Tool: "onboard", Args: json.RawMessage(`{"secret": 1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := store.Take(t.Context(), r.ID, "me")
+	lease, err := store.Acquire(t.Context(), r.ID, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
