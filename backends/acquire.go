@@ -11,9 +11,9 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
-// allCapabilities is what the main connection declares: some backends offer only what
-// their client can be asked for, and the lists are for all clients. A call on it for a
-// client that cannot be asked is answered for that client when the backend asks.
+// allCapabilities is what the main connection declares: some backends list tools according
+// to the client's capabilities, and the lists are for all clients. When the backend then
+// sends a request for a client without the capability, the proxy answers it.
 var allCapabilities = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}},"roots":{"listChanged":true}}`)
 
 // A lease is the use of a connection by one call.
@@ -23,7 +23,7 @@ type lease struct {
 	pool    *pool    // of private
 }
 
-// release ends it. The zero lease is of a connection that anybody may use.
+// release ends the lease. The zero lease is one of a shared connection.
 func (h lease) release() {
 	switch {
 	case h.private != nil:
@@ -72,7 +72,8 @@ func (b *Backend) acquire(ctx context.Context, caller *Caller) (*conn.Conn, leas
 	return main, lease{}, nil
 }
 
-// rules are what decides which connection calls run on; c is the main connection.
+// rules returns the facts about the backend by which package sharing chooses connections; c is the main
+// connection.
 func (b *Backend) rules(c *conn.Conn) sharing.Backend {
 	return sharing.Backend{
 		Mode: b.settings.Load().Sessions, Stdio: b.dialer.Configured() == TransportStdio, SSE: b.dialer.Via() == TransportSSE, PerPrincipal: b.credentials.PerPrincipal(),
@@ -80,7 +81,7 @@ func (b *Backend) rules(c *conn.Conn) sharing.Backend {
 	}
 }
 
-// sharing says which connection a call for caller runs on; c is the main connection.
+// sharing returns the kind of connection that a call for caller runs on; c is the main connection.
 func (b *Backend) sharing(c *conn.Conn, caller *Caller) sharing.Kind {
 	if caller == nil {
 		return sharing.Main
@@ -89,12 +90,12 @@ func (b *Backend) sharing(c *conn.Conn, caller *Caller) sharing.Kind {
 	return rules.Of(&who)
 }
 
-// shares is what decides which connection a call for the caller runs on.
+// shares returns the facts about a caller by which package sharing chooses its connection.
 func shares(c *Caller) sharing.Caller {
 	return sharing.Caller{Session: c.Session, Principal: c.Principal, Capabilities: c.Capabilities, Reachable: c.Sink != nil, LogLevel: c.LogLevel}
 }
 
-// usable is the main connection, or nil while there is none.
+// usable returns the main connection, or nil while there is none.
 func (b *Backend) usable() *conn.Conn {
 	if c := b.main.Load(); c != nil && c.Usable() {
 		return c
@@ -102,11 +103,11 @@ func (b *Backend) usable() *conn.Conn {
 	return nil
 }
 
-// await returns the main connection. While an attempt to connect is running it waits
-// for its outcome; a backend that is down is an error at once.
+// await returns the main connection. It waits while an attempt to connect is running,
+// and fails at once when the backend is down or disabled.
 func (b *Backend) await(ctx context.Context) (*conn.Conn, error) {
 	for {
-		state, changed := b.watch() // before looking, so that no change is missed
+		state, changed := b.watch() // before usable, so that no change is missed
 		if c := b.usable(); c != nil {
 			return c, nil
 		}
@@ -123,8 +124,8 @@ func (b *Backend) await(ctx context.Context) (*conn.Conn, error) {
 	}
 }
 
-// keyOf says whose private session a call for caller runs in, and whether that serves one call at
-// a time; c is the main connection.
+// keyOf returns the key of the private session for a call of caller, and whether that session serves
+// one call at a time; c is the main connection.
 func (b *Backend) keyOf(c *conn.Conn, caller *Caller) (key sharing.Key, oneAtATime bool, err error) {
 	rules, who := b.rules(c), shares(caller)
 	key, oneAtATime, err = rules.KeyOf(&who)
@@ -155,6 +156,9 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn.Conn, caller *C
 		p, d, mine = b.pool.acquire(key, caller, source, oneAtATime)
 	}
 	if mine {
+		if caller.Left() {
+			b.pool.end(p, false) // Set.Release was called before p was in the table
+		}
 		b.startDial(p, d, caller)
 	}
 	c, err := b.ready(ctx, p, d, caller)
@@ -165,8 +169,8 @@ func (b *Backend) acquirePrivate(ctx context.Context, main *conn.Conn, caller *C
 	return c, lease{c, p, &b.pool}, nil
 }
 
-// ready waits for the connection of a private session and for what a call of caller needs
-// beside it.
+// ready waits for the connection of a private session, and for its event stream where a call
+// of caller needs one.
 func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller) (*conn.Conn, error) {
 	select {
 	case <-d.ready:
@@ -185,7 +189,7 @@ func (b *Backend) ready(ctx context.Context, p *private, d *dial, caller *Caller
 	return d.conn, nil
 }
 
-// notExecuted is err for a call that never got as far as being sent.
+// notExecuted returns err as that of a call that was not sent: Interrupted and Protocol become Unavailable.
 func notExecuted(err error) error {
 	var e *Error
 	if errors.As(err, &e) && (e.Kind == Interrupted || e.Kind == Protocol) {
@@ -194,19 +198,19 @@ func notExecuted(err error) error {
 	return err
 }
 
-// sharedConn is the connection that all clients share that cannot be asked anything. It
-// declares nothing, so that a backend does not begin what such a client cannot end.
-// The main connection declares everything, for the sake of its lists; with a child
-// process the two are one all the same, because every process has a state of its own.
+// sharedConn is the connection shared by all clients that declare no capabilities. It
+// declares none, so that a backend sends no requests that such a client cannot answer. (The
+// main connection declares all, for its lists.) A stdio backend has no such connection: its
+// clients share the main one, because each process has its own state.
 type sharedConn struct {
-	opening chan struct{} // cap 1: held by who opens it
+	opening chan struct{} // cap 1: held while the connection is opened
 
 	mu     sync.Mutex
 	closed bool                      // guarded by mu
 	conn   atomic.Pointer[conn.Conn] // set under mu
 }
 
-// usable is the connection if it is open, else nil.
+// usable returns the connection if it is open, else nil.
 func (p *sharedConn) usable() *conn.Conn {
 	if c := p.conn.Load(); c != nil && c.Usable() {
 		return c
@@ -214,7 +218,7 @@ func (p *sharedConn) usable() *conn.Conn {
 	return nil
 }
 
-// set takes a new connection; false when the backend was closed meanwhile.
+// set stores a new connection; false when the backend has been closed.
 func (p *sharedConn) set(c *conn.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,14 +228,14 @@ func (p *sharedConn) set(c *conn.Conn) bool {
 	return !p.closed
 }
 
-// hasShared reports whether clients that cannot be asked have a connection beside c, the
-// main one.
+// hasShared reports whether clients without capabilities have a shared connection beside c,
+// the main one.
 func (b *Backend) hasShared(c *conn.Conn) bool {
 	return !c.Modern && b.dialer.Configured() != TransportStdio && b.settings.Load().Sessions != "shared" && b.pool.maxConnections() > 0
 }
 
-// sharedOr returns the connection that clients share on which nothing can be asked: the main
-// one where there is no other.
+// sharedOr returns the shared connection, opened if necessary; the main one where there is no
+// other.
 func (b *Backend) sharedOr(ctx context.Context, main *conn.Conn) (*conn.Conn, error) {
 	if !b.hasShared(main) {
 		return main, nil
@@ -265,7 +269,7 @@ func (b *Backend) openShared(ctx context.Context) (*conn.Conn, error) {
 		s.Release()
 		return nil, notExecuted(err)
 	}
-	c.Hold(s)
+	c.SetSlot(s)
 	if !b.shared.set(c) {
 		c.Close()
 		return nil, &Error{Backend: b.name, Kind: Unavailable, Err: conn.ErrClosed}
@@ -274,7 +278,7 @@ func (b *Backend) openShared(ctx context.Context) (*conn.Conn, error) {
 	return c, nil
 }
 
-// closeShared ends the shared connection for good.
+// closeShared closes the shared connection; none is opened afterwards.
 func (b *Backend) closeShared() {
 	b.shared.mu.Lock()
 	b.shared.closed = true

@@ -9,19 +9,19 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
-// A backend whose every credential is a principal's, because its token exchange has no
-// discovery, cannot be connected while nobody has called. It is down until the first principal
-// arrives, lists with that principal's credential, and takes the next one's when that has
-// ended. Calls never use this connection.
+// A backend with token exchange and no discovery credential has credentials of principals alone,
+// and cannot be connected before the first principal has called. It is down until then, is listed
+// with that principal's credential, and with another one's when that has expired. Calls do not use
+// this connection.
 
-// errNoCaller is why such a backend is down.
-var errNoCaller = errors.New("it is connected when the first principal calls whose token can be exchanged; tokenExchange.discovery has it listed before")
+// errNoCaller is the error of such a backend while it is down.
+var errNoCaller = errors.New("not connected before the first call with a token that can be exchanged; configure tokenExchange.discovery to connect at once")
 
-// arrivalWait is how long the first caller of a backend waits for its lists.
+// arrivalWait is how long the first caller waits for the lists of such a backend.
 const arrivalWait = 5 * time.Second
 
-// Arrive is called with who calls, before anything is done for the call. It reports whether a backend
-// waited for that; what it offers is there then, if it could be connected in time.
+// Arrive is called with the principal of a request before the request is handled. It reports whether a
+// backend was connected with the principal's credential, and waits for its lists for at most arrivalWait.
 func (s *Set) Arrive(ctx context.Context, user *credentials.User) bool {
 	var waited []*Backend
 	for _, b := range s.All() {
@@ -40,7 +40,7 @@ func (s *Set) Arrive(ctx context.Context, user *credentials.User) bool {
 	return true
 }
 
-// arrive takes a principal to list with, if there is none that can be. It reports whether the
+// arrive makes user the lister if the present one has no valid token. It reports whether the
 // backend begins to connect now.
 func (b *Backend) arrive(user *credentials.User) bool {
 	for {
@@ -68,8 +68,7 @@ func (b *Backend) arrive(user *credentials.User) bool {
 	return true
 }
 
-// awaitAttempt waits until the attempt to connect that is running has ended, or the backend is
-// closed.
+// awaitAttempt waits until the first attempt to connect has ended, or the backend is closed.
 func (b *Backend) awaitAttempt(ctx context.Context) {
 	for {
 		state, changed := b.watch()
@@ -86,8 +85,8 @@ func (b *Backend) awaitAttempt(ctx context.Context) {
 	}
 }
 
-// listerSource is the source of credentials for the main connection where that takes a
-// principal's.
+// listerSource returns the source of credentials for the main connection of a backend that
+// needs a principal's.
 func (b *Backend) listerSource(ctx context.Context) (credentials.Source, error) {
 	user := b.lister.Load()
 	if !user.Usable(time.Now()) {
@@ -100,7 +99,7 @@ func (b *Backend) listerSource(ctx context.Context) (credentials.Source, error) 
 	return source, err
 }
 
-// rest waits until the next attempt to connect.
+// rest waits d, or less when a new lister arrives, until the next attempt to connect.
 func (b *Backend) rest(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

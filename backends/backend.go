@@ -20,16 +20,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A backend's log messages that belong to no client, and the lines of its stderr, go
-// to our log: so many at once, and then so many a second.
+// Bounds of our log for a backend's log messages that belong to no client and for the
+// lines of its stderr: a burst, and lines per second.
 const (
 	messageBurst, messageRate = 20, 10
 	stderrBurst, stderrRate   = 200, 20
 )
 
-// Backend is one MCP server behind the endpoint. Its run loop keeps one main connection
-// open, whatever happens to the server; clients that can be called back get
-// connections of their own.
+// Backend is one MCP server behind the endpoint. Its run loop (run.go) keeps one main
+// connection open and reopens it after a loss; private sessions of clients have their own
+// connections (pool.go).
 type Backend struct {
 	name   string
 	cfg    config.Backend
@@ -38,11 +38,11 @@ type Backend struct {
 	dialer *conn.Dialer
 
 	credentials *credentials.Provider            // nil: none
-	lister      atomic.Pointer[credentials.User] // with whose credential the main connection is made; see arrive.go
-	arrived     chan struct{}                    // cap 1: there is a new one
+	lister      atomic.Pointer[credentials.User] // the principal whose credential the main connection uses; see arrive.go
+	arrived     chan struct{}                    // cap 1: lister has changed
 
 	settings  atomic.Pointer[settings.Settings] // replaced, never changed
-	successor atomic.Pointer[Backend]           // who gets the calls once this one is replaced
+	successor atomic.Pointer[Backend]           // receives the calls once this one is replaced
 	stats     counters
 	outage    pace.Outage
 
@@ -54,14 +54,14 @@ type Backend struct {
 	shared sharedConn
 	subs   subscriptions
 
-	reopening chan struct{} // bounds the lost sessions that are opened again at once
+	reopening chan struct{} // bounds the lost sessions that are reopened concurrently
 
-	fetched time.Time // when lists were last read; of the run loop
+	fetched time.Time // when the lists were last read; used by the run loop alone
 
-	wake         chan struct{}    // cap 1: look at stale lists and at suspicions
-	stale        atomic.Int32     // the lists to fetch again, a bit for each
+	wake         chan struct{}    // cap 1: wakes the run loop, to check stale and suspicious
+	stale        atomic.Int32     // the lists to read again, a bit for each
 	changeCounts [3]atomic.Uint64 // list changed notifications of tools, prompts and resources
-	suspicious   atomic.Bool      // the connection should be checked at once
+	suspicious   atomic.Bool      // a health check is due at once
 	active       atomic.Int64     // when the backend last answered, in unix nanoseconds
 
 	messages, stderr pace.Limiter
@@ -80,13 +80,13 @@ type Backend struct {
 type Status int
 
 const (
-	// Connecting: the first attempt, or the first one after a loss, is running.
+	// Connecting: the first attempt to connect, or the first after a loss, is running.
 	Connecting Status = iota
 	// Ready: connected and initialized.
 	Ready
-	// Down: the last attempt went wrong; the next one is scheduled.
+	// Down: the last attempt failed; the next one is scheduled.
 	Down
-	// Disabled: the configuration says not to start it.
+	// Disabled: disabled by the configuration.
 	Disabled
 )
 
@@ -96,10 +96,10 @@ func (s Status) String() string { return [...]string{"connecting", "ready", "dow
 type State struct {
 	Status    Status
 	Since     time.Time
-	Err       error // the last thing that went wrong; nil once ready
+	Err       error // the last failure; nil once ready
 	Revision  string
 	Transport string
-	// Listening is whether a modern backend has acknowledged that it will announce changes.
+	// Listening is whether a modern backend has acknowledged a subscriptions/listen stream.
 	Listening bool
 }
 
@@ -133,18 +133,18 @@ func (s *Set) newBackend(cfg config.Backend, t settings.General) *Backend {
 	return b
 }
 
-// leftOut reports that more of something came than is logged.
+// leftOut returns a function that logs how many messages were dropped from the log.
 func (b *Backend) leftOut(what string) func(n int) {
-	return func(n int) { b.log.Warn("the backend writes too much: a part was left out", "what", what, "count", n) }
+	return func(n int) { b.log.Warn("messages of the backend dropped from the log", "what", what, "count", n) }
 }
 
 // Name is the backend's name in the configuration.
 func (b *Backend) Name() string { return b.name }
 
-// Timeout is how long a call may take that makes no progress.
+// Timeout bounds a call; progress notifications extend it.
 func (b *Backend) Timeout() time.Duration { return b.settings.Load().Timeout }
 
-// Offer is what the backend offers now: never nil, empty while it is down, immutable.
+// Offer returns the current offer: never nil, empty while the backend is down, immutable.
 func (b *Backend) Offer() *Offer { return b.offer.Load() }
 
 // State is a snapshot of the connection.
@@ -156,21 +156,20 @@ func (b *Backend) State() State {
 
 func (b *Backend) isReady() bool { return b.State().Status == Ready }
 
-// Starting reports whether the first attempt to connect is still running: what the
-// backend offers is not known yet. One that was lost and is connecting again is not
-// starting, its offer is kept meanwhile.
+// Starting reports whether the first attempt to connect is still running, so that the
+// offer is not known yet. A backend that reconnects after a loss is not starting: its
+// offer is kept.
 func (s State) Starting() bool { return s.Status == Connecting && s.Err == nil }
 
-// Look returns the state and the offer of one moment: a backend that is Ready in it has
-// the whole offer in it, one that is Down none.
-func (b *Backend) Look() (State, *Offer) {
+// Snapshot returns state and offer read together: the offer is complete if the state is Ready,
+// empty if it is Down.
+func (b *Backend) Snapshot() (State, *Offer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state, b.offer.Load()
 }
 
-// setState changes the state and wakes who waits for that. A backend that is down
-// offers nothing.
+// setState changes the state and wakes those who watch it. Down empties the offer.
 func (b *Backend) setState(s Status, err error) {
 	b.mu.Lock()
 	if s == Down {
@@ -190,7 +189,7 @@ func (b *Backend) setState(s Status, err error) {
 	b.set.changed()
 }
 
-// setListening notes whether a modern backend announces its changes.
+// setListening sets State.Listening.
 func (b *Backend) setListening(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,21 +214,21 @@ func (b *Backend) spawn(f func()) bool {
 	return true
 }
 
-// close ends everything and waits for it.
+// close closes all connections and waits for all goroutines.
 func (b *Backend) close() {
 	all := func(*private) bool { return true }
 	b.stop(conn.ErrClosed)
-	b.closePrivates(all) // side by side
+	b.closePrivates(all) // concurrently
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.closePrivates(all) // what came in between
+	b.closePrivates(all) // those added since
 	b.closeShared()
 	b.wg.Wait()
 	b.dialer.CloseIdle()
 }
 
-// notified takes a notification that came on c and belongs to no call or concerns all of them.
+// notified handles a notification received on c that belongs to no call, or to all.
 func (b *Backend) notified(c *conn.Conn, method string, params json.RawMessage) {
 	switch method {
 	case wire.ToolsChanged:
@@ -242,14 +241,15 @@ func (b *Backend) notified(c *conn.Conn, method string, params json.RawMessage) 
 		b.updated(c.Session, params)
 	case wire.Acknowledged:
 		b.setListening(true)
-		b.changed(listing.All) // changes before this stream were not announced
+		b.changed(listing.All) // earlier changes were not announced
 	default:
 		b.unrouted(c.Session, method, params)
 	}
 }
 
-// unrouted passes on what belongs to no call. session is the client's that it came for, and
-// which had no place for it (Caller.OutOfCall); "" when that is not known.
+// unrouted forwards a notification that belongs to no call. session is the client session of
+// the connection it was received on, which had no out-of-call sink (Caller.OutOfCall); "" for a
+// shared connection.
 func (b *Backend) unrouted(session, method string, params json.RawMessage) {
 	if session == "" && method == wire.LogMessage && !b.messages.Allow() {
 		return
@@ -259,8 +259,8 @@ func (b *Backend) unrouted(session, method string, params json.RawMessage) {
 	}
 }
 
-// updated passes on that a resource changed. session is that of the connection it came on; "" on
-// the main one.
+// updated forwards a resources/updated notification. session is the client session of the connection
+// it was received on; "" for the main one.
 func (b *Backend) updated(session string, params json.RawMessage) {
 	if f := b.set.o.Updated; f != nil {
 		f(b, session, jsonscan.GetString(params, "uri"), params)
@@ -268,19 +268,19 @@ func (b *Backend) updated(session string, params json.RawMessage) {
 }
 
 // hasBothEras reports whether the main connection is a modern one to a process that
-// speaks a revision with sessions as well.
+// supports a revision with sessions as well.
 func (b *Backend) hasBothEras() bool {
 	c := b.usable()
 	return c != nil && c.Modern && c.LegacyToo && b.dialer.Configured() == TransportStdio
 }
 
-// logStarted notes that a process of the backend was started.
+// logStarted logs that a process of the backend was started.
 func (b *Backend) logStarted(pid int) {
 	b.log.Log(b.ctx, b.outage.StartLevel(b.isReady()), "backend process started", "pid", pid, "command", b.cfg.Command)
 }
 
-// logStderr takes a line of a process's standard error. The last ones of a process that ends are in the error that
-// says so.
+// logStderr logs a line of a process's standard error. The error of a process that has ended quotes its last
+// lines.
 func (b *Backend) logStderr(line string) {
 	b.set.o.Lines.Add(b.name, lines.Stderr, "info", line)
 	if b.set.o.Log.Enabled(b.ctx, slog.LevelDebug) && b.stderr.Allow() {
@@ -288,8 +288,7 @@ func (b *Backend) logStderr(line string) {
 	}
 }
 
-// NotUp is the error of a call to the backend while it is in the state s and has no
-// connection.
+// NotUp returns the error of a call to a backend without a connection, in the state s.
 func (b *Backend) NotUp(s State) *Error {
 	return &Error{Backend: b.name, Kind: Unavailable, Err: &conn.NotUp{Starting: s.Status == Connecting, Disabled: s.Status == Disabled, Cause: s.Err}}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// fastBackend answers every POST with prepared bytes and allocates next to nothing, so
-// that a benchmark counts only the proxy's side.
+// fastBackend responds to every POST with prepared bytes and hardly allocates, so that a
+// benchmark counts the allocations of the proxy only.
 type fastBackend struct {
 	modern  bool
 	events  bool              // answers as a server-sent event
@@ -115,7 +115,7 @@ func newFastBackend(modern bool, result string) *fastBackend {
 	return f
 }
 
-// answerOf is a tool result of about size bytes.
+// answerOf returns a tool result of about size bytes.
 func answerOf(size int) string {
 	return fmt.Sprintf(`{"content":[{"type":"text","text":"%s"}]}`, strings.Repeat(`line of text, \"quoted\"\n`, size/24))
 }
@@ -177,7 +177,7 @@ func BenchmarkParallelCalls(b *testing.B) {
 	})
 }
 
-// BenchmarkPlainRoundTrip is the floor: the same bytes through net/http alone.
+// BenchmarkPlainRoundTrip is the baseline: the same bytes with net/http alone.
 func BenchmarkPlainRoundTrip(b *testing.B) {
 	for _, size := range []int{100, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {

@@ -4,20 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
+	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// client is a Sink that records what it gets and answers what it is asked.
+// client is a Sink that records notifications and responds to requests.
 type client struct {
 	name   string
 	mu     sync.Mutex
@@ -84,7 +87,7 @@ func TestBackendAsksTheClientOfTheCall(t *testing.T) {
 	}
 }
 
-func TestBackendMayAskAsSoonAsItIsGreeted(t *testing.T) {
+func TestBackendMayAskAsSoonAsItIsInitialized(t *testing.T) {
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "curious"))
 	for who, want := range map[string]*backends.Caller{"file:///ann": caller(&client{name: "ann"}), `[]`: nil} {
 		testkit.Eventually(t, who, func() bool { return strings.Contains(text(t, b, tool("pids", `{}`, want)), who) })
@@ -181,8 +184,8 @@ func TestInterleavedCallsOfManyClientsStayApart(t *testing.T) {
 	}
 }
 
-// TestCallersWithoutASessionAreAskedSideBySide: each gets the question of its own call,
-// while those of the others are open, whoever they are.
+// TestCallersWithoutASessionAreAskedSideBySide: each receives the requests of its own call,
+// while those of others are open.
 func TestCallersWithoutASessionAreAskedSideBySide(t *testing.T) {
 	for _, tt := range transports {
 		if tt.revision == wire.Rev2607 {
@@ -217,7 +220,7 @@ func TestCallersWithoutASessionAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// slow is a client that takes its time with notifications.
+// slow is a client that handles notifications slowly.
 type slow struct{ client }
 
 func (s *slow) Notify(method string, params json.RawMessage) {
@@ -225,10 +228,10 @@ func (s *slow) Notify(method string, params json.RawMessage) {
 	s.client.Notify(method, params)
 }
 
-// TestMessageBehindAnAnswerReachesTheCallThatGoesOn: on a stream that calls share, what
-// comes behind the answer of one belongs to another, even while the client still takes
-// what came ahead of the answer.
-func TestMessageBehindAnAnswerReachesTheCallThatGoesOn(t *testing.T) {
+// TestMessageAfterAResponseReachesTheRunningCall: on a stream that calls share, a message
+// after the response to one belongs to another, even while the client still handles
+// messages from before the response.
+func TestMessageAfterAResponseReachesTheRunningCall(t *testing.T) {
 	testmode.Parallel(t)
 	b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", "crossed"))
 	ann := &slow{client{name: "ann"}}
@@ -246,7 +249,7 @@ func TestMessageBehindAnAnswerReachesTheCallThatGoesOn(t *testing.T) {
 	}
 }
 
-// talk makes calls that call back and checks that all of it concerns c.
+// talk makes calls that send requests to the client, and checks that all messages belong to c.
 func talk(t *testing.T, b *backends.Backend, c *client, of *backends.Caller, revision string) {
 	if revision != wire.Rev2607 {
 		if got, want := text(t, b, tool("ask", `{}`, of)), "accept map[asked:{} from:"+c.name+"]"; got != want {
@@ -274,4 +277,43 @@ func TestNotificationBetweenCallsReachesTheSessionItIsFor(t *testing.T) {
 	if got, want := between.notes()[0], `elicitation/complete {"elicitationId":"1"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+// TestNotificationsWhileASessionIsDialled: a client's notifications, and its GET stream, reach the connection that is
+// being opened meanwhile.
+func TestNotificationsWhileASessionIsDialled(t *testing.T) {
+	var opened atomic.Int32
+	reached, gate, notified, listened := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
+	raw := &backendtest.Raw{Session: "one", Tools: `{"name":"t"}`, First: func(x *backendtest.Exchange) bool {
+		switch {
+		case x.Message.Method == wire.Initialized && opened.Add(1) == 2:
+			close(reached) // nothing is to be done any more but to be answered
+			<-gate
+		case x.Message.Method == wire.RootsChanged:
+			close(notified)
+		case x.Request.Method == http.MethodGet:
+			listened <- struct{}{}
+			x.Event("", `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			<-x.Request.Context().Done()
+			return true
+		}
+		return false
+	}, Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[{"text":"hi"}]}`) }}
+	s, changes := newSet(t, backends.Options{}, config.Backend{Name: "b", URL: raw.Start(t)})
+	b := s.All()[0]
+	waitFor(t, changes, "ready", func() bool { return b.State().Status == backends.Ready })
+	<-listened // the connection that all share
+	of := &backends.Caller{Session: "s", Capabilities: json.RawMessage(`{}`), Sink: &client{name: "ann"}}
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		text(t, b, tool("t", `{}`, of))
+	}()
+	<-reached
+	s.Listen("s")
+	s.Notify("s", wire.RootsChanged, nil)
+	close(gate)
+	<-called
+	<-notified
+	<-listened
 }

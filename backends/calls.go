@@ -10,32 +10,32 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 )
 
-// counters are what Stats is taken from.
+// counters are the sources of Stats.
 type counters struct {
 	calls, failures, timeouts, reconnects, refused, cancelled atomic.Uint64
 	waiting                                                   atomic.Int64 // calls that wait for a connection
-	entered                                                   atomic.Int64 // calls, from their first look at the backend on
+	entered                                                   atomic.Int64 // calls between enter and leave
 	lastCall                                                  atomic.Int64 // when it began, in unix nanoseconds; 0 for none
 }
 
 // Stats are counters since the backend was configured, and gauges.
 type Stats struct {
 	Calls      uint64
-	Failures   uint64 // calls without an answer
-	Timeouts   uint64 // of those, for lack of time
+	Failures   uint64 // calls without a response
+	Timeouts   uint64 // failures by the deadline
 	Reconnects uint64
-	Malformed  uint64 // lines and events that were no message
-	Dropped    uint64 // notifications for callers that were too slow to take them
+	Malformed  uint64 // lines and events that are not JSON-RPC messages
+	Dropped    uint64 // notifications dropped because their caller was too slow
 
-	Refused uint64 // callers for whom there was no connection or session left
+	Refused uint64 // calls refused because all connections or sessions were in use
 
-	Cancelled uint64 // calls whose callers left
+	Cancelled uint64 // calls whose caller cancelled them
 	Waiting   int64  // calls that wait for a connection, or for their turn on one
 	Breaker   int    // 0 closed, 1 half open, 2 open
 
 	Running     int64 // calls
-	Connections int64 // child processes, and over HTTP those that a stream may come on
-	Sessions    int64 // that belong to one client each
+	Connections int64 // child processes, and over HTTP connections with an event stream
+	Sessions    int64 // private sessions
 	Children    int64
 	LastCall    time.Time // when it began; zero for none
 }
@@ -43,7 +43,7 @@ type Stats struct {
 // Process is a process of a backend over stdio.
 type Process = child.Process
 
-// Processes are those that run.
+// Processes returns the running child processes.
 func (b *Backend) Processes() []Process { return b.dialer.Counts().Children.List() }
 
 // Stats returns the counters.
@@ -65,8 +65,8 @@ func lastCall(at int64) time.Time {
 	return time.Unix(0, at)
 }
 
-// Call makes one request and waits for its answer. A *wire.Error is the backend's own;
-// any other error is an *Error. The response must be closed.
+// Call sends one request and waits for its response. A *wire.Error is the backend's error
+// response; any other error is an *Error. The response must be closed.
 func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
 	b = b.enter()
 	defer b.leave()
@@ -82,8 +82,8 @@ func (b *Backend) Call(ctx context.Context, r *Request) (*Response, error) {
 	return resp, b.count(err)
 }
 
-// again reports whether a call may be made a second time: it surely was not executed
-// because the session was forgotten, or executing it twice does no harm.
+// again reports whether a failed call may be retried once: the backend has forgotten the
+// session, so that it was not executed, or it is idempotent.
 func (b *Backend) again(ctx context.Context, r *Request, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -106,8 +106,8 @@ func (b *Backend) attempt(ctx context.Context, r *Request) (*Response, error) {
 	return resp, err
 }
 
-// count keeps the statistics, the breaker and the health check informed of how a call
-// ended.
+// count updates statistics and circuit breaker by the outcome of a call, and asks for a
+// health check after a failure. It returns err.
 func (b *Backend) count(err error) error {
 	if err == nil || conn.IsAnswer(err) {
 		b.touch()
@@ -119,7 +119,7 @@ func (b *Backend) count(err error) error {
 		b.stats.cancelled.Add(1)
 		return err
 	case Unavailable, Denied:
-		if conn.IsCredentialError(err) { // the backend has no part in it
+		if conn.IsCredentialError(err) { // the backend was not reached
 			b.stats.failures.Add(1)
 			return err
 		}

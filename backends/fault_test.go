@@ -23,7 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// kind is the Kind of a call's error, 0 for none or another.
+// kind returns the Kind of a call's error, 0 for no *Error.
 func kind(err error) backends.Kind {
 	var e *backends.Error
 	if errors.As(err, &e) {
@@ -35,20 +35,24 @@ func kind(err error) backends.Kind {
 func TestStdioBackendsThatBehaveOddlyStillWork(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ role, revision string }{
-		{"junk", wire.Rev2511},
+		{"malformed", wire.Rev2511},
 		{"shy", wire.Rev2511},
 		{"deaf", wire.Rev2511},
 		{"stubborn", wire.Rev2511},
 		{"slow", wire.Rev2607},
+		{"sleepy", wire.Rev2607},
 	} {
 		t.Run(tt.role, func(t *testing.T) {
+			if tt.role == "sleepy" {
+				testmode.NeedThorough(t) // it sleeps for longer than the quick form takes
+			}
 			t.Parallel()
 			b, _ := ready(t, backends.Options{}, backendtest.Stdio("b", tt.role))
 			if got := b.State().Revision; got != tt.revision {
 				t.Errorf("revision %s, want %s", got, tt.revision)
 			}
 			text(t, b, tool("pids", `{}`, nil))
-			if malformed := b.Stats().Malformed; (malformed > 0) != (tt.role == "junk") {
+			if malformed := b.Stats().Malformed; (malformed > 0) != (tt.role == "malformed") {
 				t.Errorf("%d malformed messages", malformed)
 			}
 		})
@@ -91,7 +95,7 @@ func TestOneBrokenBackendHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// hangingListener accepts connections and never says anything.
+// hangingListener accepts connections and never sends anything.
 func hangingListener(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,6 +128,7 @@ func TestEndlessLineEndsTheConnectionNotTheProxy(t *testing.T) {
 }
 
 func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
+	testmode.NeedThorough(t) // they are waited for
 	t.Parallel()
 	s, changes := newSet(t, backends.Options{}, backendtest.Stdio("b", "stubborn"))
 	b := s.All()[0]
@@ -136,7 +141,7 @@ func TestCloseEndsStubbornProcessesAndTheirChildren(t *testing.T) {
 	}
 }
 
-// TestKilledProxyTakesItsProcessesAlong runs a proxy in a process of its own.
+// TestKilledProxyTakesItsProcessesAlong runs a proxy in a separate process.
 func TestKilledProxyTakesItsProcessesAlong(t *testing.T) {
 	proxy := exec.Command(os.Args[0])
 	proxy.Env = append(os.Environ(), "BACKENDS_TEST_PROXY=1")
@@ -171,7 +176,7 @@ func runProxy() {
 	select {}
 }
 
-// alive reports whether a process exists and is no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	if p, err := os.FindProcess(pid); err != nil || p.Signal(syscall.Signal(0)) != nil {
 		return false
@@ -268,10 +273,7 @@ func TestBackendRestartedOnTheSamePortIsBack(t *testing.T) {
 	testmode.Parallel(t)
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Listen(t)
 			address := l.Addr().String()
 			stop := backendtest.Listen(t, l, backendtest.New(), stateful)
 			b, changes := ready(t, backends.Options{}, config.Backend{Name: "b", URL: "http://" + address + "/mcp"})
@@ -281,7 +283,8 @@ func TestBackendRestartedOnTheSamePortIsBack(t *testing.T) {
 			if len(b.Offer().Tools) != 0 {
 				t.Error("a backend that is down offers tools")
 			}
-			if l, err = net.Listen("tcp", address); err != nil {
+			l, err := net.Listen("tcp", address)
+			if err != nil {
 				t.Fatal(err)
 			}
 			backendtest.Listen(t, l, backendtest.New(), stateful)

@@ -15,10 +15,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// often checks health every few milliseconds.
+// often is a health check interval of a few milliseconds.
 var often = config.FailureHandling{HealthCheckInterval: config.Duration(20 * time.Millisecond), UnhealthyThreshold: 2}
 
-// handling is a configuration of one backend whose failures are handled so.
+// handling returns a configuration of one backend with this failure handling.
 func handling(f config.FailureHandling, b config.Backend) *config.Config {
 	return &config.Config{Backends: []config.Backend{b}, Operational: config.Operational{FailureHandling: f}}
 }
@@ -27,6 +27,7 @@ func TestIdleBackendThatHangsIsFoundOut(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
+			t.Parallel()
 			var hang atomic.Bool
 			raw := &backendtest.Raw{Modern: modern, Tools: `{"name":"t"}`}
 			raw.First = func(x *backendtest.Exchange) bool {
@@ -35,7 +36,7 @@ func TestIdleBackendThatHangsIsFoundOut(t *testing.T) {
 				}
 				return hang.Load()
 			}
-			cfg := config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(50 * time.Millisecond)}
+			cfg := config.Backend{Name: "b", URL: raw.Start(t), Timeout: config.Duration(500 * time.Millisecond)}
 			b, changes := readyFor(t, backends.Options{}, handling(often, cfg))
 			hang.Store(true)
 			waitFor(t, changes, "down", func() bool { return b.State().Status == backends.Down })

@@ -12,8 +12,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TestPrivateListsAreBounded: what a backend offers to one session beside what all are
-// offered is shown up to a size, and otherwise not kept.
+// TestPrivateListsAreBounded: the lists of a private session that differ from the shared
+// ones are used up to a size, and otherwise not kept.
 func TestPrivateListsAreBounded(t *testing.T) {
 	for _, size := range []int{100, 2 << 20} {
 		var sessions atomic.Int32

@@ -18,18 +18,18 @@ type (
 	ListMeta = listing.Meta
 )
 
-// privateListTime is how long the lists of one client wait for its own session.
+// privateListTime bounds the wait for the lists of a private session.
 const privateListTime = 2 * time.Second
 
-// changed notes that lists must be fetched again.
+// changed marks lists as stale and wakes the run loop, which reads them again.
 func (b *Backend) changed(bits listing.Bits) {
 	b.stale.Or(bits)
 	b.wakeLoop()
 }
 
-// streaming notes that a legacy backend announces changes on c from now on: the lists are read
-// again for those before. Where the stream was only opened again, that waits for the next
-// check: some backends end it every few seconds.
+// streaming is called when the event stream of a legacy backend has been opened on c. The lists
+// are read again, because earlier changes were not announced; after a reopened stream only at the
+// next check, because some backends end it every few seconds.
 func (b *Backend) streaming(c *conn.Conn, first bool) {
 	switch {
 	case c.OnDemand:
@@ -40,7 +40,7 @@ func (b *Backend) streaming(c *conn.Conn, first bool) {
 	}
 }
 
-// listChanged counts an announced change of lists.
+// listChanged counts a list changed notification.
 func (b *Backend) listChanged(bit listing.Bits) {
 	for i, l := range [...]listing.Bits{listing.Tools, listing.Prompts, listing.Resources} {
 		if bit == l {
@@ -58,7 +58,7 @@ func (b *Backend) wakeLoop() {
 	}
 }
 
-// reader reads lists on c.
+// reader returns a reader of lists on c.
 func (b *Backend) reader(ctx context.Context, c *conn.Conn) *listing.Reader {
 	lost := func(err error) bool {
 		return !c.Usable() || ctx.Err() != nil || conn.KindOf(err) == Unavailable || conn.IsCredentialError(err)
@@ -66,8 +66,8 @@ func (b *Backend) reader(ctx context.Context, c *conn.Conn) *listing.Reader {
 	return &listing.Reader{Ask: c.Request, Lost: lost, Capabilities: c.Peer.Capabilities, Log: b.log}
 }
 
-// refresh fetches the lists in bits and publishes a new offer. Only the loss of the
-// connection is an error: a list that the backend refuses stays as it was.
+// refresh reads the lists in bits and publishes a new offer. Only the loss of the
+// connection is an error: a list that the backend refuses keeps its content.
 func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits listing.Bits) error {
 	next := *b.Offer()
 	next.Revision, next.Instructions = c.Peer.Revision, c.Peer.Instructions
@@ -81,8 +81,9 @@ func (b *Backend) refresh(ctx context.Context, c *conn.Conn, bits listing.Bits) 
 	return nil
 }
 
-// listChangedOn takes a notification that a list has changed. On a private session it is about
-// that session; whether the lists for all have changed, too, is looked at.
+// listChangedOn handles a list changed notification received on c. On a private session it
+// concerns that session's lists; the shared lists are read again as well, because they may have
+// changed, too.
 func (b *Backend) listChangedOn(c *conn.Conn, bit listing.Bits, method string) {
 	if !c.OnDemand {
 		b.listChanged(bit)
@@ -99,11 +100,11 @@ func (b *Backend) listChangedOn(c *conn.Conn, bit listing.Bits, method string) {
 	}
 }
 
-// HasSession reports whether a client session has one with the backend of its own.
+// HasSession reports whether a client session has a private session with the backend.
 func (b *Backend) HasSession(session string) bool { return b.pool.find(session) != nil }
 
-// relisted notifies a client that was offered something of its own that its session is a new
-// one, where that may be gone.
+// relisted sends list changed notifications to a client whose lists differed from the shared
+// ones, because its backend session is a new one.
 func (b *Backend) relisted(p *private) {
 	own := p.lists.Differs()
 	p.lists.MarkStale()
@@ -116,9 +117,8 @@ func (b *Backend) relisted(p *private) {
 	}
 }
 
-// OfferFor is what the backend offers to the client of a session, asked for anew if it may
-// have changed. It is Offer() where the session has no connection of its own or is
-// offered the same.
+// OfferFor returns the offer for a client session, read again if it may have changed: Offer()
+// where the session has no private session, or is offered the same.
 func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 	p := b.pool.find(session)
 	if p == nil {
@@ -131,7 +131,7 @@ func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 		if c == nil {
 			return base
 		}
-		offer, wait := p.lists.Look(base, c)
+		offer, wait := p.lists.Known(base, c)
 		switch {
 		case offer != nil:
 			return offer
@@ -146,12 +146,12 @@ func (b *Backend) OfferFor(ctx context.Context, session string) *Offer {
 	}
 }
 
-// fetchLists asks p's session for its lists. When that does not work, the lists for all hold.
+// fetchLists reads the lists of p's session. After a failure it returns the shared lists.
 func (b *Backend) fetchLists(ctx context.Context, p *private, c *conn.Conn, base *Offer) *Offer {
 	offer, size, err := b.reader(ctx, c).Offer(ctx, base)
 	offer, tooLarge := p.lists.Set(base, c, offer, size, err, &b.set.privateLists)
 	if tooLarge {
-		b.log.Warn("a session's own lists are too large and not shown", "bytes", size)
+		b.log.Warn("lists of a private session are too large, the shared lists are used", "bytes", size)
 	}
 	return offer
 }

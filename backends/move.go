@@ -8,16 +8,16 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
-// Sessions that move.
+// Sessions that move to another process.
 //
-// A client's session may go on in another process of a cluster, and with it what backends keep for it. Over Streamable HTTP
-// that has a name, which Options.Kept is told of and which the other process resumes. A process over standard input and
-// output and a stream of HTTP+SSE have none: they end with this process.
+// A client session may be adopted by another process of a cluster, with its backend sessions. Over Streamable HTTP a
+// backend session has a name, its revision and id, which Options.Kept is called with and which the other process
+// resumes. A stdio process and an HTTP+SSE stream have none: they end with this process.
 
-// resumable is the name of what a backend keeps, as Options.Kept gets it: revision and id.
+// resumable returns the name of a backend session for Options.Kept: revision and id.
 func resumable(s conn.Session) string { return s.Revision + " " + s.ID }
 
-// report tells which session the backend keeps for a client session on c, before anything is done in it.
+// report calls Options.Kept with the backend session of a client session on c, before its first call.
 func (b *Backend) report(p *private, c *conn.Conn) {
 	kept := b.set.o.Kept
 	if kept == nil || p.key.Session == "" || c.Modern {
@@ -32,8 +32,8 @@ func (b *Backend) report(p *private, c *conn.Conn) {
 	}
 }
 
-// Resume goes on with what the backend keeps for a client session, which another process has named so. It is an error
-// when that cannot be: the backend has forgotten it, or it is gone with that process.
+// Resume opens the backend session of a client session by the name that another process passed to Options.Kept. It
+// fails when the backend has forgotten the session, or when the session ended with that process.
 func (b *Backend) Resume(ctx context.Context, caller *Caller, name string) error {
 	b = b.enter()
 	defer b.leave()
@@ -43,7 +43,7 @@ func (b *Backend) Resume(ctx context.Context, caller *Caller, name string) error
 	case err != nil:
 		return err
 	case !ok || b.sharing(main, caller) != sharing.Private:
-		return b.dialer.Errorf(Unavailable, "what it keeps for this session cannot be resumed")
+		return b.dialer.Errorf(Unavailable, "its session for this client cannot be resumed")
 	}
 	key, oneAtATime, err := b.keyOf(main, caller)
 	if err != nil {
@@ -68,7 +68,8 @@ func (b *Backend) Resume(ctx context.Context, caller *Caller, name string) error
 	return err
 }
 
-// openOrResume opens the connection of p: with what another process has left to it, the first time.
+// openOrResume opens the connection of p; the first time it resumes the backend session of another process if
+// there is one.
 func (b *Backend) openOrResume(ctx context.Context, p *private, purpose conn.Purpose) (*conn.Conn, error) {
 	l := &b.pool
 	l.mu.Lock()
@@ -82,33 +83,10 @@ func (b *Backend) openOrResume(ctx context.Context, p *private, purpose conn.Pur
 	return b.dialer.Resume(ctx, purpose, *resume, main.Peer)
 }
 
-// leaveSession closes what belongs to a client session here, which goes on in another process.
-func (b *Backend) leaveSession(session string) {
-	l := &b.pool
-	l.mu.Lock()
-	p := l.all[sharing.Key{Session: session}]
-	if p != nil {
-		l.remove(p)
-	}
-	l.mu.Unlock()
-	if p == nil {
-		return
-	}
-	leaving := func() {
-		<-p.dial.ready
-		if c := p.dial.conn; c != nil {
-			c.Leave()
-			c.Close()
-		}
-	}
-	if p.dial != nil && !b.spawn(leaving) {
-		leaving()
-	}
-}
-
-// Leave closes what was exclusive to a client's session that goes on in another process, which resumes it there.
-func (s *Set) Leave(session string) {
+// DetachSession closes the connections of a client session that another process has adopted, without ending the backend
+// sessions, which are resumed there. Running calls end first.
+func (s *Set) DetachSession(session string) {
 	for _, b := range s.All() {
-		b.leaveSession(session)
+		b.endSession(session, true)
 	}
 }

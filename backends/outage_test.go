@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// logged is a log that is written to and read at the same time.
+// logged is a log that is safe for concurrent use.
 type logged struct {
 	mu      sync.Mutex
 	b       bytes.Buffer  // guarded by mu
@@ -36,12 +36,12 @@ func (l *logged) String() string {
 	return l.b.String()
 }
 
-// TestBackendThatCannotStartIsLoggedOnce: what its process writes, and that it started,
-// is in the log once, however often it is tried; the number of attempts is there later.
+// TestBackendThatCannotStartIsLoggedOnce: the start of its process and its output are
+// logged once for all attempts; the number of attempts is logged later.
 func TestBackendThatCannotStartIsLoggedOnce(t *testing.T) {
 	testmode.Parallel(t)
 	log := &logged{written: make(chan struct{}, 1)}
-	late := time.After(30 * time.Second)
+	late := time.After(waitTime)
 	newSet(t, backends.Options{Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}, backendtest.Stdio("b", "exits"))
 	for !strings.Contains(log.String(), `level=DEBUG msg="backend is still down" backend=b attempts=4`) {
 		select {

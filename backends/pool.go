@@ -16,40 +16,43 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// The pool of a backend: the private sessions with it, and how many connections there are. Which
-// call runs on which kind of connection, and why, says package sharing.
+// The pool of a backend: its private sessions, and the number of its connections. Package sharing
+// documents which call runs on which kind of connection, and why.
 //
 // # Sessions and connections
 //
-// Over HTTP a private session is an id. It costs a connection only while it has its event
-// stream open, which it has while somebody may get something from it: a client that can be
-// asked and has a call running, one that listens itself, one with subscriptions. A child
-// process and an SSE stream are connections all the time. maxConnections bounds connections
-// (one is the main connection's for good), maxSessions private sessions.
+// Over Streamable HTTP a private session is an id. It counts as a connection only while its
+// event stream is open: while a client with capabilities has a call running, has a GET stream
+// open, or has subscriptions. A child process or an HTTP+SSE stream counts as a connection all
+// the time. maxConnections bounds connections (one is always the main connection's),
+// maxSessions private sessions.
 //
-// When connections run out, these are taken, in this order: the stream of an idle session
-// that needs none now (it comes back with the next call); an idle connection that belongs to
-// no client; the connections of the client session that has been unused longest, for at least
-// sessionIdle.pressure. That client session then ends as a whole (Options.Pressure): its
-// client begins a new one and knows that its state is gone. If there is none, the newcomer is
-// refused, unless a call that will free a connection is running: then it waits.
+// When all connections are in use, these are closed, in this order: the stream of an idle session
+// that needs none now (the next call opens it again); an idle connection that belongs to no
+// client session; the connections of the client session that has been unused longest, for at
+// least sessionIdle.pressure. That client session is then ended (Options.Pressure), so that its
+// client begins a new one and knows that its state is gone. If there is none, the new request is
+// refused, unless a running call will free a connection: then it waits.
 //
 // # States of a private session
 //
 //	dialing ──► open ──► lost ──► dialing …      close from every state
 //
-// The private session outlives its connections: what it is subscribed to and its log level are
-// renewed on the next one. It is dialled at its first use, at the first use after a loss, and
-// by itself after a loss when its client waits for something to come from it. It ends with the
-// client session that it belongs to and not before, unless sessionIdle.backend says otherwise;
-// one that belongs to no client session ends when it was unused for sessionIdle.client.
+// The private session outlives its connections: subscriptions and log level are renewed on the
+// next one. It is dialled at its first use, at the first use after a loss, and right after a loss
+// when its client has subscriptions or a GET stream. It ends with its client session and not
+// before, unless sessionIdle.backend is set; one without a client session ends after it was unused
+// for sessionIdle.client (transient ones: transientIdle).
+//
+// A call of a kept run may outlast its client session. The private session then ends (ended, then
+// closed) when the last call on it has.
 //
 // # Locks
 //
-// pool.mu guards the table, all fields of private sessions and the number of connections. It
-// is a leaf: nothing is called, waited for or logged while it is held. A dial runs on a
-// goroutine of the backend, not of the caller that needs it first: others of the same session
-// may be waiting for it, too.
+// pool.mu guards the table, the fields of private sessions that change, and the number of
+// connections. It is a leaf: while it is held, nothing is waited for or logged, and no other lock
+// is acquired but that of private.lists. A dial runs on a goroutine of the backend, because
+// several callers of the session may wait for it.
 type pool struct {
 	b *Backend
 
@@ -58,29 +61,31 @@ type pool struct {
 	used     int           // connections beside the main one
 	closing  int           // of those, how many are about to be released
 	waiting  int           // callers that wait for freed
-	freed    chan struct{} // closed and replaced when something was released and somebody waits
+	freed    chan struct{} // closed and replaced by a release while waiting > 0
 	relieved time.Time     // when pressure last found no session to end
 }
 
-// A private is a session with the backend that is one client's. All fields but key, caller
-// and askable are guarded by pool.mu.
+// A private is a backend session of one client. All fields but key, caller, askable, transient
+// and lists are guarded by pool.mu.
 type private struct {
 	key       sharing.Key
-	caller    Caller             // whom it is opened for; its Sink is the out-of-call sink
-	askable   bool               // its client can be asked: calls need the event stream
+	caller    Caller             // the client; its Sink is the out-of-call sink
+	askable   bool               // its client has capabilities and can be sent requests: calls need the event stream
 	transient bool               // it serves one call at a time and keeps no state between calls
-	source    credentials.Source // of its principal; nil: all have the same
+	source    credentials.Source // of its principal; nil: the shared one
 
-	dial      *dial         // the newest
-	resume    *conn.Session // what its first connection goes on with; nil: nothing
-	users     int
-	idle      time.Time // since when users is 0
-	uris      uris      // what its client is subscribed to on it
-	level     string    // of the log messages that its client wants
-	listening bool      // its client has a stream open for what belongs to no call
-	closed    bool
-	reopening bool
-	lists     listing.Own // has a lock of its own, a leaf like pool.mu
+	dial      *dial         // the latest; nil before the first
+	resume    *conn.Session // the backend session that the first connection resumes; nil: none
+	users     int           // calls that use it
+	idle      time.Time     // since when users is 0
+	uris      uris          // its client's subscriptions
+	level     string        // log level that its client has set
+	listening bool          // its client has a GET stream open
+	ended     bool          // its client session has ended or moved: it is closed with the last call on it
+	moved     bool          // its client session moved to another process, which resumes the backend session
+	closed    bool          // removed from the table
+	reopening bool          // a goroutine runs reopen
+	lists     listing.Own   // has its own lock, a leaf
 }
 
 // A dial is one attempt to open a private session's connection.
@@ -90,7 +95,7 @@ type dial struct {
 	err   error
 }
 
-// opened is the dial's connection if it has one that is not lost, else nil.
+// opened returns the dial's connection if it is open, else nil.
 func (d *dial) opened() *conn.Conn {
 	select {
 	case <-d.ready:
@@ -113,9 +118,10 @@ func (d *dial) over() bool {
 }
 
 const (
-	// transientIdle is how long a connection without state is kept unused.
+	// transientIdle is how long an unused session without state is kept.
 	transientIdle = 10 * time.Minute
-	// relief is how long after a search that found no idle client session there is none.
+	// relief is the shortest interval between two searches for an idle client session, after one that found
+	// none.
 	relief = time.Second
 )
 
@@ -123,15 +129,16 @@ func (l *pool) init(b *Backend) {
 	l.b, l.all, l.freed = b, map[sharing.Key]*private{}, make(chan struct{})
 }
 
-// maxConnections is how many connections there may be beside the main one.
+// maxConnections bounds the connections beside the main one.
 func (l *pool) maxConnections() int { return l.b.settings.Load().MaxConnections - 1 }
 
 func (l *pool) maxSessions() int { return l.b.settings.Load().MaxSessions }
 
 func (l *pool) idle() config.SessionIdle { return *l.b.set.idle.Load() }
 
-// acquire finds the private session of key, or adds it with a source of credentials, and counts a user. mine is set when the
-// caller has to dial. oneAtATime says that it serves one call at a time.
+// acquire finds the private session of key, or adds it with a source of credentials, and counts a user; release ends
+// the use. p is nil when there are maxSessions. mine is set when the caller has to start the dial d. With oneAtATime a
+// session that is in use is skipped: key.N is counted up to a free one.
 func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Source, oneAtATime bool) (p *private, d *dial, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,14 +149,15 @@ func (l *pool) acquire(key sharing.Key, caller *Caller, source credentials.Sourc
 		if len(l.all) >= l.maxSessions() {
 			return nil, nil, false
 		}
-		// What one process keeps between calls, the next call may not meet again. A session
-		// over SSE is met again, except one that was opened beside it.
+		// The next call of a stdio client may run on another process, so that no state is kept
+		// for it between calls. The session with N 0 over HTTP+SSE is used again; additional
+		// ones (N > 0) are not.
 		p = newPrivate(key, caller, oneAtATime && (key.N > 0 || l.b.dialer.Via() == TransportStdio))
 		p.source = source
 		l.all[key] = p
 	}
 	p.users++
-	p.level, p.listening = caller.LogLevel, caller.Listening
+	p.level, p.listening = caller.LogLevel, caller.Listening && !p.ended
 	p.lists.MarkStale() // a call may change what its client is shown
 	if p.dial == nil || p.dial.over() {
 		p.dial, mine = &dial{ready: make(chan struct{})}, true
@@ -163,14 +171,17 @@ func newPrivate(key sharing.Key, caller *Caller, transient bool) *private {
 	return &private{key: key, caller: c, askable: caller.Sink != nil && wire.CanAskAny(caller.Capabilities), transient: transient}
 }
 
-// find is the private session of a client session, or nil.
+// find returns the private session of a client session, or nil.
 func (l *pool) find(session string) *private {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all[sharing.Key{Session: session}]
+	if p := l.all[sharing.Key{Session: session}]; p != nil && !p.ended {
+		return p
+	}
+	return nil
 }
 
-// conn is the open connection of p, or nil.
+// conn returns the open connection of p, or nil.
 func (l *pool) conn(p *private) *conn.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,17 +191,25 @@ func (l *pool) conn(p *private) *conn.Conn {
 	return p.dial.opened()
 }
 
-// release ends a use of p.
+// release ends a use of p, and closes p if it has ended and this was the last.
 func (l *pool) release(p *private) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	p.users--
 	p.idle = time.Now()
 	p.lists.MarkStale()
-	l.signal()
+	over := p.ended && p.users == 0 && !p.closed
+	if over {
+		l.remove(p)
+	} else {
+		l.signal()
+	}
+	l.mu.Unlock()
+	if over {
+		l.b.closePrivate(p)
+	}
 }
 
-// signal wakes those who wait for something to be released. mu is held.
+// signal wakes the callers that wait for a connection or session. mu is held.
 func (l *pool) signal() {
 	if l.waiting > 0 {
 		close(l.freed)
@@ -198,14 +217,14 @@ func (l *pool) signal() {
 	}
 }
 
-// A slot is one connection of those that there may be. Its fields are guarded by pool.mu.
+// A slot is the right to one connection of maxConnections. Its fields are guarded by pool.mu.
 type slot struct {
 	pool    *pool
 	closing bool // it is about to be released
-	over    bool // it was
+	over    bool // it has been released
 }
 
-// Release counts the connection out; s may be nil.
+// Release returns the slot; s may be nil.
 func (s *slot) Release() {
 	if s == nil {
 		return
@@ -224,7 +243,7 @@ func (s *slot) Release() {
 	l.signal()
 }
 
-// announce notes that a slot is about to be released. mu is held.
+// announce marks a slot as about to be released. mu is held.
 func (l *pool) announce(s *slot) {
 	if s != nil && !s.over && !s.closing {
 		s.closing = true
@@ -232,7 +251,7 @@ func (l *pool) announce(s *slot) {
 	}
 }
 
-// reserve counts a connection in, making room as described above.
+// reserve returns a slot, making room as described above.
 func (l *pool) reserve(ctx context.Context) (*slot, error) {
 	for {
 		l.mu.Lock()
@@ -260,11 +279,11 @@ func (l *pool) wait() <-chan struct{} {
 	return l.freed
 }
 
-// errFull says that nothing can be taken from anybody.
+// errFull is the error of await when no connection can be freed.
 var errFull = errors.New("full")
 
-// await waits until something is released: soon when that is sure to happen, else when a
-// client session could be ended.
+// await waits for a release. Unless soon says that one is certain, it ends an idle client
+// session of holders first.
 func (l *pool) await(ctx context.Context, freed <-chan struct{}, soon bool, holders []string) error {
 	defer func() {
 		l.mu.Lock()
@@ -282,15 +301,15 @@ func (l *pool) await(ctx context.Context, freed <-chan struct{}, soon bool, hold
 	}
 }
 
-// full is the error of a newcomer that finds no room.
+// full returns the error of a request for which there is no room.
 func (l *pool) full(n int, what, setting string) error {
 	l.b.stats.refused.Add(1)
-	return l.b.dialer.Errorf(Unavailable, "all of its %d %s are in use, and none belongs to a client that has been away for %s; try again later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
+	return l.b.dialer.Errorf(Unavailable, "all %d %s are in use, and none belongs to a client session unused for %s; retry later, or raise %s", n, what, l.idle().Pressure.Std(), setting)
 }
 
-// victims looks for a connection that can be taken without ending a client session, and
-// returns how. Otherwise soon says whether one will come free by itself, and holders are the
-// client sessions that have one. mu is held.
+// victims finds a connection that can be closed without ending a client session; free closes it,
+// to be called without mu. Otherwise soon reports whether one will be released by itself, and
+// holders are the idle client sessions that have one. mu is held.
 func (l *pool) victims() (free func(), soon bool, holders []string) {
 	soon = l.closing > 0
 	var oldest *private
@@ -322,27 +341,27 @@ func (l *pool) victims() (free func(), soon bool, holders []string) {
 	return func() { l.b.closePrivate(oldest) }, true, nil
 }
 
-// ensureStream opens the stream of a private session where there is such a thing.
+// ensureStream opens the event stream of a private session where its transport has one.
 func (l *pool) ensureStream(ctx context.Context, c *conn.Conn) error {
 	return c.EnsureStream(ctx, func(ctx context.Context) (conn.Slot, error) {
 		s, err := l.reserve(ctx)
 		if err != nil {
-			return nil, err // no Slot that holds a nil
+			return nil, err // a nil *slot is not a nil Slot
 		}
 		return s, nil
 	})
 }
 
-// slotOf is what c counts as; nil for nothing.
+// slotOf returns the slot of c; nil when it has none.
 func slotOf(c *conn.Conn) *slot {
 	s, _ := c.Slot().(*slot)
 	return s
 }
 
-// takable reports whether s is a connection that somebody else could get. mu is held.
+// takable reports whether s can still be released for another session. mu is held.
 func (s *slot) takable() bool { return s != nil && !s.over && !s.closing }
 
-// open is p's usable connection or nil. mu is held.
+// open returns p's usable connection or nil. mu is held.
 func (p *private) open() *conn.Conn {
 	if p.dial == nil {
 		return nil
@@ -350,22 +369,22 @@ func (p *private) open() *conn.Conn {
 	return p.dial.opened()
 }
 
-// wantsStream reports whether p's client may get something while no call runs. mu is held.
+// wantsStream reports whether p's client may be sent messages while no call runs. mu is held.
 func (p *private) wantsStream() bool { return p.listening || len(p.uris) > 0 }
 
-// mayVanish reports whether p, which nobody uses, can be closed without anybody losing what
-// it counts on. mu is held.
+// mayVanish reports whether p, which no call uses, can be closed without a loss of state that
+// its client relies on. mu is held.
 func (p *private) mayVanish(pressure time.Duration) bool {
 	return p.transient || p.key.Session == "" && time.Since(p.idle) >= pressure || p.stateless(p.open())
 }
 
-// stateless reports whether p, with the connection c, is only there for its principal's
-// credential: the backend keeps nothing for it. mu is held.
+// stateless reports whether p, with the connection c, exists only for its principal's
+// credential, and the backend keeps no state for it. mu is held.
 func (p *private) stateless(c *conn.Conn) bool {
 	return p.source != nil && c != nil && (c.Modern || !c.KeepsState()) && !p.wantsStream()
 }
 
-// press has one of the client sessions ended; false when each is in use.
+// press ends the longest unused of the client sessions (Options.Pressure); false when none could be ended.
 func (l *pool) press(sessions []string) bool {
 	f := l.b.set.o.Pressure
 	l.mu.Lock()
@@ -383,7 +402,7 @@ func (l *pool) press(sessions []string) bool {
 	return false
 }
 
-// room makes room for one more private session.
+// room removes one private session to make room for another.
 func (l *pool) room(ctx context.Context) error {
 	l.mu.Lock()
 	var oldest *private
@@ -408,7 +427,7 @@ func (l *pool) room(ctx context.Context) error {
 	return l.full(l.maxSessions(), "sessions", "maxSessions")
 }
 
-// expired reports whether p has been unused for longer than it is kept. mu is held.
+// expired reports whether p has been unused for longer than its limit. mu is held.
 func (l *pool) expired(p *private) bool {
 	idle := l.idle()
 	limit := idle.Client.Std()
@@ -420,19 +439,19 @@ func (l *pool) expired(p *private) bool {
 	case idle.Backend > 0:
 		limit = idle.Backend.Std()
 	case p.key.Session != "":
-		return false // the client's session ends it
+		return false // ends with the client's session
 	}
 	return time.Since(p.idle) > limit
 }
 
-// size is how many connections and private sessions there are.
+// size returns the numbers of connections and private sessions.
 func (l *pool) size() (connections, sessions int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int64(l.used), int64(len(l.all))
 }
 
-// declaredBy is what a client declared, as initialize wants it.
+// declaredBy returns the capabilities that a client declared, for initialize.
 func declaredBy(caller *Caller) json.RawMessage {
 	if len(caller.Capabilities) == 0 {
 		return json.RawMessage("{}")

@@ -8,11 +8,10 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/conn"
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
-	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// reopenAtOnce is how many lost sessions are opened again side by side.
+// reopenAtOnce bounds the lost sessions that are reopened concurrently.
 const reopenAtOnce = 16
 
 // startDial opens p's connection in the background.
@@ -23,8 +22,8 @@ func (b *Backend) startDial(p *private, d *dial, caller *Caller) {
 	}
 }
 
-// dial opens p's connection, renews what p had on the one before and lets the backend ask
-// its first questions.
+// dial opens p's connection, renews p's log level and subscriptions on it, and waits for the
+// backend's first requests, such as roots/list, to be answered.
 func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
 	defer cancel()
@@ -42,6 +41,9 @@ func (b *Backend) dial(p *private, d *dial, caller *Caller) {
 		return
 	}
 	b.relisted(p)
+	if b.pool.wantsStream(p) { // may have changed since openPrivate
+		b.openStream(c)
+	}
 	context.AfterFunc(c.Context(), func() { b.lostPrivate(p, d) })
 }
 
@@ -60,7 +62,7 @@ func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (
 		return nil, err
 	}
 	if s != nil {
-		c.Hold(s)
+		c.SetSlot(s)
 	}
 	if p.askable || b.pool.wantsStream(p) {
 		if err := b.pool.ensureStream(ctx, c); err != nil {
@@ -71,7 +73,7 @@ func (b *Backend) openPrivate(ctx context.Context, p *private, caller *Caller) (
 	return c, nil
 }
 
-// dialFailed forgets a session that never had anything; others stay, to be dialled again.
+// dialFailed removes a session without subscriptions; others are dialled again.
 func (b *Backend) dialFailed(p *private, d *dial) {
 	l := &b.pool
 	l.mu.Lock()
@@ -83,7 +85,7 @@ func (b *Backend) dialFailed(p *private, d *dial) {
 	}
 }
 
-// renew makes on a new connection what p had on the one before.
+// renew sets p's log level and subscriptions on a new connection.
 func (b *Backend) renew(ctx context.Context, p *private, c *conn.Conn) {
 	l := &b.pool
 	l.mu.Lock()
@@ -97,7 +99,7 @@ func (b *Backend) renew(ctx context.Context, p *private, c *conn.Conn) {
 	}
 }
 
-// lostPrivate is called when the connection of p is over, lost or closed.
+// lostPrivate is called when the connection of p was lost or closed.
 func (b *Backend) lostPrivate(p *private, d *dial) {
 	l := &b.pool
 	l.mu.Lock()
@@ -114,8 +116,7 @@ func (b *Backend) lostPrivate(p *private, d *dial) {
 	}
 }
 
-// reopen opens p again, for a client that waits for what comes from it, as soon as the
-// backend is there.
+// reopen dials p again, with backoff, once the main connection is there.
 func (b *Backend) reopen(p *private) {
 	var wait pace.Backoff
 	for {
@@ -125,7 +126,7 @@ func (b *Backend) reopen(p *private) {
 	}
 }
 
-// reopenOnce is true when p is open again, or need not be.
+// reopenOnce dials p. It reports whether reopen is done: p is open, or need not be.
 func (b *Backend) reopenOnce(p *private) bool {
 	select {
 	case b.reopening <- struct{}{}:
@@ -149,11 +150,11 @@ func (b *Backend) reopenOnce(p *private) bool {
 	b.dial(p, d, &p.caller)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.reopening = d.err != nil && !p.closed && conn.KindOf(d.err) != Denied // who was denied a credential has to come again
+	p.reopening = d.err != nil && !p.closed && conn.KindOf(d.err) != Denied // after Denied the next call dials
 	return !p.reopening
 }
 
-// awaitUp waits until the main connection is there, however long that takes.
+// awaitUp waits, without a deadline, until the main connection is there.
 func (b *Backend) awaitUp() error {
 	for {
 		_, changed := b.watch()
@@ -168,7 +169,7 @@ func (b *Backend) awaitUp() error {
 	}
 }
 
-// closePrivate closes the connection of a session that was taken off the table, in the
+// closePrivate closes the connection of a session that was removed from the table, in the
 // background.
 func (b *Backend) closePrivate(p *private) {
 	closing := func() {
@@ -176,16 +177,21 @@ func (b *Backend) closePrivate(p *private) {
 			return
 		}
 		<-p.dial.ready
-		if p.dial.conn != nil {
-			p.dial.conn.Close()
+		c := p.dial.conn
+		if c == nil {
+			return
 		}
+		if p.moved {
+			c.Detach()
+		}
+		c.Close()
 	}
 	if !b.spawn(closing) {
 		closing()
 	}
 }
 
-// closePrivates closes the sessions that which says, asked with pool.mu held.
+// closePrivates closes the sessions for which which, called with pool.mu held, returns true.
 func (b *Backend) closePrivates(which func(*private) bool) {
 	l := &b.pool
 	l.mu.Lock()
@@ -202,21 +208,27 @@ func (b *Backend) closePrivates(which func(*private) bool) {
 	}
 }
 
-// closeSession closes what belongs to a client session, which is over.
-func (b *Backend) closeSession(session string) {
-	l := &b.pool
-	l.mu.Lock()
-	p := l.all[sharing.Key{Session: session}]
-	if p != nil {
-		l.remove(p)
-	}
-	l.mu.Unlock()
-	if p != nil {
-		b.closePrivate(p)
+// endSession ends the private session of a client session that has ended, or has moved to another process; running
+// calls on it end first.
+func (b *Backend) endSession(session string, moved bool) {
+	if p := b.pool.find(session); p != nil {
+		b.pool.end(p, moved)
 	}
 }
 
-// remove takes p off the table; its connection is about to be closed. mu is held.
+// end marks p as ended: it is closed when the last call on it has ended.
+func (l *pool) end(p *private, moved bool) {
+	l.mu.Lock()
+	if !p.closed {
+		p.ended, p.moved = true, moved
+		p.listening, p.uris = false, nil
+	}
+	p.users++
+	l.mu.Unlock()
+	l.release(p)
+}
+
+// remove removes p from the table; the caller closes its connection. mu is held.
 func (l *pool) remove(p *private) {
 	delete(l.all, p.key)
 	p.closed = true
@@ -224,10 +236,10 @@ func (l *pool) remove(p *private) {
 	if c := p.open(); c != nil {
 		l.announce(slotOf(c))
 	}
-	l.signal() // there is room for another session
+	l.signal() // room for another session
 }
 
-// expire closes what has been unused for too long.
+// expire closes the sessions that have been unused for too long.
 func (b *Backend) expire() {
 	b.closePrivates(b.pool.expired)
 }
@@ -238,8 +250,7 @@ func (l *pool) wantsStream(p *private) bool {
 	return p.wantsStream()
 }
 
-// unlisten notes that the client of a session has no stream open any more for what belongs to
-// no call.
+// unlisten records that the client of a session has closed its GET stream.
 func (l *pool) unlisten(session string) {
 	if p := l.find(session); p != nil {
 		l.mu.Lock()
@@ -248,8 +259,8 @@ func (l *pool) unlisten(session string) {
 	}
 }
 
-// listenFor notes that the client of a session has a stream open for what belongs to no call,
-// and opens the backend's stream for it.
+// listenFor records that the client of a session has a GET stream open, and opens the backend's
+// event stream for it.
 func (b *Backend) listenFor(session string) {
 	p := b.pool.find(session)
 	if p == nil {
@@ -261,29 +272,49 @@ func (b *Backend) listenFor(session string) {
 	c := p.open()
 	l.mu.Unlock()
 	if c != nil {
-		b.spawn(func() {
-			ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
-			defer cancel()
-			if err := b.pool.ensureStream(ctx, c); err != nil {
-				b.log.Info("no stream for what comes between a client's calls", "err", err)
-			}
-		})
+		b.openStream(c)
 	}
 }
 
-// notifySession passes a client's notification on to its private session.
+// openStream opens the event stream of a connection for messages between its client's calls, if it is not open, in
+// the background.
+func (b *Backend) openStream(c *conn.Conn) {
+	b.spawn(func() {
+		ctx, cancel := context.WithTimeoutCause(b.ctx, b.Timeout(), conn.ErrDeadline)
+		defer cancel()
+		if err := b.pool.ensureStream(ctx, c); err != nil {
+			b.log.Info("event stream for messages between calls not opened", "err", err)
+		}
+	})
+}
+
+// notifySession forwards a client's notification to its private session.
 func (b *Backend) notifySession(session, method string, params json.RawMessage) {
 	p := b.pool.find(session)
 	if p == nil {
 		return
 	}
-	if c := b.pool.conn(p); c != nil {
-		b.spawn(func() { c.Forward(method, params) })
+	l := &b.pool
+	l.mu.Lock()
+	d := p.dial
+	l.mu.Unlock()
+	if d == nil {
+		return
 	}
+	b.spawn(func() {
+		select {
+		case <-d.ready: // the backend may have sent requests whose results have changed since
+		case <-b.ctx.Done():
+			return
+		}
+		if c := d.opened(); c != nil {
+			c.Forward(method, params)
+		}
+	})
 }
 
-// inherit takes over what the clients of another pool, whose backend this one replaces, wait
-// for: their sessions are opened anew with it.
+// inherit copies the private sessions with subscriptions from the pool of the backend that this
+// one replaces, and dials them.
 func (l *pool) inherit(old *pool) {
 	old.mu.Lock()
 	var waiting []*private

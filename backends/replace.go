@@ -10,27 +10,25 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// A backend whose configuration changes leaves no gap.
+// Replacing a backend whose configuration changes, without a gap.
 //
-// What concerns the proxy alone (settings) is applied in place, under running calls, and so are
-// headers and the certificates to trust: the next request has the new ones, in the session that
-// there is. For everything else, such as the command, the environment or the URL, the backend is
-// replaced: its successor connects beside it while the old one goes on serving lists and
-// calls (Set.next), and takes its place in Set.all when it is ready, when its first
-// attempt has gone wrong, or after handOverTime. Only then does the old one retire: it
-// finishes its running calls, passes calls on that still come to it by an older catalog,
-// and closes. A backend that serves nobody, because it is down or starting itself, is
-// replaced at once.
+// Settings of the proxy alone (package settings) are applied in place, under running calls, and so are
+// headers and trusted certificates: the next request uses the new ones, in the same session. For
+// everything else, such as the command, the environment or the URL, the backend is replaced: its
+// successor connects (Set.next) while the old one still serves lists and calls, and replaces it in
+// Set.all when it is ready, when its first attempt has failed, or after handOverTime. Then the old one
+// retires: it finishes its running calls, forwards new calls that an older catalog routes to it, and
+// closes. A backend that is down or starting itself is replaced at once.
 //
-// Set.mu is held while anybody changes all or next. A successor that is not in next any
-// more was overtaken by a newer configuration and is closed by who took it out.
+// Set.mu guards all and next. A successor that is no longer in next was superseded by a
+// newer configuration; giveUp, which removed it, closes it.
 
-// handOverTime is how long a backend goes on serving beside a successor that neither gets
-// ready nor fails.
+// handOverTime is how long a backend serves on while its successor is neither ready nor
+// failed.
 const handOverTime = time.Minute
 
-// runs reports whether the backend can be brought to cfg by other settings. One that is down may
-// be so for a header that is wrong: then it is tried anew at once.
+// runs reports whether cfg can be applied to the backend in place. One that is down, perhaps because
+// of a wrong header, is replaced instead, so that it is tried at once.
 func (b *Backend) runs(cfg config.Backend) bool {
 	return settings.SameBut(b.cfg, cfg) && (b.serving() || b.dialer.Carries(cfg))
 }
@@ -39,22 +37,22 @@ func (b *Backend) runs(cfg config.Backend) bool {
 func (b *Backend) adjust(cfg config.Backend, t settings.General) {
 	b.settings.Store(settings.For(cfg, t, b.settings.Load()))
 	if !b.dialer.Carries(cfg) {
-		if b.dialer.Carry(cfg) {
+		if b.dialer.Apply(cfg) {
 			b.suspicious.Store(true)
 		}
-		b.stale.Or(listing.All) // what is offered may depend on who asks
+		b.stale.Or(listing.All) // the offer may depend on the credential
 	}
-	b.wakeLoop() // the time between health checks may be another
+	b.wakeLoop() // the interval of health checks may have changed
 }
 
-// serving reports whether clients lose anything when the backend is closed.
+// serving reports whether the backend serves clients, which its closing would interrupt.
 func (b *Backend) serving() bool {
 	s := b.State()
 	return s.Status != Down && s.Status != Disabled && !s.Starting()
 }
 
-// createOrUpdate makes the backend for cfg, or changes it. old is the one of that name so far, or
-// nil; when it is not the one that is returned, the caller retires it. mu is held.
+// createOrUpdate returns the backend for cfg: old, the present one of that name or nil, with cfg
+// applied, or a new one, and the caller then retires old. mu is held.
 func (s *Set) createOrUpdate(cfg config.Backend, old *Backend) *Backend {
 	next := s.next[cfg.Name]
 	switch {
@@ -79,12 +77,12 @@ func (s *Set) createOrUpdate(cfg config.Backend, old *Backend) *Backend {
 		return next
 	}
 	s.next[cfg.Name] = next
-	old.log.Info("backend is replaced: the one before serves until the new one is ready")
+	old.log.Info("backend is being replaced; the old connection serves until the new one is ready")
 	s.wg.Go(func() { s.handOver(old, next) })
 	return old
 }
 
-// giveUp closes a successor that is not wanted any more. mu is held.
+// giveUp closes the successor of a name, if there is one. mu is held.
 func (s *Set) giveUp(name string) {
 	if next := s.next[name]; next != nil {
 		delete(s.next, name)
@@ -92,8 +90,8 @@ func (s *Set) giveUp(name string) {
 	}
 }
 
-// handOver waits for next and puts it in the place of old, unless a newer configuration
-// has other plans.
+// handOver waits for next and replaces old by it, unless a newer configuration has
+// superseded next.
 func (s *Set) handOver(old, next *Backend) {
 	s.awaitTried(next)
 	s.mu.Lock()
@@ -111,17 +109,17 @@ func (s *Set) handOver(old, next *Backend) {
 	old.retire()
 }
 
-// awaitTried waits until b was tried once, is closed, or handOverTime is over.
+// awaitTried waits until the first attempt of b has ended, b is closed, or handOverTime has passed.
 func (s *Set) awaitTried(b *Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 	defer cancel()
 	if b.awaitAttempt(ctx); ctx.Err() != nil {
-		b.log.Warn("backend takes the place of its predecessor without being ready", "waited", handOverTime)
+		b.log.Warn("backend is replaced by one that is not ready yet", "waited", handOverTime)
 	}
 }
 
-// inheritSubscriptions asks for updates of the resources that old was asked for, by sessions of their own
-// and by all.
+// inheritSubscriptions subscribes to the resources that old was subscribed to, by private sessions and for
+// all clients.
 func (b *Backend) inheritSubscriptions(old *Backend) {
 	b.pool.inherit(&old.pool)
 	for _, uri := range old.subs.list() {
@@ -131,15 +129,15 @@ func (b *Backend) inheritSubscriptions(old *Backend) {
 	}
 }
 
-// Replacing reports whether a backend goes on serving until its successor is ready.
+// Replacing reports whether the successor of a backend is not ready yet.
 func (s *Set) Replacing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.next) > 0
 }
 
-// enter counts a call in and returns the backend to make it on, which leave counts it out
-// of: one that was replaced passes its calls on.
+// enter counts a call and returns the backend to make it on: b, or the successor of one that
+// was replaced. Its leave ends the count.
 func (b *Backend) enter() *Backend {
 	for {
 		b.stats.entered.Add(1)
@@ -152,6 +150,10 @@ func (b *Backend) enter() *Backend {
 	}
 }
 
+// Gone reports whether the backend was removed from the configuration and has no successor. A later configuration may
+// have another one of its name.
+func (b *Backend) Gone() bool { return b.retiring.Load() && b.successor.Load() == nil }
+
 // leave undoes enter.
 func (b *Backend) leave() {
 	if b.stats.entered.Add(-1) == 0 {
@@ -159,7 +161,7 @@ func (b *Backend) leave() {
 	}
 }
 
-// busy reports whether a call is being made or its answer is being read.
+// busy reports whether a call is running or its response is being read.
 func (b *Backend) busy() bool {
 	return b.stats.entered.Load() > 0 || b.dialer.Counts().Running.Load() > 0
 }

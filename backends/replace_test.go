@@ -16,10 +16,11 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// TestSettingsChangeInPlace changes everything that concerns the proxy alone: the process
-// and its connection stay, and the new value holds.
+// TestSettingsChangeInPlace changes all settings of the proxy: the process and its connection
+// are kept, and the new values apply.
 func TestSettingsChangeInPlace(t *testing.T) {
 	cfg := backendtest.Stdio("b", "sdk")
 	s := NewSet(Options{})
@@ -52,7 +53,7 @@ func TestSettingsChangeInPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedConfigurationChangesNothing: not the settings of a backend, nor what later ones get.
+// TestRefusedConfigurationChangesNothing: neither the settings of a backend, nor those of later ones.
 func TestRefusedConfigurationChangesNothing(t *testing.T) {
 	cfg := backendtest.Stdio("b", "sdk")
 	s := NewSet(Options{})
@@ -69,8 +70,8 @@ func TestRefusedConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
-// TestReplacedWithoutAGap changes what takes another process, under calls: every call
-// is answered, by whichever process, and nobody sees an empty offer.
+// TestReplacedWithoutAGap changes the environment during calls: every call succeeds, in
+// the old or the new process, and the offer is never empty.
 func TestReplacedWithoutAGap(t *testing.T) {
 	cfg := backendtest.Stdio("b", "sdk")
 	s := NewSet(Options{})
@@ -97,7 +98,7 @@ func TestReplacedWithoutAGap(t *testing.T) {
 					return
 				}
 				resp.Close()
-				if state, offer := s.All()[0].Look(); len(offer.Tools) == 0 {
+				if state, offer := s.All()[0].Snapshot(); len(offer.Tools) == 0 {
 					t.Errorf("an empty offer from a backend that is %s", state.Status)
 					return
 				}
@@ -120,8 +121,8 @@ func TestReplacedWithoutAGap(t *testing.T) {
 	calling.Wait()
 }
 
-// TestHeadersChangeInPlace: under calls, the next request has the new header, in the session that
-// there is, and no call fails.
+// TestHeadersChangeInPlace: during calls, the next request has the new header, in the same session,
+// and no call fails.
 func TestHeadersChangeInPlace(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		raw := &backendtest.Raw{Modern: modern, Session: "s", Tools: `{"name":"t","inputSchema":{"type":"object"}}`,
@@ -168,7 +169,7 @@ func TestHeadersChangeInPlace(t *testing.T) {
 	}
 }
 
-// callTool calls the tool t, which has to work.
+// callTool calls the tool t, which must succeed.
 func callTool(t *testing.T, b *Backend, when string) {
 	resp, err := b.Call(t.Context(), &Request{Method: "tools/call", Params: json.RawMessage(`{"name":"t","arguments":{"when":"` + when + `"}}`)})
 	if err != nil {
@@ -178,7 +179,7 @@ func callTool(t *testing.T, b *Backend, when string) {
 	resp.Close()
 }
 
-// TestHeaderThatWasWrong: a backend that refused the header before is asked at once with the new one.
+// TestHeaderThatWasWrong: a backend that refused the old header is dialled at once with the new one.
 func TestHeaderThatWasWrong(t *testing.T) {
 	raw := &backendtest.Raw{First: func(x *backendtest.Exchange) bool {
 		if x.Request.Header.Get("X-Key") == "right" {
@@ -200,7 +201,7 @@ func TestHeaderThatWasWrong(t *testing.T) {
 	awaitReady(t, s)
 }
 
-// TestTrustChangesInPlace: certificates that are configured as a text are replaced under a session.
+// TestTrustChangesInPlace: trusted certificates in a configured text are replaced during a session.
 func TestTrustChangesInPlace(t *testing.T) {
 	raw := &backendtest.Raw{Session: "s", Handle: func(x *backendtest.Exchange) { x.JSON(`{"content":[]}`) }}
 	server := httptest.NewTLSServer(raw)
@@ -219,9 +220,10 @@ func TestTrustChangesInPlace(t *testing.T) {
 	}
 }
 
-// TestReplacementThatFails takes the place all the same: that is what the configuration
-// says. One that is overtaken by a newer configuration never serves.
+// TestReplacementThatFails: it replaces the old backend, as configured. One that is
+// superseded by a newer configuration never serves.
 func TestReplacementThatFails(t *testing.T) {
+	testmode.NeedThorough(t)
 	t.Parallel()
 	good := backendtest.Stdio("b", "sdk")
 	s := NewSet(Options{})
@@ -286,18 +288,18 @@ func awaitReady(t *testing.T, s *Set) *Backend {
 		}
 		select {
 		case <-changed:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the backend is %s: %v", state.Status, state.Err)
 		}
 	}
 }
 
-// TestNotUpSaysWhy has the words that clients and scripts get.
+// TestNotUpSaysWhy has the texts that clients and scripts see.
 func TestNotUpSaysWhy(t *testing.T) {
 	b := &Backend{name: "b"}
 	for want, s := range map[string]State{
-		"backend b is starting; try again in a moment": {},
-		"backend b is down: gone":                      {Status: Down, Err: errors.New("gone")},
+		"backend b is starting; retry in a moment": {},
+		"backend b is down: gone":                  {Status: Down, Err: errors.New("gone")},
 	} {
 		if err := b.NotUp(s); err.Error() != want || err.Kind != Unavailable || strings.Contains(err.Error(), "unknown") {
 			t.Errorf("%v, want %s", err, want)

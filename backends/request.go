@@ -6,21 +6,23 @@ import (
 )
 
 type (
-	// Request is one request to a backend, in the backend's own names.
+	// Request is one request to a backend, with the backend's names of tools, prompts and resources.
 	Request = conn.Request
 	// Response is the result of a call. It must be closed.
 	Response = payload.Response
 	// Caller is the client that a call is made for.
 	Caller = conn.Caller
-	// Sink receives what a backend sends while a call runs.
+	// Sink receives the messages that a backend sends during a call.
 	Sink = conn.Sink
-	// An Offerer is a Sink that can also take a notification without waiting.
+	// An Offerer is a Sink that can also accept a notification without blocking.
 	Offerer = conn.Offerer
-	// A Poller is a Sink that wants to know when the answer has to be fetched.
+	// A Leaver is a Sink that reports whether its client session has ended.
+	Leaver = conn.Leaver
+	// A Poller is a Sink that is notified when the response has to be polled for.
 	Poller = conn.Poller
-	// Error is a call that got no answer.
+	// Error is the failure of a call without a response.
 	Error = conn.Error
-	// Kind says what became of a call that has no answer.
+	// Kind classifies an Error, above all by whether the call may have been executed.
 	Kind = conn.Kind
 )
 
@@ -29,19 +31,19 @@ var ErrTooLarge = payload.ErrTooLarge
 
 // Kinds of an Error.
 const (
-	// Unavailable: the call surely was not executed. It may be made again.
+	// Unavailable: the call was certainly not executed. It may be retried.
 	Unavailable = conn.Unavailable
-	// Timeout: no answer within the deadline. It may have been executed.
+	// Timeout: no response within the deadline. It may have been executed.
 	Timeout = conn.Timeout
 	// Interrupted: the connection broke after the call was sent. It may have been executed.
 	Interrupted = conn.Interrupted
-	// Protocol: the backend answered something that is no MCP answer.
+	// Protocol: the backend's response is not valid MCP.
 	Protocol = conn.Protocol
-	// Cancelled: the caller gave up.
+	// Cancelled: the caller cancelled the call.
 	Cancelled = conn.Cancelled
-	// TooLarge: the request or the answer exceeds a limit.
+	// TooLarge: the request or the response exceeds a limit.
 	TooLarge = conn.TooLarge
-	// Denied: there is no credential for the call, because somebody decided so. It was not
+	// Denied: the credential for the call was refused, or a login is needed. It was not
 	// executed.
 	Denied = conn.Denied
 )
@@ -52,3 +54,7 @@ const (
 	TransportHTTP  = conn.TransportHTTP
 	TransportSSE   = conn.TransportSSE
 )
+
+// Installs reports whether a command, such as npx, may have to download the server that it starts, which may take
+// minutes.
+func Installs(command string) bool { return conn.Installs(command) }

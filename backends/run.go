@@ -12,17 +12,32 @@ import (
 )
 
 const (
-	// stableTime is how long a connection must have lived for the next loss to start
-	// with a short wait again.
+	// stableTime is how long a connection must have been open for its loss to reset the
+	// backoff.
 	stableTime   = 10 * time.Second
 	checkTimeout = 10 * time.Second
-	// reconnectTime is how long the first attempt after a loss may take before the
-	// backend counts as down.
+	// reconnectTime bounds the first attempt after a loss; then the backend is Down.
 	reconnectTime = 5 * time.Second
-	// retireTime is how long a removed backend may finish its running calls.
+	// retireTime bounds how long a removed backend waits for its running calls.
 	retireTime = 30 * time.Second
 )
 
+// The run loop, which alone opens the main connection, reads lists from it and sets the status:
+//
+//	             first attempt, or one after a loss          lists read
+//	Connecting ────────────────────────────────────────────────► Ready
+//	   │  ▲                                                      │  lost, found by the transport, or by check after
+//	   │  └──────────────────────────────────────────────────────┘  CheckThreshold health checks without an answer
+//	   │ the attempt fails
+//	   ▼
+//	  Down ── each wait (pace.Backoff) ends with another attempt ──► Ready
+//
+// While it is Connecting after a loss (State.Err is set) its offer stays in the catalog, and calls wait for the
+// connection up to their timeout; while it is Down its offer is empty and calls fail at once. A connection that was
+// open for stableTime resets the backoff. A failed call or list does not close the connection: it calls suspect, and
+// the loop makes a health check. b.main is set while serve runs; calls that are still running on a lost connection fail
+// by themselves (Conn.Abandon).
+//
 // run keeps the main connection until the backend is closed.
 func (b *Backend) run() {
 	var wait pace.Backoff
@@ -38,7 +53,7 @@ func (b *Backend) run() {
 		if time.Since(start) > stableTime {
 			wait.Reset()
 			if err == nil {
-				continue // it was well for a while: try at once
+				continue // reconnect at once
 			}
 		}
 		if err != nil {
@@ -52,18 +67,18 @@ func (b *Backend) run() {
 	}
 }
 
-// goDown says that the backend cannot be reached, once per outage.
+// goDown sets the state to Down and logs it, once per outage.
 func (b *Backend) goDown(err error) {
 	b.log.Warn("backend is down", "err", conn.Bare(err))
 	b.setState(Down, err)
 }
 
 // runOnce opens the main connection and serves it until it is lost. It returns the
-// error of an attempt that did not get that far.
+// error of a failed attempt to connect.
 func (b *Backend) runOnce() error {
-	limit := b.Timeout() + conn.ProbeTimeout
+	limit := b.dialer.StartTime() + conn.ProbeTimeout
 	if b.State().Err != nil && b.State().Status == Connecting {
-		limit = reconnectTime // what it offered is kept meanwhile
+		limit = reconnectTime // its offer is kept meanwhile
 	}
 	ctx, cancel := context.WithTimeoutCause(b.ctx, limit, conn.ErrDeadline)
 	defer cancel()
@@ -79,7 +94,7 @@ func (b *Backend) runOnce() error {
 			c.Close()
 		}
 	}()
-	b.stale.Store(0) // all lists are read now
+	b.stale.Store(0) // refresh reads all lists
 	if err := b.refresh(ctx, c, listing.All); err != nil {
 		return err
 	}
@@ -90,7 +105,7 @@ func (b *Backend) runOnce() error {
 	b.serve(c)
 	b.main.Store(nil)
 	if b.ctx.Err() == nil {
-		b.log.Warn("backend is lost", "err", c.Cause())
+		b.log.Warn("backend connection lost", "err", c.Cause())
 		b.setState(Connecting, c.Cause())
 	}
 	return nil
@@ -143,8 +158,8 @@ func (b *Backend) serve(c *conn.Conn) {
 	}
 }
 
-// renewOutdated fetches the lists of a modern backend that have outlived their time to
-// live, when it does not announce changes.
+// renewOutdated reads the lists whose ttlMs has passed, of a modern backend that does not
+// announce changes.
 func (b *Backend) renewOutdated(c *conn.Conn) {
 	if !c.Modern || b.State().Listening {
 		return
@@ -156,7 +171,7 @@ func (b *Backend) renewOutdated(c *conn.Conn) {
 	}
 }
 
-// update fetches lists that changed and announces them, even when they are equal.
+// update reads lists that changed and calls Options.Changed, even when they are equal.
 func (b *Backend) update(c *conn.Conn, bits listing.Bits) {
 	if err := b.refresh(c.Context(), c, bits); err != nil {
 		b.changedLater(bits)
@@ -165,15 +180,15 @@ func (b *Backend) update(c *conn.Conn, bits listing.Bits) {
 	b.set.changed()
 }
 
-// changedLater keeps lists marked as stale after a fetch that did not work; the next
-// wake or check tries again.
+// changedLater marks lists as stale after a failed read; the next wake or check retries.
 func (b *Backend) changedLater(bits listing.Bits) {
 	b.stale.Or(bits)
 	b.suspicious.Store(true)
 }
 
-// check asks the backend whether it lives. After enough failures in a row, or when it
-// cannot be reached at all, the connection counts as lost.
+// check makes a health check: ping, or server/discover of a modern backend. It returns
+// the number of failures in a row. After CheckThreshold of them, or when the backend
+// cannot be dialled, the connection counts as lost.
 func (b *Backend) check(c *conn.Conn, failed int) int {
 	method := wire.Ping
 	if c.Modern {
@@ -184,17 +199,17 @@ func (b *Backend) check(c *conn.Conn, failed int) int {
 		resp.Close()
 	}
 	if err == nil || conn.KindOf(err) == 0 || conn.KindOf(err) == Protocol {
-		b.touch() // any answer is a sign of life
+		b.touch() // an error response shows that the backend is alive
 		return 0
 	}
 	if conn.IsCredentialError(err) {
 		if conn.KindOf(err) == Denied {
 			c.Fail(err)
 		}
-		return failed // the backend was not asked
+		return failed // the check was not sent
 	}
 	failed++
-	b.log.Info("health check", "err", conn.Bare(err), "failed", failed)
+	b.log.Info("health check failed", "err", conn.Bare(err), "failed", failed)
 	// A backend that is busy with calls may be slow to answer a check.
 	set := b.settings.Load()
 	busy := b.dialer.Counts().Running.Load() > 0 && time.Since(b.lastAnswer()) < time.Duration(set.CheckThreshold)*set.CheckInterval
@@ -204,7 +219,7 @@ func (b *Backend) check(c *conn.Conn, failed int) int {
 	return failed
 }
 
-// suspect asks for a health check at once: something else went wrong.
+// suspect asks the run loop for a health check at once, after another failure.
 func (b *Backend) suspect() {
 	b.suspicious.Store(true)
 	b.wakeLoop()

@@ -1,15 +1,15 @@
 // Package backends keeps the connections to the MCP servers behind the endpoint: child
 // processes over stdio, Streamable HTTP of either era and the HTTP+SSE transport of
-// 2024-11-05. It finds out which revision a backend speaks, keeps its lists, reconnects
-// when it is lost, and makes calls whose params and results are bytes.
+// 2024-11-05. It negotiates the protocol revision, keeps the lists of each backend,
+// reconnects, and makes calls whose params and results are bytes.
 //
 //	set := backends.NewSet(backends.Options{Changed: rebuild})
 //	defer set.Close()
 //	set.Apply(cfg)
 //	resp, err := set.All()[0].Call(ctx, &backends.Request{Method: "tools/call", Params: params})
 //
-// A connection is shared between clients where it is certain to which call a message of
-// the backend belongs, and exclusive to one client where it is not.
+// A connection is shared between clients where each message of the backend can be
+// attributed to a call, and private to one client where it cannot.
 package backends
 
 import (
@@ -39,29 +39,31 @@ type Options struct {
 	// on a goroutine of the Set, never while another one runs.
 	Changed func()
 	// Updated is called when a resource that was subscribed to has changed.
-	// session is the client's that it is for, or "" for all.
+	// session is the client session that it is for, or "" for all.
 	Updated func(b *Backend, session, uri string, params json.RawMessage)
 	// Notified is called for a notification that belongs to no call and no client.
 	Notified func(b *Backend, method string, params json.RawMessage)
-	// Pressure ends the one of these client sessions that has been unused longest, if any has
-	// been unused for long enough and waits for nothing. b has no connection left for others.
+	// Pressure is called when all connections or sessions of b are in use. It ends the one of these
+	// client sessions that has been unused longest, if it has been unused for sessionIdle.pressure
+	// and waits for nothing.
 	Pressure func(b *Backend, sessions []string) (ended bool)
-	// ListChanged is called when a backend says, on the connection of one client's session,
-	// that a list has changed; method is the notification.
+	// ListChanged is called for a list changed notification on the connection of one client
+	// session; method is that of the notification.
 	ListChanged func(b *Backend, session, method string)
-	// Kept is told what a backend keeps for a client session, before anything is done in it: the name by which Resume goes on
-	// with it in another process, "" where that cannot be. It may be nil.
+	// Kept is called with the name of each new backend session of a client session, before its first call: Resume takes
+	// it in another process. The name is "" where the session cannot be resumed. Kept may be nil.
 	Kept func(session, backend, name string)
 	// ClientInfo is how the proxy introduces itself. Default {"name":"vmcp","version":"0"}.
 	ClientInfo json.RawMessage
-	// MaxMessage bounds an answer that must be held in memory. Default 64MB.
+	// MaxMessage bounds a response held in memory, in bytes. Default 64 MiB.
 	MaxMessage int64
-	// Secrets are hidden in what is cut to fit a line; Log and the texts of errors are the
-	// caller's to hide. It may be nil.
+	// Secrets are hidden in texts before they are cut to a line's length; the caller hides
+	// them in Log and in errors. It may be nil.
 	Secrets *secret.Redactor
 	// Lines keeps the last lines about each backend. It may be nil.
 	Lines *lines.Log
-	// Named is Secrets for what processes write to standard error: it says which variable a value came from. Default Secrets.
+	// Named is Secrets for the standard error of processes: it replaces a value by the name of its variable. Default
+	// Secrets.
 	Named *secret.Redactor
 }
 
@@ -75,7 +77,7 @@ type Set struct {
 
 	credentials *credentials.Pool
 
-	privateLists atomic.Int64 // bytes that private sessions hold of lists of their own
+	privateLists atomic.Int64 // bytes of the lists of private sessions
 
 	mu      sync.Mutex
 	general settings.General    // guarded by mu: of the last Apply
@@ -106,7 +108,7 @@ func NewSet(o Options) *Set {
 	return s
 }
 
-// defaultIdle is how long unused sessions are kept where a configuration says nothing.
+// defaultIdle is the default of sessionIdle.
 var defaultIdle = config.SessionIdle{Client: config.Duration(time.Hour), Pressure: config.Duration(time.Minute)}
 
 // announce calls Changed until the set is closed.
@@ -130,11 +132,11 @@ func (s *Set) changed() {
 	}
 }
 
-// Apply makes the set what cfg says of backends, timeouts, failures and unused sessions.
-// After an error everything is as before. Backends keep their connections unless what they
-// are started or reached with changes, and serve until their successors do; new ones
-// connect side by side in the background; those that are gone are closed once their
-// running calls have ended. It never waits for a backend.
+// Apply applies the backends, timeouts and session limits of a configuration. After an error
+// nothing has changed. A backend keeps its connections unless its command, environment or URL
+// changes, and then serves until its successor does (replace.go); new ones connect
+// concurrently in the background; removed ones are closed once their running calls have ended.
+// Apply never waits for a backend.
 func (s *Set) Apply(cfg *config.Config) error {
 	cfgs := cfg.Backends
 	if err := distinct(cfgs); err != nil {
@@ -145,7 +147,7 @@ func (s *Set) Apply(cfg *config.Config) error {
 	if s.closed {
 		return conn.ErrClosed
 	}
-	if err := s.credentials.Keep(cfg.TokenStore); err != nil {
+	if err := s.credentials.SetStore(cfg.TokenStore); err != nil {
 		return err
 	}
 	s.general = settings.GeneralOf(cfg)
@@ -170,6 +172,7 @@ func (s *Set) Apply(cfg *config.Config) error {
 		}
 	}
 	for _, b := range old {
+		b.retiring.Store(true)
 		s.wg.Go(b.retire)
 	}
 	s.changed()
@@ -194,28 +197,28 @@ func (s *Set) All() []*Backend {
 	return s.all
 }
 
-// Release closes what was exclusive to a client's session.
+// Release closes the private sessions of a client session, each after its last running call.
 func (s *Set) Release(session string) {
 	for _, b := range s.All() {
-		b.closeSession(session)
+		b.endSession(session, false)
 	}
 }
 
-// Notify passes a client's notification on to the connections that are its session's own.
+// Notify forwards a client's notification to the private sessions of its session.
 func (s *Set) Notify(session, method string, params json.RawMessage) {
 	for _, b := range s.All() {
 		b.notifySession(session, method, params)
 	}
 }
 
-// Listen notes that a session's client has a stream open for what belongs to no call.
+// Listen records that the client of a session has a GET stream open, for messages that belong to no call.
 func (s *Set) Listen(session string) {
 	for _, b := range s.All() {
 		b.listenFor(session)
 	}
 }
 
-// Unlisten notes that it has none any more.
+// Unlisten records that the client of a session has closed its GET stream.
 func (s *Set) Unlisten(session string) {
 	for _, b := range s.All() {
 		b.pool.unlisten(session)

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends"
 	"github.com/vmcp-dev/vmcp/backends/backendtest"
 	"github.com/vmcp-dev/vmcp/config"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
 func TestMain(m *testing.M) {
@@ -20,7 +24,7 @@ func TestMain(m *testing.M) {
 	backendtest.Main(m)
 }
 
-// waitTime is how long a test waits for what must happen.
+// waitTime bounds the wait for an expected change.
 const waitTime = time.Minute
 
 // newSet returns a set that is closed with the test, and a channel that reports changes.
@@ -49,7 +53,7 @@ func newSetFor(t testing.TB, o backends.Options, cfg *config.Config) (*backends.
 	return s, changes
 }
 
-// waitFor waits until ok holds, looking again whenever something changed.
+// waitFor waits until ok returns true, checking after each change.
 func waitFor(t testing.TB, changes <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
 	limit := time.After(waitTime)
@@ -137,5 +141,33 @@ func TestEveryTransportListsAndCalls(t *testing.T) {
 				t.Errorf("big answered %d bytes", got)
 			}
 		})
+	}
+}
+
+// A command that downloads the server at its first start is not killed after the timeout of a call: npx would treat the
+// partial package as complete.
+func TestFirstStartMayFetchTheServer(t *testing.T) {
+	testmode.NeedThorough(t) // it fetches for longer than a process has for its end
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	dir := t.TempDir()
+	cfg := backendtest.Stdio("b", "legacy")
+	cfg.Env["DIR"], cfg.Env["SERVER"] = dir, cfg.Command
+	cfg.Command, cfg.Timeout = filepath.Join(dir, "npx"), config.Duration(200*time.Millisecond)
+	script := `#!/bin/sh
+[ -e "$DIR/package" ] || { sleep 4; echo >"$DIR/package"; }
+exec "$SERVER"
+`
+	syscall.ForkLock.RLock() // a process that another test starts meanwhile would have the file open for writing: "text file busy"
+	err := os.WriteFile(cfg.Command, []byte(script), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, changes := newSet(t, backends.Options{}, cfg)
+	waitFor(t, changes, "an end of the start", func() bool { return set.All()[0].State().Status != backends.Connecting })
+	if _, err := os.Stat(filepath.Join(dir, "package")); err != nil {
+		t.Errorf("the program was ended before it had fetched the server: %+v", set.All()[0].State())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// oldServer is an HTTP+SSE server of 2024-11-05 at /sse, without any library of ours but
-// the parser of messages. It answers a POST there with refusal.
+// oldServer is an HTTP+SSE server of 2024-11-05 at /sse, independent of our code but for the
+// parser of messages. It responds to a POST there with the status refusal.
 func oldServer(t *testing.T, refusal int, gets *atomic.Int32) string {
 	frames := make(chan string, 10)
 	mux := http.NewServeMux()
@@ -58,7 +58,7 @@ func oldServer(t *testing.T, refusal int, gets *atomic.Int32) string {
 	return srv.URL + "/sse"
 }
 
-// TestURLOfAnOldServer: without a transport the proxy finds out what the server speaks.
+// TestURLOfAnOldServer: without a configured transport the proxy detects HTTP+SSE.
 func TestURLOfAnOldServer(t *testing.T) {
 	for _, refusal := range []int{400, 404, 405} {
 		var gets atomic.Int32
@@ -72,11 +72,11 @@ func TestURLOfAnOldServer(t *testing.T) {
 	}
 }
 
-// TestURLOfNoServer says what was tried; a server that asks for credentials or was
-// configured as another kind is not tried otherwise.
+// TestURLOfNoServer: the error names both transports; for a server that asks for
+// credentials, or with a configured transport, only one is tried.
 func TestURLOfNoServer(t *testing.T) {
 	for want, cfg := range map[string]config.Backend{
-		"initialize: HTTP 404 Not Found (nor does it speak HTTP+SSE: HTTP 404 Not Found)": {URL: httptestNotFound(t)},
+		"initialize: HTTP 404 Not Found (nor does it support HTTP+SSE: HTTP 404 Not Found)": {URL: httptestNotFound(t)},
 		"HTTP 401": {URL: oldServer(t, 401, new(atomic.Int32))},
 		"HTTP 405": {URL: oldServer(t, 405, new(atomic.Int32)), Transport: backends.TransportHTTP},
 	} {

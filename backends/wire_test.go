@@ -21,7 +21,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// odd is a result that a careless relay changes.
+// odd is a result that decoding and encoding would change.
 const odd = `{ "content":[{"type":"hologram","vendor":{"z":1,"a":2}}],"isError":false,"text":"","n":9007199254740993,"f":1.0,"e":"\u00e9\/" }`
 
 // result makes the call and returns the bytes of its result.
@@ -77,7 +77,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
+func TestBytesAfterAResultAreWrittenWithItsLastPiece(t *testing.T) {
 	want := `{"text":"` + strings.Repeat("x", 100_000) + `"}`
 	raw := &backendtest.Raw{Modern: true, Handle: func(x *backendtest.Exchange) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s,"more":1}`, x.Message.ID, want)
@@ -107,8 +107,8 @@ func TestWhatComesBehindAResultGoesOutWithItsLastPiece(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfALargeAnswerIsNotTimedOut: the deadline of a call is the backend's, not
-// the client's that takes its time with the answer.
+// TestSlowReaderOfALargeAnswerIsNotTimedOut: the timeout of a call is suspended while the
+// client reads the response.
 func TestSlowReaderOfALargeAnswerIsNotTimedOut(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
@@ -134,7 +134,7 @@ func TestSlowReaderOfALargeAnswerIsNotTimedOut(t *testing.T) {
 	}
 }
 
-// slowWriter takes its time with the first write.
+// slowWriter delays the first write.
 type slowWriter struct{ wait time.Duration }
 
 func (s *slowWriter) Write(p []byte) (int, error) {

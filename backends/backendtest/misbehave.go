@@ -14,22 +14,23 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// misbehave is a stdio server that speaks 2025-11-25 except for what its name says:
+// misbehave is a stdio server of revision 2025-11-25 that deviates as its name says:
 //
-//	exits    leaves at once, with a word on stderr
-//	mute     reads and never answers
-//	junk     writes malformed lines around every answer
+//	exits    exits at once, with a line on stderr
+//	mute     reads and never responds
+//	malformed writes malformed lines around every response
 //	dies     is killed when a tool is called
-//	shy      leaves when anything comes before initialize
-//	deaf     ignores everything that comes before initialize
+//	shy      exits at any message before initialize
+//	deaf     ignores all messages before initialize
 //	stubborn ignores SIGTERM and the end of its input, and has a child that does, too;
 //	         the tool "pids" returns both process ids
 //	flood    writes a line without end when a tool is called
 //	curious  asks for the roots as soon as it is initialized; the tool "pids" returns the answer
 //	late     announces the end of an elicitation after a tool has answered
 //	crossed  answers every second call before the first, and logs a message ahead of each answer
-//	parrot   answers a call with the members that its argument "answer" spells
+//	parrot   responds to a call with the members in its argument "answer"
 //	slow     takes longer to start than a probe waits, then speaks 2026-07-28 only
+//	sleepy   is as slow, and speaks 2025-11-25 as well
 func misbehave(name string) {
 	p := &player{name: name, out: bufio.NewWriter(os.Stdout)}
 	switch name {
@@ -40,7 +41,7 @@ func misbehave(name string) {
 		signal.Ignore(syscall.SIGTERM)
 		p.descendant = exec.Command("sh", "-c", `trap "" TERM; while :; do sleep 1; done`)
 		p.descendant.Start()
-	case "slow":
+	case "slow", "sleepy":
 		time.Sleep(4 * time.Second)
 	}
 	in := bufio.NewScanner(os.Stdin)
@@ -72,7 +73,7 @@ type player struct {
 }
 
 func (p *player) answer(m wire.Message) {
-	if !p.initialized && m.Method != wire.Initialize && p.name != "slow" {
+	if !p.initialized && m.Method != wire.Initialize && p.name != "slow" && p.name != "sleepy" {
 		switch p.name {
 		case "shy":
 			os.Exit(1)
@@ -85,6 +86,8 @@ func (p *player) answer(m wire.Message) {
 	switch {
 	case p.name == "slow" && m.Method == wire.Initialize:
 		p.send(wire.Failure(m.ID, wire.Errorf(wire.MethodNotFound, "no such method")))
+	case p.name == "sleepy" && m.Method == wire.Discover:
+		p.send(wire.Result(m.ID, []byte(`{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}}}`)))
 	case m.Method == wire.Discover:
 		p.send(wire.Result(m.ID, []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)))
 	case m.Method == wire.Initialize:
@@ -127,19 +130,19 @@ func (p *player) call(m wire.Message) {
 		message := wire.Notification(wire.LogMessage, []byte(`{"level":"info","data":"x"}`))
 		fmt.Fprintf(p.out, "%s\n%s\n", message, wire.Result(m.ID, answer))
 		p.out.Flush()
-		time.Sleep(20 * time.Millisecond) // a slow client is at the first message
+		time.Sleep(20 * time.Millisecond) // a slow client is still handling the first message
 		fmt.Fprintf(p.out, "%s\n", message)
 		m, p.held = *p.held, nil
 	}
 	p.send(wire.Result(m.ID, answer))
 	if p.name == "late" {
-		time.Sleep(50 * time.Millisecond) // the answer must have ended the call
+		time.Sleep(50 * time.Millisecond) // the call has ended by then
 		p.send(wire.Notification(wire.ElicitComplete, []byte(`{"elicitationId":"1"}`)))
 	}
 }
 
 func (p *player) send(frame []byte) {
-	if p.name == "junk" {
+	if p.name == "malformed" {
 		fmt.Fprintf(p.out, "starting up...\n\n{not json\n[1,2]\n{\"jsonrpc\":\"2.0\",\"id\":987654,\"result\":{}}\n%s\r\n\xff\xfe\n", frame)
 	} else {
 		fmt.Fprintf(p.out, "%s\n", frame)

@@ -12,23 +12,23 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Raw is an HTTP backend that answers with the bytes a test wants. Handshakes and lists
-// are answered by themselves; everything else is the test's.
+// Raw is an HTTP backend that responds with the bytes that a test wants. It handles
+// handshakes and lists itself; Handle handles all other requests.
 type Raw struct {
-	Modern  bool              // speaks 2026-07-28 only, else 2025-11-25 only
-	Session string            // session id to give; "" for none
+	Modern  bool              // supports 2026-07-28 only, else 2025-11-25 only
+	Session string            // session id to issue; "" for none
 	Tools   string            // the array of tools/list; "" for none
 	Also    []string          // capabilities beside tools and logging; before 2026-07-28
 	Handle  func(x *Exchange) // other requests, and GETs: their Message has no method
-	// First, when set, sees every request before anything else and answers it by
-	// returning true.
+	// First, when set, is called first with every request; true means that it has
+	// responded.
 	First func(x *Exchange) bool
 
 	mu   sync.Mutex
 	seen []Seen // guarded by mu
 }
 
-// Seen is a request that a Raw got.
+// Seen is a request that a Raw has received.
 type Seen struct {
 	HTTP    string // its HTTP method
 	Method  string // its JSON-RPC method
@@ -36,19 +36,19 @@ type Seen struct {
 	Message wire.Message
 }
 
-// Exchange is one HTTP request with its answer.
+// Exchange is one HTTP request with its response.
 type Exchange struct {
 	http.ResponseWriter
 	Request *http.Request
 	Message wire.Message
 }
 
-// JSON answers with a result.
+// JSON responds with a result.
 func (x *Exchange) JSON(result string) {
 	x.Raw(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, x.Message.ID, result))
 }
 
-// Raw answers with a body of type application/json.
+// Raw responds with a body of type application/json.
 func (x *Exchange) Raw(body string) {
 	x.Header().Set("Content-Type", "application/json")
 	io.WriteString(x, body)

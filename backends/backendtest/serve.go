@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -28,9 +29,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Stdio configures a backend that runs a server in a process of its own. Role "sdk" is
-// the server of New, "legacy" the same before 2026-07-28; the others misbehave, see
-// there.
+// Stdio configures a backend that runs a server in a separate process. Role "sdk" is the
+// server of New, "legacy" the same before 2026-07-28; for the others see misbehave.
 func Stdio(name, as string) config.Backend {
 	self, err := os.Executable()
 	if err != nil {
@@ -57,8 +57,8 @@ func HTTP(t testing.TB, s *mcp.Server, stateful bool) string {
 	return serve(t, streamable(s, stateful)) + "/mcp"
 }
 
-// Listen is HTTP on a listener of the caller's. The function it returns stops the
-// server as if it had been killed.
+// Listen is HTTP on the caller's listener. stop closes all connections, as if the
+// server had been killed.
 func Listen(t testing.TB, l net.Listener, s *mcp.Server, stateful bool) (stop func()) {
 	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: streamable(s, stateful)}}
 	server.Start()
@@ -68,9 +68,21 @@ func Listen(t testing.TB, l net.Listener, s *mcp.Server, stateful bool) (stop fu
 }
 
 func streamable(s *mcp.Server, stateful bool) http.Handler {
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
 		&mcp.StreamableHTTPOptions{Stateless: !stateful, PropagateRequestCancellation: true})
+	ending := http.TimeoutHandler(h, endTime, "a tool of the session has not ended")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			ending.ServeHTTP(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
+
+// endTime bounds the end of a session: the SDK waits for a tool that waits for the client, and the shutdown of the
+// server for both.
+const endTime = 5 * time.Second
 
 // SSE serves s over the HTTP+SSE transport of 2024-11-05.
 func SSE(t testing.TB, s *mcp.Server) string {

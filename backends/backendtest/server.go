@@ -1,6 +1,6 @@
 // Package backendtest has real MCP servers for tests: one built with the official SDK,
-// over HTTP in this process or over stdio in a process of its own, and raw ones that
-// answer with whatever bytes a test wants.
+// over HTTP in this process or over stdio in a separate process, and raw ones that respond
+// with the bytes that a test wants.
 //
 // A test binary that starts stdio servers calls Main first:
 //
@@ -35,7 +35,7 @@ import (
 //
 // two prompts, a resource test://static and a template test://item/{id}.
 //
-// It speaks the given protocol revisions, or all.
+// It supports the given protocol revisions, or all.
 func New(revisions ...string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "backendtest", Version: "1"}, &mcp.ServerOptions{
 		Instructions:              "for tests",
@@ -75,7 +75,7 @@ func addContent(s *mcp.Server) {
 	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "item", URITemplate: "test://item/{id}"}, read)
 }
 
-// handler makes a tool of a function that returns its text.
+// handler returns a tool handler for a function that returns its text.
 func handler(f func(context.Context, *mcp.CallToolRequest) (string, error)) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		text, err := f(ctx, r)
@@ -86,7 +86,7 @@ func handler(f func(context.Context, *mcp.CallToolRequest) (string, error)) mcp.
 	}
 }
 
-// number is an argument of the call, or otherwise its default.
+// number returns an argument of the call, or the default otherwise.
 func number(r *mcp.CallToolRequest, name string, otherwise int) int {
 	var args map[string]any
 	if json.Unmarshal(r.Params.Arguments, &args) == nil {

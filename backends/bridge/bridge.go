@@ -2,19 +2,19 @@
 // Streamable HTTP, and back: for clients that can only start a program, in front of servers that
 // run already.
 //
-// Frames pass as they are. What the bridge knows of MCP is what the two transports differ in:
+// Frames are forwarded unchanged. The bridge implements the parts of MCP in which the two transports differ:
 //
-//   - A client that says initialize gets one session at the endpoint. Its stream is kept open, so
-//     that questions and notifications arrive, and a broken stream goes on behind its last event. A
-//     session that the endpoint does not know any more, because it was restarted, is opened anew
-//     with the client's own initialize, log level and subscriptions; the client is notified that
-//     all lists may have changed.
+//   - A client that sends initialize has one session at the endpoint. Its GET stream is kept open for
+//     requests and notifications of the server, and resumed after its last event when it breaks. When
+//     the endpoint has forgotten the session, because it was restarted, a new one is opened with the
+//     client's own initialize, log level and subscriptions, and the client is notified that all lists
+//     may have changed.
 //   - Requests of 2026-07-28 are posted one by one with the headers that repeat their body, those for
-//     arguments of tools included, and are cancelled by closing their stream (basic/transports). A
-//     stream of subscriptions/listen that breaks, or that the endpoint ends, is opened again, and the
-//     client is notified that what it listens to may have changed.
+//     arguments of tools included, and are cancelled by closing their stream (basic/transports). A stream
+//     of subscriptions/listen that breaks, or that the endpoint ends, is opened again, and the client is
+//     notified that the lists and resources that it listens to may have changed.
 //
-// An endpoint that cannot be reached is an error answer to each request, at once.
+// While the endpoint cannot be reached, each request is answered with an error at once.
 package bridge
 
 import (
@@ -37,58 +37,58 @@ import (
 const (
 	// maxFrame is the largest frame in either direction, in bytes.
 	maxFrame = 64 << 20
-	// maxRunning bounds the requests of the client that run at one time.
+	// maxRunning bounds the concurrent requests of the client.
 	maxRunning = 256
-	// maxHeld bounds what they hold together, in bytes.
+	// maxHeld bounds the sum of their frames, in bytes.
 	maxHeld = 128 << 20
-	// maxLarge is how many answers larger than smallFrame are read at one time.
+	// maxLarge bounds the responses larger than smallFrame that are read at one time.
 	maxLarge   = 4
 	smallFrame = 64 << 10
 
-	// sendTime is how long the endpoint has to take what needs no answer, and initialize.
+	// sendTime bounds the sending of notifications and responses, and initialize.
 	sendTime = 30 * time.Second
-	// endTime is how long it has to take the end of a session.
+	// endTime bounds the DELETE of a session.
 	endTime = 2 * time.Second
 )
 
-// Options say where the endpoint is.
+// Options are the endpoint and how to reach it.
 type Options struct {
 	URL *url.URL
-	// Header goes with every request, such as Authorization.
+	// Header is added to every request, such as Authorization.
 	Header http.Header
 	// Transport sends the requests.
 	Transport http.RoundTripper
-	// Say writes a message for a person. It is called by one goroutine at a time.
+	// Say writes a message for the user. It is called by one goroutine at a time.
 	Say func(format string, args ...any)
-	// DrainTime is how long running requests have after the end of the input.
+	// DrainTime bounds the wait for running requests after the end of the input.
 	DrainTime time.Duration
 }
 
-// Bridge is one client in front of one endpoint.
+// Bridge connects one client to one endpoint.
 type Bridge struct {
 	o       Options
 	headers atomic.Pointer[http.Header]
 	out     *writer
-	large   chan struct{} // a token for each large answer that is being read
+	large   chan struct{} // a token for each large response that is being read
 	work    sync.WaitGroup
 
-	ctx context.Context // of all that it does
+	ctx context.Context // of all requests
 	end context.CancelCauseFunc
 
 	schemas  schemas
-	renewing sync.Mutex // held while a session is opened anew
+	renewing sync.Mutex // held while a new session is opened
 	saying   sync.Mutex
 
 	mu      sync.Mutex
-	session *session                   // guarded by mu: of a client that said initialize
+	session *session                   // guarded by mu: of a client that has sent initialize
 	running map[string]*call           // guarded by mu: by id
 	held    int                        // guarded by mu: bytes of running requests
-	idle    chan struct{}              // guarded by mu: closed when nothing runs; nil until the input has ended
-	kept    map[string]json.RawMessage // guarded by mu: params to say again in a later session, by method and URI
+	idle    chan struct{}              // guarded by mu: closed when no request runs; nil until the input has ended
+	kept    map[string]json.RawMessage // guarded by mu: params to send again in a new session, by method and URI
 }
 
-// Serve carries frames until in ends and what came before is answered, or until ctx ends. The
-// session at the endpoint ends with it.
+// Serve forwards frames until in ends and all requests are answered, or until ctx ends. It then
+// ends the session at the endpoint.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	b := &Bridge{o: o, out: &writer{w: out}, large: make(chan struct{}, maxLarge), running: map[string]*call{}, kept: map[string]json.RawMessage{}}
 	header := maps.Clone(o.Header)
@@ -116,12 +116,13 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	}
 }
 
-// take passes on one frame of the client. Requests run side by side; all else goes in order.
+// take handles one frame of the client. Requests run concurrently; notifications and responses are sent in
+// order.
 func (b *Bridge) take(ctx context.Context, line []byte) {
 	m, err := wire.Parse(line)
 	switch {
 	case err != nil && line[0] == '[' && b.current() != nil:
-		b.start(&call{frame: line}) // of 2025-03-26; its answer is an array
+		b.start(&call{frame: line}) // a batch of 2025-03-26; its response is an array
 	case err != nil:
 		b.send(wire.Failure(m.ID, err))
 	case m.IsRequest() && m.Method == wire.Initialize:
@@ -135,11 +136,11 @@ func (b *Bridge) take(ctx context.Context, line []byte) {
 	}
 }
 
-// pass sends a notification or an answer, and waits until the endpoint has it.
+// pass sends a notification or a response, and waits until the endpoint has accepted it.
 func (b *Bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
 	s := b.current()
 	if s == nil {
-		return // nothing of 2026-07-28 but requests goes to an endpoint
+		return // clients of 2026-07-28 send only requests over HTTP
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
@@ -150,7 +151,7 @@ func (b *Bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
 		}
 	}
 	if err != nil {
-		what := cmp.Or(m.Method, "the client's answer to a question")
+		what := cmp.Or(m.Method, "the client's response")
 		b.say("%s was not delivered: %v", what, b.explain(err))
 	}
 	if m.Method == wire.Initialized && err == nil {
@@ -158,14 +159,14 @@ func (b *Bridge) pass(ctx context.Context, m *wire.Message, frame []byte) {
 	}
 }
 
-// cancel ends a running request of the client. At an endpoint with a session the notification
-// says so, else the end of the request's stream.
+// cancel cancels a running request of the client: in a session by forwarding the notification,
+// else by closing the request's stream.
 func (b *Bridge) cancel(ctx context.Context, m *wire.Message, frame []byte) {
 	b.mu.Lock()
 	c := b.running[string(jsonscan.Get(m.Params, "requestId"))]
 	b.mu.Unlock()
 	if c == nil {
-		return // it is answered already
+		return // already answered
 	}
 	if !c.modern() {
 		b.pass(ctx, m, frame)
@@ -179,7 +180,7 @@ func (b *Bridge) current() *session {
 	return b.session
 }
 
-// send writes a frame to the client. One that is gone ends the bridge.
+// send writes a frame to the client. A write error ends the bridge.
 func (b *Bridge) send(frame []byte) {
 	if err := b.out.send(frame); err != nil {
 		b.end(fmt.Errorf("standard output: %w", err))
@@ -192,8 +193,8 @@ func (b *Bridge) say(format string, args ...any) {
 	b.o.Say(format, args...)
 }
 
-// drain waits until what runs is answered, for at most DrainTime or until ctx ends. What would
-// never end by itself is ended.
+// drain waits until all requests are answered, for at most DrainTime or until ctx ends. It cancels
+// listen requests first, which do not end by themselves.
 func (b *Bridge) drain(ctx context.Context) {
 	idle := make(chan struct{})
 	b.mu.Lock()
@@ -215,7 +216,7 @@ func (b *Bridge) drain(ctx context.Context) {
 	}
 }
 
-// noteIdle reports that nothing runs, if somebody waits for that. mu is held.
+// noteIdle closes idle if no request runs. mu is held.
 func (b *Bridge) noteIdle() {
 	if b.idle != nil && len(b.running) == 0 {
 		close(b.idle)
@@ -223,7 +224,7 @@ func (b *Bridge) noteIdle() {
 	}
 }
 
-// close ends what runs, and the session.
+// close cancels the running requests and ends the session.
 func (b *Bridge) close() {
 	s := b.current()
 	if s != nil {
@@ -238,7 +239,7 @@ func (b *Bridge) close() {
 	}
 }
 
-// writer writes whole frames, one a line.
+// writer writes whole frames, one per line.
 type writer struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu

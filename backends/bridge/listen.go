@@ -11,25 +11,26 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A client of 2026-07-28 listens on a stream for as long as it likes. Over the pipe that ends when the client's
-// server does, and that is this program: a stream that the endpoint ends, since it is restarted or there is no more
-// network, is opened again with the same request. The client has one acknowledgement, the first; in the place of later
-// ones it is notified of all that may have changed meanwhile.
+// A client of 2026-07-28 keeps a listen stream open. Over a pipe it expects the stream to end only with its server,
+// which is this program: a stream that the endpoint ends, because of a restart or a network failure, is opened again
+// with the same request. The client gets the first acknowledgement only; instead of later ones it is notified that
+// everything it listens to may have changed.
 
-// maxSilent is how many streams one after the other may be ended by the endpoint in which nothing was said: then it is
-// the endpoint that wants no listener, and the client gets its answer.
+// maxSilent bounds the streams in a row that the endpoint ends without a notification: then the request is not
+// repeated, and the client gets the response.
 const maxSilent = 3
 
-// listening is what is known of a subscriptions/listen over all of its streams.
+// listening is the state of a subscriptions/listen over all of its streams.
 type listening struct {
 	acknowledged bool // the client has the acknowledgement
 	open         bool // the present stream is acknowledged
-	heard        bool // something came on the present stream
-	silent       int  // streams that were ended without that, one after the other
+	heard        bool // a notification was received on the present stream
+	silent       int  // streams in a row that ended without one
 	result       []byte
 }
 
-// listen posts a subscriptions/listen, again and again, until the client cancels it or the endpoint refuses it.
+// listen posts a subscriptions/listen, and again when its stream ends, until the client cancels it or the
+// endpoint refuses it.
 func (b *Bridge) listen(c *call) ([]byte, error) {
 	l, wait := &listening{}, pace.Backoff{}
 	c.listen = l
@@ -44,7 +45,7 @@ func (b *Bridge) listen(c *call) ([]byte, error) {
 		}
 		if l.open {
 			wait.Reset()
-			b.say("the endpoint ended the stream of what has changed; it is opened again")
+			b.say("the endpoint ended the subscriptions/listen stream; reopening it")
 		}
 		c.release()
 		if pace.Sleep(c.ctx, wait.Next()) != nil {
@@ -53,7 +54,7 @@ func (b *Bridge) listen(c *call) ([]byte, error) {
 	}
 }
 
-// passes notes a notification of the present stream; false: the client has this acknowledgement already.
+// passes records a notification of the present stream. It is false for an acknowledgement after the first.
 func (l *listening) passes(method string) bool {
 	if method != wire.Acknowledged {
 		l.heard = true
@@ -64,8 +65,8 @@ func (l *listening) passes(method string) bool {
 	return first
 }
 
-// goesOn reports whether a stream is opened again after one that ended so. One that was never acknowledged is not,
-// nor one that the endpoint refuses.
+// goesOn reports whether the stream is opened again after this outcome: not if none was acknowledged yet, or if
+// the endpoint refuses it.
 func (l *listening) goesOn(answer []byte, err error) bool {
 	if !l.acknowledged {
 		return false
@@ -85,7 +86,8 @@ func (l *listening) goesOn(answer []byte, err error) bool {
 	return l.silent < maxSilent
 }
 
-// last is what the client gets when no stream is opened again: the result of the last one that had one.
+// last returns the outcome for the client when no stream is opened again: the result of the last stream that
+// had one.
 func (l *listening) last(answer []byte, err error) ([]byte, error) {
 	if l.result != nil && (err != nil || answer == nil) {
 		return l.result, nil
@@ -93,8 +95,8 @@ func (l *listening) last(answer []byte, err error) ([]byte, error) {
 	return answer, err
 }
 
-// announceAgain notifies the client of everything that it listens to, when a later stream is acknowledged: what changed
-// before that nobody has told it.
+// announceAgain sends a notification for everything that the client listens to, when a later stream is acknowledged:
+// changes before that were not announced.
 func (b *Bridge) announceAgain(c *call, acknowledged json.RawMessage) {
 	about := new(jsonscan.Object).Raw(wire.MetaSubscriptionID, c.id).JSON()
 	honoured := jsonscan.Get(acknowledged, "notifications")

@@ -16,20 +16,20 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// call is a request of the client while it runs.
+// call is a running request of the client.
 type call struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	id       json.RawMessage // nil of a batch
 	method   string
 	params   json.RawMessage
-	revision string // of a request that names its own
+	revision string // of a request with a revision in its _meta; else ""
 	frame    []byte
-	large    func() // gives the token of a large answer back; may be nil
+	large    func() // returns the token of a large response; may be nil
 	listen   *listening
 }
 
-// release makes room for another large answer, when c's is written.
+// release returns c's token of a large response, if it has one.
 func (c *call) release() {
 	if c.large != nil {
 		c.large()
@@ -39,19 +39,19 @@ func (c *call) release() {
 
 func (c *call) modern() bool { return c.revision != "" }
 
-// request begins a request on a goroutine of its own: others overtake it.
+// request starts a request on a new goroutine.
 func (b *Bridge) request(m *wire.Message, frame []byte) {
 	c := &call{id: m.ID, method: m.Method, params: m.Params, frame: frame}
 	c.revision = jsonscan.GetString(jsonscan.Get(m.Params, "_meta"), wire.MetaProtocolVersion)
 	switch {
 	case c.revision != "":
 	case m.Method == wire.Discover:
-		c.revision = wire.Rev2607 // the endpoint says what is missing
+		c.revision = wire.Rev2607 // the endpoint reports what is missing
 	case b.current() == nil && m.Method == wire.Ping:
 		b.send(wire.Result(m.ID, json.RawMessage("{}")))
 		return
 	case b.current() == nil:
-		b.send(wire.Failure(m.ID, wire.Invalid("%s came before initialize", m.Method)))
+		b.send(wire.Failure(m.ID, wire.Invalid("%s before initialize", m.Method)))
 		return
 	}
 	b.start(c)
@@ -80,14 +80,14 @@ func (b *Bridge) begin(c *call) error {
 		return wire.Invalid("id %s is in use", c.id)
 	}
 	if len(b.running) == maxRunning || b.held+len(c.frame) > maxHeld {
-		return wire.Errorf(wire.Busy, "too many requests at once: %d run, with %d bytes", len(b.running), b.held)
+		return wire.Errorf(wire.Busy, "too many concurrent requests: %d, with %d bytes", len(b.running), b.held)
 	}
 	b.running[key] = c
 	b.held += len(c.frame)
 	return nil
 }
 
-// key is the id of a request; that of a batch is no id.
+// key returns the key of c in running: its id, or for a batch a unique text.
 func (c *call) key() string {
 	if c.id == nil {
 		return fmt.Sprintf("%p", c)
@@ -103,7 +103,7 @@ func (b *Bridge) ended(c *call) {
 	b.noteIdle()
 }
 
-// run posts a request and writes its answer. One that was cancelled has none.
+// run posts a request and writes its response, unless it was cancelled.
 func (b *Bridge) run(c *call) {
 	answer, err := b.exchange(c)
 	switch {
@@ -115,8 +115,8 @@ func (b *Bridge) run(c *call) {
 	}
 }
 
-// exchange posts a request, once more when the endpoint has forgotten the session: it was not
-// looked at then. The answer of a batch of notifications is nil.
+// exchange posts a request, and retries it once in a new session when the endpoint has forgotten
+// the session: it was not executed then. The response to a batch of notifications is nil.
 func (b *Bridge) exchange(c *call) ([]byte, error) {
 	switch {
 	case c.modern() && c.method == wire.Listen:
@@ -155,7 +155,7 @@ func (b *Bridge) once(c *call) ([]byte, error) {
 	return b.answer(c, at, resp, nil)
 }
 
-// header are the headers of a request of 2026-07-28, which repeat what is in its body.
+// header returns the headers of a request of 2026-07-28, which repeat parts of its body.
 func (b *Bridge) header(c *call, base http.Header) http.Header {
 	h := maps.Clone(base)
 	h[wire.HeaderVersion] = []string{c.revision}
@@ -169,7 +169,7 @@ func (b *Bridge) header(c *call, base http.Header) http.Header {
 	return h
 }
 
-// answer reads the answer to c, and passes on what comes before it. s is the session of a stream
+// answer reads the response to c, and forwards the messages before it. s is the session of a stream
 // that can be resumed; it may be nil.
 func (b *Bridge) answer(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
 	switch {
@@ -192,12 +192,12 @@ func (b *Bridge) answer(c *call, at *endpoint.Endpoint, resp *http.Response, s *
 		return b.stream(c, at, resp, s)
 	}
 	endpoint.Discard(resp.Body)
-	return nil, fmt.Errorf("the answer has content type %q, want %s or %s", clipped(resp.Header.Get("Content-Type")), endpoint.JSON, endpoint.Events)
+	return nil, fmt.Errorf("the response has content type %q, want %s or %s", clipped(resp.Header.Get("Content-Type")), endpoint.JSON, endpoint.Events)
 }
 
 func clipped(s string) string { return s[:min(len(s), 100)] }
 
-// own is the frame if it answers c.
+// own returns the frame if it is the response to c.
 func (c *call) own(frame []byte) ([]byte, error) {
 	if c.id == nil {
 		return frame, nil
@@ -205,18 +205,18 @@ func (c *call) own(frame []byte) ([]byte, error) {
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer is no message of JSON-RPC: %w", err)
+		return nil, fmt.Errorf("the response is not a JSON-RPC message: %w", err)
 	case !m.IsResponse():
-		return nil, errors.New("the answer has neither a result nor an error")
+		return nil, errors.New("the response has neither a result nor an error")
 	case m.ID == nil && m.Error != nil:
 		return wire.Failure(c.id, wire.ParseErrorObject(m.Error)), nil
 	case !bytes.Equal(m.ID, c.id):
-		return nil, fmt.Errorf("the answer is to another request, %s", clipped(string(m.ID)))
+		return nil, fmt.Errorf("the response is to another request, %s", clipped(string(m.ID)))
 	}
 	return frame, nil
 }
 
-// refused makes an answer of one that is not 200: the JSON-RPC error in it, if there is one.
+// refused returns the JSON-RPC error in a response that is not 200, if there is one, else a *StatusError.
 func (b *Bridge) refused(c *call, resp *http.Response) ([]byte, error) {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, smallFrame))
 	resp.Body.Close()
@@ -226,8 +226,8 @@ func (b *Bridge) refused(c *call, resp *http.Response) ([]byte, error) {
 	return nil, &endpoint.StatusError{Code: resp.StatusCode}
 }
 
-// errCut is an answer that broke off.
-var errCut = errors.New("the connection ended before the answer; what was asked for may have been done")
+// errCut is the error of a response that broke off.
+var errCut = errors.New("the connection ended before the response; the request may have been executed")
 
 func cutOff(err error) error {
 	if errors.Is(err, errTooLarge) {
@@ -236,8 +236,8 @@ func cutOff(err error) error {
 	return fmt.Errorf("%w (%w)", errCut, err)
 }
 
-// stream reads events up to the answer to c. One that breaks off is resumed where the session
-// allows that.
+// stream reads events up to the response to c. A stream that breaks off is resumed if it belongs
+// to a session and has event ids.
 func (b *Bridge) stream(c *call, at *endpoint.Endpoint, resp *http.Response, s *session) ([]byte, error) {
 	for pos := endpoint.Start; ; {
 		answer, err := b.events(c.ctx, resp, c, &pos)
@@ -256,7 +256,7 @@ func (b *Bridge) stream(c *call, at *endpoint.Endpoint, resp *http.Response, s *
 	}
 }
 
-// events passes on the messages of a stream up to its end or, if c is not nil, to its answer.
+// events forwards the messages of a stream up to its end or, if c is not nil, to the response to c.
 func (b *Bridge) events(ctx context.Context, resp *http.Response, c *call, pos *endpoint.Position) (answer []byte, err error) {
 	defer resp.Body.Close()
 	r := wire.NewEventReader(resp.Body, maxFrame)
@@ -285,15 +285,15 @@ func (b *Bridge) events(ctx context.Context, resp *http.Response, c *call, pos *
 	}
 }
 
-// message passes on one message of a stream, unless it is the answer to c.
+// message forwards one message of a stream, unless it is the response to c.
 func (b *Bridge) message(frame []byte, c *call) (answers bool) {
 	if len(frame) == 0 {
-		return false // an event that only has an id
+		return false // an event with an id only
 	}
 	m, err := wire.Skim(frame)
 	switch {
 	case err != nil:
-		b.say("the endpoint sent what is no message of JSON-RPC: %v", err)
+		b.say("the endpoint sent an invalid JSON-RPC message: %v", err)
 	case !m.IsResponse():
 		if c == nil || c.listen == nil || c.listen.passes(m.Method) {
 			b.send(frame)
@@ -306,9 +306,10 @@ func (b *Bridge) message(frame []byte, c *call) (answers bool) {
 	return false
 }
 
-var errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxFrame)
+var errTooLarge = fmt.Errorf("the response is larger than %d bytes", maxFrame)
 
-// readAll reads the rest of a message behind its head. While it is large, only maxLarge others are.
+// readAll reads the rest of a message after head. For a large message it acquires one of maxLarge tokens,
+// which release returns.
 func (b *Bridge) readAll(ctx context.Context, r io.Reader, head []byte) (frame []byte, release func(), err error) {
 	release = func() {}
 	small, err := io.ReadAll(io.LimitReader(r, smallFrame))
@@ -331,14 +332,14 @@ func (b *Bridge) readAll(ctx context.Context, r io.Reader, head []byte) (frame [
 	return whole.Bytes(), release, err
 }
 
-// fail answers a request with what went wrong on the way.
+// fail answers a request with an error of the transport.
 func (b *Bridge) fail(id json.RawMessage, err error) {
 	err = b.explain(err)
 	b.say("%v", err)
 	b.send(wire.Failure(id, wire.Errorf(wire.InternalError, "%v", err)))
 }
 
-// explain says where it went wrong, and what would help.
+// explain returns err with the URL and a hint.
 func (b *Bridge) explain(err error) error {
 	at := endpoint.Shown(b.o.URL)
 	var status *endpoint.StatusError
@@ -346,11 +347,11 @@ func (b *Bridge) explain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf(`%s: nothing is listening there: start the endpoint with "vmcp serve"`, at)
 	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
-		return fmt.Errorf("%s: the endpoint asks for a token, and has none or another one: set VMCP_TOKEN, or name a file in --token-file", at)
+		return fmt.Errorf("%s: the endpoint refuses the request without a valid token: set VMCP_TOKEN, or name a file in --token-file", at)
 	case errors.As(err, &status) && status.Code == http.StatusNotFound:
-		return fmt.Errorf("%s: %w: no endpoint is served there", at, status)
+		return fmt.Errorf("%s: %w: no endpoint at this path", at, status)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: no answer in %s", at, sendTime)
+		return fmt.Errorf("%s: no response within %s", at, sendTime)
 	}
 	return fmt.Errorf("%s: %w", at, err)
 }

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// maxSchemas bounds the tools whose arguments in headers are known, and maxSchemaBytes what is kept of each.
+	// maxSchemas bounds the tools with header parameters that are remembered, and maxSchemaBytes the size of
+	// each.
 	maxSchemas     = 10_000
 	maxSchemaBytes = 4 << 10
-	// maxPages bounds the pages of a list that the bridge asks for itself.
+	// maxPages bounds the pages of a list that the bridge itself requests.
 	maxPages = 1_000
 )
 
-// schemas are the arguments of tools that have to stand in headers, too. They are read from the lists that pass
-// on their way to the client, and from one of the bridge's own when the endpoint says that a header is missing.
+// schemas are the arguments of tools that must be repeated in headers. They are read from the lists that are
+// forwarded to the client, and from a list that the bridge requests when the endpoint reports a missing header.
 type schemas struct {
 	mu  sync.Mutex
 	all map[string][]wire.HeaderParam // guarded by mu, by the tool's name; a tool without any is not in it
@@ -65,14 +66,14 @@ func (s *schemas) addTo(h http.Header, params json.RawMessage) {
 	}
 }
 
-// modern posts a request of 2026-07-28. A call that lacks a header, or has one that the tool does not declare any more,
-// was not looked at: it is posted once more when the tools have been listed.
+// modern posts a request of 2026-07-28. A call that is refused for its headers (HeaderMismatch) was not executed: it is
+// retried once after the tools have been listed.
 func (b *Bridge) modern(c *call) ([]byte, error) {
 	answer, err := b.once(c)
 	if err != nil || answer == nil {
 		return answer, err
 	}
-	m, _ := wire.Skim(answer) // b.once has seen that it is one
+	m, _ := wire.Skim(answer) // b.once has checked it
 	switch {
 	case c.method == wire.ToolsList && m.Result != nil:
 		b.schemas.learn(m.Result)
@@ -85,7 +86,7 @@ func (b *Bridge) modern(c *call) ([]byte, error) {
 	return answer, nil
 }
 
-// listTools asks for the tools as the client of a call would, and reports whether there is a list.
+// listTools lists the tools with the _meta of a client's call, and reports whether it succeeded.
 func (b *Bridge) listTools(of *call) bool {
 	const id = `"vmcp-list"`
 	meta := jsonscan.Delete(jsonscan.Get(of.params, "_meta"), func(key string) bool { return key == "progressToken" })

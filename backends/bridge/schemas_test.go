@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSchemasAreBounded: a list of any length, and names of any length, leave so much and no more.
+// TestSchemasAreBounded: lists and names of any length use bounded memory.
 func TestSchemasAreBounded(t *testing.T) {
 	page := func(from, n int, header string) json.RawMessage {
 		var tools []string

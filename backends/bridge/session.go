@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// maxKept bounds the subscriptions that are made again in a new session.
+	// maxKept bounds the subscriptions that are restored in a new session.
 	maxKept = 1_000
 	// maxKeptBytes bounds the params of each, in bytes.
 	maxKeptBytes = 4 << 10
@@ -30,21 +30,21 @@ const (
 type session struct {
 	at       *endpoint.Endpoint
 	id       string
-	revision string // as the endpoint has chosen
+	revision string // negotiated
 	params   json.RawMessage
 	lists    json.RawMessage // the endpoint's capabilities
 	ctx      context.Context // of its stream
 	end      context.CancelFunc
 
-	followed sync.Once // its stream is opened once
+	followed sync.Once // opens its stream once
 }
 
-// errGone is a session that the endpoint does not know.
-var errGone = errors.New("the endpoint does not know this session any more")
+// errGone is the error for a session that the endpoint has forgotten.
+var errGone = errors.New("the endpoint has forgotten this session")
 
 func isGone(err error) bool { return errors.Is(err, errGone) }
 
-// endpoint is where requests go, without a session.
+// endpoint returns the endpoint for requests without a session.
 func (b *Bridge) endpoint() *endpoint.Endpoint {
 	return endpoint.New(b.o.URL, &b.headers, b.o.Transport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
@@ -72,7 +72,7 @@ func (b *Bridge) initialize(ctx context.Context, m *wire.Message, frame []byte) 
 	b.send(answer)
 }
 
-// open sends an initialize. s is nil when the endpoint has answered with an error.
+// open sends an initialize. s is nil when the response is an error.
 func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, err error) {
 	at := b.endpoint()
 	resp, err := at.Post(ctx, c.frame, at.Header())
@@ -83,7 +83,7 @@ func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, 
 	if answer, err = b.answer(c, at, resp, nil); err != nil {
 		return nil, nil, err
 	}
-	m, _ := wire.Skim(answer) // b.answer has seen that it is one
+	m, _ := wire.Skim(answer) // b.answer has checked it
 	if m.Error != nil {
 		return nil, answer, nil
 	}
@@ -99,7 +99,7 @@ func (b *Bridge) open(ctx context.Context, c *call) (s *session, answer []byte, 
 	return s, answer, nil
 }
 
-// notify sends what has no answer.
+// notify sends a notification or response.
 func (s *session) notify(ctx context.Context, frame []byte) error {
 	resp, err := s.at.Post(ctx, frame, s.at.Header())
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *session) notify(ctx context.Context, frame []byte) error {
 	return nil
 }
 
-// lost reports whether an answer says that there is no such session (2025-11-25,
+// lost reports whether a response means that there is no such session (2025-11-25,
 // basic/transports, Session Management).
 func (s *session) lost(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusNotFound && s.id != ""
@@ -130,8 +130,7 @@ func (s *session) delete(ctx context.Context) {
 	}
 }
 
-// note keeps what a later session has to be told again: the log level, and which resources are
-// followed.
+// note records the log level and the subscriptions, for restore.
 func (b *Bridge) note(c *call) {
 	key := c.method + " " + jsonscan.GetString(c.params, "uri")
 	b.mu.Lock()
@@ -151,8 +150,8 @@ func (b *Bridge) note(c *call) {
 	}
 }
 
-// renew opens a session in the place of one that the endpoint has forgotten. It returns when there
-// is one, whoever has opened it.
+// renew opens a session in place of old, which the endpoint has forgotten, unless another goroutine
+// has done so.
 func (b *Bridge) renew(ctx context.Context, old *session) error {
 	b.renewing.Lock()
 	defer b.renewing.Unlock()
@@ -173,7 +172,7 @@ func (b *Bridge) renew(ctx context.Context, old *session) error {
 	if s.revision != old.revision {
 		s.end()
 		s.delete(ctx)
-		return fmt.Errorf("the endpoint speaks %s now, and the client %s: start the client's server again", cmp.Or(s.revision, "no revision"), old.revision)
+		return fmt.Errorf("the endpoint now negotiates revision %s, and the client uses %s: restart the client's server", cmp.Or(s.revision, "no revision"), old.revision)
 	}
 	if err := s.notify(ctx, wire.Notification(wire.Initialized, nil)); err != nil {
 		s.end()
@@ -184,13 +183,13 @@ func (b *Bridge) renew(ctx context.Context, old *session) error {
 	b.mu.Lock()
 	b.session = s
 	b.mu.Unlock()
-	b.say("the endpoint has forgotten the session; there is a new one")
+	b.say("the endpoint has forgotten the session; a new one was opened")
 	b.follow(s)
 	b.announce(s)
 	return nil
 }
 
-// restore says again in a new session what was noted.
+// restore sends the recorded log level and subscriptions to a new session.
 func (b *Bridge) restore(ctx context.Context, s *session) {
 	b.mu.Lock()
 	kept := maps.Clone(b.kept)
@@ -205,7 +204,7 @@ func (b *Bridge) restore(ctx context.Context, s *session) {
 	}
 }
 
-// announce notifies the client that lists may have changed, of those whose changes are announced.
+// announce sends list changed notifications for the lists for which the endpoint declares them.
 func (b *Bridge) announce(s *session) {
 	for _, list := range wire.Lists {
 		if string(jsonscan.GetPath(s.lists, list.Capability, "listChanged")) == "true" {
@@ -219,8 +218,8 @@ func (b *Bridge) follow(s *session) {
 	s.followed.Do(func() { b.work.Go(func() { b.read(s) }) })
 }
 
-// read carries what belongs to no request, until the session ends. An endpoint that has no such
-// stream is not asked again.
+// read forwards the messages of the session's GET stream, which it reopens until the session ends.
+// It returns when the endpoint has no such stream.
 func (b *Bridge) read(s *session) {
 	at, wait := endpoint.Start, pace.Backoff{}
 	for {
@@ -237,7 +236,7 @@ func (b *Bridge) read(s *session) {
 					return
 				}
 			case status.Code == http.StatusBadRequest && at.Last != "":
-				at.Last = "" // the events behind it are gone
+				at.Last = "" // events after it were dropped
 			case status.Code < 500 && status.Code != http.StatusTooManyRequests:
 				return
 			}

@@ -12,35 +12,38 @@ import (
 	"time"
 )
 
-// Logins of principals where there are several replicas: any of them may get the next request of the client that waits,
-// of the browser on the page, and of the browser that comes back. They leave each other word:
+// Logins of principals with several replicas: any replica may receive the next request of the waiting client, of the
+// browser on the login page, and of the browser that returns from the authorization server. Replicas exchange notices
+// through a table, each with a key and a lifetime:
 //
-//	login/ID     what was asked for, and of whom: whoever has it can show the page, and begin an attempt
-//	over/ID      the login is over, and how: for whoever waits for it
-//	state/HASH   an attempt is under way, by the hash of its state: whose cookie may come back with it
-//	back/HASH    with what the browser came back; the first counts. For the replica of the attempt, which has the verifier
-//	done/HASH    how the attempt ended: for the replica that shows it
+//	login/ID     a login is pending: backend, principal, scopes. Any replica can show its page and begin an attempt
+//	over/ID      the login has ended, with its error if any. Read by replicas with a waiting client
+//	state/HASH   an attempt has begun; HASH is that of its OAuth state. Has the hash of the browser's cookie
+//	back/HASH    the query with which the browser returned; the first one counts. Read by the replica of the attempt,
+//	             which alone has the PKCE verifier
+//	done/HASH    the attempt has ended, with its error if any. Read by the replica that has the returned browser
 //
-// An attempt ends with its replica: the person agrees once more on the page, which any other one shows.
+// An attempt ends with the process of its replica: the person then agrees again on the page, which any replica shows.
 
-// A Board is where replicas leave each other word.
+// A Board is a table of notices that all replicas read and write.
 type Board interface {
-	// PostLogin leaves a text; the first one of an id stays. first reports whether this is it.
+	// PostLogin inserts a text for the time life; the first one of an id stays. first reports whether it is
+	// this one.
 	PostLogin(ctx context.Context, id string, text []byte, life time.Duration) (first bool, err error)
-	// Logins reads those texts that are there.
+	// Logins returns the texts of those ids that have one.
 	Logins(ctx context.Context, ids []string) (map[string][]byte, error)
 }
 
 const (
-	// lookForWord is how often is looked for what others have left.
+	// lookForWord is the interval at which the board is polled for awaited notices.
 	lookForWord = 500 * time.Millisecond
-	// boardTime is how long the board may take.
+	// boardTime bounds one request to the board.
 	boardTime = 5 * time.Second
-	// maxReading is how many pages are read from the board at one time.
+	// maxReading bounds the concurrent reads of the board for pages.
 	maxReading = 2
 )
 
-// notice is a text of the board.
+// notice is one text of the board.
 type notice struct {
 	Backend string    `json:"backend,omitempty"`
 	User    *User     `json:"user,omitempty"`
@@ -53,15 +56,15 @@ type notice struct {
 	Error   string    `json:"error,omitempty"`
 }
 
-// board is what one replica leaves and waits for. A nil board is that of a process that is alone.
+// board has the notices that one replica waits for. A nil board is that of a single process.
 type board struct {
 	Board
 	pool    *Pool
 	reading chan struct{}
 
 	mu      sync.Mutex
-	waiting map[string]func(notice) // by the id of what they wait for; guarded by mu
-	looking bool                    // guarded by mu: a goroutine looks
+	waiting map[string]func(notice) // callbacks by the id of the awaited notice; guarded by mu
+	looking bool                    // guarded by mu: poll is running
 }
 
 func newBoard(p *Pool, b Board) *board {
@@ -73,7 +76,7 @@ func hashOf(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// post leaves a text. What cannot be left is logged: the login goes on at this replica.
+// post writes a notice. A failure is logged, and the login continues at this replica.
 func (b *board) post(ctx context.Context, id string, n notice) (first bool) {
 	if b == nil {
 		return true
@@ -85,12 +88,12 @@ func (b *board) post(ctx context.Context, id string, n notice) (first bool) {
 		first, err = b.PostLogin(ctx, id, text, loginTime+time.Minute)
 	}
 	if err != nil {
-		b.pool.o.Log.Warn("the other replicas do not learn of a login", "err", err)
+		b.pool.o.Log.Warn("login not posted to the other replicas", "err", err)
 	}
 	return first
 }
 
-// read reads a text; false for none.
+// read reads a notice; ok is false when there is none.
 func (b *board) read(ctx context.Context, id string) (n notice, ok bool) {
 	if b == nil {
 		return n, false
@@ -105,13 +108,13 @@ func (b *board) read(ctx context.Context, id string) (n notice, ok bool) {
 	}
 	found, err := b.Logins(ctx, []string{id})
 	if err != nil {
-		b.pool.o.Log.Warn("what other replicas know of a login is not known here", "err", err)
+		b.pool.o.Log.Warn("logins of other replicas not read", "err", err)
 	}
 	text, ok := found[id]
 	return n, ok && json.Unmarshal(text, &n) == nil
 }
 
-// await calls f once when a text is there.
+// await calls f once when the notice of id has been posted.
 func (b *board) await(id string, f func(notice)) {
 	if b == nil {
 		return
@@ -120,11 +123,11 @@ func (b *board) await(id string, f func(notice)) {
 	defer b.mu.Unlock()
 	b.waiting[id] = f
 	if !b.looking {
-		b.looking = b.pool.spawn(b.look)
+		b.looking = b.pool.spawn(b.poll)
 	}
 }
 
-// forget ends await.
+// forget cancels await.
 func (b *board) forget(id string) {
 	if b == nil {
 		return
@@ -134,8 +137,8 @@ func (b *board) forget(id string) {
 	delete(b.waiting, id)
 }
 
-// look looks for what is waited for, until that is nothing.
-func (b *board) look() {
+// poll reads the awaited notices from the board until none is awaited.
+func (b *board) poll() {
 	tick := time.NewTicker(lookForWord)
 	defer tick.Stop()
 	for {
@@ -167,7 +170,7 @@ func (b *board) look() {
 	}
 }
 
-// ids are what is waited for; nil: nothing, and look ends.
+// ids returns the awaited ids; nil when there are none, and poll then ends.
 func (b *board) ids() (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +181,7 @@ func (b *board) ids() (ids []string) {
 	return ids
 }
 
-// announce leaves word of a login, and waits for its end elsewhere.
+// announce posts a pending login, and awaits its end at another replica.
 func (l *logins) announce(ctx context.Context, n *PendingLogin) {
 	b := l.pool.board()
 	b.post(ctx, "login/"+n.id, notice{Backend: n.backend.Name, User: n.need.User, Scopes: n.need.Scopes, Base: n.base, Until: time.Now().Add(loginTime)})
@@ -207,7 +210,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// elsewhere is a login that was asked for at another replica; nil for none, or one that is over.
+// elsewhere returns a login that another replica began; nil when there is none or it has ended.
 func (l *logins) elsewhere(ctx context.Context, id string) *PendingLogin {
 	b := l.pool.board()
 	if b == nil || len(id) != idLength {
@@ -239,10 +242,11 @@ func (l *logins) elsewhere(ctx context.Context, id string) *PendingLogin {
 	return n
 }
 
-// idLength is that of an id, which is a rand.Text.
+// idLength is the length of an id, made by rand.Text.
 const idLength = 26
 
-// cameElsewhere is an attempt of another replica for which a browser has come back here; nil for none.
+// cameElsewhere returns the attempt of another replica whose browser has returned to this one; nil when there
+// is none.
 func (l *logins) cameElsewhere(r *http.Request, state string) *attempt {
 	b := l.pool.board()
 	if b == nil || state == "" {
@@ -274,7 +278,7 @@ func (l *logins) cameElsewhere(r *http.Request, state string) *attempt {
 	return a
 }
 
-// find is a login that is not over, asked for here or elsewhere; nil for none.
+// find returns the pending login with an id, of this or another replica; nil when there is none.
 func (l *logins) find(ctx context.Context, id string) *PendingLogin {
 	l.mu.Lock()
 	n := l.all[id]
@@ -289,7 +293,8 @@ func (l *logins) find(ctx context.Context, id string) *PendingLogin {
 	return n
 }
 
-// underWay leaves word of an attempt whose page is about to be opened, and waits for its browser elsewhere.
+// underWay posts an attempt whose browser is about to be redirected, and awaits its return at another
+// replica.
 func (l *logins) underWay(ctx context.Context, a *attempt, state string) (done func()) {
 	b, hash := l.pool.board(), hashOf(state)
 	if b == nil {
@@ -309,22 +314,22 @@ func (l *logins) underWay(ctx context.Context, a *attempt, state string) (done f
 	return func() { b.forget("back/" + hash) }
 }
 
-// ended leaves word of how an attempt has ended, and its login if that was the newest.
+// ended posts how an attempt has ended, and its login if the attempt was the newest.
 func (l *logins) ended(a *attempt, last bool) {
 	b := l.pool.board()
 	if b == nil {
 		return
 	}
 	how := notice{Error: l.hidden(a.err)}
-	if a.hash != "" {
-		b.post(l.pool.ctx, "done/"+a.hash, how)
-	}
 	if last {
 		b.post(l.pool.ctx, "over/"+a.of.id, how)
 	}
+	if a.hash != "" { // last: the page at another replica is written then
+		b.post(l.pool.ctx, "done/"+a.hash, how)
+	}
 }
 
-// hidden is an error without secrets.
+// hidden returns the text of an error without secrets.
 func (l *logins) hidden(err error) string {
 	text := textOf(err)
 	if s := l.pool.o.Secrets; s != nil {
@@ -333,7 +338,7 @@ func (l *logins) hidden(err error) string {
 	return text
 }
 
-// board is where other replicas leave word; nil: there are none.
+// board returns the board of the replicas; nil for a single process.
 func (p *Pool) board() *board {
 	p.mu.Lock()
 	defer p.mu.Unlock()

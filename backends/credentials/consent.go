@@ -10,11 +10,9 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -23,22 +21,24 @@ import (
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/certs"
+	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// A Consent is one login at a backend: a person is sent to an authorization server and comes
-// back with a code (RFC 6749, section 4.1, with PKCE).
+// A Consent is one login at a backend: the authorization code flow with PKCE (RFC 6749, section
+// 4.1; RFC 7636).
 type Consent struct {
 	Backend config.Backend
-	// Redirect is the URL to which the person comes back.
+	// Redirect is the redirect URI, to which the authorization server sends the browser back.
 	Redirect string
-	// Ask sends the person to a URL and waits for the query with which they come back.
+	// Ask opens the authorization URL in the person's browser and returns the query with which the browser
+	// returns.
 	Ask func(ctx context.Context, url string) (url.Values, error)
-	// Scopes are asked for beside those of the configuration or the backend.
+	// Scopes are requested in addition to those of the configuration or the backend.
 	Scopes []string
 }
 
-// firstRequests are the requests with which clients begin, in the order in which they try them.
-// The refusal of one says where to log in.
+// firstRequests are the first requests of clients of either protocol era. The 401 response to one
+// names the authorization server.
 var firstRequests = []struct {
 	header http.Header
 	body   string
@@ -49,11 +49,12 @@ var firstRequests = []struct {
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"vmcp","version":"1"}}}`},
 }
 
-// LogIn goes through a login. Where to is found out as the specification of MCP says: by what the
-// backend answers without a token (RFC 9728), and the authorization server's metadata.
+// LogIn performs a login and returns its grant. The authorization server is discovered as the MCP
+// specification says: from the backend's response to a request without a token (RFC 9728) and the
+// server's metadata (RFC 8414).
 func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 	if c.Backend.Outgoing == nil || c.Backend.Outgoing.Type != config.Login {
-		return nil, fmt.Errorf("backend %s: its type of outgoingAuth is not oauth", c.Backend.Name)
+		return nil, fmt.Errorf("backend %s: its outgoingAuth.type is not oauth", c.Backend.Name)
 	}
 	client, err := loginClient(c.Backend, c.Backend.Outgoing.OAuth.AllowPrivateIP)
 	if err != nil {
@@ -77,19 +78,19 @@ func LogIn(ctx context.Context, c Consent) (*Grant, error) {
 		return nil, fmt.Errorf("backend %s: login: %w", c.Backend.Name, withoutBody(err))
 	}
 	if l.grant == nil {
-		return nil, fmt.Errorf("backend %s: it answers HTTP %d without a token and asks for no login", c.Backend.Name, resp.StatusCode)
+		return nil, fmt.Errorf("backend %s: a request without a token is answered with HTTP %d, want 401 with a login challenge", c.Backend.Name, resp.StatusCode)
 	}
 	return l.grant, nil
 }
 
-// consenting is a login on its way.
+// consenting is a login in progress.
 type consenting struct {
 	Consent
-	resource string // that the authorization request names
+	resource string // of the authorization request (RFC 8707)
 	grant    *Grant // nil until there is one
 }
 
-// handler says how this client is known to the authorization server, and what is asked of it.
+// handler returns how this client identifies itself to the authorization server, and what it requests.
 func (l *consenting) handler(client *http.Client) (*auth.AuthorizationCodeHandlerConfig, error) {
 	o := l.Backend.Outgoing.OAuth
 	conf := &auth.AuthorizationCodeHandlerConfig{
@@ -125,8 +126,8 @@ func (l *consenting) handler(client *http.Client) (*auth.AuthorizationCodeHandle
 	return conf, nil
 }
 
-// scopes are those to ask for: the configured ones, else those that were found, and what is needed
-// beside them.
+// scopes returns the scopes to request: the configured ones, or else those that were discovered, and
+// l.Scopes.
 func (l *consenting) scopes(found []string) []string {
 	if configured := l.Backend.Outgoing.OAuth.Scopes; len(configured) > 0 {
 		found = configured
@@ -134,7 +135,7 @@ func (l *consenting) scopes(found []string) []string {
 	return union(found, l.Scopes)
 }
 
-// fetch sends the person to the authorization server and takes what comes back.
+// fetch opens the authorization URL and returns the parameters of the redirect back.
 func (l *consenting) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	if u, err := url.Parse(args.URL); err == nil {
 		l.resource = u.Query().Get("resource")
@@ -145,14 +146,14 @@ func (l *consenting) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*
 	}
 	if code := back.Get("error"); code != "" {
 		if !errorCode.MatchString(code) {
-			code = "an error"
+			code = "with an error"
 		}
 		return nil, fmt.Errorf("the authorization server answers %s", code)
 	}
 	return &auth.AuthorizationResult{Code: back.Get("code"), State: back.Get("state"), Iss: back.Get("iss")}, nil
 }
 
-// keep takes the token that the code was good for.
+// keep records the token that was issued for the code.
 func (l *consenting) keep(_ context.Context, at *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
 	l.grant = &Grant{Issuer: originOf(at.Endpoint.TokenURL), TokenURL: at.Endpoint.TokenURL, ClientID: at.ClientID, ClientSecret: at.ClientSecret,
 		Resource: l.resource, Scopes: at.Scopes, Refresh: t.RefreshToken}
@@ -160,7 +161,7 @@ func (l *consenting) keep(_ context.Context, at *oauth2.Config, t *oauth2.Token)
 	return oauth2.StaticTokenSource(t), nil
 }
 
-// union is all of a, and of b what is not in a.
+// union returns a, and after it the elements of b that are not in a.
 func union(a, b []string) []string {
 	all := slices.Clone(a)
 	for _, s := range b {
@@ -171,7 +172,7 @@ func union(a, b []string) []string {
 	return all
 }
 
-// withoutBody is err without what a token endpoint answered, which may repeat secrets.
+// withoutBody returns err without the body of a token endpoint's response, which may repeat secrets.
 func withoutBody(err error) error {
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
@@ -184,7 +185,8 @@ func withoutBody(err error) error {
 	return fmt.Errorf("the token endpoint answers %s (HTTP %d)", code, answer.Response.StatusCode)
 }
 
-// challenge asks a backend without a token, until it refuses a request for want of one.
+// challenge sends requests without a token until the backend answers one with 401. It returns the last
+// response.
 func challenge(ctx context.Context, client *http.Client, b config.Backend) (resp *http.Response, err error) {
 	for _, first := range firstRequests {
 		if resp, err = begin(ctx, client, b, first.header, first.body); err != nil || resp.StatusCode == http.StatusUnauthorized {
@@ -224,16 +226,16 @@ func originOf(text string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// loginClient is the HTTP client for what a backend and its authorization server say of a
-// login. URLs come from them: those of private addresses are not followed, beside those on the
-// backend's own host, unless that is allowed. Redirects are not followed.
+// loginClient returns the HTTP client for the discovery and the token requests of a login. URLs
+// are named by the backend and its authorization server: private addresses are refused unless they
+// are the backend's own host or private is set. Redirects are not followed.
 func loginClient(b config.Backend, private bool) (*http.Client, error) {
 	u, err := url.Parse(b.URL)
 	if err != nil {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: issuerTimeout}
-	guarded := &net.Dialer{Timeout: issuerTimeout, Control: refusePrivate}
+	guarded := &net.Dialer{Timeout: issuerTimeout, Control: hostname.RefusePrivate(" that the backend named; oauth.allowPrivateIp allows it")}
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: issuerTimeout, ResponseHeaderTimeout: issuerTimeout, IdleConnTimeout: time.Minute}
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(address)
@@ -249,7 +251,7 @@ func loginClient(b config.Backend, private bool) (*http.Client, error) {
 	}, nil
 }
 
-// withTLSOf is t, with the backend's certificates for the backend's own host.
+// withTLSOf returns t, with the TLS configuration of the backend for requests to the backend's host.
 func withTLSOf(b config.Backend, t *http.Transport) http.RoundTripper {
 	u, err := url.Parse(b.URL)
 	if err != nil {
@@ -264,7 +266,7 @@ func withTLSOf(b config.Backend, t *http.Transport) http.RoundTripper {
 	return byHost{u.Host, own, t}
 }
 
-// byHost has a transport of its own for one host.
+// byHost uses the transport own for one host and other for all others.
 type byHost struct {
 	host       string
 	own, other *http.Transport
@@ -278,14 +280,13 @@ func (b byHost) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.other.RoundTrip(r)
 }
 
-// CloseIdleConnections does what it says for both.
+// CloseIdleConnections closes those of both transports.
 func (b byHost) CloseIdleConnections() {
 	b.own.CloseIdleConnections()
 	b.other.CloseIdleConnections()
 }
 
-// isProxy reports whether a host is the proxy of the environment, which decides itself where
-// it goes.
+// isProxy reports whether host is a proxy named by the environment (HTTPS_PROXY, HTTP_PROXY).
 func isProxy(host string) bool {
 	for _, scheme := range []string{"https", "http"} {
 		u, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: scheme, Host: "example.com"}})
@@ -294,16 +295,4 @@ func isProxy(host string) bool {
 		}
 	}
 	return false
-}
-
-// refusePrivate refuses connections to addresses that are not public.
-func refusePrivate(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if a := ap.Addr().Unmap(); a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() {
-		return fmt.Errorf("%s is a private address that the backend named; oauth.allowPrivateIp allows it", a)
-	}
-	return nil
 }

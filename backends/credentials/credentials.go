@@ -1,16 +1,3 @@
-// Package credentials is what calls carry outward: for each backend a [Provider], made from the
-// backend's strategy in outgoingAuth, which has a [Source] for connections that belong to
-// nobody and, where each principal has a credential of its own, one for each of these.
-//
-//	pool := credentials.NewPool(credentials.Options{Secrets: redactor})
-//	defer pool.Close()
-//	source := pool.Provider(cfg).Shared()
-//	credential, err := source.Get(ctx)
-//	credential.Set(request.Header)
-//
-// A token is fetched when it is first needed, by one request for all who wait for it, and
-// again when nine tenths of its life are over or a backend refuses it. The token that a client
-// brought is sent to a configured token endpoint at most, never to a backend.
 package credentials
 
 import (
@@ -26,22 +13,22 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// A Credential is one header. The zero value is none.
+// A Credential is one header of a request. The zero value is no credential.
 type Credential struct{ Header, Value string }
 
-// Set puts the credential into the headers of a request, in the place of any that is there.
+// Set sets the credential in the headers of a request, replacing any value.
 func (c Credential) Set(h http.Header) {
 	if c.Header != "" {
 		h[http.CanonicalHeaderKey(c.Header)] = []string{c.Value}
 	}
 }
 
-// A Source has the credential of one identity with one backend.
+// A Source returns the credential of one identity for one backend.
 type Source interface {
 	// Get returns the credential to use now. The error is an *Error, or the context's.
 	Get(ctx context.Context) (Credential, error)
-	// Refused is called when the backend has answered 401 to a credential. It reports whether Get may
-	// return another one now.
+	// Refused is called when the backend has answered 401 to a credential. It reports whether Get may now
+	// return a different one.
 	Refused(Credential) bool
 }
 
@@ -50,23 +37,23 @@ type User struct {
 	// Key identifies the principal.
 	Key             string
 	Issuer, Subject string
-	// Token is what the client brought, if an issuer vouches for it; else "".
+	// Token is the client's bearer token if an issuer has vouched for it, else "".
 	Token string
-	// Expires is when the token ends; zero: that is not known.
+	// Expires is when the token expires; zero when that is not known.
 	Expires time.Time
 }
 
-// Usable reports whether there is a user with a token that has not ended.
+// Usable reports whether u is a user with a token that has not expired.
 func (u *User) Usable(now time.Time) bool {
 	return u != nil && u.Token != "" && (u.Expires.IsZero() || now.Before(u.Expires))
 }
 
 // Error is why there is no credential. Nothing in it is secret.
 type Error struct {
-	// Refused is whether somebody decided so: asking again changes nothing. Otherwise the
-	// credential could not be had now.
+	// Refused is set when a retry cannot help: an authorization server has refused, or a
+	// login is needed. Otherwise the credential is not available now.
 	Refused bool
-	// Login is the login of a principal that would give one; nil where none would.
+	// Login is the login of a principal that would provide the credential; nil where none would.
 	Login *LoginNeeded
 	Err   error
 }
@@ -85,13 +72,13 @@ func refused(format string, args ...any) *Error {
 // Options of a Pool. Zero values are fine.
 type Options struct {
 	Log *slog.Logger
-	// Secrets gets each credential before it is used. It may be nil.
+	// Secrets is given each credential before its first use. It may be nil.
 	Secrets *secret.Redactor
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 }
 
-// Pool keeps the providers of all backends through changes of the configuration.
+// Pool has the providers of all backends and keeps them when the configuration changes.
 type Pool struct {
 	o      Options
 	client *http.Client // for token endpoints
@@ -101,13 +88,13 @@ type Pool struct {
 	pages  http.Handler // of logins
 
 	mu     sync.Mutex
-	closed bool                      // guarded by mu: nothing may be fetched any more
+	closed bool                      // guarded by mu: no fetch may start
 	all    map[string]*Provider      // guarded by mu, by the backend's name
-	at     map[string]config.Backend // guarded by mu, by name: where logins are
-	kept   Keeper                    // guarded by mu: where logins are kept; nil: nowhere
-	words  *board                    // guarded by mu: what replicas tell each other of logins; nil: there is one
-	shared Keeper                    // guarded by mu: what is kept instead of a file; nil: nothing
-	where  config.TokenStore         // guarded by mu: what kept was made of
+	at     map[string]config.Backend // guarded by mu, by name: the backends that logins are for
+	kept   Keeper                    // guarded by mu: keeps the grants of logins; nil: no store is configured
+	words  *board                    // guarded by mu: the notices of other replicas about logins; nil: there is one replica
+	shared Keeper                    // guarded by mu: used instead of a file; nil: none
+	where  config.TokenStore         // guarded by mu: the configuration that kept was opened with
 	wg     sync.WaitGroup
 }
 
@@ -126,7 +113,7 @@ func NewPool(o Options) *Pool {
 	return p
 }
 
-// Close ends what is being fetched, and waits for it.
+// Close cancels the running fetches and logins and waits for their goroutines.
 func (p *Pool) Close() {
 	p.end()
 	p.logins.close()
@@ -148,15 +135,15 @@ func (p *Pool) spawn(f func()) bool {
 	return true
 }
 
-// hide makes values secrets.
+// hide registers values as secrets with the redactor.
 func (p *Pool) hide(values ...string) {
 	if p.o.Secrets != nil {
 		p.o.Secrets.Add(values...)
 	}
 }
 
-// Keep opens the store of a configuration for the logins of providers that are made from now on.
-func (p *Pool) Keep(cfg config.TokenStore) error {
+// SetStore opens the store of a configuration for the logins of providers that are made from now on.
+func (p *Pool) SetStore(cfg config.TokenStore) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shared != nil {
@@ -178,8 +165,8 @@ func (p *Pool) Keep(cfg config.TokenStore) error {
 	return nil
 }
 
-// Share makes k keep the logins of providers that are made from now on, instead of a file. Replicas tell each other of
-// logins that are under way by b; nil: they do not.
+// Share makes k keep the logins of providers that are made from now on, instead of a file. Replicas exchange notices
+// about pending logins over b; nil: they do not.
 func (p *Pool) Share(k Keeper, b Board) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,9 +176,8 @@ func (p *Pool) Share(k Keeper, b Board) {
 	}
 }
 
-// Provider is what the requests to a backend are authenticated with; nil for one that gets no
-// credential. While the strategy is the same it is the same provider, with the tokens that it
-// has.
+// Provider returns the provider of a backend; nil for one without outgoingAuth. While strategy,
+// URL, TLS and store of the backend are unchanged it returns the same provider, with its tokens.
 func (p *Pool) Provider(b config.Backend) *Provider {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,8 +195,7 @@ func (p *Pool) Provider(b config.Backend) *Provider {
 	return made
 }
 
-// Provider is what the requests to one backend are authenticated with. A nil *Provider has no
-// credentials.
+// Provider authenticates the requests to one backend. A nil *Provider has no credentials.
 type Provider struct {
 	strategy *config.OutgoingStrategy
 	url      string // of the backend
@@ -220,7 +205,7 @@ type Provider struct {
 	users    userSources // nil: principals have no credentials of their own
 }
 
-// userSources have a source for each principal.
+// userSources returns the source of each principal.
 type userSources interface {
 	of(*User) (Source, error)
 }
@@ -254,8 +239,7 @@ func newProvider(p *Pool, b config.Backend) *Provider {
 	return made
 }
 
-// Shared is the source for connections that belong to nobody; nil where these have no
-// credential.
+// Shared is the source for shared connections; nil where these have no credential.
 func (p *Provider) Shared() Source {
 	if p == nil {
 		return nil
@@ -263,16 +247,16 @@ func (p *Provider) Shared() Source {
 	return p.shared
 }
 
-// PerPrincipal reports whether each principal has a credential of its own, and so nothing in
-// common with another one.
+// PerPrincipal reports whether each principal has its own credential; principals then share no
+// connection.
 func (p *Provider) PerPrincipal() bool { return p != nil && p.users != nil }
 
-// NeedsCaller reports whether even what belongs to nobody takes the credential of a principal.
+// NeedsCaller reports whether even shared work, such as listing tools, needs the credential of a principal.
 func (p *Provider) NeedsCaller() bool {
 	return p.PerPrincipal() && p.shared == nil && p.strategy.Type == config.ExchangeToken && p.strategy.TokenExchange.Discovery.Type == ""
 }
 
-// For is the source for calls of a principal.
+// For returns the source for calls of a principal.
 func (p *Provider) For(u *User) (Source, error) {
 	if !p.PerPrincipal() {
 		return p.Shared(), nil

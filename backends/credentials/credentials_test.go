@@ -38,7 +38,7 @@ func TestUsersAreBounded(t *testing.T) {
 	}
 }
 
-// Nine tenths of a life are used.
+// A token is renewed after nine tenths of its lifetime.
 func TestLasting(t *testing.T) {
 	now := time.Now()
 	if got := lasting("v", now, now.Add(100*time.Second)); got.renew != now.Add(90*time.Second) || got.until != now.Add(100*time.Second) {
@@ -79,7 +79,7 @@ func TestStoredLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPendingLoginsAreBounded, of one principal and in all; who asks for the same one again finds it.
+// TestPendingLoginsAreBounded, for one principal and in all; a repeated request returns the pending one.
 func TestPendingLoginsAreBounded(t *testing.T) {
 	p := NewPool(Options{})
 	defer p.Close()

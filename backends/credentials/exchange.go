@@ -11,8 +11,7 @@ import (
 
 const grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 
-// exchanger has a token for each principal, which the token endpoint gives for the one that the
-// principal's client brought (RFC 8693).
+// exchanger exchanges the token of each principal's client for one for the backend (RFC 8693).
 type exchanger struct {
 	pool     *Pool
 	cfg      config.TokenExchange
@@ -34,8 +33,8 @@ type userTokens struct {
 	expires time.Time // guarded by subject
 }
 
-// of is the source of a principal's token. It keeps the token that the principal's client
-// brought last: no other is exchanged.
+// of returns the source of a principal's token and gives it the token of the current request:
+// always the newest token of the client is exchanged.
 func (x *exchanger) of(u *User) (Source, error) {
 	if u == nil || u.Key == "" {
 		return nil, errNeedsIssuer
@@ -55,9 +54,9 @@ func (x *exchanger) of(u *User) (Source, error) {
 	return s, nil
 }
 
-var errNeedsIssuer = refused("token exchange needs a token of an issuer: a JWT, or one that introspection knows; this caller brought none")
+var errNeedsIssuer = refused("token exchange needs a JWT or an introspected token of the caller; this caller has none")
 
-// bring takes the token of a request.
+// bring records the token of a request.
 func (s *userTokens) bring(u *User) {
 	if u.Token == "" {
 		return
@@ -71,8 +70,8 @@ func (s *userTokens) bring(u *User) {
 	s.pool.hide(u.Token)
 }
 
-// exchange gets a token for what the principal's client brought last. It is used no longer than
-// that token, and for tokenLife at most.
+// exchange requests a token for the newest token of the principal's client. The result is used no
+// longer than that token is valid, and for tokenLife at most.
 func (x *exchanger) exchange(ctx context.Context, s *userTokens) (token, error) {
 	s.subject.Lock()
 	brought, end := s.brought, s.expires

@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// maxSecret bounds a file with a secret.
+	// maxSecret bounds a file with a secret, in bytes.
 	maxSecret = 64 << 10
-	// lookEvery is how often such a file is looked at, at the most.
+	// lookEvery is the shortest interval between two checks of such a file, or of a stored grant, for
+	// changes.
 	lookEvery = time.Second
 )
 
-// injected is the source of a configured header.
+// injected returns the source of a configured header.
 func injected(p *Pool, h config.HeaderInjection) Source {
 	if h.HeaderValueFile == "" {
 		return fixed{h.HeaderName, h.HeaderValuePrefix + h.Value()}
@@ -26,7 +27,7 @@ func injected(p *Pool, h config.HeaderInjection) Source {
 	return &fileHeader{pool: p, cfg: h}
 }
 
-// fixed is a header that stands in the configuration, whose secrets are known.
+// fixed is a header whose value is in the configuration.
 type fixed Credential
 
 // Get implements Source.
@@ -35,17 +36,17 @@ func (f fixed) Get(context.Context) (Credential, error) { return Credential(f), 
 // Refused implements Source: there is no other value.
 func (f fixed) Refused(Credential) bool { return false }
 
-// fileHeader is a header whose value is in a file. While the file cannot be read, the value
-// before goes on.
+// fileHeader is a header whose value is in a file. While the file cannot be read, the previous
+// value stays in use.
 type fileHeader struct {
 	pool *Pool
 	cfg  config.HeaderInjection
 
 	mu     sync.Mutex
 	value  string    // guarded by mu; "" while there is none
-	stamp  fileStamp // guarded by mu: of what was tried last
+	stamp  fileStamp // guarded by mu: of the file at the last attempt
 	looked time.Time // guarded by mu
-	err    error     // guarded by mu: why the file was not read
+	err    error     // guarded by mu: of the last read
 }
 
 // fileStamp tells one version of a file from another.
@@ -88,7 +89,7 @@ func (f *fileHeader) Refused(c Credential) bool {
 	return f.value != "" && f.credential() != c
 }
 
-// read reads the file if it has changed, or in any case. mu is held.
+// read reads the file if it has changed or always is set. mu is held.
 func (f *fileHeader) read(always bool) {
 	stamp := stampOf(f.cfg.HeaderValueFile)
 	if !always && f.value != "" && stamp == f.stamp {
@@ -97,7 +98,7 @@ func (f *fileHeader) read(always bool) {
 	value, err := readSecret(f.cfg.HeaderValueFile)
 	if err != nil {
 		if f.value != "" && stamp != f.stamp {
-			f.pool.o.Log.Warn("headerValueFile not read, the value before goes on", "err", err)
+			f.pool.o.Log.Warn("headerValueFile not read, the previous value stays in use", "err", err)
 		}
 		f.stamp, f.err = stamp, err
 		return
@@ -106,7 +107,7 @@ func (f *fileHeader) read(always bool) {
 	f.value, f.stamp, f.err = value, stamp, nil
 }
 
-// readSecret reads a file with one secret and perhaps a line break behind it.
+// readSecret reads a file with one secret and at most one line break after it.
 func readSecret(name string) (string, error) {
 	data, err := files.Read(name, maxSecret)
 	if err != nil {

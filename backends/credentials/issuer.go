@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// issuerTimeout is how long a token endpoint may take.
+	// issuerTimeout bounds one token request.
 	issuerTimeout = 10 * time.Second
-	// maxIssued bounds an answer of it, in bytes.
+	// maxIssued bounds the response of a token endpoint, in bytes.
 	maxIssued = 1 << 20
 )
 
-// issuerClient is the HTTP client for token endpoints. It follows no redirect: the request has a
-// secret in it. A proxy of the environment is used.
+// issuerClient returns the HTTP client for token endpoints. It follows no redirect, because requests
+// contain secrets. It uses the proxy of the environment.
 func issuerClient() *http.Client { return issuerClientOf(config.Backend{}) }
 
-// issuerClientOf is the same for a backend that may be the issuer itself: its certificates hold
-// for its own host.
+// issuerClientOf returns an issuerClient that uses the TLS configuration of a backend for requests
+// to the backend's host, which may be the issuer, too.
 func issuerClientOf(b config.Backend) *http.Client {
 	dialer := &net.Dialer{Timeout: issuerTimeout}
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: issuerTimeout, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: issuerTimeout}
@@ -44,22 +44,22 @@ func issuerClientOf(b config.Backend) *http.Client {
 
 var (
 	errRedirect = errors.New("redirects of an authorization server are not followed")
-	errTooLarge = fmt.Errorf("an answer of %d bytes or more", maxIssued)
+	errTooLarge = fmt.Errorf("response of %d bytes or more", maxIssued)
 )
 
-// bounded makes answers of more than maxIssued bytes errors.
+// bounded refuses responses of more than maxIssued bytes.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		// One byte less than what the library reads, which cuts off silently.
+		// One byte less than what the oauth2 library reads, because it truncates silently.
 		resp.Body = &boundedBody{resp.Body, maxIssued - 1, r.Context()}
 	}
 	return resp, err
 }
 
-// CloseIdleConnections does what it says for the transport below.
+// CloseIdleConnections closes those of the wrapped transport.
 func (b bounded) CloseIdleConnections() {
 	if t, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -72,8 +72,8 @@ type boundedBody struct {
 	ctx  context.Context // of the request
 }
 
-// tooLarge is the key of a *bool in the context of a request: whether its answer was too large.
-// The library below does not hand the error of a body on.
+// tooLarge is the context key of a *bool that is set when the response is too large: the oauth2
+// library drops the error of reading a body.
 type tooLarge struct{}
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -87,17 +87,17 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endpoint is a token endpoint and this proxy as its client.
+// endpoint is a token endpoint with the client credentials of this proxy.
 type endpoint struct {
 	pool             *Pool
 	client           *http.Client // nil: that of the pool
 	url              string
 	id, secret, file string
-	inBody           atomic.Bool // the secret is wanted in the body, not as basic authentication
+	inBody           atomic.Bool // client authentication is client_secret_post, not client_secret_basic
 }
 
-// ask makes one request for a token (RFC 6749, section 3.2). The client is named by basic
-// authentication, which every server has to understand, and by the body if that is refused.
+// ask requests a token (RFC 6749, section 3.2). It authenticates with HTTP Basic, which every
+// server has to support (section 2.3.1), and after invalid_client in the body.
 func (e *endpoint) ask(ctx context.Context, scopes []string, params url.Values) (*oauth2.Token, error) {
 	secret := e.secret
 	if e.file != "" {
@@ -126,10 +126,10 @@ func (e *endpoint) ask(ctx context.Context, scopes []string, params url.Values) 
 		return nil, e.failure(ctx, err)
 	}
 	if kind := t.Type(); !strings.EqualFold(kind, "Bearer") {
-		return nil, unavailable("token endpoint %s: a token of another type than Bearer", e.url)
+		return nil, unavailable("token endpoint %s: the token's type is not Bearer", e.url)
 	}
 	if strings.IndexFunc(t.AccessToken, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
-		return nil, unavailable("token endpoint %s: a token that cannot stand in a header", e.url)
+		return nil, unavailable("token endpoint %s: the token has characters that are not allowed in a header", e.url)
 	}
 	return t, nil
 }
@@ -147,11 +147,12 @@ func (e *endpoint) askAs(ctx context.Context, secret string, inBody bool, scopes
 	return c.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 }
 
-// errorCode is what an error of a token endpoint may be called: nothing that it was sent.
+// errorCode matches the error codes of a token endpoint that may be shown: other texts might repeat secrets
+// of the request.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// failure says why there is no token, without what the endpoint answered beside its error's code: it
-// may repeat what it was sent.
+// failure returns the error for a failed token request. Of the response it shows the error code alone,
+// because the rest may repeat secrets of the request.
 func (e *endpoint) failure(ctx context.Context, err error) error {
 	e.pool.o.Log.Debug("no token", "endpoint", e.url, "err", err)
 	var answer *oauth2.RetrieveError
@@ -167,10 +168,11 @@ func (e *endpoint) failure(ctx context.Context, err error) error {
 	if errors.As(err, &transport) {
 		return unavailable("token endpoint %s: %w", e.url, transport.Err)
 	}
-	return unavailable("token endpoint %s: the answer is no token", e.url)
+	return unavailable("token endpoint %s: the response is not a token", e.url)
 }
 
-// answered is what an answer that is no token means.
+// answered classifies an error response: 5xx, 408, 429 and temporary errors are unavailable, all others
+// refused.
 func (e *endpoint) answered(answer *oauth2.RetrieveError) error {
 	status, code := answer.Response.StatusCode, answer.ErrorCode
 	if !errorCode.MatchString(code) {
@@ -187,7 +189,8 @@ func (e *endpoint) answered(answer *oauth2.RetrieveError) error {
 	return refused("token endpoint %s refuses a token: %s", e.url, text)
 }
 
-// ownTokens is the source of this proxy's own token for a backend.
+// ownTokens returns the source of this proxy's own token for a backend, by the client credentials grant (RFC
+// 6749, section 4.4).
 func ownTokens(p *Pool, c config.ClientCredentials) Source {
 	e := &endpoint{pool: p, url: c.TokenURL, id: c.ClientID, secret: secretOf(c.Secret, c.ClientSecret), file: c.ClientSecretFile}
 	params := url.Values{}

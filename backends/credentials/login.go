@@ -16,15 +16,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// LoginNeeded is a login that would give a principal the credential that is missing.
+// LoginNeeded is the login of a principal that would provide a missing credential.
 type LoginNeeded struct {
 	Backend string
 	User    *User
-	// Scopes are wanted beside those that are asked for anyway.
+	// Scopes are requested in addition to those of the configuration.
 	Scopes []string
 }
 
-// NeededLogin is the login that an error says is needed; nil for any other error.
+// NeededLogin returns the login that err says is needed; nil for any other error.
 func NeededLogin(err error) *LoginNeeded {
 	var reason *Error
 	if errors.As(err, &reason) {
@@ -33,36 +33,37 @@ func NeededLogin(err error) *LoginNeeded {
 	return nil
 }
 
-// loginAt is what the logins at one backend have in common.
+// loginAt has what all logins at one backend share.
 type loginAt struct {
 	pool    *Pool
 	client  *http.Client // for the token endpoint
 	store   Keeper
 	backend string
-	origin  string // of the backend's URL: tokens for another one are not sent there
+	origin  string // of the backend's URL: tokens for another origin are not sent to it
 }
 
-// granted is the source of the tokens of a login: of this proxy itself with a backend, or of one
-// principal. The store has them; another process may change it, as vmcp login and logout do.
+// granted is the source of the tokens of a login, of this proxy itself or of one principal. They are
+// in the store, which other processes change, too (vmcp login, vmcp logout, replicas). See the
+// package comment.
 type granted struct {
 	tokens
 	*loginAt
 	principal string
-	needs     func(scopes []string) *Error // why there is no token, or none with these scopes
+	needs     func(scopes []string) *Error // the error for no token, or none with these scopes
 
 	mu      sync.Mutex
 	refused string    // guarded by mu: the access token that the backend refused last
-	looked  time.Time // guarded by mu: when the store was last looked at
+	looked  time.Time // guarded by mu: when the token was last compared with the store
 }
 
-// granted is the source of a principal's tokens; "" is this proxy itself.
+// granted returns the source of a principal's tokens; "" is this proxy itself.
 func (l *loginAt) granted(principal string, needs func(scopes []string) *Error) *granted {
 	s := &granted{loginAt: l, principal: principal, needs: needs}
 	s.tokens.pool, s.tokens.fetch = l.pool, s.renew
 	return s
 }
 
-// needsLogin says what to do where this proxy is to log in.
+// needsLogin returns the error for a missing login of this proxy itself.
 func needsLogin(backend string) func([]string) *Error {
 	return func(scopes []string) *Error {
 		if len(scopes) == 0 {
@@ -72,13 +73,13 @@ func needsLogin(backend string) func([]string) *Error {
 	}
 }
 
-// userLogins are the logins of principals with a backend.
+// userLogins has the logins of principals at one backend.
 type userLogins struct {
 	at    *loginAt
 	users users[*granted]
 }
 
-var errNobody = refused("every principal logs in for itself here, and this caller is nobody: incomingAuth says how callers are told apart")
+var errNobody = refused("this backend needs a login of each principal, and this caller is not authenticated; configure incomingAuth")
 
 func (l *userLogins) of(u *User) (Source, error) {
 	if u == nil || u.Key == "" {
@@ -87,7 +88,7 @@ func (l *userLogins) of(u *User) (Source, error) {
 	return l.users.of(u.Key, func() (*granted, error) {
 		who := &User{Key: u.Key, Issuer: u.Issuer, Subject: u.Subject}
 		return l.at.granted(u.Key, func(scopes []string) *Error {
-			e := refused("%s needs a login of its own", who.Subject)
+			e := refused("%s has to log in at this backend", who.Subject)
 			e.Login = &LoginNeeded{Backend: l.at.backend, User: who, Scopes: scopes}
 			return e
 		}), nil
@@ -106,36 +107,36 @@ func (s *granted) Get(ctx context.Context) (Credential, error) {
 	switch {
 	case !due:
 	case s.store != nil && s.store.remote():
-		s.loginAt.pool.spawn(func() { s.lookLater(s.current()) })
+		s.loginAt.pool.spawn(func() { s.dropStaleLater(s.current()) })
 	default:
-		s.follow(ctx, s.current())
+		s.dropStale(ctx, s.current())
 	}
 	return s.tokens.Get(ctx)
 }
 
-// lookLater is follow for nobody who waits.
-func (s *granted) lookLater(value string) {
+// dropStaleLater is dropStale in the background.
+func (s *granted) dropStaleLater(value string) {
 	ctx, cancel := context.WithTimeout(s.loginAt.pool.ctx, issuerTimeout)
 	defer cancel()
-	s.follow(ctx, value)
+	s.dropStale(ctx, value)
 }
 
-// current is the token that is used now; "" for none.
+// current returns the token in memory; "" for none.
 func (s *granted) current() string {
 	s.tokens.mu.Lock()
 	defer s.tokens.mu.Unlock()
 	return s.tokens.now.value
 }
 
-// follow forgets a token that is in use if the store has another one, or none any more. It
-// reports whether there is another one.
-func (s *granted) follow(ctx context.Context, value string) bool {
+// dropStale drops the token value from memory if the store has a different one or none. It
+// reports whether the store has a different one.
+func (s *granted) dropStale(ctx context.Context, value string) bool {
 	if value == "" || s.store == nil {
 		return false
 	}
 	g, err := s.store.Find(ctx, s.backend, s.principal)
 	if err != nil || g != nil && g.Access == value {
-		return false // a store that cannot be read now takes nothing away
+		return false // while the store cannot be read, the token stays in use
 	}
 	s.tokens.Refused(bearer(value))
 	return g != nil
@@ -151,9 +152,9 @@ func (s *granted) Refused(c Credential) bool {
 	return s.tokens.Refused(c)
 }
 
-// Insufficient is called when a backend has answered 403 to a credential. If it did so for want of
-// scopes (RFC 6750, section 3.1) and its source is a login, it reports whether there is another
-// credential by now, or which login is needed.
+// Insufficient is called when a backend has answered 403 to a credential. If the response says
+// insufficient_scope (RFC 6750, section 3.1) and the source is a login, it reports that another
+// credential is available by now, or returns an error with the login that is needed.
 func Insufficient(ctx context.Context, s Source, c Credential, resp *http.Response) (another bool, err error) {
 	login, ok := s.(*granted)
 	if !ok || resp.StatusCode != http.StatusForbidden {
@@ -165,7 +166,7 @@ func Insufficient(ctx context.Context, s Source, c Credential, resp *http.Respon
 	}
 	for _, ch := range challenges {
 		if ch.Scheme == "bearer" && ch.Params["error"] == "insufficient_scope" {
-			if value := login.current(); bearer(value) != c || login.follow(ctx, value) {
+			if value := login.current(); bearer(value) != c || login.dropStale(ctx, value) {
 				return true, nil
 			}
 			return false, login.needs(scopesIn(ch.Params["scope"]))
@@ -174,12 +175,12 @@ func Insufficient(ctx context.Context, s Source, c Credential, resp *http.Respon
 	return false, nil
 }
 
-// scopeName is a scope that may stand in a message, and in a command that somebody types.
+// scopeName matches scopes that are safe to show in a message and in a shell command.
 var scopeName = regexp.MustCompile(`^[A-Za-z0-9._:/+@=~-]+$`)
 
 const maxScopeName = 200
 
-// maxScopes bounds the scopes that a backend may want at once.
+// maxScopes bounds the scopes of one challenge.
 const maxScopes = 50
 
 func scopesIn(text string) []string {
@@ -187,9 +188,9 @@ func scopesIn(text string) []string {
 	return scopes[:min(len(scopes), maxScopes)]
 }
 
-// renew takes the token of the store, and a new one from the authorization server where that
-// has ended or was refused. What is new is kept before it is used: a refresh token that was
-// rotated is the only one that is good. No other process renews it meanwhile.
+// renew fetches the token: from the store, or, where that one has ended or was refused, from the
+// authorization server, holding the lock of the grant. A new grant is stored before it is used:
+// after rotation its refresh token is the only valid one.
 func (s *granted) renew(ctx context.Context) (t token, err error) {
 	if s.store == nil {
 		return token{}, unavailable("no tokenStore is configured")
@@ -217,15 +218,16 @@ func (s *granted) renew(ctx context.Context) (t token, err error) {
 	return t, nil
 }
 
-// idOf names the record in the names of files.
+// idOf returns a short hash of a grant's backend and principal, for names of lock files.
 func idOf(backend, principal string) string {
 	sum := sha256.Sum256(record{Backend: backend, Principal: principal}.bound())
 	return hex.EncodeToString(sum[:6])
 }
 
-// usable is the token of a grant of the store if that can be used, else the grant that has to be renewed.
+// usable returns the token of a stored grant if it can be used, else the grant, to be renewed, or the error
+// that a login is needed.
 func (s *granted) usable(g *Grant) (token, *Grant, error) {
-	if g == nil || g.Resource != "" && originOf(g.Resource) != s.origin { // none, or one for a URL that was configured before
+	if g == nil || g.Resource != "" && originOf(g.Resource) != s.origin { // none, or one for a previous URL of the backend
 		return token{}, nil, s.needs(nil)
 	}
 	s.mu.Lock()
@@ -246,7 +248,7 @@ func (s *granted) usable(g *Grant) (token, *Grant, error) {
 	return token{}, g, nil
 }
 
-// refresh gets a new token for a grant, to be kept in its place.
+// refresh sends the refresh token of a grant and returns the new grant, which replaces it.
 func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
 	e := &endpoint{pool: s.loginAt.pool, client: s.client, url: g.TokenURL, id: g.ClientID, secret: g.ClientSecret}
 	params := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
@@ -256,7 +258,7 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
 	t, err := e.ask(ctx, nil, params)
 	var is *Error
 	if errors.As(err, &is) && is.Refused {
-		s.loginAt.pool.o.Log.Warn("login has ended", "backend", s.backend, "err", err)
+		s.loginAt.pool.o.Log.Warn("login has ended: refresh token refused", "backend", s.backend, "err", err)
 		return nil, s.needs(nil)
 	}
 	if err != nil {
@@ -272,7 +274,7 @@ func (s *granted) refresh(ctx context.Context, g *Grant) (*Grant, error) {
 	return &next, nil
 }
 
-// take puts a token in, which was issued now.
+// take sets the access token of the grant, issued now.
 func (g *Grant) take(access string, expires, now time.Time) {
 	g.Access, g.Expires, g.Renew = access, expires, time.Time{}
 	if !expires.IsZero() {

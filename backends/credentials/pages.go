@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// The pages of logins: the one on which a person agrees, and the one to which it comes back.
+// The pages of logins: the one on which a person agrees, and the redirect URI to which the browser returns.
 
-// serveMux serves them.
+// serveMux returns the handler of the pages.
 func (l *logins) serveMux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+LoginPages+"{name}", l.serveQuestion)
 	mux.HandleFunc("POST "+LoginPages+"{name}", l.serveAgreed)
 	mux.HandleFunc("GET "+CallbackPages+"{name}", l.serveReturn)
-	// A page of somebody else cannot agree for the person who looks at it.
+	// A page of another origin cannot submit the form for the person who views it.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -25,8 +25,8 @@ var pages = template.Must(template.New("").Parse(`<!doctype html>
 <style>body{font:16px/1.5 sans-serif;max-width:36em;margin:4em auto;padding:0 1em}button{font:inherit;padding:.4em 1.2em}</style></head>
 <body><h1>{{.Title}}</h1>
 {{with .Login}}<p>You are about to log in at <b>{{.Backend}}</b> ({{.URL}}) for <b>{{.Subject}}</b>{{with .Issuer}} of {{.}}{{end}}.</p>
-<p>Calls that {{.Subject}} makes through this endpoint will then be made with the account that you log in with. Go on only if you are {{.Subject}}, and have just been asked to log in here.</p>
-{{with .Scopes}}<p>It is asked for: {{.}}</p>{{end}}<form method="post"><button>Continue</button></form>{{end}}
+<p>Calls that {{.Subject}} makes through this endpoint will then be made with the account that you log in with. Continue only if you are {{.Subject}} and have just been asked to log in here.</p>
+{{with .Scopes}}<p>Scopes: {{.}}</p>{{end}}<form method="post"><button>Continue</button></form>{{end}}
 {{with .Text}}<p>{{.}}</p>{{end}}</body></html>
 `))
 
@@ -49,9 +49,9 @@ func (l *logins) write(w http.ResponseWriter, status int, p page) {
 	pages.Execute(w, p)
 }
 
-var pageGone = page{Title: "No such login", Text: "This login is over, was begun in another browser, or never was. Make the call again that asked for it."}
+var pageGone = page{Title: "No such login", Text: "This login has ended, was begun in another browser, or does not exist. Repeat the call that asked for it."}
 
-// asked is the login whose page is asked for; nil for none.
+// asked returns the login whose page r requests; nil for none.
 func (l *logins) asked(r *http.Request) *PendingLogin {
 	n := l.find(r.Context(), r.URL.Query().Get("id"))
 	if n == nil || n.backend.Name != r.PathValue("name") {
@@ -122,7 +122,7 @@ func (l *logins) serveReturn(w http.ResponseWriter, r *http.Request) {
 	l.write(w, http.StatusOK, page{Title: "Logged in", Text: a.of.need.User.Subject + " is logged in at " + a.of.backend.Name + ". You can close this page."})
 }
 
-// failed says why a login went wrong.
+// failed writes the page of a failed login.
 func (l *logins) failed(w http.ResponseWriter, err error) {
 	text := err.Error()
 	if s := l.pool.o.Secrets; s != nil {

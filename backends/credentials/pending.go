@@ -18,34 +18,33 @@ import (
 //
 // A principal whose call needs a login is asked to open a page of this endpoint:
 //
-//	asked ──(the person agrees on the page)──► under way ──(comes back)──► over
+//	pending ──(the person agrees on the page)──► attempt ──(the browser returns)──► over
 //
-// The page says as whom one is about to log in, at which backend, and has an address that nobody
-// can guess. Who agrees there gets a cookie and is sent to the authorization server. Only that
-// browser can come back with a code, once, with the state of that one attempt: neither can
-// somebody be sent to the authorization server past the page, nor a code be brought by another.
-// What comes of it is stored for the principal who was asked, whoever logs in.
+// The page shows the principal and the backend, and its URL has a random id. The browser that agrees
+// gets a cookie and is redirected to the authorization server. Only that browser can return with a
+// code, once, with the state of that attempt: neither can a person be sent to the authorization
+// server without seeing the page, nor can another browser submit a code. The grant is stored for the
+// principal who was asked, whatever account the person uses.
 //
-// A login is over when it went well, went wrong, or nobody has come back in loginTime. It is
-// known a while longer, to those who ask what has become of it.
+// A login is over when an attempt has succeeded or failed, or after loginTime. It is kept until
+// loginTime has passed, so that its outcome can be asked for.
 
 const (
-	// loginTime is how long a login may take from the question on.
+	// loginTime bounds a login, from the call that asked for it.
 	loginTime = 10 * time.Minute
-	// pageTime is how long a page may wait for an authorization server.
+	// pageTime bounds how long a page waits for the authorization server.
 	pageTime = 30 * time.Second
-	// maxPending bounds the logins that were asked for, and maxPendingOf those of one principal.
+	// maxPending bounds the logins in memory, and maxPendingOf those of one principal that are not over.
 	maxPending   = 1000
 	maxPendingOf = 50
-	// maxAttempts is how often a person may agree to one login: each asks the authorization server.
+	// maxAttempts bounds the attempts of one login: each sends requests to the authorization server.
 	maxAttempts = 10
-	// LoginPages is the path below which the pages are, and CallbackPages that of those to which people
-	// come back.
+	// LoginPages is the path below which the login pages are, and CallbackPages that of the redirect URIs.
 	LoginPages    = "/oauth/login/"
 	CallbackPages = "/oauth/callback/"
 )
 
-// logins are those that were asked for.
+// logins has the logins that principals were asked for.
 type logins struct {
 	pool *Pool
 
@@ -54,7 +53,7 @@ type logins struct {
 	returns map[string]*attempt      // guarded by mu, by the state of the authorization request
 }
 
-// A PendingLogin is one that a principal was asked for.
+// A PendingLogin is a login that a principal was asked for.
 type PendingLogin struct {
 	logins  *logins
 	id      string
@@ -65,30 +64,30 @@ type PendingLogin struct {
 	done    chan struct{}
 	expiry  *time.Timer
 
-	attempt *attempt // guarded by logins.mu: the newest; nil while nobody has agreed
-	tries   int      // guarded by logins.mu: how many there were
+	attempt *attempt // guarded by logins.mu: the newest; nil before the first
+	tries   int      // guarded by logins.mu: number of attempts
 	over    bool     // guarded by logins.mu: done is closed
 	err     error    // set before done is closed
 }
 
-// An attempt is one way through the pages.
+// An attempt is one authorization request of a login, from the person's consent to the stored grant.
 type attempt struct {
 	of     *PendingLogin
 	cancel context.CancelFunc
 	cookie string
-	hash   string          // of the state; "" before it is known, and for a process that is alone
-	page   chan string     // cap 1: where the person is sent
-	back   chan url.Values // cap 1: with what it comes back
+	hash   string          // of the state; "" before it is known, and in a single process
+	page   chan string     // cap 1: the authorization URL
+	back   chan url.Values // cap 1: the query of the browser's return
 	over   chan struct{}   // closed when err is set
 	err    error
 
-	release func() // of an attempt of another replica: nobody waits for it here any more; else nil
+	release func() // stops waiting for an attempt of another replica; nil for one of this process
 }
 
-var errManyLogins = errors.New("too many logins are open; finish one, or try again later")
+var errManyLogins = errors.New("too many logins are pending; finish one, or retry later")
 
-// Begin asks a principal for a login, or finds the one that it was asked for already. base is
-// the URL at which people reach this endpoint, without a path.
+// Begin creates a login for a principal, or returns the pending one with the same backend, base
+// and scopes. base is the external URL of this endpoint, without a path.
 func (p *Pool) Begin(b config.Backend, need LoginNeeded, base string) (*PendingLogin, error) {
 	p.mu.Lock()
 	store := p.kept
@@ -103,7 +102,7 @@ func (p *Pool) Begin(b config.Backend, need LoginNeeded, base string) (*PendingL
 	return n, err
 }
 
-// add makes a login that is asked for, unless it is there.
+// add creates a login unless an equal one is pending.
 func (l *logins) add(b config.Backend, need LoginNeeded, base string, store Keeper) (n *PendingLogin, there bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +125,7 @@ func (l *logins) add(b config.Backend, need LoginNeeded, base string, store Keep
 	return n, false, nil
 }
 
-// Pending is the login with an id that a principal was asked for; nil when there is none.
+// Pending returns the login of a principal with an id; nil when there is none.
 func (p *Pool) Pending(id string, u *User) *PendingLogin {
 	p.logins.mu.Lock()
 	n := p.logins.all[id]
@@ -140,18 +139,18 @@ func (p *Pool) Pending(id string, u *User) *PendingLogin {
 	return n
 }
 
-// ID tells the login from others. It is part of its URL.
+// ID is the random id of the login. It is part of its URL.
 func (n *PendingLogin) ID() string { return n.id }
 
-// URL is the page that the person shall open.
+// URL is the URL of the login's page, for the person to open.
 func (n *PendingLogin) URL() string {
 	return n.base + LoginPages + url.PathEscape(n.backend.Name) + "?id=" + n.id
 }
 
-// Done is closed when the login is over; Err then says how.
+// Done is closed when the login is over; Err then is its outcome.
 func (n *PendingLogin) Done() <-chan struct{} { return n.done }
 
-// Err is why the login went wrong; nil when it went well.
+// Err is why the login failed; nil when it succeeded. It is valid once Done is closed.
 func (n *PendingLogin) Err() error { return n.err }
 
 // end ends a login. mu is held.
@@ -166,11 +165,11 @@ func (l *logins) end(n *PendingLogin, err error) {
 	}
 }
 
-// expire ends a login for want of time, and forgets it.
+// expire ends a login whose time is over, and removes it.
 func (l *logins) expire(n *PendingLogin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end(n, fmt.Errorf("nobody has logged in within %s", loginTime))
+	l.end(n, fmt.Errorf("no login within %s", loginTime))
 	delete(l.all, n.id)
 	l.pool.board().forget("over/" + n.id)
 }
@@ -186,7 +185,7 @@ func (l *logins) close() {
 	clear(l.all)
 }
 
-// begin starts an attempt, which takes the place of one that is under way.
+// begin starts an attempt and cancels the previous one.
 func (l *logins) begin(n *PendingLogin) (*attempt, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +193,7 @@ func (l *logins) begin(n *PendingLogin) (*attempt, error) {
 		return nil, errors.New("this login is over")
 	}
 	if n.tries++; n.tries > maxAttempts {
-		return nil, errors.New("this login was begun too often; make the call again that asked for it in a few minutes")
+		return nil, errors.New("this login was begun too often; repeat the call that asked for it in a few minutes")
 	}
 	if n.attempt != nil {
 		n.attempt.cancel()
@@ -209,7 +208,7 @@ func (l *logins) begin(n *PendingLogin) (*attempt, error) {
 	return a, nil
 }
 
-// run goes through the login and stores what it gives.
+// run performs the login of an attempt and stores its grant.
 func (l *logins) run(ctx context.Context, a *attempt) {
 	defer a.cancel()
 	n := a.of
@@ -217,13 +216,13 @@ func (l *logins) run(ctx context.Context, a *attempt) {
 	if a.err == nil {
 		l.pool.o.Log.Info("a principal has logged in", "backend", n.backend.Name, "principal", n.need.User.Key)
 	}
-	close(a.over)
 	l.mu.Lock()
 	last := n.attempt == a
 	if last {
 		l.end(n, a.err)
 	}
 	l.mu.Unlock()
+	close(a.over) // last: a page that reports the outcome is written once the waiting call has it
 	l.ended(a, last)
 }
 
@@ -245,7 +244,7 @@ func (n *PendingLogin) login(ctx context.Context, a *attempt) error {
 	return n.store.Put(ctx, n.backend.Name, n.need.User.Key, grant)
 }
 
-// ask sends the person to the authorization server and waits for it to come back.
+// ask passes the authorization URL to the page and waits for the browser's return.
 func (a *attempt) ask(ctx context.Context, page string) (url.Values, error) {
 	l := a.of.logins
 	u, err := url.Parse(page)
@@ -267,11 +266,12 @@ func (a *attempt) ask(ctx context.Context, page string) (url.Values, error) {
 	case back := <-a.back:
 		return back, nil
 	case <-ctx.Done():
-		return nil, errors.New("nobody came back from the authorization server")
+		return nil, errors.New("the browser did not return from the authorization server")
 	}
 }
 
-// came finds whose the answer of an authorization server is, and takes it: the state counts once.
+// came returns the attempt that a request to the redirect URI belongs to, by its state and cookie, and passes
+// it the query. A state is valid once.
 func (l *logins) came(r *http.Request) *attempt {
 	q := r.URL.Query()
 	state := q.Get("state")
@@ -296,8 +296,8 @@ func (l *logins) came(r *http.Request) *attempt {
 
 func (n *PendingLogin) cookieName() string { return "vmcp_login_" + n.id[:8] }
 
-// ForScopes reports whether there was a login already, with too few scopes.
+// ForScopes reports whether the login adds scopes to an earlier one.
 func (n *PendingLogin) ForScopes() bool { return len(n.need.Scopes) > 0 }
 
-// Backend is the name of the backend at which the login is.
+// Backend is the name of the backend that the login is for.
 func (n *PendingLogin) Backend() string { return n.backend.Name }

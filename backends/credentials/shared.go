@@ -11,22 +11,23 @@ import (
 
 // A Keeper keeps grants: a file (*Store), or the database that replicas share (Shared).
 type Keeper interface {
-	// Find returns the grant of a principal with a backend, nil when there is none.
+	// Find returns the grant of a principal at a backend, nil when there is none.
 	Find(ctx context.Context, backend, principal string) (*Grant, error)
-	// Put keeps a grant in the place of one that is there. It is kept when Put returns.
+	// Put stores a grant, replacing any. It is durable when Put returns.
 	Put(ctx context.Context, backend, principal string, g *Grant) error
-	// Remove takes out the grants of a principal with a backend and reports how many there were, RemoveAll those of all.
+	// Remove removes the grant of a principal at a backend, RemoveAll those of all principals; both return how many
+	// there were.
 	Remove(ctx context.Context, backend, principal string) (int, error)
 	RemoveAll(ctx context.Context, backend string) (int, error)
 
-	// renew calls f with a grant, nil for none, while nobody else renews it, here or in another process, and keeps what
-	// f returns in its place; nil: nothing changes. f is called once at most. Its error comes back as it is.
+	// renew calls f with a grant, nil for none, holding the grant's lock between goroutines and processes, and stores
+	// what f returns in its place; nil: nothing changes. f is called once at most. Its error is returned unwrapped.
 	renew(ctx context.Context, backend, principal string, f func(*Grant) (*Grant, error)) error
-	// remote reports whether Find may take long: nothing that has a token waits for it.
+	// remote reports whether Find is a request over a network: a Get that has a token does not wait for it.
 	remote() bool
 }
 
-// renew implements Keeper: a file beside the store is locked for each grant.
+// renew implements Keeper. Each grant has its own lock file beside the store.
 func (s *Store) renew(ctx context.Context, backend, principal string, f func(*Grant) (*Grant, error)) error {
 	unlock, err := files.Lock(s.path + ".renew-" + idOf(backend, principal))
 	if err != nil {
@@ -51,18 +52,18 @@ func (s *Store) remote() bool { return false }
 
 // Rows is a table of sealed texts, one for each principal and backend, that several processes share.
 type Rows interface {
-	// Token is a text; nil for none.
+	// Token returns a text; nil for none.
 	Token(ctx context.Context, backend, principal string) ([]byte, error)
 	PutToken(ctx context.Context, backend, principal string, text []byte) error
-	// RenewToken calls f with a text while nobody else does, and keeps what f returns; nil: nothing changes.
-	// done reports whether f was called.
+	// RenewToken calls f with a text while its row is locked, and stores what f returns; nil: nothing
+	// changes. done reports whether f was called.
 	RenewToken(ctx context.Context, backend, principal string, f func([]byte) ([]byte, error)) (done bool, err error)
-	// RemoveTokens takes out that of a principal, nil for those of all.
+	// RemoveTokens removes the text of a principal, nil for those of all, and returns how many there were.
 	RemoveTokens(ctx context.Context, backend string, principal *string) (int, error)
 }
 
-// Shared keeps grants in rows. A grant that was renewed and that the rows could not take is kept here until they do: a
-// refresh token that was rotated is the only one that is good.
+// Shared keeps grants in rows. A renewed grant that could not be written is kept in memory until it can: after
+// rotation its refresh token is the only valid one.
 type Shared struct {
 	rows Rows
 
@@ -72,7 +73,7 @@ type Shared struct {
 
 type grantKey struct{ backend, principal string }
 
-// maxUnsaved bounds the grants that wait for the rows.
+// maxUnsaved bounds the grants that are not written yet.
 const maxUnsaved = maxGrants
 
 // Share returns a keeper over rows.
@@ -90,12 +91,10 @@ func (s *Shared) Find(ctx context.Context, backend, principal string) (*Grant, e
 	return readGrant(text)
 }
 
-// save writes the grant that waits for the rows, and returns it while it does.
+// save writes the unsaved grant, if there is one, and returns it.
 func (s *Shared) save(ctx context.Context, backend, principal string) *Grant {
 	k := grantKey{backend, principal}
-	s.mu.Lock()
-	g := s.unsaved[k]
-	s.mu.Unlock()
+	g := s.waiting(k)
 	if g == nil {
 		return nil
 	}
@@ -108,6 +107,13 @@ func (s *Shared) save(ctx context.Context, backend, principal string) *Grant {
 		delete(s.unsaved, k)
 	}
 	return g
+}
+
+// waiting returns the unsaved grant of a key; nil when there is none.
+func (s *Shared) waiting(k grantKey) *Grant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsaved[k]
 }
 
 // Put implements Keeper.
@@ -141,15 +147,20 @@ func (s *Shared) forget(which func(grantKey) bool) {
 	}
 }
 
-// renew implements Keeper. The row is locked while f asks the authorization server.
+// renew implements Keeper. The row is locked while f asks the authorization server. A grant
+// that could not be written before takes the place of the row's.
 func (s *Shared) renew(ctx context.Context, backend, principal string, f func(*Grant) (*Grant, error)) error {
 	s.save(ctx, backend, principal)
+	k := grantKey{backend, principal}
 	var next *Grant
 	var failed error
 	_, err := s.rows.RenewToken(ctx, backend, principal, func(text []byte) ([]byte, error) {
 		g, err := readGrant(text)
 		if err != nil {
 			return nil, err
+		}
+		if unsaved := s.waiting(k); unsaved != nil { // the refresh token of the row is used up
+			g = unsaved
 		}
 		if next, failed = f(g); failed != nil || next == nil {
 			return nil, failed
@@ -159,15 +170,17 @@ func (s *Shared) renew(ctx context.Context, backend, principal string, f func(*G
 	switch {
 	case failed != nil:
 		return failed
-	case err != nil && next != nil: // the authorization server has given it, and the rows have not taken it
+	case err != nil && next != nil: // issued by the authorization server, but not written
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.unsaved) < maxUnsaved {
-			s.unsaved[grantKey{backend, principal}] = next
+			s.unsaved[k] = next
 		}
 		return nil
 	case err != nil:
 		return unavailable("%w", err)
+	case next != nil:
+		s.forget(func(other grantKey) bool { return other == k })
 	}
 	return nil
 }
@@ -180,7 +193,7 @@ func readGrant(text []byte) (*Grant, error) {
 	}
 	g := &Grant{}
 	if err := json.Unmarshal(text, g); err != nil {
-		return nil, fmt.Errorf("a stored login: %w", err)
+		return nil, fmt.Errorf("stored login: %w", err)
 	}
 	return g, nil
 }

@@ -3,7 +3,6 @@
 package credentials_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -13,14 +12,14 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
-	"github.com/vmcp-dev/vmcp/cluster"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs/runstest/pgtest"
-	"github.com/vmcp-dev/vmcp/runs/seal"
+	"github.com/vmcp-dev/vmcp/test/logins"
 )
 
-// rotating is a token endpoint whose refresh tokens are good once: whoever uses one again ends the login, as RFC 9700 wants.
+// rotating is a token endpoint whose refresh tokens are valid once: the reuse of one revokes the login, as RFC 9700
+// requires.
 type rotating struct {
 	mu      sync.Mutex
 	n       int
@@ -51,32 +50,19 @@ func (a *rotating) state() (renewals int, revoked bool) {
 	return a.n, a.revoked
 }
 
-// replicas are n sources of the same login over one database, each of a process of its own as far as it can tell.
+// replicas returns n sources of the same login over one database, as in n processes.
 func replicas(t *testing.T, server *pgtest.Server, as string, n int) (sources []credentials.Source, kept []*credentials.Shared) {
 	t.Helper()
 	for range n {
-		ring, err := seal.New([]seal.Key{{ID: "a", Secret: bytes.Repeat([]byte{'a'}, 32)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens, err := cluster.OpenTokens(t.Context(), &config.Config{SessionStorage: config.SessionStorage{URL: server.URL()}}, ring)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(tokens.Close)
-		pool, shared := credentials.NewPool(credentials.Options{}), credentials.Share(tokens)
-		t.Cleanup(pool.Close)
-		pool.Share(shared, nil)
-		if err := pool.Keep(config.TokenStore{}); err != nil {
-			t.Fatal(err)
-		}
+		pool, shared := logins.Replica(t, server.URL())
 		b := config.Backend{Name: "shop", URL: as + "/mcp", Outgoing: &config.OutgoingStrategy{Type: config.Login, OAuth: config.OutgoingOAuth{AllowPrivateIP: true}}}
 		sources, kept = append(sources, pool.Provider(b).Shared()), append(kept, shared)
 	}
 	return sources, kept
 }
 
-// Replicas that all find the token refused at once renew it once: the second use of a refresh token would end the login.
+// Replicas that find the token refused at the same time renew it once: a second use of the refresh token would revoke
+// the login.
 func TestReplicasRenewOnce(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -121,8 +107,8 @@ func TestReplicasRenewOnce(t *testing.T) {
 	}
 }
 
-// A database that goes away between the answer of the authorization server and the end of the transaction loses no
-// refresh token: the replica that has it goes on with it, and writes it when the database is back.
+// No refresh token is lost when the database fails between the response of the authorization server and the end of
+// the transaction: the replica keeps and uses it, and writes it when the database is back.
 func TestRenewedWhileTheStoreGoes(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -143,7 +129,7 @@ func TestRenewedWhileTheStoreGoes(t *testing.T) {
 		t.Fatalf("Get while the store goes away: %v, %v", got, err)
 	}
 	as.during = nil
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if g, err := kept[0].Find(ctx, "shop", ""); err != nil || g.Refresh != "refresh-token-1" {
 		t.Errorf("Find without the store: %+v, %v", g, err)

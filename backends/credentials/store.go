@@ -23,13 +23,12 @@ import (
 )
 
 const (
-	// maxStore bounds the file of stored tokens, in bytes, and maxGrants what is in it: one for
-	// each principal and backend.
+	// maxStore bounds the file of stored grants, in bytes, and maxGrants their number.
 	maxStore  = 64 << 20
 	maxGrants = 10_000
 )
 
-// A Grant is what a login at a backend gave: tokens, and where they are renewed.
+// A Grant is the result of a login at a backend: tokens, and where they are renewed.
 type Grant struct {
 	Issuer       string    `json:"issuer"`
 	TokenURL     string    `json:"tokenUrl"`
@@ -43,9 +42,9 @@ type Grant struct {
 	Expires      time.Time `json:"expires,omitzero"`
 }
 
-// Store keeps grants in a file. Each is sealed by itself (AES-256-GCM), bound to whose it is: a
-// record that is put in another's place does not open. The file is read anew when another
-// process has changed it.
+// Store keeps grants in a file. Each is sealed separately (AES-256-GCM) with its principal, backend
+// and issuer as additional data, so that a record copied to another principal does not open. The
+// file is read again when another process has changed it.
 type Store struct {
 	path string
 	keys []sealKey // the first one seals
@@ -60,7 +59,7 @@ type sealKey struct {
 	aead cipher.AEAD
 }
 
-// record is one grant as it lies in the file.
+// record is one grant in the file.
 type record struct {
 	Backend   string `json:"backend"`
 	Principal string `json:"principal,omitempty"` // its key; "" for this proxy itself
@@ -69,9 +68,9 @@ type record struct {
 	Sealed    []byte `json:"sealed"`
 }
 
-// OpenStore returns the store of a configuration. Its key comes from the environment variable
-// that keyEnv names: 32 bytes in base64, or several of these with commas between them, of which
-// the first seals and all open.
+// OpenStore returns the store of a configuration. cfg.Key is the value of the environment variable
+// that keyEnv names: one or more keys of 32 bytes in base64, separated by commas. The first one
+// seals, all open.
 func OpenStore(cfg config.TokenStore) (*Store, error) {
 	s := &Store{path: cfg.File}
 	for text := range strings.SplitSeq(cfg.Key, ",") {
@@ -93,7 +92,7 @@ func OpenStore(cfg config.TokenStore) (*Store, error) {
 	return s, nil
 }
 
-// ParseKey reads a key: 32 bytes in base64 of either alphabet.
+// ParseKey parses a key: 32 bytes in base64, standard or URL-safe, with or without padding.
 func ParseKey(text string) ([]byte, error) {
 	text = strings.NewReplacer("-", "+", "_", "/", "=", "").Replace(text)
 	key, err := base64.RawStdEncoding.DecodeString(text)
@@ -103,7 +102,7 @@ func ParseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Find returns the grant of a principal with a backend, nil when there is none.
+// Find implements Keeper.
 func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,12 +116,12 @@ func (s *Store) Find(_ context.Context, backend, principal string) (*Grant, erro
 	return s.open(s.records[i])
 }
 
-// Put keeps a grant in the place of one that is there. It is on disk when Put returns.
+// Put implements Keeper. The grant is on disk when Put returns.
 func (s *Store) Put(_ context.Context, backend, principal string, g *Grant) error {
 	return s.change(func() error {
 		i := s.index(backend, principal)
 		if i < 0 && len(s.records) >= maxGrants {
-			return fmt.Errorf("%s: %d logins are stored, and no more are taken; vmcp logout makes room", s.path, maxGrants)
+			return fmt.Errorf("%s: %d logins are stored, which is the maximum; remove some with vmcp logout", s.path, maxGrants)
 		}
 		r, err := s.seal(record{Backend: backend, Principal: principal, Issuer: g.Issuer}, g)
 		switch {
@@ -137,12 +136,12 @@ func (s *Store) Put(_ context.Context, backend, principal string, g *Grant) erro
 	})
 }
 
-// Remove takes out the grants of a principal with a backend and reports how many there were.
+// Remove implements Keeper.
 func (s *Store) Remove(_ context.Context, backend, principal string) (n int, err error) {
 	return s.remove(func(r record) bool { return r.Backend == backend && r.Principal == principal })
 }
 
-// RemoveAll takes out the grants of everybody with a backend and reports how many there were.
+// RemoveAll implements Keeper.
 func (s *Store) RemoveAll(_ context.Context, backend string) (n int, err error) {
 	return s.remove(func(r record) bool { return r.Backend == backend })
 }
@@ -157,7 +156,7 @@ func (s *Store) remove(which func(record) bool) (n int, err error) {
 	return n, err
 }
 
-// change changes the file while no other process does.
+// change applies f to the records and writes the file, holding the lock between processes.
 func (s *Store) change(f func() error) error {
 	unlock, err := files.Lock(s.path + ".lock")
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *Store) change(f func() error) error {
 	return err
 }
 
-// read reads the file if it has changed. One that is not there is empty. mu is held.
+// read reads the file if it has changed. A file that does not exist is an empty store. mu is held.
 func (s *Store) read() error {
 	stamp := files.StampOf(s.path)
 	if stamp.Exists() && s.stamp.Exists() && stamp.Same(s.stamp) {
@@ -214,12 +213,12 @@ func (s *Store) read() error {
 	return nil
 }
 
-// index is where a grant is; -1 when there is none. mu is held.
+// index returns the index of a grant in records; -1 when there is none. mu is held.
 func (s *Store) index(backend, principal string) int {
 	return slices.IndexFunc(s.records, func(r record) bool { return r.Backend == backend && r.Principal == principal })
 }
 
-// bound is what a record is sealed with: whose it is.
+// bound returns the additional data that a record is sealed with: principal, backend and issuer.
 func (r record) bound() []byte {
 	var b []byte
 	for _, part := range []string{r.Principal, r.Backend, r.Issuer} {
@@ -249,10 +248,10 @@ func (s *Store) open(r record) (*Grant, error) {
 		}
 		text, err := k.aead.Open(nil, r.Sealed[:n], r.Sealed[n:], r.bound())
 		if err != nil {
-			return nil, fmt.Errorf("token store %s: the record of backend %s was changed, or belongs to somebody else", s.path, r.Backend)
+			return nil, fmt.Errorf("token store %s: the record of backend %s was modified, or belongs to another principal", s.path, r.Backend)
 		}
 		g := &Grant{}
 		return g, json.Unmarshal(text, g)
 	}
-	return nil, fmt.Errorf("token store %s: the record of backend %s is sealed with a key that is not there (%s)", s.path, r.Backend, r.Key)
+	return nil, fmt.Errorf("token store %s: the record of backend %s is sealed with a key that is not configured (%s)", s.path, r.Backend, r.Key)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,15 +13,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vmcp-dev/vmcp/backends/credentials"
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// storeOf names the file in which a child of the tests stores logins: one after the other under
-// the name that storeAs has, as many as storeTimes says, each with its number as token. It prints
-// each number when Put has returned.
+// storeOf is the variable with the file in which a child process of the tests stores storeTimes
+// logins, for the principal of storeAs, each with its number as token. It prints each number when Put
+// has returned.
 const (
 	storeOf    = "CREDENTIALS_STORE"
 	storeAs    = "CREDENTIALS_NAME"
@@ -42,6 +44,7 @@ func TestMain(m *testing.M) {
 		if err = s.Put(context.Background(), "b", name, &credentials.Grant{Access: fmt.Sprint(i), Refresh: strings.Repeat("r", 20_000)}); err == nil {
 			fmt.Println(i)
 		}
+		<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond) // others ask every 10 ms whether the file is free: one that never rests keeps them out
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,8 +63,8 @@ func storing(file, name string, times int) *exec.Cmd {
 	return cmd
 }
 
-// A process that is killed while it stores a login leaves the one before or the new one, and
-// nothing that holds up the next process.
+// A process that is killed while it stores a login leaves the previous or the new one, and no
+// lock that blocks the next process.
 func TestAKilledProcessLeavesAWholeStore(t *testing.T) {
 	for round := range testmode.Count(4, 40) {
 		file := filepath.Join(t.TempDir(), "tokens.db")
@@ -100,7 +103,7 @@ func TestAKilledProcessLeavesAWholeStore(t *testing.T) {
 	}
 }
 
-// Processes that share a file lose nothing of each other, and leave it for its owner alone.
+// Processes that share a file do not lose each other's logins, and keep its mode at 0600.
 func TestProcessesShareAStore(t *testing.T) {
 	const processes, times = 3, 15
 	file := filepath.Join(t.TempDir(), "tokens.db")

@@ -7,22 +7,21 @@ import (
 )
 
 const (
-	// tokenLife is how long a token is used whose life is not known, and the longest that one is
-	// used which was exchanged.
+	// tokenLife is how long a token without expires_in is used, and bounds the use of an exchanged
+	// token.
 	tokenLife = time.Hour
-	// renewAgain is how long a token that is still good is used after its renewal went wrong,
-	// until that is tried again.
+	// renewAgain is the wait after a failed renewal of a token that is still good.
 	renewAgain = 5 * time.Second
 )
 
-// token is one that an authorization server issued.
+// token is an access token.
 type token struct {
 	value string
-	renew time.Time // when nine tenths of its life are over
-	until time.Time // when it is used no more
+	renew time.Time // after nine tenths of its lifetime
+	until time.Time // end of its lifetime
 }
 
-// lasting is a token from now on until its end, or for tokenLife.
+// lasting returns a token that is valid from now until its end, or for tokenLife if that is zero.
 func lasting(value string, now, until time.Time) token {
 	if until.IsZero() {
 		until = now.Add(tokenLife)
@@ -31,21 +30,20 @@ func lasting(value string, now, until time.Time) token {
 }
 
 // tokens is the source of one identity's token. One fetch runs at a time, on a goroutine of the
-// pool's, and all who need its outcome wait for it; while the token is good, nobody waits for
-// the next one.
+// pool; callers without a valid token wait for it. States: see the package comment.
 type tokens struct {
 	pool  *Pool
 	fetch func(context.Context) (token, error)
 
 	mu     sync.Mutex
 	now    token     // guarded by mu; the zero token while there is none
-	flight *flight   // guarded by mu; nil: nothing is fetched
-	failed time.Time // guarded by mu: when a renewal last went wrong
+	flight *flight   // guarded by mu; nil: no fetch is running
+	failed time.Time // guarded by mu: when a renewal last failed
 }
 
 // A flight is one fetch.
 type flight struct {
-	done  chan struct{} // closed when the others are set
+	done  chan struct{} // closed when token and err are set
 	token token
 	err   error
 }
@@ -90,7 +88,7 @@ func (s *tokens) begin() *flight {
 	return f
 }
 
-// run fetches a token. It does not depend on who asked first: others wait for it, too.
+// run fetches a token. It does not use the context of a caller, because several may wait for it.
 func (s *tokens) run(f *flight) {
 	ctx, cancel := context.WithTimeout(s.pool.ctx, issuerTimeout)
 	defer cancel()
@@ -106,13 +104,13 @@ func (s *tokens) run(f *flight) {
 	} else {
 		s.failed = s.pool.o.Now()
 		if s.failed.Before(s.now.until) {
-			s.pool.o.Log.Warn("token not renewed, the one before goes on", "err", f.err)
+			s.pool.o.Log.Warn("token not renewed, the previous one stays in use", "err", f.err)
 		}
 	}
 	close(f.done)
 }
 
-// Refused implements Source: the token is forgotten, unless there is another one already.
+// Refused implements Source. It drops the token, unless there is another one already.
 func (s *tokens) Refused(c Credential) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

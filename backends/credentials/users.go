@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// maxUsers bounds the principals whose tokens for one backend are kept.
+// maxUsers bounds the principals whose tokens for one backend are in memory.
 const maxUsers = 4096
 
-// users keeps a source for each principal: those of the maxUsers that asked last.
+// users has the sources of the maxUsers most recently used principals.
 type users[S any] struct {
 	mu     sync.Mutex
 	all    map[string]*list.Element // guarded by mu, by the principal's key
@@ -20,7 +20,7 @@ type kept[S any] struct {
 	source S
 }
 
-// of is the source of a principal; create makes one for a principal that has none.
+// of returns the source of a principal; create makes one for a principal that has none.
 func (u *users[S]) of(key string, create func() (S, error)) (S, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

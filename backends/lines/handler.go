@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Handler is a handler that keeps what is logged about a backend, from level info on, beside what h does with it.
-// With a Log that is nil it is h.
+// Handler returns a handler that adds records about a backend, of level info and above, to l, and passes all to
+// h. With a nil Log it returns h.
 func (l *Log) Handler(h slog.Handler, backend string) slog.Handler {
 	if l == nil {
 		return h
@@ -19,7 +19,7 @@ type handler struct {
 	slog.Handler
 	log     *Log
 	backend string
-	attrs   string // of With, written out
+	attrs   string // of With, formatted
 }
 
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -55,7 +55,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.log, h.backend, h.attrs}
 }
 
-// write writes an attribute as a person reads it. Which backend it is about is known.
+// write formats an attribute for a person. The attribute backend is omitted.
 func write(b *strings.Builder, a slog.Attr) {
 	if a.Key == "" || a.Key == "backend" {
 		return
@@ -68,7 +68,7 @@ func write(b *strings.Builder, a slog.Attr) {
 	b.WriteString(" " + a.Key + "=" + text)
 }
 
-// levelOf is a level as MCP names it.
+// levelOf returns the MCP name of a level.
 func levelOf(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:

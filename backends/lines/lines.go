@@ -1,11 +1,11 @@
-// Package lines keeps the last lines about each backend: what its processes write to standard error, the log messages
-// that it sends, and what our own log says of it. They outlive the processes and the connections.
+// Package lines keeps the last lines about each backend: the standard error of its processes, its log message
+// notifications, and the lines of our own log about it. They are kept across processes and connections.
 //
 //	log := lines.New(redactor.Text)
 //	log.Add("github", lines.Stderr, "info", "listening")
 //	last, at := log.Tail("github", 100)
 //
-// What is kept is bounded, whatever a backend writes, and holds no secret: they are hidden on the way in.
+// The number and size of lines are bounded, and secrets are hidden before a line is added.
 package lines
 
 import (
@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Where a line comes from.
+// Sources of a line.
 const (
 	Stderr = "stderr" // standard error of a process
 	MCP    = "mcp"    // a log message of the protocol
@@ -26,33 +26,33 @@ const (
 const (
 	maxLines = 2000      // of a backend
 	maxBytes = 256 << 10 // of their texts
-	maxText  = 8 << 10   // of one; what is longer is cut
+	maxText  = 8 << 10   // of one; a longer text is cut
 )
 
-// Line is one of them, as it travels.
+// Line is one line, with its JSON form.
 type Line struct {
 	Time    time.Time `json:"time"`
 	Backend string    `json:"backend"`
 	Stream  string    `json:"stream"` // stderr, mcp or vmcp
-	Level   string    `json:"level"`  // as MCP names them: debug, info, notice, warning, error, critical, alert or emergency
-	Text    string    `json:"text"`   // valid UTF-8, and otherwise as it was written
+	Level   string    `json:"level"`  // of MCP: debug, info, notice, warning, error, critical, alert or emergency
+	Text    string    `json:"text"`   // in valid UTF-8
 }
 
-// Log is the last lines of several backends. It is safe for concurrent use, and a nil one keeps nothing.
+// Log has the last lines of several backends. It is safe for concurrent use; a nil *Log keeps nothing.
 type Log struct {
 	hide func(string) string
 
 	mu      sync.Mutex
 	last    uint64           // guarded by mu: the number of the last line of any backend
 	rings   map[string]*ring // guarded by mu
-	changed chan struct{}    // guarded by mu: closed with the next line; nil while nobody waits
+	changed chan struct{}    // guarded by mu: closed by the next Add; nil while nobody waits
 }
 
 // ring is the lines of one backend.
 type ring struct {
 	lines []numbered
 	bytes int
-	gone  uint64 // the number of the last line that had to go
+	gone  uint64 // the number of the last line that was dropped
 }
 
 type numbered struct {
@@ -60,7 +60,7 @@ type numbered struct {
 	number uint64
 }
 
-// New makes a Log without lines; hide takes secrets out of a text.
+// New returns an empty Log; hide replaces secrets in a text.
 func New(hide func(string) string) *Log { return &Log{hide: hide, rings: map[string]*ring{}} }
 
 // Add adds a line.
@@ -85,7 +85,7 @@ func (l *Log) Add(backend, stream, level, text string) {
 	}
 }
 
-// clean is a text of bounded length in valid UTF-8.
+// clean returns text in valid UTF-8, cut to maxText bytes.
 func clean(text string) string {
 	text, rest := strings.TrimRight(text, "\r\n"), ""
 	if len(text) > maxText {
@@ -104,13 +104,13 @@ func (r *ring) add(n numbered) {
 	for len(r.lines) > maxLines || r.bytes > maxBytes {
 		r.bytes -= len(r.lines[0].Text)
 		r.gone = r.lines[0].number
-		r.lines[0] = numbered{} // its text can go
+		r.lines[0] = numbered{} // frees its text
 		r.lines = r.lines[1:]
 	}
 }
 
-// Keep forgets the lines of backends that have none of these names.
-func (l *Log) Keep(names []string) {
+// RetainOnly removes the lines of all backends but those with these names.
+func (l *Log) RetainOnly(names []string) {
 	if l == nil {
 		return
 	}
@@ -123,14 +123,14 @@ func (l *Log) Keep(names []string) {
 	}
 }
 
-// Tail returns the last n lines of a backend, of all for "", in the order of their time, and from where Since goes on.
+// Tail returns the last n lines of a backend, of all for "", in the order of their time, and the position for Since.
 func (l *Log) Tail(backend string, n int) (tail []Line, at uint64) {
 	tail, _, at, _ = l.Since(backend, 0)
 	return tail[max(0, len(tail)-n):], at
 }
 
-// Since returns the lines of a backend, of all for "", that came after at, whether some of them are not there
-// any more, from where to go on, and a channel that is closed when there is another line.
+// Since returns the lines of a backend, of all for "", after the position at; whether some of them were
+// dropped; the position for the next call; and a channel that is closed by the next Add.
 func (l *Log) Since(backend string, at uint64) (news []Line, lost bool, next uint64, more <-chan struct{}) {
 	if l == nil {
 		return nil, false, 0, nil

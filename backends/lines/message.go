@@ -7,25 +7,23 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/internal/jsonscan"
+	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// levels are those of log messages of MCP, as RFC 5424 has them.
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
-// Message adds a log message of the protocol, by its params: {level, logger, data}.
+// Message adds a log message notification, by its params: {level, logger, data}.
 func (l *Log) Message(backend string, params json.RawMessage) {
 	if l == nil {
 		return
 	}
 	level := jsonscan.GetString(params, "level")
-	if !slices.Contains(levels, level) {
+	if !slices.Contains(wire.LogLevels, level) {
 		level = "info"
 	}
 	data := jsonscan.Get(params, "data")
 	text := fmt.Sprintf("a message of %d bytes", len(data))
 	if len(data) <= maxBytes {
 		text = string(data)
-		if !json.Valid(data) || json.Unmarshal(data, &text) != nil { // no text: as it was written, on one line
+		if !json.Valid(data) || json.Unmarshal(data, &text) != nil { // not a string: the JSON text on one line
 			text = strings.Join(strings.Fields(text), " ")
 		}
 	}

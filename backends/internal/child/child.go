@@ -1,9 +1,8 @@
-// Package child runs the program of a backend over stdio: the process with its group, the
-// pipes on its three streams, and its end.
+// Package child runs the program of a backend over stdio: the process and its group, the
+// pipes of its standard streams, and its termination.
 //
-// The program gets a process group of its own and only a few variables of the proxy's
-// environment. A child that is closed, or whose proxy is killed, takes with it whatever it
-// started in its group.
+// The program has a new process group and only a few variables of the proxy's environment.
+// When a child is closed or the proxy is killed, its whole group is killed.
 package child
 
 import (
@@ -21,47 +20,48 @@ import (
 )
 
 const (
-	// endGrace is how long a child may take to leave after its input ended, and again
+	// endGrace is how long a child may take to exit after its input was closed, and again
 	// after SIGTERM.
 	endGrace = 2 * time.Second
-	// writeTimeout is how long a child may leave its input unread.
+	// writeTimeout bounds a write to a child that does not read its input.
 	writeTimeout = 10 * time.Second
-	// exitTime is how long a child whose pipe is closed may take to end, for the text of
-	// the error.
-	exitTime = 200 * time.Millisecond
+	// exitTime bounds the wait for the exit of a child whose pipe is closed, and then for the end of its standard
+	// error, both for the text of the error: on a busy machine a process may be reaped long after its pipes are
+	// closed.
+	exitTime = time.Second
 )
 
-// ErrPartial is in the error of a write that sent a part of its line: no other line can
-// follow it.
+// ErrPartial is wrapped by the error of a write that sent a part of its line: no other line
+// can follow.
 var ErrPartial = errors.New("sent in part")
 
-// inherited are the variables of the proxy's environment that a child gets.
+// inherited are the variables of the proxy's environment that are passed to a child.
 var inherited = []string{
 	"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM",
 	// Windows programs do not start without these.
 	"APPDATA", "LOCALAPPDATA", "USERPROFILE", "SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP", "PATHEXT", "COMSPEC", "PROGRAMFILES", "PROGRAMDATA",
 }
 
-// Options say what to start.
+// Options are the program to start and its environment.
 type Options struct {
 	Command string // found on the child's PATH, started without a shell
 	Args    []string
 	Dir     string
-	Env     map[string]string // beside the variables that every child gets
+	Env     map[string]string // in addition to the inherited variables
 	Guard   *Guard
-	// Secrets are hidden in all that is kept or reported of standard error. It may be nil.
+	// Secrets are hidden in standard error before it is kept or reported. It may be nil.
 	Secrets *secret.Redactor
 	// Stderr is called for each line of standard error that is not empty, one at a time.
 	Stderr func(line string)
 }
 
-// Child is a program that was started.
+// Child is a started program.
 type Child struct {
 	process *process
 	stdin   *os.File
 	stdout  *os.File
 	stderr  *stderr
-	writing chan struct{} // cap 1: held by who writes
+	writing chan struct{} // cap 1: held during a write
 }
 
 // Start starts a program with pipes on its three streams.
@@ -127,14 +127,14 @@ func (o *Options) environment() []string {
 	return env
 }
 
-// PID is the id of the process and of its group.
+// PID returns the id of the process and of its group.
 func (c *Child) PID() int { return c.process.pid }
 
 // Read reads from standard output.
 func (c *Child) Read(p []byte) (int, error) { return c.stdout.Read(p) }
 
-// Write sends one line, its line feed included, and returns how many bytes of it went out.
-// Writers take turns. A child that does not read for writeTimeout gets an error.
+// Write sends one line, including its line feed, and returns how many bytes were written. It
+// is safe for concurrent use. It fails after writeTimeout.
 func (c *Child) Write(ctx context.Context, line []byte) (n int, err error) {
 	select {
 	case c.writing <- struct{}{}:
@@ -157,23 +157,34 @@ func (c *Child) Write(ctx context.Context, line []byte) (n int, err error) {
 	return 0, err
 }
 
-// Gone explains why a pipe is closed: how the process ended and the tail of its standard
-// error, or otherwise when it goes on running.
+// Gone returns why a pipe is closed: how the process ended, with the tail of its standard
+// error, or otherwise if it is still running.
 func (c *Child) Gone(otherwise error) error {
-	limit := time.After(exitTime)
-	select {
-	case <-c.process.done:
-	case <-limit:
+	if !within(exitTime, c.process.done) {
 		return otherwise
 	}
-	select {
-	case <-c.stderr.done:
-	case <-limit: // a descendant holds its stderr open
-	}
+	within(exitTime, c.stderr.done) // a descendant may hold it open
 	return fmt.Errorf("the process ended: %s%s", c.process.state(), c.stderr.tail.last())
 }
 
-// Close ends the process: its input ends, then SIGTERM, then SIGKILL to its group.
+// within reports whether done is closed within d.
+func within(d time.Duration, done <-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case <-done:
+		return true
+	case <-limit.C:
+	}
+	select {
+	case <-done: // at the same moment
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the process: it closes its input, then sends SIGTERM, then SIGKILL to its group.
 func (c *Child) Close() {
 	c.stdin.Close()
 	c.process.end(endGrace)

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// guardScript keeps a list of process groups. When its input ends with groups on the
-// list, the proxy has been killed, and the groups are killed, too.
+// guardScript keeps a list of process groups. When its input ends while groups are on
+// the list, the proxy was killed, and the script kills the groups.
 const guardScript = `groups=" "
 while read -r op id; do
   case $op in
@@ -20,25 +20,25 @@ while read -r op id; do
 done
 for id in $groups; do kill -KILL "-$id"; done`
 
-// Guard is a small process that ends children when the proxy is killed: the kernel ends
-// at most the children themselves, not what they started. It is started with the first
-// child. Where there is no shell, children go without.
+// Guard is a small process that kills the groups of children when the proxy is killed: the
+// kernel kills at most the children themselves, not their descendants. It is started with
+// the first child. Without a shell there is none.
 type Guard struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd // guarded by mu; nil before the first child
 	input io.WriteCloser
-	off   bool // guarded by mu: it could not be started or is closed
+	off   bool // guarded by mu: it cannot be started, or is closed
 }
 
-// NewGuard returns a guard that reports to log when it cannot be started.
+// NewGuard returns a guard that logs to log when it cannot be started.
 func NewGuard(log *slog.Logger) *Guard { return &Guard{log: log} }
 
-// watch puts a process group on the list.
+// watch adds a process group to the list.
 func (g *Guard) watch(pgid int) { g.send("+", pgid) }
 
-// unwatch takes it off again; its id may soon be somebody else's.
+// unwatch removes it; its id may be reused by another process.
 func (g *Guard) unwatch(pgid int) { g.send("-", pgid) }
 
 func (g *Guard) send(op string, pgid int) {
@@ -52,8 +52,8 @@ func (g *Guard) send(op string, pgid int) {
 	}
 }
 
-// start starts the guard in a process group of its own, so that what ends the proxy
-// does not end it. mu is held.
+// start starts the guard in a new process group, so that a signal to the proxy's group
+// does not reach it. mu is held.
 func (g *Guard) start() {
 	cmd := guardCommand()
 	if cmd == nil {
@@ -66,14 +66,14 @@ func (g *Guard) start() {
 		err = cmd.Start()
 	}
 	if err != nil {
-		g.log.Warn("no guard for child processes", "err", err)
+		g.log.Warn("the guard that ends child processes if the proxy is killed was not started", "err", err)
 		g.off = true
 		return
 	}
 	g.cmd, g.input = cmd, input
 }
 
-// Close ends the guard. All children have ended.
+// Close ends the guard. All children must have ended.
 func (g *Guard) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

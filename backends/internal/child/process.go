@@ -15,12 +15,11 @@ type process struct {
 	done  chan struct{} // closed when it has ended
 
 	mu    sync.Mutex
-	ended bool // guarded by mu: its pid may belong to somebody else
+	ended bool // guarded by mu: its pid may have been reused
 }
 
-// startProcess starts cmd and waits for its end on a goroutine of its own. That
-// goroutine keeps its thread: on Linux the child is killed when the thread that started
-// it dies, which must not be before the proxy does.
+// startProcess starts cmd and waits for its exit on a new goroutine, which is locked to its
+// thread: on Linux the child is killed when the thread that started it exits.
 func startProcess(cmd *exec.Cmd, g *Guard) (*process, error) {
 	p := &process{cmd: cmd, guard: g, done: make(chan struct{})}
 	started := make(chan error)
@@ -45,16 +44,16 @@ func (p *process) run(started chan<- error) {
 	awaitExit(p.cmd)
 	p.mu.Lock()
 	p.ended = true
-	killGroup(p.pid) // whatever it left behind in its group
+	killGroup(p.pid) // descendants that are left in its group
 	p.guard.unwatch(p.pid)
 	p.mu.Unlock()
 	p.cmd.Wait()
 }
 
-// state says how the process ended. It must have.
+// state returns how the process ended; it must have ended.
 func (p *process) state() string { return p.cmd.ProcessState.String() }
 
-// end waits for the process to leave, asks it to, and makes it.
+// end waits for the exit of the process, then sends SIGTERM and waits again, then kills the group.
 func (p *process) end(grace time.Duration) {
 	if p.leftWithin(grace) {
 		return

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setProcessGroup gives the child a group of its own and has the kernel kill it when
-// the proxy dies, however it dies.
+// setProcessGroup makes cmd start in a new group, and the kernel kill it when the proxy
+// ends, also by SIGKILL.
 func setProcessGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // awaitExit waits until the child has ended but leaves it as a zombie, so that its
-// group id is nobody else's yet.
+// group id is not reused yet.
 func awaitExit(cmd *exec.Cmd) {
 	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}

@@ -11,7 +11,7 @@ func setProcessGroup(*exec.Cmd) {}
 
 func awaitExit(cmd *exec.Cmd) { cmd.Wait() }
 
-// terminateGroup does nothing: there is no polite signal here.
+// terminateGroup does nothing: these systems have no SIGTERM.
 func terminateGroup(int) {}
 
 func killGroup(pid int) {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setProcessGroup gives the child a group of its own.
+// setProcessGroup makes cmd start in a new group.
 func setProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitExit waits until the child has ended. A group that still has members keeps its
-// id, so signalling it afterwards reaches nobody else.
+// awaitExit waits until the child has ended. The id of a group with members is not
+// reused, so that it can be signalled afterwards.
 func awaitExit(cmd *exec.Cmd) { cmd.Wait() }
 
 func terminateGroup(pgid int) { unix.Kill(-pgid, unix.SIGTERM) }

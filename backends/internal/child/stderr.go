@@ -21,7 +21,7 @@ type stderr struct {
 	tail tail
 }
 
-// readStderr reads lines on a goroutine that ends with the pipe, and keeps the last ones.
+// readStderr reads lines on a goroutine that ends with the pipe, reports them and keeps the last ones.
 func readStderr(pipe *os.File, secrets *secret.Redactor, report func(line string)) *stderr {
 	s := &stderr{pipe: pipe, done: make(chan struct{})}
 	go s.read(secrets, report)
@@ -31,7 +31,7 @@ func readStderr(pipe *os.File, secrets *secret.Redactor, report func(line string
 func (s *stderr) read(secrets *secret.Redactor, report func(line string)) {
 	defer close(s.done)
 	r := bufio.NewReaderSize(s.pipe, maxLogLine)
-	rest := "" // of a line that is longer, where a secret may begin
+	rest := "" // of a longer line: the part in which a secret may begin
 	for {
 		line, err := r.ReadSlice('\n')
 		text := rest + string(line)
@@ -66,7 +66,7 @@ func (t *tail) add(line string) {
 	}
 }
 
-// last is the end of what the child wrote, for an error message.
+// last returns the last lines, for an error message.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Process is a program that runs.
+// Process is a running program.
 type Process struct {
 	PID       int
 	StartedAt time.Time
 }
 
-// Table is the programs of a backend that run. The zero value is empty.
+// Table has the running programs of a backend. The zero value is empty.
 type Table struct {
 	mu  sync.Mutex
 	all map[*Child]Process // guarded by mu
 }
 
-// Add notes that a program was started.
+// Add adds a started program.
 func (t *Table) Add(c *Child) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,21 +29,21 @@ func (t *Table) Add(c *Child) {
 	t.all[c] = Process{PID: c.PID(), StartedAt: time.Now()}
 }
 
-// Remove notes that it was closed.
+// Remove removes a closed one.
 func (t *Table) Remove(c *Child) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, c)
 }
 
-// Len is how many there are.
+// Len returns the number of programs.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.all)
 }
 
-// List is the programs in the order of their ids.
+// List returns the programs in the order of their ids.
 func (t *Table) List() []Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// replyTimeout bounds the sending of an answer, a notification or a cancellation.
+// replyTimeout bounds the sending of a response, a notification or a cancellation.
 const replyTimeout = 10 * time.Second
 
-// ask puts the backend's request to the caller's client on a goroutine of its own, and
-// sends the answer back. c.mu is held. The call's clock stands still meanwhile.
+// ask forwards the backend's request to the caller's client and sends the response back,
+// on a new goroutine. The call's timeout is suspended meanwhile. c.mu is held.
 func (c *call) ask(m wire.Message, by via) {
 	sink := c.sink()
 	switch {
 	case c.ended || sink == nil:
-		c.conn.refuse(m, wire.InternalError, "the call that %s belongs to is over", m.Method)
+		c.conn.refuse(m, wire.InternalError, "the call that %s belongs to has ended", m.Method)
 		return
 	case !wire.CanAsk(c.caller.Capabilities, m.Method):
 		c.conn.refuseUnrouted(m)
@@ -35,8 +35,7 @@ func (c *call) ask(m wire.Message, by via) {
 	c.conn.d.o.Spawn(func() { c.answer(ctx, cancel, sink, m) })
 }
 
-// maxAsking bounds the requests of one connection that its client has not answered, or that
-// the clients have not that share it.
+// maxAsking bounds the requests of one connection that clients have not answered.
 func (c *Conn) maxAsking() int {
 	if c.private {
 		return 100
@@ -44,13 +43,13 @@ func (c *Conn) maxAsking() int {
 	return 10_000
 }
 
-// errAnswered is the cause that a call's context ends with when the call has its answer.
-var errAnswered = errors.New("the call has its answer")
+// errAnswered is the cause of a call's context after its response.
+var errAnswered = errors.New("the call has its response")
 
-// questionContext is how long a question may be open. One that came on the call's own stream
-// ends with the call. On a stream that calls share the question may belong to none of them: a
-// backend that asks for the roots as soon as it is initialized asks while the first call
-// runs. It outlives a call that ends well, and ends with one that is given up.
+// questionContext returns the context of a backend's request. A request received on the call's
+// own stream ends with the call. One received on a shared stream of a client session may belong
+// to no call, such as a roots/list right after initialize while the first call runs: it survives
+// a call that succeeds, and ends with one that is cancelled.
 func (c *call) questionContext(by via) (context.Context, context.CancelFunc) {
 	if by == onCall || !c.conn.private || c.conn.Session == "" {
 		return context.WithCancel(c.ctx)
@@ -78,8 +77,8 @@ func (c *call) answer(ctx context.Context, cancel context.CancelFunc, sink Sink,
 	}
 }
 
-// refuseUnrouted answers a request that can be put to no client. A connection that clients
-// share has no roots of its own, which is an answer; nobody can be asked anything else there.
+// refuseUnrouted responds to a request that belongs to no client. On a shared connection
+// roots/list gets an empty list; all other requests are refused.
 func (c *Conn) refuseUnrouted(m wire.Message) {
 	switch {
 	case m.Method == wire.RootsList && !c.OnDemand && wire.CanAsk(c.declared, m.Method):
@@ -93,12 +92,13 @@ func (c *Conn) refuse(m wire.Message, code int, format string, args ...any) {
 	c.reply(wire.Failure(m.ID, wire.Errorf(code, format, args...)))
 }
 
-// reply sends a frame without holding up the reader that calls it.
+// reply sends a frame without blocking the reader that calls it.
 func (c *Conn) reply(frame []byte) {
 	c.d.o.Spawn(func() { c.send(frame) })
 }
 
-// send sends a frame that nothing is expected for; a loss shows elsewhere.
+// send sends a notification or response. Its errors are logged only, because a lost connection is detected
+// elsewhere.
 func (c *Conn) send(frame []byte) {
 	ctx, cancel := context.WithTimeout(c.ctx, replyTimeout)
 	defer cancel()
@@ -112,26 +112,31 @@ func (c *Conn) notify(method string, params json.RawMessage) {
 	c.send(wire.Notification(method, params))
 }
 
-// Forward passes a client's notification on. The backend may ask something because of it,
-// for which it needs the stream that may still be on its way.
+// Forward sends a client's notification. It first waits for the session's stream, because the
+// backend may react with a request on it.
 func (c *Conn) Forward(method string, params json.RawMessage) {
-	if h, ok := c.transport.(*httpTransport); ok && !c.Modern {
-		h.awaitStream(c.ctx)
-	}
+	c.AwaitStream(c.ctx)
 	c.notify(method, params)
 }
 
+// AwaitStream waits until the GET stream of a session is open, at most streamTime.
+func (c *Conn) AwaitStream(ctx context.Context) {
+	if h, ok := c.transport.(*httpTransport); ok && !c.Modern {
+		h.awaitStream(ctx)
+	}
+}
+
 const (
-	// firstQuestions is how long a new connection's questions may hold up its first call.
+	// firstQuestions bounds how long the backend's first requests delay the first call.
 	firstQuestions = time.Second
-	// digestTime is how long a backend has for what it was answered before its first call.
+	// digestTime is how long a backend has to process the responses before its first call.
 	digestTime = 50 * time.Millisecond
 )
 
-// AwaitFirstQuestions lets a backend that asks its client as soon as it is initialized (for
-// its roots, say) have the answers before the first call: without a proxy there is always a
-// moment between the two. A ping tells when the backend has read that it is initialized, so
-// that one without questions holds nobody up.
+// AwaitFirstQuestions waits until the requests that a backend sends as soon as it is
+// initialized (roots/list, for example) are answered: without a proxy there is always a delay
+// between initialization and the first call. The response to a ping shows that the backend has
+// read the initialized notification, so that a backend without such requests delays nothing.
 func (c *Conn) AwaitFirstQuestions(ctx context.Context, askable bool) {
 	if !askable || c.Modern {
 		return

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/vmcp-dev/vmcp/backends/internal/deadline"
 	"github.com/vmcp-dev/vmcp/backends/internal/encode"
@@ -14,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// call is one request that is running on a connection.
+// call is one running request of a connection.
 type call struct {
 	conn   *Conn
 	id     int64
@@ -23,22 +22,22 @@ type call struct {
 	header http.Header
 	modern bool
 	caller *Caller         // nil: the proxy itself
-	token  json.RawMessage // the caller's progress token; nil when it gave none
+	token  json.RawMessage // the caller's progress token; nil for none
 	frame  []byte          // the request as it is sent
-	ctx    context.Context // ends with the clock, the caller or the connection
+	ctx    context.Context // ends with the deadline, the caller or the connection
 	clock  *deadline.Clock
 	queue  *queue.Queue // of a multiplexed connection; nil when the call reads its own stream
 
-	over bool // guarded by conn.mu: it has its answer
+	over bool // guarded by conn.mu: it has its response
 
-	renewed atomic.Bool // a listen request that was ended to be made again
+	acked func() // guarded by conn.mu: called when the backend acknowledges a listen request, then nil
 
 	mu        sync.Mutex // orders deliveries; guards ended
 	ended     bool
-	lingering bool // its answered stream is being drained, which ends the context
+	lingering bool // its stream is being drained after the response, and the drain ends ctx
 }
 
-// encode writes the request as it is sent.
+// encode sets the frame of the request.
 func (c *call) encode() {
 	r := encode.Request{ID: c.id, Method: c.method, Params: c.params, Modern: c.modern, Info: c.conn.d.o.Info, Principal: c.principal()}
 	if of := c.caller; of != nil {
@@ -50,7 +49,7 @@ func (c *call) encode() {
 	c.frame, c.token = r.Frame()
 }
 
-// sink is where what belongs to the call goes; nil when nobody listens.
+// sink returns the receiver of the call's messages; nil for none.
 func (c *call) sink() Sink {
 	if c.caller == nil {
 		return nil
@@ -58,7 +57,7 @@ func (c *call) sink() Sink {
 	return c.caller.Sink
 }
 
-// via is on what kind of stream a message came.
+// via is the kind of stream that a message was received on.
 type via int
 
 const (
@@ -67,23 +66,23 @@ const (
 	onSharedStream            // one that clients share
 )
 
-// deliver hands one message of the backend to the caller. On a call's own stream and on a
-// connection of its client alone, the stream waits for a caller that is slow, and the
-// backend with it. On what others depend on, nothing waits: messages go through the queue
-// that the calling goroutine drains, and a call whose queue is full is given up. What came
-// beside calls that clients share may give way, the oldest notifications first.
+// deliver delivers one message of the backend to the caller. On the call's own stream and on a
+// private connection a slow caller blocks the stream, and so the backend. A stream that clients
+// share is never blocked: messages go to the call's queue, which the calling goroutine drains, and
+// a call whose queue is full is cancelled with queue.ErrFull. Notifications of a GET stream that
+// clients share may be dropped instead (Offerer).
 func (c *call) deliver(m wire.Message, by via) {
 	switch {
 	case c.queue == nil:
 		c.handle(m, by)
-	case c.conn.private && !c.queue.Await(c.ctx): // nobody else waits
+	case c.conn.private && !c.queue.Await(c.ctx): // blocks this client alone
 	case !c.queue.Put(m):
 		c.conn.d.stats.Dropped.Add(1)
 		c.clock.Cancel(queue.ErrFull)
 	}
 }
 
-// handle passes a notification or request on, unless the call is over.
+// handle passes a notification or request to the sink, unless the call has ended.
 func (c *call) handle(m wire.Message, by via) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +102,7 @@ func (c *call) handle(m wire.Message, by via) {
 	}
 }
 
-// notify gives a notification to the sink. The clock stands still while that waits.
+// notify passes a notification to the sink. The call's timeout is suspended while the sink blocks.
 func (c *call) notify(method string, params json.RawMessage, shared bool) {
 	if o, ok := c.sink().(Offerer); ok && shared {
 		o.Offer(method, params)
@@ -114,7 +113,7 @@ func (c *call) notify(method string, params json.RawMessage, shared bool) {
 	c.clock.Continue()
 }
 
-// Finish ends the deliveries and frees what the call held.
+// Finish ends the deliveries, unregisters the call and stops its clock.
 func (c *call) Finish() {
 	c.mu.Lock()
 	over := c.ended

@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TestPrivateQueueHoldsItsProcessBack: where a process is one client's own, its output
-// waits for that client.
+// TestPrivateQueueHoldsItsProcessBack: a slow client blocks the output of its private
+// process.
 func TestPrivateQueueHoldsItsProcessBack(t *testing.T) {
 	const most = 4 << 20
 	synctest.Test(t, func(t *testing.T) {

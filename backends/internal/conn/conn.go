@@ -19,49 +19,52 @@ import (
 
 // transport carries the frames of one connection.
 type transport interface {
-	// roundTrip sends the call's request and returns its answer, having delivered
-	// everything that came before it.
+	// roundTrip sends the call's request and returns its response, after it has
+	// delivered all messages received before.
 	roundTrip(c *call) (*Response, error)
-	// send passes on a notification or an answer.
+	// send sends a notification or a response.
 	send(ctx context.Context, frame []byte) error
-	// cancel notifies the backend that the caller gave up on a call that was sent.
+	// cancel notifies the backend that a call that was sent is cancelled.
 	cancel(c *call)
 	// close ends the transport and waits for its goroutines.
 	close()
 }
 
-// Conn is one connection to a backend, or one session with it.
+// Conn is one connection to a backend, or one session over Streamable HTTP.
 type Conn struct {
 	d           *Dialer
 	transport   transport
 	ctx         context.Context // ends with the connection
 	stop        context.CancelCauseFunc
 	Modern      bool
-	LegacyToo   bool                  // it is modern, and speaks a revision with sessions as well
-	Peer        listing.Peer          // what the backend says of itself
+	LegacyToo   bool                  // it is modern, and supports a revision with sessions as well
+	Peer        listing.Peer          // the backend's serverInfo, capabilities and instructions
 	declared    json.RawMessage       // the client capabilities declared at initialize
-	multiplexed bool                  // all calls share one stream of frames
-	OnDemand    bool                  // it is a private session's, opened when that needs it
-	private     bool                  // exclusive to one client: everything on it is that client's
-	Session     string                // whose it is, when it is a session's
-	legacy      bool                  // no modern revision is wanted
-	counted     bool                  // it is counted elsewhere, not in Counts
-	reserved    Slot                  // what it counts as while it is open; nil for one that is not counted
-	credential  credentials.Source    // with which its HTTP requests are made; nil: none
-	http        *httpclient.Transport // of a principal's connection; nil: the backend's
-	asking      *questions.Table      // the backend's requests that a client is answering
-	turn        chan struct{}         // held by the one call that may call back or log; nil where there are no turns
+	multiplexed bool                  // all calls share one stream of frames (stdio, HTTP+SSE)
+	OnDemand    bool                  // of a private session: opened by a call
+	private     bool                  // used by one client alone: all messages on it are that client's
+	Session     string                // the client session that it belongs to; "" for none
+	legacy      bool                  // the handshake is that of a legacy revision
+	counted     bool                  // counted by its Slot, not in Counts
+	reserved    Slot                  // released by Close; nil for none
+	credential  credentials.Source    // of its HTTP requests; nil: none
+	http        *httpclient.Transport // of a principal's connection; nil: the Dialer's
+	asking      *questions.Table      // the backend's requests that its client has not answered
+	turn        chan struct{}         // cap 1: held by the call that may receive requests and log messages; nil without turns
 
 	mu            sync.Mutex
 	calls         map[int64]*call
 	leaving       chan struct{} // closed when the last call of a lost connection has ended
-	latest        *call         // the newest call with a sink
-	turnOf        *Caller       // who holds turn
-	idleCall      *call         // stands for the client that c is for while none of its calls runs
-	keepsIdleCall bool          // idleCall stays: the client has an out-of-call sink
+	latest        *call         // the latest call with a sink
+	turnOf        *Caller       // the caller that holds turn
+	idleCall      *call         // receives the client's messages while none of its calls runs
+	keepsIdleCall bool          // idleCall outlives calls: the client has an out-of-call sink
+	streams       streams
 
-	levelMu sync.Mutex // held while the level is being set
-	level   string     // guarded by levelMu: what logging/setLevel was last sent
+	listening sync.WaitGroup // the listen streams
+
+	levelMu sync.Mutex // held during logging/setLevel
+	level   string     // guarded by levelMu: the last level that was set
 }
 
 func (d *Dialer) newConn(p Purpose) *Conn {
@@ -82,10 +85,10 @@ func (d *Dialer) newConn(p Purpose) *Conn {
 	return c
 }
 
-// Hold has the connection count as s while it is open.
-func (c *Conn) Hold(s Slot) { c.reserved = s }
+// SetSlot makes Close release s.
+func (c *Conn) SetSlot(s Slot) { c.reserved = s }
 
-// Usable reports whether the connection is not lost and not closed.
+// Usable reports whether the connection is neither lost nor closed.
 func (c *Conn) Usable() bool { return c.ctx.Err() == nil }
 
 // Context ends with the connection.
@@ -97,10 +100,10 @@ func (c *Conn) Lost() <-chan struct{} { return c.ctx.Done() }
 // Fail marks the connection as unusable because of err.
 func (c *Conn) Fail(err error) { c.stop(Bare(err)) }
 
-// Cause is why the connection was lost; nil while it is usable.
+// Cause returns why the connection was lost; nil while it is usable.
 func (c *Conn) Cause() error { return context.Cause(c.ctx) }
 
-// Close ends the connection and waits for what it started.
+// Close ends the connection and its running calls, and waits for its goroutines.
 func (c *Conn) Close() {
 	c.stop(ErrClosed)
 	c.mu.Lock()
@@ -122,8 +125,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// Abandon closes a connection that was lost once its running calls have ended: each of
-// them finds out by itself what became of it.
+// Abandon closes a lost connection once its running calls have ended: over Streamable HTTP
+// their own responses may still arrive.
 func (c *Conn) Abandon() {
 	left := make(chan struct{})
 	c.mu.Lock()
@@ -141,13 +144,12 @@ func (c *Conn) Abandon() {
 	c.Close()
 }
 
-// Do makes one call on this connection.
+// Do makes one call on this connection. The errors are those of Backend.Call.
 func (c *Conn) Do(ctx context.Context, r *Request) (*Response, error) {
 	return c.DoWithin(ctx, r, c.d.o.Timeout())
 }
 
-// DoWithin is Do with another limit for a call that makes no progress; 0 is none, and the call is no
-// running one to Counts.
+// DoWithin is Do with another timeout; 0 is none, and the call is then not counted in Counts.Running.
 func (c *Conn) DoWithin(ctx context.Context, r *Request, limit time.Duration) (*Response, error) {
 	k := c.begin(ctx, r, limit)
 	resp, err := c.transport.roundTrip(k)
@@ -184,8 +186,8 @@ func (c *Conn) begin(ctx context.Context, r *Request, limit time.Duration) *call
 	return k
 }
 
-// closing reports whether close was called: calls of a lost connection may still end
-// well, those of a closed one are over.
+// closing reports whether Close was called: calls of a lost connection may still
+// succeed, those of a closed one cannot.
 func (c *Conn) closing() bool { return c.ctx.Err() != nil && c.Cause() == ErrClosed }
 
 // forget unregisters a call.
@@ -203,14 +205,14 @@ func (c *Conn) forget(k *call) {
 	c.passOver(k)
 }
 
-// concluded notes that k has its answer: what comes behind it belongs to another call.
+// concluded records that k has its response: later messages belong to other calls.
 func (c *Conn) concluded(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passOver(k)
 }
 
-// passOver makes another call the newest one when it is k. mu is held.
+// passOver marks k as over and replaces it as latest. mu is held.
 func (c *Conn) passOver(k *call) {
 	k.over = true
 	if c.latest != k {
@@ -235,8 +237,8 @@ func (c *Conn) lookup(id json.RawMessage) *call {
 	return c.calls[n]
 }
 
-// owner finds the call that a message belongs to when it came outside of any call's
-// stream, or nil when that is not certain.
+// owner returns the call that a message belongs to that was received outside of any
+// call's stream, or nil when that is not certain.
 func (c *Conn) owner(m wire.Message) *call {
 	if m.Method == wire.Progress {
 		return c.lookup(jsonscan.Get(m.Params, "progressToken"))
@@ -256,8 +258,8 @@ func (c *Conn) owner(m wire.Message) *call {
 	return nil
 }
 
-// only is the one running call with a sink, or nil when there are several: callers that
-// nothing tells apart share the connection. mu is held.
+// only returns the single running call with a sink, or nil when there are several. mu is
+// held.
 func (c *Conn) only() (k *call) {
 	for _, other := range c.calls {
 		if other.over || other.sink() == nil {
@@ -271,20 +273,20 @@ func (c *Conn) only() (k *call) {
 	return k
 }
 
-// setIdleCall lets the backend ask the client that a connection is opened for before its
-// first call is sent: some ask for the roots as soon as they are initialized. That call is
-// waiting, so its stream is where the client is sure to be reached.
+// setIdleCall lets the backend send requests to the client before its first call is sent: some
+// send roots/list as soon as they are initialized. They go to the sink of that call, which is
+// waiting for the connection.
 func (c *Conn) setIdleCall(of *Caller) { c.idleCall = c.newIdleCall(of) }
 
-// newIdleCall is a call that is none: questions to of can be asked in it.
+// newIdleCall returns a call without a request, which carries the backend's requests to a client.
 func (c *Conn) newIdleCall(of *Caller) *call {
 	k := &call{conn: c, caller: of}
 	k.ctx, k.clock = deadline.Start(c.ctx, 0, ErrDeadline)
 	return k
 }
 
-// SetOutOfCall has questions that come while no call runs asked in another place from now on, for
-// as long as the connection lives; of a client without such a place they end with its call.
+// SetOutOfCall makes the client's out-of-call sink receive the backend's messages while no call runs,
+// until the connection ends. Without such a sink nothing changes.
 func (c *Conn) SetOutOfCall(of *Caller) {
 	if of.OutOfCall == nil {
 		return
@@ -296,7 +298,7 @@ func (c *Conn) SetOutOfCall(of *Caller) {
 	c.idleCall, c.keepsIdleCall = c.newIdleCall(&out), true
 }
 
-// EndIdleCall ends what setIdleCall began.
+// EndIdleCall ends the call of setIdleCall, unless there is an out-of-call sink.
 func (c *Conn) EndIdleCall() {
 	c.mu.Lock()
 	k := c.idleCall
@@ -311,10 +313,10 @@ func (c *Conn) EndIdleCall() {
 	}
 }
 
-// receive takes a notification or request. of is the call on whose stream it came; nil
-// when it came on a stream of the whole connection.
+// receive routes a notification or request. of is the call on whose stream it was
+// received; nil for a stream of the connection.
 func (c *Conn) receive(of *call, m wire.Message) {
-	if c.receiveOwn(m) {
+	if m.Method == wire.Acknowledged && !c.acknowledged(of) || c.receiveOwn(m) {
 		return
 	}
 	if m.Method == wire.LogMessage {
@@ -334,7 +336,7 @@ func (c *Conn) receive(of *call, m wire.Message) {
 	}
 }
 
-// viaOf is the kind of stream that belongs to the call of, or to none.
+// viaOf returns the kind of stream that of, or nil for none, stands for in receive.
 func (c *Conn) viaOf(of *call) via {
 	switch {
 	case of != nil:
@@ -345,7 +347,7 @@ func (c *Conn) viaOf(of *call) via {
 	return onSharedStream
 }
 
-// receiveOwn handles what concerns the connection and no client.
+// receiveOwn handles messages that concern no client; false for others.
 func (c *Conn) receiveOwn(m wire.Message) bool {
 	switch m.Method {
 	case wire.Ping:
@@ -366,9 +368,13 @@ func (c *Conn) receiveOwn(m wire.Message) bool {
 	return true
 }
 
-// Request makes one call of the proxy itself and returns a copy of its result.
+// Request makes one call for the proxy itself and returns a copy of its result.
 func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	resp, err := c.Do(ctx, &Request{Method: method, Params: params})
+	return c.requestWithin(ctx, method, params, c.d.o.Timeout())
+}
+
+func (c *Conn) requestWithin(ctx context.Context, method string, params json.RawMessage, limit time.Duration) (json.RawMessage, error) {
+	resp, err := c.DoWithin(ctx, &Request{Method: method, Params: params}, limit)
 	if err != nil {
 		return nil, err
 	}

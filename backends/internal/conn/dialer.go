@@ -1,25 +1,26 @@
-// Package conn has the connections to one backend: it starts the process or dials the URL, finds out
-// which revision is spoken, and carries calls with all that comes beside their answers.
+// Package conn has the connections to one backend: it starts the process or dials the URL, negotiates
+// the revision, and carries calls, with the notifications and requests that the backend sends during
+// them.
 //
-// A Dialer opens connections of a backend and remembers what it found out about that. A Conn is one
-// of them, or one session over HTTP. Which call runs on which connection, how many there are and
-// when there is a new one is decided by who opens them. A connection calls back by Options: it needs
-// goroutines that are waited for, and reports what the backend notified it of. What it counts as
-// while it is open is a Slot to it, which it releases.
+// A Dialer opens the connections to a backend and remembers the revision and transport that it
+// negotiated. A Conn is one connection, or one session over Streamable HTTP. Package backends decides
+// which call runs on which connection, how many there are and when one is opened; a Conn calls it back
+// by Options. An open connection that counts against a limit has a Slot, which it releases.
 //
-// # Calls
+// # States of a call
 //
 //	begin ──► roundTrip ──► answered ──► Finish        given up: the call's context ends, with the reason
 //
-// A call is registered from begin to Finish, so that a frame finds it by its id. Over Streamable HTTP
-// the calling goroutine writes the request and reads the call's own stream (http.go, events.go). Over
-// stdio and HTTP+SSE one reader has the stream that calls share and queues what is for each of
-// them, and the calling goroutine takes it from there (multiplexer.go).
+// A call is registered from begin to Finish, so that lookup finds it by the id of a frame. Over
+// Streamable HTTP the calling goroutine writes the request and reads the call's own response stream
+// (http.go, events.go). Over stdio and HTTP+SSE one goroutine reads the stream that calls share and
+// queues the messages of each call; the calling goroutine takes them from the queue (multiplexer.go).
 //
 // # Locks
 //
-// Conn.mu guards the table of calls and who holds the turn; nothing is waited for while it
-// is held. call.mu orders what is delivered to one call, and is held while the sink takes a notification.
+// Conn.mu guards the table of calls, the owner of the turn and the listen streams; nothing is waited for
+// while it is held. call.mu orders the messages of one call, and is held while its sink handles a
+// notification.
 package conn
 
 import (
@@ -28,7 +29,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -50,53 +53,52 @@ const (
 	TransportSSE   = "sse"
 )
 
-// Options are what connections need of the backend that they are to.
+// Options are the settings and callbacks of a backend's connections.
 type Options struct {
 	Log         *slog.Logger
 	Info        json.RawMessage // clientInfo of the proxy
-	MaxMessage  int64           // bounds an answer that must be held in memory
+	MaxMessage  int64           // bounds a response held in memory, in bytes
 	Secrets     *secret.Redactor
 	Guard       *child.Guard          // of all child processes
 	Credentials *credentials.Provider // nil: none
 
-	// Timeout is how long a call may take that makes no progress.
+	// Timeout bounds a call; progress notifications extend it.
 	Timeout func() time.Duration
 	// Spawn runs f on a goroutine that the backend waits for; false once it is closed.
 	Spawn func(f func()) bool
-	// Notified takes a notification that belongs to no call or concerns all of them: of lists
-	// and resources that changed, and that such notifications will come.
+	// Notified is called for a notification that belongs to no call, or to all: list changed,
+	// resources/updated, and the acknowledgement of a listen stream.
 	Notified func(c *Conn, method string, params json.RawMessage)
-	// Streaming is called when the stream of a legacy session over HTTP is open, for the first time or
-	// again: what the backend announced before went to nobody.
+	// Streaming is called when the event stream of a legacy session over HTTP has been opened, for the
+	// first time or again: earlier notifications of the backend were lost.
 	Streaming func(c *Conn, first bool)
-	// Suspect is called when something went wrong that a health check may explain.
+	// Suspect is called after a failure, to ask for a health check.
 	Suspect func()
 	// Idle is called when the last running call has ended.
 	Idle func()
-	// Started and Stderr take the id of a process that was started, and lines that one writes to
-	// standard error.
+	// Started is called with the id of each started process, Stderr with each line that one writes
+	// to standard error.
 	Started func(pid int)
 	Stderr  func(line string)
-	// Logged takes every log message of the protocol, of calls, too.
+	// Logged is called with the params of every log message notification, of calls, too.
 	Logged func(params json.RawMessage)
 }
 
 // Counts are counters of a Dialer's connections, and gauges.
 type Counts struct {
-	Malformed atomic.Uint64 // lines and events that were no message
-	Dropped   atomic.Uint64 // notifications for callers that were too slow to take them
+	Malformed atomic.Uint64 // lines and events that are not JSON-RPC messages
+	Dropped   atomic.Uint64 // notifications dropped because their caller was too slow
 
 	Running     atomic.Int64 // calls
-	Connections atomic.Int64 // those that do not count as something else (purpose.counted)
+	Connections atomic.Int64 // those that have no Slot (Purpose.Counted)
 	Children    child.Table  // processes
 }
 
-// A Slot is what an open connection, or the stream of a session, counts as with whoever bounds
-// their number.
+// A Slot is the right to one open connection, or to the stream of a session, of a bounded number.
 type Slot interface{ Release() }
 
-// A Dialer opens the connections to one backend, and remembers for the next ones what it found
-// out about that: the era, the transport, whether there are streams that belong to no call.
+// A Dialer opens the connections to one backend, and remembers for the next ones what it
+// negotiated: the era, the transport, whether there is a GET stream.
 type Dialer struct {
 	o         Options
 	ctx       context.Context // ends with the backend
@@ -104,21 +106,23 @@ type Dialer struct {
 	cfg       config.Backend
 	transport string // as configured
 	url       *url.URL
-	invalid   error                       // why the configuration cannot work
+	invalid   error                       // the error in the configured URL; nil for none
 	http      *httpclient.Transport       // nil for stdio, and while invalid
-	tls       *certs.Backend              // nil where http is, and where the configuration says nothing
+	tls       *certs.Backend              // nil where http is nil, and without TLS settings
 	headers   atomic.Pointer[http.Header] // replaced, never changed
+	installs  bool                        // the command may have to download the server first
 
 	stats      Counts
 	nextID     atomic.Int64
 	era        atomic.Int32
-	old        atomic.Bool // no transport is configured, and it was found to speak only HTTP+SSE
-	streamless atomic.Bool // over HTTP it has no stream for what belongs to no call
+	answered   atomic.Bool // a handshake has succeeded
+	old        atomic.Bool // no transport is configured, and the backend supports HTTP+SSE only
+	streamless atomic.Bool // over Streamable HTTP it has no GET stream (405)
 }
 
 // NewDialer returns a Dialer for a backend whose connections end with ctx.
 func NewDialer(ctx context.Context, cfg config.Backend, o Options) *Dialer {
-	d := &Dialer{o: o, ctx: ctx, name: cfg.Name, cfg: cfg, transport: cfg.Transport}
+	d := &Dialer{o: o, ctx: ctx, name: cfg.Name, cfg: cfg, transport: cfg.Transport, installs: Installs(cfg.Command)}
 	if d.transport == "" {
 		d.transport = TransportHTTP
 		if cfg.Command != "" {
@@ -135,7 +139,28 @@ func NewDialer(ctx context.Context, cfg config.Backend, o Options) *Dialer {
 	return d
 }
 
-// headersOf are the configured headers of a backend.
+// installTime bounds the first handshake with a command that may have to download the server.
+const installTime = 5 * time.Minute
+
+// installers are programs that download what they start if it is not installed.
+var installers = []string{"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "uvx", "uv", "pipx", "deno", "docker", "podman"}
+
+// Installs reports whether a command may have to download the server that it starts.
+func Installs(command string) bool {
+	name := filepath.Base(command)
+	return slices.Contains(installers, strings.TrimSuffix(strings.TrimSuffix(name, ".cmd"), ".exe"))
+}
+
+// StartTime bounds a handshake. It is installTime for the first one with a command that downloads the server: an npx
+// that is killed during the download leaves a partial package, which it later treats as complete.
+func (d *Dialer) StartTime() time.Duration {
+	if d.installs && !d.answered.Load() {
+		return max(installTime, d.o.Timeout())
+	}
+	return d.o.Timeout()
+}
+
+// headersOf returns the configured headers of a backend.
 func headersOf(cfg config.Backend) *http.Header {
 	header := http.Header{}
 	for name, v := range cfg.Headers {
@@ -144,15 +169,14 @@ func headersOf(cfg config.Backend) *http.Header {
 	return &header
 }
 
-// Carries reports whether requests have the headers, and connections the trust, that cfg wants.
+// Carries reports whether the headers and the trusted certificates are those of cfg.
 func (d *Dialer) Carries(cfg config.Backend) bool {
 	return reflect.DeepEqual(*d.headers.Load(), *headersOf(cfg)) && d.tls.Trusts(cfg.TLS.CAText)
 }
 
-// Carry has requests and connections have what cfg wants from now on. It reports whether other
-// certificates are trusted than before: connections that were made with those are not used for
-// another request.
-func (d *Dialer) Carry(cfg config.Backend) (otherTrust bool) {
+// Apply sets the headers and trusted certificates of cfg for later requests and connections. It
+// reports whether the certificates have changed; idle HTTP connections are then closed.
+func (d *Dialer) Apply(cfg config.Backend) (otherTrust bool) {
 	d.headers.Store(headersOf(cfg))
 	if d.tls.Trusts(cfg.TLS.CAText) {
 		return false
@@ -169,16 +193,16 @@ func (d *Dialer) CloseIdle() {
 	}
 }
 
-// Configured is the transport of the configuration, or its default.
+// Configured returns the configured transport, or its default.
 func (d *Dialer) Configured() string { return d.transport }
 
-// Counts are the counters of the connections.
+// Counts returns the counters of the connections.
 func (d *Dialer) Counts() *Counts { return &d.stats }
 
-// maxMalformed is how many malformed messages are worth a warning.
+// maxMalformed bounds the malformed messages that are logged as warnings; later ones are debug messages.
 const maxMalformed = 20
 
-// logMalformed logs what a backend sent instead of a frame.
+// logMalformed logs a line or event that is not a message.
 func (d *Dialer) logMalformed(frame []byte, err error) {
 	level := slog.LevelWarn
 	if d.stats.Malformed.Add(1) > maxMalformed {
@@ -187,8 +211,8 @@ func (d *Dialer) logMalformed(frame []byte, err error) {
 	d.o.Log.Log(d.ctx, level, "not an MCP message", "err", err, "line", d.brief(frame))
 }
 
-// brief is the start of what a backend sent as one line for the log. Secrets are hidden
-// before it is cut: half of one would not be found any more.
+// brief returns the start of a backend's text as one line for the log. Secrets are hidden
+// before it is cut, because a part of one would not be recognized.
 func (d *Dialer) brief(body []byte) string {
 	const most, enough = 200, 8 << 10
 	s := d.o.Secrets.Text(strings.ToValidUTF8(string(body[:min(len(body), enough)]), "?"))

@@ -11,23 +11,23 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Kind says what became of a call that has no answer.
+// Kind classifies an Error, above all by whether the call may have been executed.
 type Kind int
 
 const (
-	// Unavailable: the call surely was not executed. It may be made again.
+	// Unavailable: the call was certainly not executed. It may be retried.
 	Unavailable Kind = iota + 1
-	// Timeout: no answer within the deadline. It may have been executed.
+	// Timeout: no response within the deadline. It may have been executed.
 	Timeout
 	// Interrupted: the connection broke after the call was sent. It may have been executed.
 	Interrupted
-	// Protocol: the backend answered something that is no MCP answer.
+	// Protocol: the backend's response is not valid MCP.
 	Protocol
-	// Cancelled: the caller gave up.
+	// Cancelled: the caller cancelled the call.
 	Cancelled
-	// TooLarge: the request or the answer exceeds a limit.
+	// TooLarge: the request or the response exceeds a limit.
 	TooLarge
-	// Denied: there is no credential for the call, because somebody decided so. It was not
+	// Denied: the credential for the call was refused, or a login is needed. It was not
 	// executed.
 	Denied
 )
@@ -41,8 +41,8 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Error is a call that got no answer. An answer that is a JSON-RPC error is a
-// *wire.Error instead, as the backend sent it.
+// Error is the failure of a call without a response. A JSON-RPC error of the
+// backend is a *wire.Error instead, unchanged.
 type Error struct {
 	Backend string
 	Kind    Kind
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 	return "backend " + e.Backend + ": " + e.Err.Error()
 }
 
-// NotUp is why a call could not be made: the backend is not connected.
+// NotUp is the cause of an Unavailable error: the backend is not connected.
 type NotUp struct {
 	Starting bool
 	Disabled bool  // by the configuration
@@ -66,7 +66,7 @@ type NotUp struct {
 func (n *NotUp) Error() string {
 	switch {
 	case n.Starting:
-		return "is starting; try again in a moment"
+		return "is starting; retry in a moment"
 	case n.Disabled:
 		return "is disabled in the configuration"
 	case n.Cause == nil:
@@ -75,26 +75,25 @@ func (n *NotUp) Error() string {
 	return "is down: " + n.Cause.Error()
 }
 
-// Unwrap returns why it is down.
+// Unwrap returns why the backend is down.
 func (n *NotUp) Unwrap() error { return n.Cause }
 
-// Unwrap returns what went wrong.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	ErrDeadline    = errors.New("no answer within the deadline")
+	ErrDeadline    = errors.New("no response within the deadline")
 	ErrClosed      = errors.New("closed")
 	ErrSessionGone = errors.New("the backend has forgotten the session")
 )
 
-// lostError ends the calls of a connection that is closed because it was lost: they get the
-// reason. It is errClosed, and nothing else: what it says of the connection does not say whether
-// a call was executed.
+// lostError is the cause of calls on a connection that is closed because it was lost: ErrClosed with
+// the reason as text. It does not wrap the reason, by which a call would be classified wrongly.
 type lostError struct{ text string }
 
 func (e *lostError) Error() string { return e.text }
 
-// Is reports whether target is errClosed.
+// Is reports whether target is ErrClosed.
 func (e *lostError) Is(target error) bool { return target == ErrClosed }
 
 func closedBecause(cause error) error {
@@ -109,7 +108,8 @@ func (d *Dialer) Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Backend: d.name, Kind: k, Err: fmt.Errorf(format, args...)}
 }
 
-// Failure classifies err. sent says whether the request may have reached the backend.
+// Failure returns err as an *Error, or unchanged if it is classified already. sent says whether the request
+// may have reached the backend.
 func (d *Dialer) Failure(ctx context.Context, err error, sent bool) error {
 	switch {
 	case KindOf(err) != 0, IsAnswer(err):
@@ -122,8 +122,9 @@ func (d *Dialer) Failure(ctx context.Context, err error, sent bool) error {
 	return &Error{Backend: d.name, Kind: Interrupted, Err: err}
 }
 
-// stopped is the error of a call whose context ended: by its own clock, by the
-// caller's deadline, because the backend is being closed, or because the caller left.
+// stopped returns the error of a call whose context has ended: by its timeout, by the
+// caller's deadline, because the backend is being closed, or because the caller
+// cancelled.
 func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 	cause := context.Cause(ctx)
 	kind := Cancelled
@@ -138,7 +139,7 @@ func (d *Dialer) stopped(ctx context.Context, sent bool) error {
 	return &Error{Backend: d.name, Kind: kind, Err: cause}
 }
 
-// IsDialError reports whether err happened before a connection existed.
+// IsDialError reports whether err occurred before a connection was established.
 func IsDialError(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -146,8 +147,8 @@ func IsDialError(err error) bool {
 	return errors.As(err, &dns) || errors.As(err, &cert) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// Bare is err without the backend's name in front, which the reader of a state or of an
-// enclosing error has already.
+// Bare returns err without the prefix with the backend's name, for texts that name it
+// already.
 func Bare(err error) error {
 	if e, ok := err.(*Error); ok {
 		return e.Err
@@ -155,13 +156,13 @@ func Bare(err error) error {
 	return err
 }
 
-// IsAnswer reports whether err is the backend's own answer.
+// IsAnswer reports whether err is an error response of the backend.
 func IsAnswer(err error) bool {
 	var answer *wire.Error
 	return errors.As(err, &answer)
 }
 
-// KindOf is err's Kind, or 0 when it has none.
+// KindOf returns err's Kind, or 0 when it has none.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

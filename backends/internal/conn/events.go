@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// drainTime is how long an answered stream may take to end by itself.
+	// drainTime bounds how long a stream may stay open after its response.
 	drainTime = time.Second
-	// keptAnswer is the largest answer that is held back until it is whole, for the sake of
-	// fetching it again when it breaks off.
+	// keptAnswer bounds a response on a resumable stream that is read whole before it is passed
+	// on, so that the stream can be resumed when it breaks off.
 	keptAnswer = 256 << 10
 )
 
-// eventReaders are kept for the streams of single calls, which may be large.
+// eventReaders pools the readers of single calls, whose buffers may be large.
 var eventReaders = sync.Pool{New: func() any { return wire.NewEventReaderSize(nil, 0, 16<<10) }}
 
-// readEvents reads the call's stream until its answer. A legacy stream that ends before
-// it, and has named its position, is resumed (SEP-1699).
+// readEvents reads the call's stream until its response. A legacy stream that ends before
+// it, after an event with an id, is resumed with Last-Event-ID (SEP-1699).
 func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, error) {
 	pos := endpoint.Start
 	for quiet := 0; ; quiet++ {
@@ -39,24 +39,24 @@ func (h *httpTransport) readEvents(k *call, resp *http.Response) (*Response, err
 		if pos.Last != before {
 			quiet = 0
 		}
-		if h.c.Modern || pos.Last == "" || quiet > endpoint.MaxResumes {
-			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: the answer's stream ended early: %w", k.method, err), true)
+		if h.c.Modern || pos.Last == "" || quiet > endpoint.MaxResumes || k.ctx.Err() != nil {
+			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: the response stream ended early: %w", k.method, err), true)
 		}
 		if p, ok := k.sink().(Poller); ok {
 			p.Polled(pos.Retry)
 		}
 		if resp, err = h.at.Resume(k.ctx, &pos); err != nil {
-			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: resume the answer's stream: %w", k.method, err), true)
+			return nil, h.c.d.Failure(k.ctx, fmt.Errorf("%s: resume the response stream: %w", k.method, err), true)
 		}
 	}
 }
 
-// isFinal reports whether err is the call's answer, and not the end of its stream.
+// isFinal reports whether err is the outcome of the call, and not the end of its stream.
 func isFinal(err error) bool {
 	return KindOf(err) != 0 || IsAnswer(err)
 }
 
-// scan reads events until the answer or the end of the body.
+// scan reads events until the response or the end of the body.
 func (h *httpTransport) scan(k *call, body io.ReadCloser, pos *endpoint.Position) (*Response, error) {
 	events := eventReaders.Get().(*wire.EventReader)
 	events.Reset(body, int(h.c.d.o.MaxMessage))
@@ -85,7 +85,7 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Posit
 		m, ok := h.c.message(e)
 		switch {
 		case ok && m.Method != "":
-			m, _ = wire.Skim(bytes.Clone(e.Data)) // the next event takes the place of this one
+			m, _ = wire.Skim(bytes.Clone(e.Data)) // the buffer is used for the next event
 			h.c.receive(k, m)
 		case ok && h.c.lookup(m.ID) == k:
 			h.drain(k, body.body)
@@ -93,12 +93,12 @@ func (h *httpTransport) scanEvents(k *call, body *eventBody, pos *endpoint.Posit
 		case m.Method == "" && m.ID != nil && h.c.lookup(m.ID) == k: // reported by message
 			h.drain(k, body.body)
 			held.Release()
-			return nil, k.Malformed(errors.New("the answer is no valid JSON-RPC message"))
+			return nil, k.Malformed(errors.New("the response is not a valid JSON-RPC message"))
 		}
 	}
 }
 
-// broken closes a body that ended before its answer.
+// broken closes a body that ended before its response.
 func (h *httpTransport) broken(body io.Closer, err error) error {
 	body.Close()
 	if errors.Is(err, wire.ErrEventTooLarge) {
@@ -107,9 +107,8 @@ func (h *httpTransport) broken(body io.Closer, err error) error {
 	return err
 }
 
-// largeEvent makes a stream of an answer that is larger than held, and reads anything
-// else whole. An answer that can be fetched again when it breaks off is read whole as
-// long as it is no larger than keptAnswer.
+// largeEvent returns a response larger than held as a stream, and reads any other event
+// whole. A response on a resumable stream is read whole up to keptAnswer bytes.
 func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held *payload.Buffer, pos *endpoint.Position) (*Response, []byte, error) {
 	start, ok := wire.SkimResult(e.Data)
 	if ok {
@@ -138,7 +137,7 @@ func (h *httpTransport) largeEvent(k *call, body *eventBody, e wire.Event, held 
 	return nil, more.B[:n], err
 }
 
-// readRest completes the data of an event that was returned in part.
+// readRest returns the whole data of an event whose start is part, up to max bytes.
 func readRest(part []byte, rest io.Reader, max int64) ([]byte, error) {
 	all := bytes.NewBuffer(bytes.Clone(part))
 	n, err := all.ReadFrom(io.LimitReader(rest, max-int64(len(part))+1))
@@ -148,7 +147,7 @@ func readRest(part []byte, rest io.Reader, max int64) ([]byte, error) {
 	return all.Bytes(), err
 }
 
-// eventBody is the data of a large event as a body.
+// eventBody reads the data of a large event.
 type eventBody struct {
 	h      *httpTransport
 	call   *call
@@ -158,7 +157,7 @@ type eventBody struct {
 
 func (b *eventBody) Read(p []byte) (int, error) { return b.events.Read(p) }
 
-// Close ends the stream: by itself when the event was read to its end.
+// Close closes the stream; after the whole event it drains it first.
 func (b *eventBody) Close() error {
 	if b.events.Ended() {
 		b.h.drain(b.call, b.body)
@@ -170,8 +169,8 @@ func (b *eventBody) Close() error {
 	return nil
 }
 
-// message takes the frame out of an event. What goes on to a client as a message of its
-// own is checked for being JSON.
+// message returns the message of an event; false for other events. Requests and
+// notifications, which are forwarded, are checked for valid JSON.
 func (c *Conn) message(e wire.Event) (wire.Message, bool) {
 	if len(e.Data) == 0 || e.Name != "" && e.Name != "message" {
 		return wire.Message{}, false
@@ -187,8 +186,8 @@ func (c *Conn) message(e wire.Event) (wire.Message, bool) {
 	return m, true
 }
 
-// drain lets an answered stream end by itself, so that its connection can be used
-// again, without making the caller wait.
+// drain reads a stream to its end after the response, in the background, so that its
+// connection can be used again.
 func (h *httpTransport) drain(k *call, body io.ReadCloser) {
 	k.lingering = h.c.d.o.Spawn(func() {
 		t := time.AfterFunc(drainTime, func() { k.clock.Cancel(errAnswered) })

@@ -24,15 +24,15 @@ import (
 
 const (
 	maxErrorBody = 64 << 10
-	// endTime is how long a backend has to answer that a session ends.
+	// endTime bounds the DELETE of a session.
 	endTime = 2 * time.Second
 )
 
-// httpTransport is a transport over Streamable HTTP: every call is a POST with its own answer.
+// httpTransport is a transport over Streamable HTTP: every call is a POST with its own response.
 type httpTransport struct {
 	c      *Conn
 	at     *endpoint.Endpoint
-	id     atomic.Pointer[string]        // the session's, once known
+	id     atomic.Pointer[string]        // of the session; nil before initialize
 	stream atomic.Pointer[sessionStream] // nil while there is none
 }
 
@@ -40,7 +40,7 @@ func newHTTPTransport(c *Conn, u *url.URL) *httpTransport {
 	return &httpTransport{c: c, at: endpoint.New(u, &c.d.headers, c.roundTrip, func(resp *http.Response) { c.d.failedBody(resp) })}
 }
 
-// headers are the request headers of k.
+// headers returns the request headers of k.
 func (h *httpTransport) headers(k *call) http.Header {
 	base := h.at.Header()
 	passed := k.passedHeader()
@@ -66,7 +66,7 @@ func (h *httpTransport) headers(k *call) http.Header {
 	return header
 }
 
-// discard reads what is left of a short body, so that its connection can be used again.
+// discard reads the rest of a short body, so that its connection can be used again.
 func discard(body io.ReadCloser) { endpoint.Discard(body) }
 
 // post sends a frame.
@@ -101,10 +101,10 @@ func (h *httpTransport) roundTrip(k *call) (*Response, error) {
 		return h.readEvents(k, resp)
 	}
 	endpoint.Discard(resp.Body)
-	return nil, d.Errorf(Protocol, "%s: answer has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
+	return nil, d.Errorf(Protocol, "%s: response has content type %q, want %s or %s", k.method, d.brief([]byte(resp.Header.Get("Content-Type"))), endpoint.JSON, endpoint.Events)
 }
 
-// begin remembers the session that initialize opened.
+// begin stores the session id of the response to initialize.
 func (h *httpTransport) begin(resp *http.Response) {
 	if id := resp.Header.Get(wire.HeaderSession); id != "" {
 		h.id.Store(&id)
@@ -112,7 +112,7 @@ func (h *httpTransport) begin(resp *http.Response) {
 	}
 }
 
-// readJSON reads an answer of up to one buffer whole, and streams the result of a
+// readJSON reads a response of up to one buffer whole, and streams the result of a
 // larger one.
 func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error) {
 	held, n, complete, err := payload.ReadHead(resp)
@@ -129,7 +129,7 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 		if from, to := jsonscan.Find(held.B[:start], "id"); from >= 0 && h.c.lookup(held.B[from:to]) != k {
 			resp.Body.Close()
 			held.Release()
-			return nil, k.Malformed(errors.New("the answer is to another request"))
+			return nil, k.Malformed(errors.New("the response is to another request"))
 		}
 		return &Response{Body: payload.NewStream(k, k.clock, resp.Body, held, start, n), AtMost: max(0, resp.ContentLength-int64(start)-1)}, nil
 	}
@@ -140,41 +140,41 @@ func (h *httpTransport) readJSON(k *call, resp *http.Response) (*Response, error
 		return nil, h.c.d.Failure(k.ctx, err, true)
 	}
 	if int64(len(rest)) == h.c.d.o.MaxMessage {
-		return nil, h.c.d.Errorf(TooLarge, "%s: answer is larger than %d bytes", k.method, h.c.d.o.MaxMessage)
+		return nil, h.c.d.Errorf(TooLarge, "%s: response is larger than %d bytes", k.method, h.c.d.o.MaxMessage)
 	}
 	return h.answer(k, append(bytes.Clone(held.B[:n]), rest...), nil)
 }
 
-// answer takes the answer frame to k. held, if any, is its buffer.
+// answer returns the response of a frame, which must be that to k. held is the frame's buffer, or nil.
 func (h *httpTransport) answer(k *call, frame []byte, held *payload.Buffer) (*Response, error) {
 	m, err := wire.Skim(frame)
 	if err == nil && !m.IsResponse() {
-		err = errors.New("no result and no error")
+		err = errors.New("the response has neither a result nor an error")
 	}
 	if err == nil && h.c.lookup(m.ID) != k && (m.ID != nil || m.Error == nil) {
-		err = fmt.Errorf("the answer is to another request: its id is %s, not %d", cmp.Or(h.c.d.brief(m.ID), "null"), k.id)
+		err = fmt.Errorf("the response is to another request: its id is %s, not %d", cmp.Or(h.c.d.brief(m.ID), "null"), k.id)
 	}
 	if err != nil {
 		if held != nil {
 			held.Release()
 		}
-		return nil, h.c.d.Errorf(Protocol, "%s: %v", k.method, err) // no answer of the backend's
+		return nil, h.c.d.Errorf(Protocol, "%s: %v", k.method, err) // %v: not an error response of the backend
 	}
 	return k.respond(&m, held)
 }
 
-// failedBody reads the body of a failed answer and notes it in the debug log.
+// failedBody reads the body of an error response, and logs its start at debug level.
 func (d *Dialer) failedBody(resp *http.Response) []byte {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	resp.Body.Close()
 	if len(body) > 0 && d.o.Log.Enabled(d.ctx, slog.LevelDebug) {
-		d.o.Log.Debug("body of a failed answer", "status", resp.StatusCode, "body", d.brief(body))
+		d.o.Log.Debug("body of an error response", "status", resp.StatusCode, "body", d.brief(body))
 	}
 	return body
 }
 
-// refused makes an error of an answer that is not 200. It never harms the connection,
-// except for a session that the backend no longer knows.
+// refused returns the error for a response that is not 200. The connection stays usable,
+// unless the backend has forgotten the session.
 func (h *httpTransport) refused(k *call, resp *http.Response) error {
 	body := h.c.d.failedBody(resp)
 	status := &endpoint.StatusError{Code: resp.StatusCode}
@@ -189,8 +189,8 @@ func (h *httpTransport) refused(k *call, resp *http.Response) error {
 	return &Error{Backend: h.c.d.name, Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("%s: %w", k.method, status)}
 }
 
-// forgotten reports whether a status means that the backend does not know the session
-// any more: 404 says so; some servers say 400, which then a ping gets, too.
+// forgotten reports whether a status means that the backend has forgotten the session:
+// 404, or 400 of some servers if a ping gets it, too.
 func (h *httpTransport) forgotten(k *call, status int) bool {
 	if h.id.Load() == nil || status != http.StatusNotFound && status != http.StatusBadRequest {
 		return false
@@ -202,7 +202,7 @@ func (h *httpTransport) forgotten(k *call, status int) bool {
 	return errors.Is(err, ErrSessionGone)
 }
 
-// kindOfStatus says what an HTTP status without a JSON-RPC answer means for a call.
+// kindOfStatus returns the kind of a call's failure by an HTTP status without a JSON-RPC error.
 func kindOfStatus(code int) Kind {
 	switch code {
 	case http.StatusRequestEntityTooLarge:

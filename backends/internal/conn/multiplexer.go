@@ -17,10 +17,11 @@ import (
 // frameStream is a two-way stream of frames: the pipes of a child process, or the event
 // stream and endpoint of the old HTTP transport.
 type frameStream interface {
-	// read returns the next frame in a buffer that the caller owns, or in memory of its own.
+	// read returns the next frame, in the buffer held, which the caller releases, or in other memory if held
+	// is nil.
 	read() (frame []byte, held *payload.Buffer, err error)
 	// write sends one frame. started says whether any of it may have reached the backend;
-	// an error that wraps child.ErrPartial, that no other frame can be sent after it.
+	// after an error that wraps child.ErrPartial no other frame can be sent.
 	write(ctx context.Context, frame []byte) (started bool, err error)
 	// close ends the stream; read then returns an error.
 	close()
@@ -41,7 +42,7 @@ func startMultiplexer(c *Conn, s frameStream) {
 	go x.read()
 }
 
-// read hands every incoming frame to whom it belongs, until the stream ends.
+// read dispatches the incoming frames until the stream ends.
 func (x *multiplexer) read() {
 	defer close(x.done)
 	for {
@@ -64,7 +65,7 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 		x.c.d.logMalformed(frame, err)
 		if k := x.c.lookup(m.ID); k != nil && k.queue != nil && m.Method == "" {
 			x.c.concluded(k)
-			k.queue.Finish(wire.Message{}, nil) // which is no valid answer either
+			k.queue.Finish(wire.Message{}, nil) // responds with an invalid response
 		}
 	case m.Method == "":
 		if k := x.c.lookup(m.ID); k != nil && k.queue != nil {
@@ -73,7 +74,8 @@ func (x *multiplexer) dispatch(frame []byte, held *payload.Buffer) {
 			return // the call releases the buffer
 		}
 	default:
-		// What goes on to a client is checked for being JSON; it keeps its buffer.
+		// A forwarded message is checked for valid JSON; its buffer is not released, because the message is
+		// kept.
 		if m, err = wire.Parse(frame); err != nil {
 			x.c.d.logMalformed(frame, err)
 			return
@@ -93,7 +95,7 @@ func (x *multiplexer) roundTrip(k *call) (*Response, error) {
 	return x.wait(k)
 }
 
-// wait drains the call's queue until its answer, its end or the connection's end.
+// wait drains the call's queue until the response, the end of the call or the end of the connection.
 func (x *multiplexer) wait(k *call) (*Response, error) {
 	for {
 		select {
@@ -101,7 +103,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 		case <-k.ctx.Done():
 			return nil, x.c.d.stopped(k.ctx, true)
 		case <-x.done:
-			// The reader has ended: what it queued is complete.
+			// The reader has ended: nothing more is queued.
 			if resp, err, over := k.drain(); over {
 				return resp, err
 			}
@@ -113,7 +115,7 @@ func (x *multiplexer) wait(k *call) (*Response, error) {
 	}
 }
 
-// drain delivers what is queued; over when the answer was behind it.
+// drain delivers the queued messages; over is set when the response was among them.
 func (c *call) drain() (resp *Response, err error, over bool) {
 	items, answer, held, err := c.queue.Take()
 	if err != nil {
@@ -129,14 +131,14 @@ func (c *call) drain() (resp *Response, err error, over bool) {
 	return resp, err, true
 }
 
-// respond makes a response of an answer frame that was cut by structure only. What goes on
-// to a client is checked here, up to payload.Large: more than that may be on its way already
-// when its end is read.
+// respond returns the response or error of a frame that was split by structure only. Results up
+// to payload.Large bytes are checked for valid JSON here; of larger ones a part may have been
+// passed on before the end is read.
 func (c *call) respond(m *wire.Message, held *payload.Buffer) (*Response, error) {
 	err := c.check(m)
 	switch {
 	case err == nil && m.Error == nil:
-		return payload.Held(m.Result, held), nil
+		return payload.Pooled(m.Result, held), nil
 	case err == nil:
 		err = wire.ParseErrorObject(m.Error)
 	}
@@ -146,27 +148,27 @@ func (c *call) respond(m *wire.Message, held *payload.Buffer) (*Response, error)
 	return nil, err
 }
 
-// check refuses an answer that is no JSON.
+// check refuses a response of up to payload.Large bytes that is not valid JSON.
 func (c *call) check(m *wire.Message) error {
 	value := m.Result
 	if m.Error != nil {
 		value = m.Error
 	}
 	if len(value) <= payload.Large && !jsonscan.Valid(value) {
-		return c.Malformed(errors.New("the answer is no valid JSON"))
+		return c.Malformed(errors.New("the response is not valid JSON"))
 	}
 	return nil
 }
 
-// Broken is the error of a call whose answer could not be read to its end.
+// Broken returns the error of a call whose response broke off.
 func (c *call) Broken(err error) error { return c.conn.d.Failure(c.ctx, err, true) }
 
-// Malformed is the error of a call whose answer cannot be read.
+// Malformed returns the error of a call whose response is not valid.
 func (c *call) Malformed(err error) error {
 	return c.conn.d.Errorf(Protocol, "%s: %w", c.method, err)
 }
 
-// write sends a frame; one that was sent in part ends the connection.
+// write sends a frame; a partial write ends the connection.
 func (x *multiplexer) write(ctx context.Context, frame []byte) (started bool, err error) {
 	started, err = x.stream.write(ctx, frame)
 	if errors.Is(err, child.ErrPartial) {
@@ -182,7 +184,7 @@ func (x *multiplexer) send(ctx context.Context, frame []byte) error {
 
 func (x *multiplexer) cancel(k *call) {
 	switch k.method {
-	case wire.Initialize, wire.Discover: // must not be cancelled; comes before initialize
+	case wire.Initialize, wire.Discover: // initialize must not be cancelled; server/discover precedes it
 	default:
 		x.c.reply(encode.Cancelled(k.id))
 	}

@@ -10,16 +10,15 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/httpclient"
 )
 
-// What requests to a backend carry to say who sends them.
+// Credentials and identity in requests to a backend.
 //
-// A connection has one source of credentials from its beginning to its end: the backend's, or
-// that of the principal whom it is for. Every HTTP request of it goes through roundTrip, which
-// sets the credential last, over the configured headers. A credential that the backend refuses
-// is forgotten, and the request is made once more with another one: 401 says that nothing was
-// done.
+// A connection has one source of credentials for all its life: the shared one, or that of its
+// principal. Each of its HTTP requests goes through roundTrip, which sets the credential last,
+// over the configured headers. A credential that the backend refuses with 401 is dropped, and the
+// request is retried once with another one: with 401 nothing was executed.
 
-// roundTrip makes an HTTP request with the credential of the connection, and once more where
-// the backend refuses that one and there is another.
+// roundTrip makes an HTTP request with the credential of the connection, and retries it once
+// when the backend refuses that one and there is another.
 func (c *Conn) roundTrip(r *http.Request) (*http.Response, error) {
 	if c.credential == nil {
 		return c.httpConnections().RoundTrip(r)
@@ -35,7 +34,7 @@ func (c *Conn) roundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	discard(resp.Body)
-	c.d.o.Log.Debug("credential refused, one more is tried", "status", resp.StatusCode)
+	c.d.o.Log.Debug("credential refused, retrying with another one", "status", resp.StatusCode)
 	resp, used, err = c.roundTripOnce(r)
 	if err == nil && resp.StatusCode == http.StatusForbidden {
 		if _, err = c.another(r.Context(), used, resp); err != nil {
@@ -45,13 +44,13 @@ func (c *Conn) roundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refusesCredential reports whether an answer may be about the credential. Nothing was done then.
+// refusesCredential reports whether a response may refuse the credential. The request was not executed then.
 func refusesCredential(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
 }
 
-// another reports whether there is another credential than the one that resp refuses. The error
-// says which login is needed; resp is closed then.
+// another reports whether there is another credential than the one that resp refuses. An error says
+// which login is needed; the body of resp is closed then.
 func (c *Conn) another(ctx context.Context, used credentials.Credential, resp *http.Response) (bool, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return c.credential.Refused(used), nil
@@ -64,7 +63,7 @@ func (c *Conn) another(ctx context.Context, used credentials.Credential, resp *h
 	return is, nil
 }
 
-// rewind makes a request one that can be sent again; false where it cannot.
+// rewind resets the body of a request for a retry; false when that is not possible.
 func rewind(r *http.Request) bool {
 	if r.GetBody == nil {
 		return true
@@ -88,8 +87,8 @@ func (c *Conn) roundTripOnce(r *http.Request) (*http.Response, credentials.Crede
 	return resp, credential, err
 }
 
-// authenticate gives a new connection its source of credentials: that of a principal, with a
-// pool of HTTP connections of its own, or, for nil, the backend's.
+// authenticate sets the source of credentials of a new connection: that of a principal, with a
+// separate pool of HTTP connections, or, for nil, the shared one.
 func (c *Conn) authenticate(principal credentials.Source) {
 	if principal == nil {
 		c.credential = c.d.o.Credentials.Shared()
@@ -101,7 +100,7 @@ func (c *Conn) authenticate(principal credentials.Source) {
 	}
 }
 
-// httpConnections is the pool of HTTP connections that c uses.
+// httpConnections returns the pool of HTTP connections that c uses.
 func (c *Conn) httpConnections() *httpclient.Transport {
 	if c.http != nil {
 		return c.http
@@ -109,9 +108,9 @@ func (c *Conn) httpConnections() *httpclient.Transport {
 	return c.d.http
 }
 
-// SourceFor is the source of credentials for the calls of user where each principal has one;
-// else nil. One can be had: a principal that gets none is refused before the backend is
-// contacted.
+// SourceFor returns the source of credentials for the calls of user where each principal has
+// one, else nil. It gets a credential first: a principal without one is refused before the
+// backend is contacted.
 func (d *Dialer) SourceFor(ctx context.Context, user *credentials.User) (credentials.Source, error) {
 	if !d.o.Credentials.PerPrincipal() {
 		return nil, nil
@@ -126,7 +125,7 @@ func (d *Dialer) SourceFor(ctx context.Context, user *credentials.User) (credent
 	return source, nil
 }
 
-// noCredential is the error of what was not sent for want of a credential.
+// noCredential returns the error of a request that was not sent because there is no credential.
 func (d *Dialer) noCredential(ctx context.Context, err error) error {
 	var reason *credentials.Error
 	if errors.As(err, &reason) {
@@ -139,15 +138,15 @@ func (d *Dialer) noCredential(ctx context.Context, err error) error {
 	return d.Failure(ctx, err, false)
 }
 
-// IsCredentialError reports whether err is about a credential that is not to be had, and so
-// nothing that the backend did.
+// IsCredentialError reports whether err is a missing credential, and so no failure of the
+// backend.
 func IsCredentialError(err error) bool {
 	var reason *credentials.Error
 	return errors.As(err, &reason)
 }
 
-// passedHeader is what of the client's own headers goes on with a call. The headers of the
-// configuration and of the protocol take the place of its.
+// passedHeader returns the client's headers that are forwarded with a call. Headers of the
+// configuration and of the protocol replace them.
 func (c *call) passedHeader() http.Header {
 	if c.caller == nil {
 		return nil
@@ -155,7 +154,7 @@ func (c *call) passedHeader() http.Header {
 	return c.caller.Header
 }
 
-// principal is who calls, where the configuration wants the backend to know.
+// principal returns the caller's principal where passPrincipal is configured, else nil.
 func (c *call) principal() *encode.Principal {
 	if !c.conn.d.cfg.PassPrincipal || c.caller == nil || c.caller.User == nil {
 		return nil

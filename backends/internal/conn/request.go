@@ -10,20 +10,20 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/payload"
 )
 
-// Request is one request to a backend, in the backend's own names.
+// Request is one request to a backend, with the backend's names of tools, prompts and resources.
 type Request struct {
 	Method string
-	// Params is the request's params. A progress token in its _meta is the caller's; it
-	// is replaced on the way out and restored in what the Sink gets.
+	// Params is the request's params. A progress token in its _meta is the caller's; it is
+	// replaced in the request and restored in the notifications to the Sink.
 	Params json.RawMessage
-	// Header holds Mcp-Param-* headers to pass on. Other headers are not.
+	// Header has the Mcp-Param-* headers to forward; other headers are ignored.
 	Header http.Header
 	// For is the client that the call is made for; nil for the proxy itself.
 	For *Caller
-	// Idempotent requests are sent again after a lost connection.
+	// Idempotent requests are retried after a lost connection.
 	Idempotent bool
 
-	modern bool // sent in the form of 2026-07-28 before the backend is known to speak it
+	modern bool // sent in the form of 2026-07-28 before the revision is negotiated
 }
 
 // Response is the result of a call. It must be closed.
@@ -36,47 +36,61 @@ var ErrTooLarge = payload.ErrTooLarge
 type Caller struct {
 	// Session is the id of its session; "" for a stateless client.
 	Session string
-	// Principal is who is asking. Connections that call back are never shared between principals.
+	// Principal is the key of the caller's principal. Connections on which clients receive requests are never
+	// shared between principals.
 	Principal string
-	// User is the same principal as credentials see it; nil where no backend needs that.
+	// User is the same principal for package credentials; nil where no backend needs it.
 	User *credentials.User
-	// Header is what of the client's request is passed on to backends over HTTP.
+	// Header has the headers of the client's request that are forwarded to backends over HTTP.
 	Header http.Header
 	// Capabilities are the client's, as it declared them.
 	Capabilities json.RawMessage
 	// Info is the client's clientInfo.
 	Info json.RawMessage
-	// LogLevel is the level of log messages the client wants; "" when it asked for none.
+	// LogLevel is the log level that the client has set; "" for none.
 	LogLevel string
-	// Sink receives what the backend sends while a call runs.
+	// Sink receives the messages that the backend sends during the call.
 	Sink Sink
-	// Listening is whether the client has a stream open for what belongs to no call.
+	// Listening is whether the client has a GET stream open.
 	Listening bool
-	// OutOfCall receives what a backend sends on a connection of this session's own while
-	// none of its calls runs; nil when there is no place for that.
+	// OutOfCall receives the messages of a private session while none of its calls runs; nil
+	// for none.
 	OutOfCall Sink
 }
 
-// Sink receives what a backend sends while a call runs, in order, and always before
-// Call returns. Calls of one Sink method never overlap within one call, except that
-// Request runs on a goroutine of its own.
+// Sink receives the messages that a backend sends during a call, in order, and always
+// before Call returns. Within one call, calls of Notify never overlap; each Request
+// runs on its own goroutine.
 type Sink interface {
-	// Notify takes a notification. While it waits for a slow client, so does the
-	// backend, where it can without holding up others.
+	// Notify handles a notification. While it blocks, the backend's stream is
+	// blocked, unless other clients share it.
 	Notify(method string, params json.RawMessage)
-	// Request asks the client (elicitation/create, sampling/createMessage, roots/list)
-	// and waits for the answer. A *wire.Error goes to the backend as it is.
+	// Request sends a request to the client (elicitation/create, sampling/createMessage,
+	// roots/list) and waits for the response. A *wire.Error is sent to the backend
+	// unchanged.
 	Request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// An Offerer is a Sink that can also take a notification without waiting, which may then
-// be lost when the client is slow.
+// An Offerer is a Sink that can also accept a notification without blocking; it may drop it
+// when the client is slow.
 type Offerer interface {
 	Offer(method string, params json.RawMessage)
 }
 
-// A Poller is a Sink that wants to know when the backend ends the stream of an answer
-// and will give the answer to who comes back after retry (SEP-1699).
+// A Leaver is a Sink that reports whether its client session has ended. Calls of a kept run continue after
+// that.
+type Leaver interface {
+	Left() bool
+}
+
+// Left reports whether the client session has ended.
+func (c *Caller) Left() bool {
+	l, ok := c.Sink.(Leaver)
+	return ok && l.Left()
+}
+
+// A Poller is a Sink that is notified when the backend ends a response stream that is
+// resumed after retry (SEP-1699).
 type Poller interface {
 	Polled(retry time.Duration)
 }

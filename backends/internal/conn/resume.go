@@ -7,10 +7,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Session names a session that a backend keeps over Streamable HTTP.
+// Session identifies a backend session over Streamable HTTP.
 type Session struct{ ID, Revision string }
 
-// Kept is the session that the backend keeps for c; ok is false where it keeps none that has a name.
+// Kept returns the backend session of c; ok is false when it has none with an id.
 func (c *Conn) Kept() (s Session, ok bool) {
 	h, isHTTP := c.transport.(*httpTransport)
 	if !isHTTP || c.Modern {
@@ -23,15 +23,15 @@ func (c *Conn) Kept() (s Session, ok bool) {
 	return Session{*id, c.Peer.Revision}, true
 }
 
-// Leave has the backend keep its session when c is closed: somebody else goes on with it.
-func (c *Conn) Leave() {
+// Detach makes Close leave the backend session open, for another process.
+func (c *Conn) Detach() {
 	if h, ok := c.transport.(*httpTransport); ok {
 		h.id.Store(nil)
 	}
 }
 
-// Resume goes on with a session that another process has opened. peer is what the backend says of itself. It
-// is an error when the backend does not know the session any more.
+// Resume opens a connection to a session that another process has opened. peer is the backend's. It fails
+// when the backend has forgotten the session.
 func (d *Dialer) Resume(ctx context.Context, p Purpose, s Session, peer listing.Peer) (*Conn, error) {
 	c, err := d.connect(ctx, p)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Dialer) Resume(ctx context.Context, p Purpose, s Session, peer listing.
 	h, ok := c.transport.(*httpTransport)
 	if !ok {
 		c.Close()
-		return nil, d.Errorf(Unavailable, "its sessions cannot be resumed: they are not over Streamable HTTP")
+		return nil, d.Errorf(Unavailable, "its sessions cannot be resumed: the transport is not Streamable HTTP")
 	}
 	c.Peer = peer
 	c.Peer.Revision = s.Revision
@@ -50,7 +50,7 @@ func (d *Dialer) Resume(ctx context.Context, p Purpose, s Session, peer listing.
 		h.at.Set(wire.HeaderVersion, s.Revision)
 	}
 	if _, err := c.Request(ctx, wire.Ping, nil); err != nil {
-		c.Leave()
+		c.Detach()
 		c.Close()
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// sseStream is the transport of 2024-11-05: one event stream for everything that the
-// backend sends, and an endpoint to POST to that it names first.
+// sseStream is the HTTP+SSE transport of 2024-11-05: one event stream for all messages
+// of the backend, whose first event names the endpoint to POST to.
 type sseStream struct {
 	http   *httpTransport // for its requests only
 	to     *url.URL       // the endpoint
@@ -22,13 +22,12 @@ type sseStream struct {
 	events *wire.EventReader
 }
 
-// A server whose URL has no transport configured is spoken to over Streamable HTTP. When it
-// refuses the POST of initialize with a status that says that there is no such thing, the
-// URL may be that of an HTTP+SSE server (2025-11-25, basic/transports, "Backwards
-// compatibility"): a GET then has to bring its endpoint event. What was found out is
-// remembered in old until a connection of that kind cannot be opened.
+// A URL without a configured transport is tried with Streamable HTTP. When the server refuses
+// the POST of initialize with a 4xx status, it may be an HTTP+SSE server (2025-11-25,
+// basic/transports, "Backwards compatibility"): the response to a GET must then begin with the
+// endpoint event. The result is kept in old until a connection over HTTP+SSE fails.
 
-// Via is the transport in use.
+// Via returns the transport in use.
 func (d *Dialer) Via() string {
 	if d.old.Load() {
 		return TransportSSE
@@ -36,9 +35,9 @@ func (d *Dialer) Via() string {
 	return d.transport
 }
 
-// mayBeOld reports whether err, of a connection over Streamable HTTP, is what a server
-// that speaks only HTTP+SSE answers. A status that asks for something else, such as
-// credentials or a later attempt, is none.
+// mayBeOld reports whether err, of a connection over Streamable HTTP, may be the response
+// of a server that supports only HTTP+SSE. Statuses that ask for credentials or for a
+// retry are not.
 func (d *Dialer) mayBeOld(err error) bool {
 	var status *endpoint.StatusError
 	if d.cfg.Transport != "" || d.old.Load() || !errors.As(err, &status) {
@@ -56,16 +55,16 @@ func (d *Dialer) openOld(ctx context.Context, p Purpose, refused error) (*Conn, 
 	d.old.Store(true)
 	c, err := d.connect(ctx, p)
 	if err == nil {
-		if err = c.handshake(ctx); err == nil {
+		if _, err = c.handshake(ctx); err == nil {
 			return c, nil
 		}
 		c.Close()
 	}
 	d.old.Store(false)
-	return nil, &Error{Backend: d.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it speak HTTP+SSE: %v)", Bare(refused), Bare(err))}
+	return nil, &Error{Backend: d.name, Kind: Unavailable, Err: fmt.Errorf("%w (nor does it support HTTP+SSE: %v)", Bare(refused), Bare(err))}
 }
 
-// openSSE opens the stream and waits for the endpoint.
+// openSSE opens the stream and waits for the endpoint event.
 func openSSE(ctx context.Context, c *Conn, u *url.URL) (*sseStream, error) {
 	h := newHTTPTransport(c, u)
 	stop := context.AfterFunc(ctx, func() { c.Fail(context.Cause(ctx)) })
@@ -82,8 +81,8 @@ func openSSE(ctx context.Context, c *Conn, u *url.URL) (*sseStream, error) {
 	return f, nil
 }
 
-// first reads the endpoint event. The endpoint must be of the same origin: it gets the
-// configured headers.
+// first reads the endpoint event. The endpoint must have the same origin, because requests
+// to it have the configured headers.
 func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	e, err := f.events.Next()
 	if err != nil {
@@ -94,10 +93,10 @@ func (f *sseStream) first(u *url.URL) (*url.URL, error) {
 	}
 	to, err := u.Parse(string(e.Data))
 	if err != nil {
-		return nil, fmt.Errorf("the endpoint that %s names is no URL", endpoint.Shown(u))
+		return nil, fmt.Errorf("the endpoint that %s names is not a URL", endpoint.Shown(u))
 	}
 	if !endpoint.SameOrigin(u, to) {
-		return nil, fmt.Errorf("the endpoint %s is not of the origin of %s", endpoint.Shown(to), endpoint.Shown(u))
+		return nil, fmt.Errorf("the endpoint %s does not have the origin of %s", endpoint.Shown(to), endpoint.Shown(u))
 	}
 	return to, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// stdioStream is the stream of frames of a backend that is a child process.
+// stdioStream is the stream of frames of a child process.
 type stdioStream struct {
 	d      *Dialer
 	child  *child.Child
@@ -31,7 +31,7 @@ func (d *Dialer) startChild() (*stdioStream, error) {
 	return &stdioStream{d: d, child: p, reader: bufio.NewReaderSize(p, 32<<10)}, nil
 }
 
-// read returns the next frame. Lines that are no JSON object are logged and skipped.
+// read returns the next frame. Lines that are not JSON objects are logged and skipped.
 func (s *stdioStream) read() ([]byte, *payload.Buffer, error) {
 	for {
 		line, held, err := payload.ReadLine(s.reader, s.d.o.MaxMessage)
@@ -42,13 +42,13 @@ func (s *stdioStream) read() ([]byte, *payload.Buffer, error) {
 			return line, held, nil
 		}
 		if len(line) > 0 {
-			s.d.logMalformed(line, errors.New("no JSON object"))
+			s.d.logMalformed(line, errors.New("not a JSON object"))
 		}
 		held.Release()
 	}
 }
 
-// ended explains why stdout ended.
+// ended returns why stdout ended.
 func (s *stdioStream) ended(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 		return err
@@ -56,7 +56,7 @@ func (s *stdioStream) ended(err error) error {
 	return s.child.Gone(errors.New("the process closed its stdout"))
 }
 
-// write sends one line. A child that does not read is given up.
+// write sends one line, until ctx ends.
 func (s *stdioStream) write(ctx context.Context, frame []byte) (started bool, err error) {
 	n, err := s.child.Write(ctx, append(wire.Line(frame), '\n'))
 	return n > 0 || err == nil, err

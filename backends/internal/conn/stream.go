@@ -11,24 +11,24 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// streamTime is how long a backend may take to open the stream of a session before what it may
-// want to ask about there is sent.
+// streamTime bounds the wait for the stream of a session before a message that may cause requests
+// on it is sent.
 const streamTime = time.Second
 
-// A sessionStream is the stream on which a legacy backend sends over HTTP what belongs to no
-// call. A shared connection has it always, a private session while somebody may get
-// something from it: each is a connection.
+// A sessionStream is the GET stream on which a legacy backend sends messages that belong to no
+// call. A shared connection always has one, a private session only while its client can receive
+// messages, because each counts as a connection.
 type sessionStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	asked  chan struct{} // closed when the backend has answered whether it has such a stream
-	slot   Slot          // what it counts as while it is open; nil for one that is not counted
+	asked  chan struct{} // closed after the response to the first GET
+	slot   Slot          // released at its end; nil for none
 }
 
 // startStream opens the stream of a shared connection.
 func (h *httpTransport) startStream() { h.openStream(nil) }
 
-// openStream opens the stream; false when there is one.
+// openStream opens the stream; false when one is open.
 func (h *httpTransport) openStream(s Slot) bool {
 	o := &sessionStream{asked: make(chan struct{}), slot: s}
 	o.ctx, o.cancel = context.WithCancel(h.c.ctx)
@@ -51,9 +51,9 @@ func (h *httpTransport) ended(o *sessionStream) {
 	}
 }
 
-// EnsureStream opens the stream of a private session where there is such a thing, and waits
-// until the backend has it. The stream counts as what reserve returns, unless the connection
-// counts as something already.
+// EnsureStream opens the stream of a private session where the transport has one, and waits
+// until the backend has responded. The stream has the slot that reserve returns, unless the
+// connection has one.
 func (c *Conn) EnsureStream(ctx context.Context, reserve func(context.Context) (Slot, error)) error {
 	h, ok := c.transport.(*httpTransport)
 	if !ok || c.Modern || h.stream.Load() != nil || c.d.streamless.Load() {
@@ -73,7 +73,7 @@ func (c *Conn) EnsureStream(ctx context.Context, reserve func(context.Context) (
 	return nil
 }
 
-// Streaming reports whether c is a session whose stream can be closed without ending it.
+// Streaming reports whether c has a stream that can be closed without ending the session.
 func (c *Conn) Streaming() bool {
 	h, ok := c.transport.(*httpTransport)
 	return ok && c.reserved == nil && h.stream.Load() != nil
@@ -88,7 +88,7 @@ func (c *Conn) EndStream() {
 	}
 }
 
-// Slot is what c counts as: a connection all the time, or its stream; nil for nothing.
+// Slot returns the slot of the stream or of the connection; nil for none.
 func (c *Conn) Slot() Slot {
 	if h, ok := c.transport.(*httpTransport); ok {
 		if o := h.stream.Load(); o != nil && o.slot != nil {
@@ -98,7 +98,7 @@ func (c *Conn) Slot() Slot {
 	return c.reserved
 }
 
-// readStream reads the stream until it is closed, and opens it again when it breaks.
+// readStream reads the stream until it is closed, and reopens it when it breaks.
 func (h *httpTransport) readStream(o *sessionStream) {
 	defer h.ended(o)
 	pos, taken := endpoint.Start, pace.Backoff{}
@@ -135,15 +135,15 @@ func (h *httpTransport) readStream(o *sessionStream) {
 	}
 }
 
-// streamTaken reports whether err means that somebody reads the stream already (409), and the backend lets only one do so: the process that
-// had the session before, until it goes on or its connection is found dead.
+// streamTaken reports whether err is 409: the backend allows one reader, and still has that of the process that had the
+// session before.
 func streamTaken(err error) bool {
 	var status *endpoint.StatusError
 	return errors.As(err, &status) && status.Code == http.StatusConflict
 }
 
-// streamRefused reports whether err means that there is no stream to be had: the backend has
-// none (405), or it has forgotten the session (404; some say 400, which then a ping gets, too).
+// streamRefused reports whether err means that there will be no stream: the backend has none (405),
+// or it has forgotten the session (404, or 400 of some servers if a ping gets it, too).
 func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 	var status *endpoint.StatusError
 	if !errors.As(err, &status) || status.Code >= 500 {
@@ -159,7 +159,7 @@ func (h *httpTransport) streamRefused(ctx context.Context, err error) bool {
 	return true
 }
 
-// noteStream remembers from a connection that is not one client's whether the backend has streams of its own.
+// noteStream records, by a shared connection, whether the backend has GET streams.
 func (d *Dialer) noteStream(c *Conn, err error) {
 	var status *endpoint.StatusError
 	if !c.OnDemand && (err == nil || errors.As(err, &status)) {
@@ -167,7 +167,7 @@ func (d *Dialer) noteStream(c *Conn, err error) {
 	}
 }
 
-// awaitStream waits until the backend has the stream or has answered that it has none.
+// awaitStream waits until the backend has responded to the first GET, at most streamTime.
 func (h *httpTransport) awaitStream(ctx context.Context) {
 	o := h.stream.Load()
 	if o == nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// TakeTurn waits until no other call that may call back is running on c.
+// TakeTurn waits until no other call has the turn on c: with it, the backend's requests and log messages
+// belong to caller.
 func (c *Conn) TakeTurn(ctx context.Context, caller *Caller) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -23,7 +24,7 @@ func (c *Conn) TakeTurn(ctx context.Context, caller *Caller) error {
 	return nil
 }
 
-// EndTurn lets the next call have its turn.
+// EndTurn releases the turn.
 func (c *Conn) EndTurn() {
 	c.mu.Lock()
 	c.turnOf = nil
@@ -31,9 +32,9 @@ func (c *Conn) EndTurn() {
 	<-c.turn
 }
 
-// SetLevel asks a legacy backend for log messages of the caller's level, and waits until
-// it has answered. On a connection that callers share, the level is only ever made finer:
-// each of them gets those of its own level.
+// SetLevel sends logging/setLevel with the caller's level to a legacy backend, and waits for
+// the response. On a connection that callers share without turns the level is only lowered,
+// to the most detailed one.
 func (c *Conn) SetLevel(ctx context.Context, level string) {
 	if c.Modern || level == "" || !wire.Declares(c.Peer.Capabilities, "logging") {
 		return
@@ -52,8 +53,9 @@ func (c *Conn) SetLevel(ctx context.Context, level string) {
 	c.level = level
 }
 
-// KeepsState reports whether the backend keeps a session for each connection: it gave this
-// one an id, or the connection is the session. What a child process keeps, nobody knows.
+// KeepsState reports whether the backend keeps a session for each connection: it has issued an
+// id, or the transport is HTTP+SSE. For stdio it is false: whether a process keeps state is
+// not known.
 func (c *Conn) KeepsState() bool {
 	if h, ok := c.transport.(*httpTransport); ok {
 		return h.id.Load() != nil

@@ -1,5 +1,5 @@
-// Package deadline is the time that one call may take: it starts again with progress, and
-// stands still while the one who answers waits for the one who asked.
+// Package deadline has the timeout of one call, which progress extends, and which is
+// suspended while the backend waits for the client or the client for its bytes.
 package deadline
 
 import (
@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// maxCallTime ends a call that keeps reporting progress without ever answering.
+// maxCallTime bounds a call that keeps sending progress notifications.
 const maxCallTime = time.Hour
 
-// Clock is the deadline of one call. It starts again on progress, and stands still
-// while the backend waits for the client or the client for its bytes.
+// Clock is the timeout of one call. Extend restarts it; between Pause and Resume, or
+// Interrupt and Continue, it is suspended. These pairs may be nested.
 type Clock struct {
 	cancel  context.CancelCauseFunc
 	detach  func() bool // from the caller's context
 	limit   time.Duration
-	expired error // the cause when the time is over
+	expired error // the cause of the context after the timeout
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
 	spent   time.Duration
 	since   time.Time
-	waiting int           // reasons to stand still
+	waiting int           // number of pairs that suspend it now
 	until   time.Time     // when the timer fires
-	left    time.Duration // to go on with after Interrupt
+	left    time.Duration // remaining after Interrupt
 	stopped bool
 }
 
 // Start returns a context that ends with the caller's, or with the cause expired after
-// limit. A limit of 0 never ends. It is no child of the caller's context: an answered
-// stream may outlive its caller for a moment.
+// limit. A limit of 0 is no timeout. The context is not derived from the caller's, because
+// a stream is drained after its response even if the caller has gone.
 func Start(caller context.Context, limit time.Duration, expired error) (context.Context, *Clock) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	k := &Clock{cancel: cancel, limit: limit, expired: expired}
@@ -44,7 +44,7 @@ func Start(caller context.Context, limit time.Duration, expired error) (context.
 	return ctx, k
 }
 
-// Limit is how long the call may take without progress; 0 for any time.
+// Limit is the timeout between two signs of progress; 0 for none.
 func (k *Clock) Limit() time.Duration { return k.limit }
 
 // Cancel ends the context.
@@ -63,14 +63,14 @@ func (k *Clock) Extend() {
 	}
 }
 
-// start has the timer fire after d, within maxCallTime in all. mu is held.
+// start resets the timer to d, within maxCallTime in all. mu is held.
 func (k *Clock) start(d time.Duration) {
 	d = min(d, max(maxCallTime-k.spent, 0))
 	k.until = k.since.Add(d)
 	k.timer.Reset(d)
 }
 
-// Interrupt is Pause for what earns no new time: Continue goes on with what is left.
+// Interrupt is Pause without an extension: Continue restores the time that is left.
 func (k *Clock) Interrupt() {
 	if !k.lock() {
 		return
@@ -93,8 +93,8 @@ func (k *Clock) Continue() {
 	}
 }
 
-// lock takes mu and adds the time since the last look. It is false, and mu is free, when nothing
-// is measured any more.
+// lock acquires mu and accounts the time since the last call. It is false, and mu is not held, when
+// the clock is stopped or has no limit.
 func (k *Clock) lock() bool {
 	k.mu.Lock()
 	if k.timer == nil || k.stopped {
@@ -105,7 +105,7 @@ func (k *Clock) lock() bool {
 	return true
 }
 
-// account adds the time since the last look. mu is held.
+// account adds the time since the last call to spent. mu is held.
 func (k *Clock) account() {
 	now := time.Now()
 	if k.waiting == 0 {
@@ -137,7 +137,7 @@ func (k *Clock) Resume() {
 	}
 }
 
-// Stop ends the clock; the context it made then ends only by cancel.
+// Stop stops the clock; its context then ends only by Cancel.
 func (k *Clock) Stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package encode writes what goes to a backend: requests with the _meta of this hop, and the
-// params of the proxy's own.
+// Package encode encodes requests to a backend with the _meta of this hop, and the params of the
+// proxy's own requests.
 package encode
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// metaPrincipal is the member of _meta that names who calls. A client's own is never
-// passed on.
+// metaPrincipal is the member of _meta with the caller's principal. One sent by a client
+// is removed.
 const metaPrincipal = "dev.vmcp/principal"
 
-// Request is a request as it goes to a backend.
+// Request is a request to a backend.
 type Request struct {
 	ID     int64
 	Method string
@@ -26,14 +26,14 @@ type Request struct {
 	Capabilities json.RawMessage // {} when empty
 	LogLevel     string          // "": none
 
-	Principal *Principal // nil: the backend does not get to know who calls
+	Principal *Principal // nil: not sent to the backend
 }
 
-// Principal is who calls.
+// Principal is the caller's identity.
 type Principal struct{ Issuer, Subject string }
 
-// perRequestMeta are the _meta keys that describe one hop: the caller's own are never
-// passed on, a modern backend gets this hop's.
+// perRequestMeta reports whether a key of _meta describes one hop: the caller's value is
+// removed, and a modern backend gets this hop's.
 func perRequestMeta(key string) bool {
 	switch key {
 	case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel, metaPrincipal:
@@ -42,8 +42,8 @@ func perRequestMeta(key string) bool {
 	return false
 }
 
-// Frame writes the request. token is the caller's progress token, nil when it gave none: the id
-// takes its place.
+// Frame encodes the request. token is the caller's progress token, nil for none; in the frame it is
+// replaced by the id.
 func (r *Request) Frame() (frame []byte, token json.RawMessage) {
 	meta := r.meta()
 	b := make([]byte, 0, len(r.Params)+len(meta)+len(r.Method)+96)
@@ -58,8 +58,8 @@ func (r *Request) Frame() (frame []byte, token json.RawMessage) {
 	return append(b, '}'), token
 }
 
-// appendParams writes the params with this hop's _meta members (meta, without braces)
-// and the re-minted progress token; all other bytes stay.
+// appendParams appends the params with this hop's _meta members (meta, without braces)
+// and the new progress token; all other bytes are unchanged.
 func (r *Request) appendParams(b, meta []byte) (out []byte, token json.RawMessage) {
 	if len(r.Params) == 0 {
 		return append(append(append(b, `{"_meta":{`...), meta...), "}}"...), nil
@@ -81,7 +81,7 @@ func (r *Request) appendParams(b, meta []byte) (out []byte, token json.RawMessag
 	return append(b, rest...), nil
 }
 
-// afterBrace is what follows the opening brace and the space behind it.
+// afterBrace returns the rest of obj after the opening brace and white space.
 func afterBrace(obj []byte) []byte {
 	i := 0
 	for i < len(obj) && obj[i] != '{' {
@@ -95,8 +95,8 @@ func afterBrace(obj []byte) []byte {
 	return nil
 }
 
-// appendMeta writes the caller's _meta: per-request keys replaced by ours, its progress
-// token by this request's id.
+// appendMeta appends the caller's _meta: per-request keys replaced by ours, the progress
+// token by the id.
 func (r *Request) appendMeta(b, theirs, ours []byte) (out []byte, token json.RawMessage) {
 	b = append(append(b, '{'), ours...)
 	first := len(ours) == 0
@@ -120,7 +120,7 @@ func (r *Request) appendMeta(b, theirs, ours []byte) (out []byte, token json.Raw
 	return append(b, '}'), token
 }
 
-// meta is this hop's members of _meta, without braces.
+// meta returns this hop's members of _meta, without braces.
 func (r *Request) meta() []byte {
 	var b []byte
 	if r.Modern {
@@ -147,16 +147,16 @@ func (r *Request) meta() []byte {
 	return b
 }
 
-// Cancelled is the notification that a caller gave up on the request with an id.
+// Cancelled returns the notification that the request with an id is cancelled.
 func Cancelled(id int64) []byte {
 	return wire.Notification(wire.Cancelled, new(jsonscan.Object).Int("requestId", id).Text("reason", "the caller gave up").JSON())
 }
 
-// URI is the params of a request about one resource.
+// URI returns the params of a request about one resource.
 func URI(uri string) json.RawMessage { return new(jsonscan.Object).Text("uri", uri).JSON() }
 
-// Listen is the params of subscriptions/listen: for every change that the backend says it
-// announces, and for updates of uris; nil when that is nothing.
+// Listen returns the params of subscriptions/listen: for the list changes that the backend
+// declares, and for updates of uris; nil when there are none.
 func Listen(capabilities json.RawMessage, uris []string) json.RawMessage {
 	filter := map[string]any{}
 	for _, l := range wire.Lists {

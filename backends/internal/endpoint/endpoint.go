@@ -1,5 +1,5 @@
-// Package endpoint makes the HTTP requests to the endpoint of a backend: the headers that all of
-// them carry, redirects within its origin, event streams.
+// Package endpoint makes the HTTP requests to the endpoint of a backend: common headers, redirects
+// within its origin, event streams.
 package endpoint
 
 import (
@@ -29,13 +29,12 @@ const (
 
 const (
 	maxRedirects = 5
-	// maxRest is how much of a body is read that nobody wants.
+	// maxRest bounds the rest of a body that is read and discarded, in bytes.
 	maxRest = 64 << 10
 )
 
-// Transport is a pool of HTTP connections for the backend at u, which may be nil: wide enough for
-// the concurrency of many clients, and HTTP/1.1, where one call cannot hold up another. conf is
-// for https; it may be nil.
+// Transport returns a pool of HTTP/1.1 connections, on which calls cannot block each other, for the
+// backend at u, which may be nil. conf is for https; it may be nil.
 func Transport(u *url.URL, conf *tls.Config) *httpclient.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return httpclient.New(u, &http.Transport{
@@ -56,27 +55,27 @@ func httpOne() *http.Protocols {
 	return &p
 }
 
-// Endpoint is where requests go, and with which headers.
+// Endpoint is a URL with the headers of requests to it.
 type Endpoint struct {
 	do         func(*http.Request) (*http.Response, error)
 	failed     func(*http.Response)
 	url        atomic.Pointer[url.URL]
-	configured *atomic.Pointer[http.Header] // the values that it holds are never changed
+	configured *atomic.Pointer[http.Header] // its values are not modified
 	joined     atomic.Pointer[joined]
 
 	mu  sync.Mutex
-	own http.Header // guarded by mu: of the protocol, by Set
+	own http.Header // guarded by mu: headers of the protocol, by Set
 }
 
-// joined is what requests carry, made of what was configured at one moment.
+// joined has the headers of requests, made from the configured ones of one moment.
 type joined struct {
 	configured *http.Header
 	header     http.Header
 }
 
-// New is the endpoint at u. do makes a request; headers go with each, beside those of the
-// protocol: what is stored there later goes with every request from then on. failed takes the
-// answers to Get that are no event streams, and closes them.
+// New returns the endpoint at u. do makes a request. headers are added to each request; a value
+// stored there later applies to later requests. failed handles and closes the responses to Get
+// that are not event streams.
 func New(u *url.URL, headers *atomic.Pointer[http.Header], do func(*http.Request) (*http.Response, error), failed func(*http.Response)) *Endpoint {
 	e := &Endpoint{do: do, failed: failed, configured: headers}
 	e.own = http.Header{"Content-Type": {JSON}, "Accept": {JSON + ", " + Events}}
@@ -84,7 +83,7 @@ func New(u *url.URL, headers *atomic.Pointer[http.Header], do func(*http.Request
 	return e
 }
 
-// Header is what requests carry. It must not be changed.
+// Header returns the headers of requests. It must not be modified.
 func (e *Endpoint) Header() http.Header {
 	configured := e.configured.Load()
 	if j := e.joined.Load(); j != nil && j.configured == configured {
@@ -95,7 +94,7 @@ func (e *Endpoint) Header() http.Header {
 	return e.join(configured)
 }
 
-// join puts the configured headers and those of the protocol together. mu is held.
+// join merges the configured headers and those of the protocol. mu is held.
 func (e *Endpoint) join(configured *http.Header) http.Header {
 	header := maps.Clone(*configured)
 	maps.Copy(header, e.own)
@@ -103,7 +102,7 @@ func (e *Endpoint) join(configured *http.Header) http.Header {
 	return header
 }
 
-// Set changes a header of all later requests.
+// Set sets a header of all later requests.
 func (e *Endpoint) Set(key, value string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +120,7 @@ func redirectError(format string, args ...any) error {
 }
 
 // Post sends a frame. Redirects are followed within the origin only, so that the
-// configured headers never reach anybody else.
+// configured headers are not sent to another one.
 func (e *Endpoint) Post(ctx context.Context, frame []byte, header http.Header) (*http.Response, error) {
 	for range maxRedirects {
 		u := e.url.Load()
@@ -135,10 +134,10 @@ func (e *Endpoint) Post(ctx context.Context, frame []byte, header http.Header) (
 		Discard(resp.Body)
 		next, err := u.Parse(resp.Header.Get("Location"))
 		if err != nil || resp.Header.Get("Location") == "" {
-			return nil, redirectError("%s answers HTTP %d without a Location that is a URL", Shown(u), resp.StatusCode)
+			return nil, redirectError("%s answers HTTP %d without a valid Location", Shown(u), resp.StatusCode)
 		}
 		if !SameOrigin(u, next) {
-			return nil, redirectError("%s redirects to %s, which is another origin; set that as the url", Shown(u), Shown(next))
+			return nil, redirectError("%s redirects to %s, which has another origin; configure that as the url", Shown(u), Shown(next))
 		}
 		e.url.Store(next)
 	}
@@ -165,7 +164,7 @@ func newPost(ctx context.Context, u *url.URL, frame []byte, header http.Header) 
 	return r
 }
 
-// frameBody is a frame as the body of a request.
+// frameBody is a request body with a frame.
 type frameBody struct{ bytes.Reader }
 
 // Close implements io.Closer.
@@ -178,8 +177,8 @@ func (e *Endpoint) Delete(ctx context.Context) (*http.Response, error) {
 	return e.do(r)
 }
 
-// StatusError is an HTTP answer that is no JSON-RPC answer. It does not hold what the answer
-// says, which may repeat the credentials that were sent.
+// StatusError is the error for an HTTP response without a JSON-RPC response. It does not contain
+// the body, which may repeat credentials of the request.
 type StatusError struct{ Code int }
 
 func (e *StatusError) Error() string {
@@ -195,22 +194,22 @@ func Parse(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// Shown is a URL for messages: what may hold credentials is left out.
+// Shown returns a URL for messages, without user info and query, which may contain credentials.
 func Shown(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return shown.String()
 }
 
-// SameOrigin reports whether two URLs are of one origin.
+// SameOrigin reports whether two URLs have the same origin.
 func SameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
-// Discard reads what is left of a short body, so that its connection can be used again.
+// Discard reads the rest of a short body and closes it, so that its connection can be used again.
 func Discard(body io.ReadCloser) {
 	io.CopyN(io.Discard, body, maxRest)
 	body.Close()
 }
 
-// MediaType is the type of an answer's content, without parameters.
+// MediaType returns the media type of a response, without parameters.
 func MediaType(resp *http.Response) string {
 	t, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(t))

@@ -13,20 +13,20 @@ import (
 const (
 	minRetry = 20 * time.Millisecond
 	maxRetry = 30 * time.Second
-	// MaxResumes ends a call whose stream keeps breaking without a word.
+	// MaxResumes bounds the resumptions of a stream that breaks without new events.
 	MaxResumes = 10
 )
 
-// Position is where in an event stream we are, to resume it.
+// Position is the position in an event stream from which it is resumed.
 type Position struct {
 	Last  string        // id of the last event
-	Retry time.Duration // how long to wait before the stream is resumed
+	Retry time.Duration // the wait before the stream is resumed
 }
 
-// Start is the position in a stream of which nothing was read: the backend has named no time.
+// Start is the position before the first event.
 var Start = Position{Retry: 500 * time.Millisecond}
 
-// Note moves behind an event.
+// Note moves the position past an event.
 func (p *Position) Note(e wire.Event) {
 	if e.HasID {
 		p.Last = e.ID
@@ -36,8 +36,8 @@ func (p *Position) Note(e wire.Event) {
 	}
 }
 
-// Get opens an event stream, behind the event with the id last if that is not "". An answer that is
-// none is a *StatusError.
+// Get opens an event stream, after the event with the id last if that is not "". A response that is not
+// an event stream is a *StatusError.
 func (e *Endpoint) Get(ctx context.Context, last string) (*http.Response, error) {
 	u := e.url.Load()
 	header := e.Header().Clone()
@@ -57,7 +57,8 @@ func (e *Endpoint) Get(ctx context.Context, last string) (*http.Response, error)
 	return resp, nil
 }
 
-// Resume opens a stream again behind the last event, and tries that a few times.
+// Resume opens a stream again after the last event. It retries up to MaxResumes times, but not after a 4xx
+// status.
 func (e *Endpoint) Resume(ctx context.Context, p *Position) (*http.Response, error) {
 	for failures := 0; ; failures++ {
 		if err := pace.Sleep(ctx, p.Retry); err != nil {

@@ -1,5 +1,5 @@
-// Package listing reads what a server offers: its lists, page by page, with their caching hints.
-// What it offers to one session is kept apart from what it offers to all (Own) where they differ.
+// Package listing reads the lists of a server page by page, with their caching hints. The lists of a
+// private session that differ from the shared ones are kept separately (Own).
 package listing
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Offer is what a backend offers. It is immutable.
+// Offer is the lists and the peer info of a backend. It is immutable.
 type Offer struct {
 	Revision     string
 	Instructions string
@@ -20,7 +20,7 @@ type Offer struct {
 	Tools, Prompts, Resources, Templates                 []Item
 	ToolsMeta, PromptsMeta, ResourcesMeta, TemplatesMeta Meta
 
-	// How often the backend announced a change of each list, whether the list differs or not.
+	// Number of list changed notifications for each list.
 	ToolsChanges, PromptsChanges, ResourcesChanges uint64
 }
 
@@ -30,20 +30,19 @@ type Item struct {
 	Raw  json.RawMessage // the definition, byte for byte
 }
 
-// Meta is how long and for whom a list may be cached; zero when the backend did not say.
+// Meta is how long and for whom a list may be cached; zero when the backend sent no hints.
 type Meta struct {
 	TTL        time.Duration
 	HasTTL     bool
 	CacheScope string
-	// Incomplete says that there may be more than is listed: the list was cut off, or the last
-	// attempt to read it was refused.
+	// Incomplete is set when the list was cut off, or the last attempt to read it failed.
 	Incomplete bool
 }
 
-// Bits are some of the lists that a backend announces changes of, a bit for each.
+// Bits is a set of lists, with a bit for each kind of list changed notification.
 type Bits = int32
 
-// The lists of resources and of resource templates change together.
+// Resources stands for the lists of resources and of resource templates, which change together.
 const (
 	Tools Bits = 1 << iota
 	Prompts
@@ -68,7 +67,7 @@ var lists = []list{
 	{Resources, wire.TemplatesList, "resources", "resourceTemplates", "uriTemplate", func(o *Offer) (*[]Item, *Meta) { return &o.Templates, &o.TemplatesMeta }},
 }
 
-// Outdated are the lists whose time to live is over, age after they were read.
+// Outdated returns the lists whose TTL has passed, age after they were read.
 func (o *Offer) Outdated(age time.Duration) (bits Bits) {
 	for _, l := range lists {
 		if _, meta := l.of(o); meta.HasTTL && age > meta.TTL {
@@ -78,7 +77,7 @@ func (o *Offer) Outdated(age time.Duration) (bits Bits) {
 	return bits
 }
 
-// Incomplete names the lists that may have more than is known, by method.
+// Incomplete returns the methods of the lists that are marked Incomplete.
 func (o *Offer) Incomplete() (methods []string) {
 	for _, l := range lists {
 		if _, meta := l.of(o); meta.Incomplete {
@@ -88,7 +87,7 @@ func (o *Offer) Incomplete() (methods []string) {
 	return methods
 }
 
-// merge takes a page's caching hints: the shortest and most private of all pages holds.
+// merge merges the caching hints of a page: the shortest TTL and the most private scope of all pages apply.
 func (m *Meta) merge(result []byte) {
 	var ms int64
 	if raw := jsonscan.Get(result, "ttlMs"); raw != nil && json.Unmarshal(raw, &ms) == nil && ms >= 0 {

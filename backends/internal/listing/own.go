@@ -6,41 +6,42 @@ import (
 )
 
 const (
-	// maxOwn bounds what one session may be offered beside what all are.
+	// maxOwn bounds the items of one session that differ from the shared ones, in bytes.
 	maxOwn = 1 << 20
-	// maxAllOwn bounds that for all sessions together.
+	// maxAllOwn bounds those of all sessions together, in bytes.
 	maxAllOwn = 64 << 20
 )
 
-// Own is what a backend offers in one session, where that differs from what it offers to all:
-// some show tools after a login, or by what the client can be asked. One reads at a time, others
-// wait for what came of it. The zero value knows nothing yet.
+// Own is the offer of a backend to one private session: some backends list tools after a login, or
+// according to the client's capabilities. One caller reads the lists at a time, others wait for its
+// result. The zero value has no offer yet.
 type Own struct {
-	stale atomic.Bool // a call was made, or a change was announced, since the last look
+	stale atomic.Bool // a call was made, or a change was announced, since the last read
 
 	mu       sync.Mutex
-	offer    *Offer        // guarded by mu, as all below: as of the last look; nil before the first
-	base     *Offer        // what the backend offered to all then
-	conn     any           // that was asked
-	size     int64         // bytes of what is not in base
-	reading  chan struct{} // closed when who reads is done; nil when nobody does
+	offer    *Offer        // guarded by mu, as all below: of the last read; nil before the first
+	base     *Offer        // the shared offer at that time
+	conn     any           // the connection that was read on
+	size     int64         // bytes of the items that are not in base
+	reading  chan struct{} // closed at the end of the running read; nil: none
 	closed   bool
-	allBytes *atomic.Int64 // what all sessions hold in sum; nil before the first read
+	allBytes *atomic.Int64 // sum of size over all sessions; nil before the first read
 }
 
-// MarkStale notes that the lists may have changed.
+// MarkStale records that the lists may have changed.
 func (s *Own) MarkStale() { s.stale.Store(true) }
 
-// Differs reports whether the session was last offered something else than all.
+// Differs reports whether the session's last offer was not the shared one.
 func (s *Own) Differs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.offer != nil && s.offer != s.base
 }
 
-// Look returns what is known for the offer to all, base, and the session's connection; or what to
-// wait for while somebody reads. When both are nil the caller has to read, and to call Set.
-func (s *Own) Look(base *Offer, conn any) (offer *Offer, wait <-chan struct{}) {
+// Known returns the current offer for the shared offer base and the session's connection, or a channel
+// to wait for while another caller reads. When both are nil the caller must read the lists and call
+// Set.
+func (s *Own) Known(base *Offer, conn any) (offer *Offer, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -56,9 +57,9 @@ func (s *Own) Look(base *Offer, conn any) (offer *Offer, wait <-chan struct{}) {
 	return nil, nil
 }
 
-// Set keeps what was read, offer with size bytes of its own, and returns what holds: base where the
-// read went wrong or the offer is too large, which tooLarge reports. all is what the sessions hold
-// that share a bound.
+// Set stores the result of a read: offer, with size bytes that are not in base. It returns the offer to
+// use: base after an error, or if the offer is too large, which tooLarge reports. all is the sum over
+// the sessions that share maxAllOwn.
 func (s *Own) Set(base *Offer, conn any, offer *Offer, size int64, err error, all *atomic.Int64) (holds *Offer, tooLarge bool) {
 	if err == nil && size > 0 && (size > maxOwn || all.Load() > maxAllOwn) {
 		offer, size, tooLarge = base, 0, true
@@ -78,7 +79,7 @@ func (s *Own) Set(base *Offer, conn any, offer *Offer, size int64, err error, al
 	return offer, tooLarge
 }
 
-// Close forgets everything, for good.
+// Close discards the offer; Known then always returns base.
 func (s *Own) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

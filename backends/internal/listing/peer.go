@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Peer is what a server says of itself.
+// Peer is the serverInfo, capabilities, instructions and revision of a server.
 type Peer struct {
 	Revision     string
 	ServerInfo   json.RawMessage
@@ -26,8 +26,8 @@ func Initialized(result []byte) Peer {
 	}
 }
 
-// Discovered reads the result of server/discover. legacyToo says that the server speaks a revision
-// with sessions as well; ok is false when it does not offer the modern one.
+// Discovered reads the result of server/discover. legacyToo is set when the server supports a revision
+// with sessions as well; ok is false when it does not support the modern one.
 func Discovered(result []byte) (p Peer, legacyToo, ok bool) {
 	var d struct{ SupportedVersions []string }
 	if json.Unmarshal(result, &d) != nil || !slices.Contains(d.SupportedVersions, wire.Rev2607) {

@@ -11,8 +11,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// A list may have this many pages and entries, and its pages this many bytes; a backend that
-// sends more is cut off.
+// Bounds of one list: pages, entries, and bytes of all pages. A longer list is cut off.
 const (
 	maxPages = 1000
 	maxItems = 100_000
@@ -21,16 +20,16 @@ const (
 
 // Reader reads lists on one connection.
 type Reader struct {
-	// Ask makes one request and returns its result, which stays valid.
+	// Ask makes one request and returns its result, which the Reader keeps.
 	Ask func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
-	// Lost reports whether an error of Ask means that the connection is.
+	// Lost reports whether an error of Ask means that the connection is lost.
 	Lost         func(err error) bool
 	Capabilities json.RawMessage // of the server
 	Log          *slog.Logger
 }
 
-// Refresh reads some lists into o. Only the loss of the connection is an error: a list that the
-// backend refuses stays as it was.
+// Refresh reads the lists in bits into o. Only the loss of the connection is an error: a list that
+// the backend refuses keeps its content.
 func (r *Reader) Refresh(ctx context.Context, o *Offer, bits Bits) error {
 	for _, l := range lists {
 		if bits&l.bit == 0 {
@@ -91,8 +90,8 @@ func (r *Reader) list(ctx context.Context, l list) ([]Item, Meta, error) {
 	return items, meta, nil
 }
 
-// Offer reads all lists. What reads as in base shares its memory; size is the rest. An offer that
-// is the same in all is base.
+// Offer reads all lists. Items that are equal in base share its memory; size is the bytes of all
+// others. If all lists are equal, offer is base.
 func (r *Reader) Offer(ctx context.Context, base *Offer) (offer *Offer, size int64, err error) {
 	next, differs := *base, false
 	for _, l := range lists {
@@ -102,7 +101,7 @@ func (r *Reader) Offer(ctx context.Context, base *Offer) (offer *Offer, size int
 		fetched, meta, err := r.list(ctx, l)
 		var answer *wire.Error
 		if errors.As(err, &answer) {
-			continue // refused here, it is as for all
+			continue // refused: as in base
 		}
 		if err != nil {
 			return nil, 0, err
@@ -120,8 +119,8 @@ func (r *Reader) Offer(ctx context.Context, base *Offer) (offer *Offer, size int
 	return &next, size, nil
 }
 
-// intern makes the items that are in base share its memory. It returns how many bytes are
-// left, and whether the lists are the same.
+// intern makes items that are equal in base share its memory. It returns the bytes of the
+// others, and whether the lists are equal.
 func intern(items, base []Item) (bytes int64, same bool) {
 	known := make(map[string]Item, len(base))
 	for _, it := range base {
@@ -132,7 +131,7 @@ func intern(items, base []Item) (bytes int64, same bool) {
 		if k, ok := known[it.Name]; ok && string(k.Raw) == string(it.Raw) {
 			items[i] = k
 		} else {
-			// The page that it came in is not kept for it.
+			// A copy, so that the page is not kept in memory for it.
 			items[i].Raw = append([]byte(nil), it.Raw...)
 			bytes += int64(len(it.Raw) + len(it.Name))
 			same = false

@@ -1,5 +1,5 @@
-// Package pace says when something may be done again: calls to a backend that keeps failing
-// (Breaker), attempts that went wrong (Backoff), lines in the log (Limiter, Outage).
+// Package pace limits repetition: calls to a failing backend (Breaker), retries (Backoff),
+// lines in the log (Limiter, Outage).
 package pace
 
 import (
@@ -20,27 +20,27 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Jittered is d, give or take a quarter, so that many do not come back at once.
+// Jittered returns d with a random deviation of up to a quarter, so that retries do not coincide.
 func Jittered(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-// The waits of a Backoff begin with firstWait and double up to lastWait.
+// The waits of a Backoff start at firstWait and double up to lastWait.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 4 * time.Second
 )
 
-// Backoff is how long to wait between attempts that go wrong: ever longer, give or take a
-// half. The zero value begins with the shortest wait.
+// Backoff is an exponential backoff between failed attempts, with a jitter of up to a half.
+// The zero value starts with the shortest wait.
 type Backoff struct{ after time.Duration }
 
-// Next is how long to wait now.
+// Next returns the next wait.
 func (w *Backoff) Next() time.Duration {
 	d := max(w.after, firstWait)
 	w.after = min(2*d, lastWait)
 	return d/2 + rand.N(d+1)
 }
 
-// Reset begins with the shortest wait again.
+// Reset starts with the shortest wait again.
 func (w *Backoff) Reset() { w.after = 0 }

@@ -13,8 +13,8 @@ const (
 	defaultOpenTime = 60 * time.Second
 )
 
-// Breaker stops calls to a backend that keeps failing, and lets one through after a
-// while to see. A nil *Breaker lets everything through.
+// Breaker is a circuit breaker: after a number of failures in a row it refuses calls
+// for a time, and then allows one as a trial. A nil *Breaker allows all calls.
 type Breaker struct {
 	threshold int
 	open      time.Duration
@@ -24,7 +24,7 @@ type Breaker struct {
 	until    time.Time // guarded by mu: no calls before
 }
 
-// ErrOpen is what Allow refuses a call with.
+// ErrOpen is the error of Allow for a refused call.
 var ErrOpen = errors.New("circuit breaker is open after repeated failures")
 
 // NewBreaker makes a breaker as configured; nil where it is not enabled.
@@ -42,8 +42,9 @@ func NewBreaker(cfg *config.CircuitBreaker) *Breaker {
 	return b
 }
 
-// Allow reports whether a call may go out. Once the time is over, one call may, and
-// the others wait for its outcome behind the breaker.
+// Allow returns nil if a call may be made, else ErrOpen. When the open time has passed,
+// one call is allowed as a trial; others are refused until it has succeeded, or the
+// open time has passed again.
 func (b *Breaker) Allow() error {
 	if b == nil {
 		return nil
@@ -60,7 +61,7 @@ func (b *Breaker) Allow() error {
 	return nil
 }
 
-// State is 0 while calls go out, 2 while none does, and 1 when the next one tries.
+// State returns 0 for closed, 1 for half open (the next call is the trial), 2 for open.
 func (b *Breaker) State() int {
 	if b == nil {
 		return 0
@@ -76,7 +77,7 @@ func (b *Breaker) State() int {
 	return 1
 }
 
-// Succeeded notes a call that was answered.
+// Succeeded records a call with a response.
 func (b *Breaker) Succeeded() {
 	if b == nil {
 		return
@@ -86,7 +87,7 @@ func (b *Breaker) Succeeded() {
 	b.failures = 0
 }
 
-// Failed notes a call that the backend did not answer.
+// Failed records a call without a response.
 func (b *Breaker) Failed() {
 	if b == nil {
 		return

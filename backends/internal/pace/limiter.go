@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// reportEvery is how often it is reported how much was left out.
+// reportEvery is the interval of reports about dropped lines.
 const reportEvery = time.Second
 
-// Limiter lets a bounded amount of what a backend writes into the log, and reports how much it
-// left out.
+// Limiter is a token bucket that bounds the lines of a backend in the log, and reports how many
+// were dropped.
 type Limiter struct {
-	Burst, Rate float64           // so many at once, and then so many a second
-	Report      func(leftOut int) // called at most once a second, by a goroutine of its own
+	Burst, Rate float64           // lines at once, and lines per second
+	Report      func(leftOut int) // called at most once a second, on a timer's goroutine
 
 	mu      sync.Mutex
 	tokens  float64 // guarded by mu, like all below; spent ones

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// Outage says how much of a backend that cannot be reached goes to the log. The first
-// attempt is logged as any other event, with what its process writes to standard error.
-// What the next ones write would be the same every few seconds: it is logged at level
-// debug, and their number from time to time.
+// Outage chooses the log levels for a backend that cannot be reached. The first attempt,
+// with the standard error of its process, is logged as usual. Later ones would repeat it
+// every few seconds: they are logged at level debug, and their number as a warning at
+// powers of ten.
 type Outage struct {
 	starts   atomic.Int32 // processes started since the backend was last ready
-	attempts atomic.Int32 // attempts that went wrong since then
+	attempts atomic.Int32 // failed attempts since then
 }
 
-// StartLevel counts the start of a process and is the level to log it at.
+// StartLevel counts the start of a process and returns the level to log it at.
 func (o *Outage) StartLevel(ready bool) slog.Level {
 	if !ready {
 		o.starts.Add(1)
@@ -22,7 +22,7 @@ func (o *Outage) StartLevel(ready bool) slog.Level {
 	return o.Level(ready)
 }
 
-// Level is that of a line that a process writes while its backend is ready or not.
+// Level returns the level of a line of a process whose backend is ready or not.
 func (o *Outage) Level(ready bool) slog.Level {
 	if !ready && o.starts.Load() > 1 {
 		return slog.LevelDebug
@@ -30,8 +30,8 @@ func (o *Outage) Level(ready bool) slog.Level {
 	return slog.LevelInfo
 }
 
-// Failed counts an attempt that went wrong. It returns their number and the level to log it at:
-// the tenth, the hundredth and so on are worth a warning.
+// Failed counts a failed attempt. It returns the number of attempts and the level to log it at:
+// warning for the tenth, the hundredth and so on.
 func (o *Outage) Failed() (attempts int, level slog.Level) {
 	n := o.attempts.Add(1)
 	for power := int32(10); power > 0 && power <= n; power *= 10 {
@@ -42,8 +42,8 @@ func (o *Outage) Failed() (attempts int, level slog.Level) {
 	return int(n), slog.LevelDebug
 }
 
-// End ends the outage: the backend is ready. It returns how many attempts that took, if
-// it was not the first.
+// End ends the outage: the backend is ready. It returns an attribute with the number of
+// attempts, if it was not the first.
 func (o *Outage) End() slog.Attr {
 	o.starts.Store(0)
 	if failed := o.attempts.Swap(0); failed > 0 {

@@ -1,12 +1,12 @@
-// Package payload holds the results of calls, in pooled memory: whole ones (Response.Result) and
-// such that are passed on while they arrive (Stream). What it does for a call that streams, it
-// does by the call's clock, which runs only while the backend is waited for.
+// Package payload holds the results of calls in pooled memory: whole ones (Response.Result), and
+// ones that are forwarded while they are received (Stream). During a stream the call's clock runs
+// only while data of the backend is waited for.
 package payload
 
 import "sync"
 
-// Answers up to Small bytes share small buffers; answers up to Large have one buffer; larger ones
-// stream where the transport can.
+// Responses of up to Small bytes use a small buffer, of up to Large bytes a large one; larger ones
+// are streamed where the transport allows it.
 const (
 	Small = 4 << 10
 	Large = 64 << 10
@@ -20,7 +20,7 @@ var (
 	largeBuffers = sync.Pool{New: func() any { return &Buffer{make([]byte, Large)} }}
 )
 
-// Grab returns a buffer of at least n bytes; over Large it is a fresh one.
+// Grab returns a buffer of at least n bytes, from a pool for up to Large bytes.
 func Grab(n int) *Buffer {
 	switch {
 	case n <= Small:
@@ -31,7 +31,7 @@ func Grab(n int) *Buffer {
 	return &Buffer{make([]byte, n)}
 }
 
-// Release gives the buffer back; its bytes must not be used afterwards.
+// Release returns the buffer to its pool; its bytes must not be used afterwards.
 func (b *Buffer) Release() {
 	switch cap(b.B) {
 	case Small:
@@ -43,8 +43,8 @@ func (b *Buffer) Release() {
 	}
 }
 
-// grow is a buffer of at least size bytes with the first n of b in it: b itself, or a larger one,
-// at least twice as large, for which b is released.
+// grow returns a buffer of at least size bytes with the first n bytes of b: b, or one at least twice
+// as large, and b is released.
 func (b *Buffer) grow(n, size int) *Buffer {
 	if size <= len(b.B) {
 		return b

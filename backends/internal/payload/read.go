@@ -10,9 +10,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// ReadHead reads the body of an HTTP response into a buffer until its end or until Large bytes are
-// read, which leaves complete false. Of a body that is known to be larger it reads what
-// is there, if the result begins in it, but not so little that small writes follow.
+// ReadHead reads the body of an HTTP response into a buffer until its end, or until Large bytes are
+// read, and complete is then false. For a body with a larger Content-Length it returns earlier, once
+// it has more than Small bytes and the result begins in them.
 func ReadHead(resp *http.Response) (held *Buffer, n int, complete bool, err error) {
 	size := Small
 	if resp.ContentLength >= Small {
@@ -48,7 +48,8 @@ func ReadHead(resp *http.Response) (held *Buffer, n int, complete bool, err erro
 // errLongLine is the error of a line over the limit.
 var errLongLine = errors.New("a line on stdout is larger than the limit")
 
-// ReadLine reads up to a line feed into a buffer. The line is without the white space around it.
+// ReadLine reads up to a line feed into a buffer, max bytes at most. The line has no leading and trailing
+// white space.
 func ReadLine(r *bufio.Reader, max int64) (line []byte, held *Buffer, err error) {
 	held = Grab(Small)
 	n := 0

@@ -11,25 +11,25 @@ import (
 
 // Response is the result of a call. Exactly one of Result and Body is set.
 type Response struct {
-	// Result is the bytes of "result", untouched. It is invalid after Close.
+	// Result is the bytes of "result", unchanged. It is invalid after Close.
 	Result json.RawMessage
 	// Body streams the bytes of a result that did not fit one buffer.
 	Body *Stream
-	// AtMost is how many bytes Body has at most, as far as the backend has announced; else 0.
-	// An Edit that may add some has to be added.
+	// AtMost bounds the bytes of Body, by the Content-Length of the response; 0 when that is not
+	// known. It does not include bytes that an Edit adds.
 	AtMost int64
 
 	held   *Buffer
-	closed func() // what Close does last; nil once done
+	closed func() // called at the end of Close; nil afterwards
 }
 
-// Held is a response whose result lies in held, which it releases; held may be nil.
-func Held(result json.RawMessage, held *Buffer) *Response {
+// Pooled returns a response whose result is in the buffer held, which Close releases; held may be nil.
+func Pooled(result json.RawMessage, held *Buffer) *Response {
 	return &Response{Result: result, held: held}
 }
 
-// OnClose has Close call f, once, after what it did before: what a response needs until
-// its last byte has been passed on ends there, and not when the call returns.
+// OnClose makes Close call f, once, after the functions of earlier OnClose calls. It is for
+// what a response needs until its last byte is forwarded.
 func (r *Response) OnClose(f func()) {
 	before := r.closed
 	r.closed = func() {
@@ -43,8 +43,8 @@ func (r *Response) OnClose(f func()) {
 // ErrTooLarge is wrapped by the error of Response.Bytes for a result over the limit.
 var ErrTooLarge = errors.New("result is larger than the limit")
 
-// Bytes returns the whole result, whichever way it came. The bytes of a streamed result
-// are the caller's; those of Result live until Close.
+// Bytes returns the whole result, of at most max bytes. The bytes of a streamed result are
+// the caller's; those of Result are valid until Close.
 func (r *Response) Bytes(max int64) ([]byte, error) {
 	if r.Body == nil {
 		if int64(len(r.Result)) > max {
@@ -57,7 +57,7 @@ func (r *Response) Bytes(max int64) ([]byte, error) {
 	return all.Bytes(), err
 }
 
-// Close ends the response and gives its buffers back. It may be called more than once.
+// Close ends the response and releases its buffers. It may be called more than once.
 func (r *Response) Close() error {
 	if r.held != nil {
 		r.held.Release()
@@ -74,8 +74,8 @@ func (r *Response) Close() error {
 	return err
 }
 
-// Head is the beginning of a streamed result, as much of it as one buffer holds, before
-// anything else is done with it.
+// Head reads and returns the beginning of a streamed result, as much as fits one buffer. It
+// must be called before anything else is read.
 func (r *Response) Head() []byte {
 	if r.Body == nil {
 		return nil
@@ -83,8 +83,8 @@ func (r *Response) Head() []byte {
 	return r.Body.head()
 }
 
-// Hold reads a streamed result of at most max bytes to its end, so that it is Result.
-func (r *Response) Hold(max int64) error {
+// ReadAll reads a streamed result of at most max bytes to its end, so that it is Result.
+func (r *Response) ReadAll(max int64) error {
 	if r.Body == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (r *Response) Hold(max int64) error {
 	return err
 }
 
-// Edit changes the result: in memory at once, in a stream on its way.
+// Edit changes the result: at once in memory, or while it is streamed.
 func (r *Response) Edit(e jsonscan.Edit) {
 	if r.Body != nil {
 		r.Body.editor = e.Editor()
@@ -106,15 +106,15 @@ func (r *Response) Edit(e jsonscan.Edit) {
 	r.Result = e.Apply(r.Result)
 }
 
-// limitedBuffer collects up to max bytes, in pieces: a large result is copied once, and
-// needs no more room than twice its size.
+// limitedBuffer collects up to max bytes, in pieces, so that a large result is copied once
+// and needs at most twice its size.
 type limitedBuffer struct {
 	pieces [][]byte
 	size   int
 	max    int64
 }
 
-// largestPiece bounds the pieces, which are as large as all before.
+// largestPiece bounds the pieces, each of which is as large as all before it.
 const largestPiece = 1 << 20
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
@@ -134,7 +134,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Bytes returns everything that was written.
+// Bytes returns all bytes written.
 func (b *limitedBuffer) Bytes() []byte {
 	if len(b.pieces) == 1 {
 		return b.pieces[0]

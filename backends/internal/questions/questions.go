@@ -1,4 +1,4 @@
-// Package questions keeps the requests of a backend that a client has not answered yet.
+// Package questions tracks the requests of a backend that a client has not answered yet.
 package questions
 
 import (
@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// Table is those of one connection.
+// Table has the unanswered requests of one connection.
 type Table struct {
 	mu      sync.Mutex
 	open    map[string]context.CancelFunc // guarded by mu, by id
 	changed chan struct{}                 // guarded by mu; closed and replaced when one is answered
 }
 
-// New is an empty table.
+// New returns an empty table.
 func New() *Table {
 	return &Table{open: map[string]context.CancelFunc{}, changed: make(chan struct{})}
 }
 
-// Add notes a request, which cancel withdraws; false when max are open.
+// Add adds a request, which cancel cancels; false when max are open.
 func (t *Table) Add(id json.RawMessage, cancel context.CancelFunc, max int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Table) Add(id json.RawMessage, cancel context.CancelFunc, max int) bool
 	return true
 }
 
-// Answered takes a request off the table; false when the backend has withdrawn it.
+// Answered removes a request; false when the backend has cancelled it before.
 func (t *Table) Answered(id json.RawMessage) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +41,7 @@ func (t *Table) Answered(id json.RawMessage) bool {
 	return open
 }
 
-// Withdraw cancels a request that the backend no longer wants answered.
+// Withdraw cancels and removes a request after notifications/cancelled of the backend.
 func (t *Table) Withdraw(id json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,14 +51,14 @@ func (t *Table) Withdraw(id json.RawMessage) {
 	}
 }
 
-// Open is how many requests are open, and a channel that is closed when one is answered.
+// Open returns the number of open requests, and a channel that is closed when one is answered.
 func (t *Table) Open() (n int, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.open), t.changed
 }
 
-// Settled waits until no request is open; asked is whether one was. The error is the end of ctx.
+// Settled waits until no request is open; asked reports whether one was. The error is that of ctx.
 func (t *Table) Settled(ctx context.Context) (asked bool, err error) {
 	for {
 		open, changed := t.Open()

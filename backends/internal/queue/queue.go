@@ -1,5 +1,5 @@
-// Package queue holds what the reader of a connection has for one of its calls until the call takes
-// it: the messages that belong to it, in order, and behind them its answer.
+// Package queue has the queue between the reader of a connection and one of its calls: the call's
+// messages in order, and then its response.
 package queue
 
 import (
@@ -11,34 +11,34 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Queue holds what a connection's reader has for one call, in order, the answer last.
+// Queue is the messages for one call, in order, the response last.
 type Queue struct {
-	signal chan struct{} // cap 1: there is something to take
-	room   chan struct{} // cap 1: something was taken
+	signal chan struct{} // cap 1: there are messages to take
+	room   chan struct{} // cap 1: messages were taken
 
 	mu     sync.Mutex
 	items  []wire.Message
 	bytes  int
-	lost   bool // it was full
+	lost   bool // it was full, and messages were dropped
 	answer *wire.Message
-	held   *payload.Buffer // of the answer's frame
+	held   *payload.Buffer // of the response's frame
 }
 
-// ErrFull gives up a call whose queue was full.
-var ErrFull = errors.New("given up: more messages came than the client read")
+// ErrFull is the cause of a call that was cancelled because its queue was full.
+var ErrFull = errors.New("cancelled: the client reads its messages too slowly")
 
-// maxQueued bounds what waits for one slow caller.
+// maxQueued bounds the queued messages of one call, in bytes.
 const maxQueued = 4 << 20
 
-// New is an empty queue.
+// New returns an empty queue.
 func New() *Queue {
 	return &Queue{signal: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// Ready says that there is something to take.
+// Ready receives when there are messages to take.
 func (q *Queue) Ready() <-chan struct{} { return q.signal }
 
-// Await waits for room; false when the call has ended before.
+// Await waits for room; false when ctx ends before.
 func (q *Queue) Await(ctx context.Context) bool {
 	for {
 		q.mu.Lock()
@@ -55,7 +55,7 @@ func (q *Queue) Await(ctx context.Context) bool {
 	}
 }
 
-// Put adds a message; false when there is no room, and then the queue is of no use any more.
+// Put adds a message; false when there is no room, and Take then always fails.
 func (q *Queue) Put(m wire.Message) bool {
 	q.mu.Lock()
 	room := q.bytes <= maxQueued && !q.lost
@@ -77,7 +77,7 @@ func (q *Queue) wake() {
 	}
 }
 
-// Finish puts the answer behind everything queued. The first one is it.
+// Finish adds the response after all queued messages. Only the first response counts.
 func (q *Queue) Finish(m wire.Message, held *payload.Buffer) {
 	q.mu.Lock()
 	first := q.answer == nil
@@ -91,7 +91,7 @@ func (q *Queue) Finish(m wire.Message, held *payload.Buffer) {
 	q.wake()
 }
 
-// Take empties the queue. With ErrFull some of what it held is lost.
+// Take empties the queue. ErrFull means that messages were dropped.
 func (q *Queue) Take() (items []wire.Message, answer *wire.Message, held *payload.Buffer, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package settings holds what can be changed while a backend runs: what concerns the proxy alone,
-// and neither the process nor the connections.
+// Package settings has the settings of a backend that can be changed while it runs: those that
+// concern the proxy alone, and neither the process nor the connections.
 package settings
 
 import (
@@ -16,35 +16,35 @@ const (
 	defaultCheckInterval  = 30 * time.Second
 	defaultCheckThreshold = 3
 	defaultMaxConnections = 64
-	// defaultMaxSessions is as many as there are client sessions.
+	// defaultMaxSessions is the default number of client sessions.
 	defaultMaxSessions = 10_000
 )
 
-// Settings are those of one backend. They are never changed.
+// Settings are those of one backend. They are immutable.
 type Settings struct {
 	Timeout        time.Duration
 	CheckInterval  time.Duration
 	CheckThreshold int
 	Breaker        *pace.Breaker
-	circuit        *config.CircuitBreaker // what Breaker was made from
+	circuit        *config.CircuitBreaker // the configuration of Breaker
 
 	Sessions                    string // auto, shared or exclusive
 	MaxConnections, MaxSessions int
 }
 
-// General is what holds for all backends.
+// General are the settings of all backends.
 type General struct {
 	timeout  time.Duration
 	failures config.FailureHandling
 }
 
-// GeneralOf is what a configuration says of all backends.
+// GeneralOf returns the general settings of a configuration.
 func GeneralOf(cfg *config.Config) General {
 	return General{cmp.Or(cfg.Operational.Timeouts.Default.Std(), defaultTimeout), cfg.Operational.FailureHandling}
 }
 
-// For works out the settings of a backend. A breaker that was configured in the same way in old,
-// which may be nil, goes on as it is.
+// For returns the settings of a backend. The breaker of old, which may be nil, is kept with its
+// state if its configuration is the same.
 func For(cfg config.Backend, g General, old *Settings) *Settings {
 	s := &Settings{
 		Timeout:        orDefault(cfg.Timeout.Std(), g.timeout),
@@ -70,8 +70,8 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// SameBut reports whether two configurations of a backend differ at most in their settings, their
-// headers and the text of the certificates to trust: anything else takes another process or connection.
+// SameBut reports whether two configurations of a backend differ at most in their settings, headers and
+// trusted certificates: any other difference needs another process or connection.
 func SameBut(a, b config.Backend) bool {
 	return reflect.DeepEqual(without(a), without(b))
 }

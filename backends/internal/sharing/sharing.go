@@ -1,11 +1,13 @@
-// Package sharing decides which connection of a backend a call runs on: beside others, or one that
-// is its client's alone.
+// Package sharing decides which connection of a backend a call runs on: a shared one, or one that is
+// private to its client.
 //
 // # Who shares what, and why
 //
-// A client must have through the proxy what it would have without it. Whatever a server
-// keeps for one client (a counter, a login, the tools that it showed) it keeps in its
-// session; so a client's session gets a session of its own wherever the server keeps one:
+// A backend must behave through the proxy as it does without one. The state that a server
+// keeps for one client (a counter, a login, the tools that it has listed) belongs to its
+// session; so each client session has its own backend session wherever the server keeps
+// sessions. "Can be asked" means that the client has declared capabilities for requests of
+// the server (elicitation, sampling, roots) and can receive them:
 //
 //	backend                      caller                            connection
 //	2026-07-28 over HTTP         everybody                         main
@@ -28,12 +30,12 @@
 //	                             a client session                  private, by session
 //	                             2026-07-28                        private, by principal and capabilities
 //
-// With a credential for each principal nothing is shared between two of them: a private
-// session has its source of credentials from its beginning to its end, and over HTTP a pool
-// of connections of its own. It counts as one connection even over HTTP.
+// With a credential for each principal, two principals share nothing: a private session has one
+// source of credentials for all its life, and over HTTP its own pool of connections. It counts
+// as one connection, over HTTP as well.
 //
-// A process that speaks both eras serves sessions that can be asked in the older one. The
-// proxy's own requests (lists, health) run on the main connection.
+// A process that supports both eras serves client sessions that can be asked in the legacy
+// one. The proxy's own requests (lists, health checks) run on the main connection.
 package sharing
 
 import (
@@ -45,38 +47,38 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// Kind is which connection a call runs on.
+// Kind is the kind of connection that a call runs on.
 type Kind int
 
 const (
-	Main    Kind = iota // the main connection, beside others
-	Shared              // one that declares nothing, beside others that cannot be asked
-	InTurns             // the main connection, beside no other such call
-	Private             // its client's own
+	Main    Kind = iota // the main connection, concurrently with other calls
+	Shared              // the shared connection without capabilities, of clients that cannot be asked
+	InTurns             // the main connection, one such call at a time
+	Private             // a private session
 )
 
-// Backend is what decides of a backend.
+// Backend is the facts about a backend that decide.
 type Backend struct {
 	Mode         string // sessions in its configuration: auto (or ""), shared or exclusive
 	Stdio, SSE   bool   // its transport; HTTP when neither
-	PerPrincipal bool   // each principal has a credential of its own with it
+	PerPrincipal bool   // each principal has its own credential
 	Modern       bool   // its main connection is one of 2026-07-28
-	LegacyToo    bool   // that, and it speaks a revision with sessions as well
+	LegacyToo    bool   // Modern, and it supports a revision with sessions as well
 	KeepsState   bool   // it keeps a session for each connection
 }
 
-// Caller is what decides of whom a call is for.
+// Caller is the facts about the client of a call that decide.
 type Caller struct {
 	Session      string // of the client; "" for a stateless one
 	Principal    string
 	Capabilities json.RawMessage
-	Reachable    bool   // there is a place for what the backend sends while the call runs
-	LogLevel     string // "" when it wants no log messages
+	Reachable    bool   // the call has a Sink for the backend's messages
+	LogLevel     string // "" for none
 }
 
 func (c *Caller) asks() bool { return c.Reachable && wire.CanAskAny(c.Capabilities) }
 
-// Of says which connection a call for c runs on.
+// Of returns the kind of connection that a call for c runs on.
 func (b *Backend) Of(c *Caller) Kind {
 	switch {
 	case b.PerPrincipal:
@@ -89,7 +91,7 @@ func (b *Backend) Of(c *Caller) Kind {
 	levels, asks := c.Reachable && c.LogLevel != "", c.asks()
 	switch {
 	case b.Modern && b.LegacyToo && b.Mode != "shared" && c.Session != "" && asks:
-		return Private // its requests come in mid-call, as without a proxy
+		return Private // in the legacy era: its requests are sent during the call
 	case b.Modern && levels, !b.Modern && b.Mode == "shared" && (levels || asks):
 		return InTurns
 	case b.Modern, b.Mode == "shared":
@@ -106,25 +108,26 @@ func (b *Backend) Of(c *Caller) Kind {
 	return Shared
 }
 
-// Key names whom a private session belongs to: a client session, or a principal with certain
-// capabilities. N tells those apart that serve one call at a time.
+// Key identifies a private session: by client session, or by principal and capabilities. N
+// numbers those that serve one call at a time.
 type Key struct {
 	Session, Principal, Capabilities string
 	N                                int
 }
 
-// maxCapabilities bounds the capabilities that a private session is kept by.
+// maxCapabilities bounds the capabilities in the key of a private session, in bytes.
 const maxCapabilities = 16 << 10
 
 var (
-	// ErrNobody refuses a caller that an exclusive session cannot be kept for.
-	ErrNobody = errors.New("sessions: exclusive gives every client a session of its own, and this caller can be told from no other: revision 2026-07-28 has no sessions, and the request is not authenticated; use a client of an earlier revision, or set sessions: auto")
-	// ErrTooLarge refuses a caller whose capabilities a session cannot be kept by.
+	// ErrNobody refuses a caller without an identity for an exclusive session.
+	ErrNobody = errors.New("sessions: exclusive needs a separate session for each client, and this caller cannot be distinguished from others: revision 2026-07-28 has no sessions, and the request is not authenticated; use a client of an earlier revision, or set sessions: auto")
+	// ErrTooLarge refuses a caller with more than maxCapabilities bytes of capabilities.
 	ErrTooLarge = fmt.Errorf("the declared capabilities are larger than %d bytes", maxCapabilities)
 )
 
-// KeyOf says whose private session a call for c runs in; oneAtATime that it serves one call at a
-// time: where a question does not say which call it belongs to.
+// KeyOf returns the key of the private session for a call for c. oneAtATime is set where that
+// session serves one call at a time, because a request of the backend does not show which call it
+// belongs to.
 func (b *Backend) KeyOf(c *Caller) (key Key, oneAtATime bool, err error) {
 	if c.Session != "" {
 		return Key{Session: c.Session}, false, nil

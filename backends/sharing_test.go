@@ -1,4 +1,4 @@
-package sharing_test
+package backends_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/sharing"
 )
 
-// Callers by what the table of the package calls them. One that can be asked declares elicitation.
+// Callers by their names in the table of the package. Those that can be asked declare elicitation.
 var (
 	elicits   = json.RawMessage(`{"elicitation":{}}`)
 	stateless = sharing.Caller{Reachable: true}
@@ -20,8 +20,8 @@ var (
 	logs      = sharing.Caller{Reachable: true, Session: "s1", LogLevel: "info"}
 )
 
-// TestTable is the table at the head of the package, row by row.
-func TestTable(t *testing.T) {
+// TestTableOfCapabilities is the table at the head of package sharing, row by row.
+func TestTableOfCapabilities(t *testing.T) {
 	modern := sharing.Backend{Modern: true}
 	both := sharing.Backend{Modern: true, LegacyToo: true, Stdio: true}
 	free := sharing.Backend{}
@@ -77,12 +77,12 @@ func TestTable(t *testing.T) {
 			continue
 		}
 		if got := apart(tt.backend, tt.caller); got != tt.key {
-			t.Errorf("private sessions of %+v on %+v are told apart by %q, want %q", tt.caller, tt.backend, got, tt.key)
+			t.Errorf("private sessions of %+v on %+v are distinguished by %q, want %q", tt.caller, tt.backend, got, tt.key)
 		}
 	}
 }
 
-// apart finds out by what the private sessions of callers such as c are told apart.
+// apart returns the properties by which private sessions of callers such as c are distinguished.
 func apart(b sharing.Backend, c sharing.Caller) string {
 	key, oneAtATime, err := b.KeyOf(&c)
 	if err != nil {
@@ -111,8 +111,8 @@ func apart(b sharing.Backend, c sharing.Caller) string {
 	return strings.Join(by, ", ")
 }
 
-// TestCapabilitiesAreBounded: what a private session is kept by has a bound; within a client's
-// session they do not count.
+// TestCapabilitiesAreBounded: in the key of a private session; in a client session they are not
+// part of the key.
 func TestCapabilitiesAreBounded(t *testing.T) {
 	large := json.RawMessage(strings.Repeat(" ", 17<<10) + "{}")
 	b := sharing.Backend{KeepsState: true}

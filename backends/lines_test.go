@@ -1,4 +1,4 @@
-package lines_test
+package backends_test
 
 import (
 	"bytes"
@@ -39,13 +39,13 @@ func TestTailAndSince(t *testing.T) {
 	if news, lost, _, _ := l.Since("a", at); strings.Join(texts(news), " ") != "a/stderr/info/five" || lost {
 		t.Errorf("news = %q, %v", texts(news), lost)
 	}
-	l.Keep([]string{"b"})
+	l.RetainOnly([]string{"b"})
 	if got, _ := l.Tail("", 10); strings.Join(texts(got), " ") != "b/vmcp/warning/two b/stderr/info/four" {
 		t.Errorf("after a is gone: %q", texts(got))
 	}
 }
 
-// TestBounds: neither many lines nor long ones nor such as are no UTF-8 make more of it than is allowed.
+// TestBounds: many lines, long ones and invalid UTF-8 stay within the bounds.
 func TestBounds(t *testing.T) {
 	l := lines.New(plain)
 	for range 3000 {
@@ -87,19 +87,19 @@ func TestMessage(t *testing.T) {
 	(*lines.Log)(nil).Message("a", nil)
 }
 
-// TestHandler: what is logged from level info on is kept, whatever the log itself leaves out.
+// TestHandler: records of level info and above are kept, whatever the level of the log.
 func TestHandler(t *testing.T) {
 	var out bytes.Buffer
 	l := lines.New(plain)
 	log := slog.New(l.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}), "a")).With("backend", "a")
 	log.Debug("no")
 	log.Info("backend is ready", "tools", 3)
-	log.Warn("backend is lost", "err", errors.New("gone"))
+	log.Warn("backend connection lost", "err", errors.New("gone"))
 	got, _ := l.Tail("a", 10)
-	if want := "a/vmcp/info/backend is ready tools=3|a/vmcp/warning/backend is lost: gone"; strings.Join(texts(got), "|") != want {
+	if want := "a/vmcp/info/backend is ready tools=3|a/vmcp/warning/backend connection lost: gone"; strings.Join(texts(got), "|") != want {
 		t.Errorf("got %q\nwant %q", texts(got), want)
 	}
-	if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, `msg="backend is lost" backend=a err=gone`) {
+	if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, `msg="backend connection lost" backend=a err=gone`) {
 		t.Errorf("log: %s", s)
 	}
 }

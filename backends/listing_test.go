@@ -1,4 +1,4 @@
-package listing_test
+package backends_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 var errLost = errors.New("lost")
 
-// reader answers tools/list by its cursor, and everything else with an error.
+// reader responds to tools/list by its cursor, and to all else with an error.
 func reader(log *strings.Builder, pages map[string]string) *listing.Reader {
 	ask := func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		if method == wire.PromptsList {
@@ -40,8 +40,8 @@ func names(items []listing.Item) string {
 	return b.String()
 }
 
-// TestRefresh: all pages are read, with the shortest time to live and the most private scope; a
-// list that is refused stays as it was, one that is not declared is empty.
+// TestRefresh: all pages are read, with the shortest TTL and the most private scope; a list that is
+// refused is unchanged, one that is not declared is empty.
 func TestRefresh(t *testing.T) {
 	var log strings.Builder
 	r := reader(&log, map[string]string{
@@ -70,7 +70,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestARepeatedCursorEndsTheList: a backend cannot keep the reader busy for ever.
+// TestARepeatedCursorEndsTheList: a backend cannot keep the reader in a loop.
 func TestARepeatedCursorEndsTheList(t *testing.T) {
 	var log strings.Builder
 	page := `{"tools":[{"name":"a"}],"nextCursor":"2"}`
@@ -84,9 +84,9 @@ func TestARepeatedCursorEndsTheList(t *testing.T) {
 	}
 }
 
-// TestOffer: what a session is offered shares the memory of what all are, as far as it is the same.
+// TestOffer: equal items of the private and the shared lists share memory.
 func TestOffer(t *testing.T) {
-	base := &listing.Offer{Tools: []listing.Item{{"a", json.RawMessage(`{"name":"a"}`)}}}
+	base := &listing.Offer{Tools: []listing.Item{{Name: "a", Raw: json.RawMessage(`{"name":"a"}`)}}}
 	for page, want := range map[string]struct {
 		names string
 		size  int64
@@ -105,47 +105,47 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// TestOwn: one reads while others wait; what is known holds until it may have changed; it counts
-// until the session is closed.
+// TestOwn: one caller reads while others wait; the offer is kept until it may have changed, and
+// counted until the session is closed.
 func TestOwn(t *testing.T) {
 	var own listing.Own
 	var all atomic.Int64
 	base, mine := &listing.Offer{}, &listing.Offer{}
-	if offer, wait := own.Look(base, 1); offer != nil || wait != nil {
+	if offer, wait := own.Known(base, 1); offer != nil || wait != nil {
 		t.Fatal("nobody has to read")
 	}
-	_, wait := own.Look(base, 1)
+	_, wait := own.Known(base, 1)
 	if wait == nil {
 		t.Fatal("two read at once")
 	}
 	own.Set(base, 1, mine, 10, nil, &all)
 	<-wait
-	if offer, _ := own.Look(base, 1); offer != mine || !own.Differs() || all.Load() != 10 {
+	if offer, _ := own.Known(base, 1); offer != mine || !own.Differs() || all.Load() != 10 {
 		t.Errorf("offer %p, want %p; %d bytes", offer, mine, all.Load())
 	}
 	own.MarkStale()
-	if offer, wait := own.Look(base, 1); offer != nil || wait != nil {
+	if offer, wait := own.Known(base, 1); offer != nil || wait != nil {
 		t.Error("a change is not read")
 	}
 	if offer, _ := own.Set(base, 1, nil, 0, errLost, &all); offer != base {
 		t.Error("after an error the session is not offered what all are")
 	}
-	own.Look(base, 1)
+	own.Known(base, 1)
 	if offer, tooLarge := own.Set(base, 1, mine, 2<<20, nil, &all); offer != base || !tooLarge || all.Load() != 0 {
 		t.Errorf("2 MiB of its own are kept: too large %v, %d bytes", tooLarge, all.Load())
 	}
-	if offer, wait := own.Look(base, 2); offer != nil || wait != nil {
+	if offer, wait := own.Known(base, 2); offer != nil || wait != nil {
 		t.Error("another connection is not asked")
 	}
 	own.Set(base, 2, mine, 5, nil, &all)
 	own.Close()
-	if offer, _ := own.Look(base, 2); offer != base || all.Load() != 0 {
+	if offer, _ := own.Known(base, 2); offer != base || all.Load() != 0 {
 		t.Errorf("closed: offer %p, want %p; %d bytes", offer, base, all.Load())
 	}
 }
 
-// TestEndlessListsAreCutOff: by their cursor, their pages, their entries and their bytes. What has
-// come is offered.
+// TestEndlessListsAreCutOff: by a repeated cursor, and by bounds of pages, entries and bytes. The
+// entries read until then are offered.
 func TestEndlessListsAreCutOff(t *testing.T) {
 	tool := func(i, size int) string {
 		return fmt.Sprintf(`{"name":"t%d","description":"%s"}`, i, strings.Repeat("x", size))

@@ -1,4 +1,4 @@
-package pace_test
+package backends_test
 
 import (
 	"log/slog"
@@ -63,8 +63,8 @@ func TestBackoffGrowsToABoundAndBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestOutage: what a process writes that cannot be started is logged once, and the number of
-// attempts from time to time.
+// TestOutage: the output of a process that cannot be started is logged once, and the number of
+// attempts at powers of ten.
 func TestOutage(t *testing.T) {
 	var o pace.Outage
 	if o.StartLevel(false) != slog.LevelInfo || o.Level(false) != slog.LevelInfo {

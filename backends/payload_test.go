@@ -1,4 +1,4 @@
-package payload_test
+package backends_test
 
 import (
 	"bufio"
@@ -18,14 +18,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// call is a call whose result streams.
+// call is a call with a streamed result.
 type call struct{ finished int }
 
 func (c *call) Broken(err error) error    { return fmt.Errorf("broken: %w", err) }
 func (c *call) Malformed(err error) error { return fmt.Errorf("malformed: %w", err) }
 func (c *call) Finish()                   { c.finished++ }
 
-// streamed is a response whose result begins in a small buffer and goes on in rest.
+// streamed returns a response whose result begins in a small buffer and continues in rest.
 func streamed(t *testing.T, c *call, rest io.Reader) *payload.Response {
 	_, clock := deadline.Start(t.Context(), time.Minute, errors.New("late"))
 	held := payload.Grab(payload.Small)
@@ -72,17 +72,17 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestHold: a streamed result can be had whole, up to a limit.
+// TestHold: a streamed result can be read whole, up to a limit.
 func TestHold(t *testing.T) {
 	c, closed := &call{}, 0
 	r := streamed(t, c, strings.NewReader(`"b":2},"id":1}`))
 	r.OnClose(func() { closed++ })
-	if err := r.Hold(100); err != nil || string(r.Result) != `{"a":1,"b":2}` || r.Body != nil || c.finished != 1 || closed != 1 {
+	if err := r.ReadAll(100); err != nil || string(r.Result) != `{"a":1,"b":2}` || r.Body != nil || c.finished != 1 || closed != 1 {
 		t.Errorf("Hold: %v, result %s, finished %d, closed %d", err, r.Result, c.finished, closed)
 	}
 	r = streamed(t, c, strings.NewReader(`"b":2},"id":1}`))
 	defer r.Close()
-	if err := r.Hold(5); !errors.Is(err, payload.ErrTooLarge) {
+	if err := r.ReadAll(5); !errors.Is(err, payload.ErrTooLarge) {
 		t.Errorf("Hold of too little: %v", err)
 	}
 }

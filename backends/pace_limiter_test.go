@@ -1,4 +1,4 @@
-package pace_test
+package backends_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/pace"
 )
 
-// TestLimiter: a flood is cut, what was left out is reported, and what comes at a human pace
-// is there in full.
+// TestLimiter: a flood is limited and the number of dropped lines reported, and slow lines are
+// not dropped.
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := 0

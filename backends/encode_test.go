@@ -1,4 +1,4 @@
-package encode_test
+package backends_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package endpoint_test
+package backends_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// at is the endpoint at a path of a server.
+// at returns the endpoint at a path of a server.
 func at(t *testing.T, h http.Handler, path string) *endpoint.Endpoint {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -29,8 +29,8 @@ func at(t *testing.T, h http.Handler, path string) *endpoint.Endpoint {
 	return endpoint.New(u, &headers, http.DefaultTransport.RoundTrip, func(resp *http.Response) { endpoint.Discard(resp.Body) })
 }
 
-// TestRedirects: a frame is sent again, with all headers, to where its origin says and nowhere
-// else, and the next one goes there at once.
+// TestRedirects: a frame is sent again, with all headers, to a redirect within the origin only,
+// and the next frame directly to its target.
 func TestRedirects(t *testing.T) {
 	var elsewhere []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -60,9 +60,9 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("asked %q, %v", asked, err)
 	}
 	for path, want := range map[string]string{
-		"/away":  "redirects to " + other.URL + "/x, which is another origin",
+		"/away":  "redirects to " + other.URL + "/x, which has another origin",
 		"/round": "more than 5 redirects",
-		"/none":  "answers HTTP 302 without a Location",
+		"/none":  "answers HTTP 302 without a valid Location",
 	} {
 		var redirect *endpoint.RedirectError
 		if err := post(at(t, mux, path)); !errors.As(err, &redirect) || !strings.Contains(err.Error(), want) {
@@ -108,8 +108,8 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestResume: a stream is opened again behind its last event, after the time that the backend has
-// named; while the backend fails it is tried again, and given up when it is refused.
+// TestResume: a stream is resumed after its last event, after the retry time of the backend; failures
+// are retried, a refusal is not.
 func TestResume(t *testing.T) {
 	var asked []string
 	statuses := []int{503, 200, 404}

@@ -1,4 +1,4 @@
-package child_test
+package backends_test
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// start starts a shell script. lines gets what it writes to standard error.
+// start starts a shell script. lines receives the lines of its standard error.
 func start(t *testing.T, script string, env map[string]string, redactor *secret.Redactor) (c *child.Child, lines chan string) {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
@@ -77,10 +77,10 @@ func TestWriteToAnEndedProcessSaysWhy(t *testing.T) {
 	}
 }
 
-// untilEnded calls f until its error is another one than that of a process that runs.
+// untilEnded calls f until its error is that of an ended process.
 func untilEnded(t *testing.T, running error, f func() error) error {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < 30*time.Second; {
+	for start := time.Now(); time.Since(start) < time.Minute; {
 		if err := f(); err != nil && !errors.Is(err, running) {
 			return err
 		}

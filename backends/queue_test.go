@@ -1,4 +1,4 @@
-package queue_test
+package backends_test
 
 import (
 	"encoding/json"
@@ -9,11 +9,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/wire"
 )
 
-// maxQueued is what a queue holds, about.
+// maxQueued is about the bound of a queue.
 const maxQueued = 4 << 20
 
-// TestFullQueueGivesTheCallUp: a result is never passed on as if everything before it had
-// been, too.
+// TestFullQueueGivesTheCallUp: a result is not forwarded if messages before it were dropped.
 func TestFullQueueGivesTheCallUp(t *testing.T) {
 	q := queue.New()
 	note := wire.Message{Method: wire.LogMessage, Params: make(json.RawMessage, 100_000)}
@@ -30,7 +29,7 @@ func TestFullQueueGivesTheCallUp(t *testing.T) {
 	}
 }
 
-// A backend that answers twice is taken at its first word, however late the caller looks.
+// Of two responses the first one counts, also if both are queued.
 func TestTheFirstAnswerCounts(t *testing.T) {
 	q := queue.New()
 	for _, result := range []string{`1`, `2`} {

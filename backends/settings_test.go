@@ -1,4 +1,4 @@
-package settings_test
+package backends_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestFor: a backend's own settings go before the general ones, and these before the defaults; a
-// breaker goes on while it is configured in the same way.
+// TestFor: a backend's settings take precedence over the general ones, and these over the defaults;
+// a breaker is kept while its configuration is the same.
 func TestFor(t *testing.T) {
 	breaker := &config.CircuitBreaker{Enabled: true, FailureThreshold: 3}
 	cfg := &config.Config{Operational: config.Operational{

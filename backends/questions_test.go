@@ -1,4 +1,4 @@
-package questions_test
+package backends_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/backends/internal/questions"
 )
 
-func TestTable(t *testing.T) {
+func TestTableOfQuestions(t *testing.T) {
 	table := questions.New()
 	one, two := json.RawMessage(`1`), json.RawMessage(`"1"`)
 	ctx, cancel := context.WithCancel(t.Context())
