@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,102 +14,100 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// TLS is the endpoint's certificate. The files are read anew when they change.
+// TLS is the certificate of the endpoint. The files are reloaded when they change.
 type TLS struct {
-	// Cert is a file with the certificate and those that vouch for it, in PEM, relative to the configuration file.
+	// Cert is a file with the certificate and its intermediate certificates, in PEM, relative to the configuration file.
 	Cert string `json:"cert,omitempty"`
 	// Key is the file with the certificate's private key.
 	Key string `json:"key,omitempty"`
-	// ClientCA is a file with the certificates that client certificates are checked against. A client is asked for one and may come without.
+	// ClientCA is a file with the CA certificates that client certificates are verified with. A client certificate is requested and optional.
 	ClientCA string `json:"clientCA,omitempty"`
 }
 
-// IncomingAuth says who may come in. Without it everybody may who reaches the endpoint,
-// which then has to listen on a loopback address.
+// IncomingAuth is how clients authenticate and what they may do. If unset, clients are not
+// authenticated, and the endpoint has to listen on a loopback address.
 type IncomingAuth struct {
-	// Type is how clients say who they are: anonymous asks nobody, local takes everybody on this machine for its user, tokens and oidc want a bearer token, mtls a client certificate. Static tokens and certificates are also accepted beside oidc where they are configured.
+	// Type is how clients authenticate. anonymous: not at all. local: every client on this machine is its user. tokens, oidc: with a bearer token. mtls: with a client certificate. With oidc, static tokens and client certificates are accepted, too, if they are configured.
 	Type string `json:"type,omitempty" enum:"anonymous,local,oidc,tokens,mtls" default:"anonymous"`
 	// OIDC is the issuer of access tokens, for type oidc.
 	OIDC OIDC `json:"oidc,omitempty"`
 	// Tokens are static tokens in a file.
 	Tokens StaticTokens `json:"tokens,omitempty"`
-	// MTLS says what in a client certificate is the subject; tls.clientCA says whose certificates.
+	// MTLS is which field of a client certificate is the subject; tls.clientCA has the CA certificates.
 	MTLS MTLS `json:"mtls,omitempty"`
-	// Authz says what principals may do.
+	// Authz is what principals may do.
 	Authz Authz `json:"authz,omitempty"`
-	// TokenFile is a file with the one token of the user of this machine, which is asked for
-	// whatever the type, and is good beside what the type wants.
+	// TokenFile is a file with the token of the user of this machine. It is accepted whatever the
+	// type, and required if the type is anonymous or local.
 	TokenFile string `json:"-"`
 }
 
-// OIDC is an issuer of access tokens, and what a token of it must have.
+// OIDC is an issuer of access tokens, and the required claims of its tokens.
 type OIDC struct {
-	// Issuer is the identity provider's URL, exactly as its tokens name it.
+	// Issuer is the identity provider's URL, exactly as in the claim iss of its tokens.
 	Issuer string `json:"issuer,omitempty"`
-	// ClientID is what the proxy is to the issuer: it asks for introspection as this client, and refuses ID tokens that were made for it.
+	// ClientID is the client ID of the proxy at the issuer: introspection requests use it, and ID tokens issued to it are refused.
 	ClientID string `json:"clientId,omitempty"`
-	// ClientSecretEnv names the environment variable with the client's secret, for introspection.
+	// ClientSecretEnv is the name of the environment variable with the client secret, for introspection.
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
-	// Secret is the client's secret that the variable held.
+	// Secret is the value of the variable.
 	Secret string `json:"-"`
-	// Audience is what a token has to be for.
+	// Audience is the required audience of tokens.
 	Audience string `json:"audience,omitempty"`
-	// Resource is the endpoint's URL, which tokens may name as their audience. Without it: the audience if that is a URL.
+	// Resource is the endpoint's URL, which tokens may name as their audience. Default: the audience if that is a URL.
 	Resource string `json:"resource,omitempty"`
-	// Scopes are named to clients that bring no token; they are not asked for.
+	// Scopes are advertised to clients without a token; they are not required.
 	Scopes []string `json:"scopes,omitempty"`
-	// RequiredScopes have to be in every token.
+	// RequiredScopes are the scopes that every token must have.
 	RequiredScopes []string `json:"requiredScopes,omitempty"`
-	// JWKSURL is where the issuer's keys are. Without it the issuer's discovery document says.
+	// JWKSURL is the URL of the issuer's keys. Default: as in the issuer's discovery document.
 	JWKSURL string `json:"jwksUrl,omitempty"`
-	// IntrospectionURL is where tokens that are no JWTs are asked about (RFC 7662).
+	// IntrospectionURL is the introspection endpoint for tokens that are not JWTs (RFC 7662).
 	IntrospectionURL string `json:"introspectionUrl,omitempty"`
 	// InsecureAllowHTTP allows an issuer without TLS.
 	InsecureAllowHTTP bool `json:"insecureAllowHttp,omitempty"`
-	// JWKSAllowPrivateIP allows an issuer at a private or loopback address.
+	// JWKSAllowPrivateIP allows an issuer at an address that is not public: private, loopback, or 100.64.0.0/10 of overlay networks.
 	JWKSAllowPrivateIP bool `json:"jwksAllowPrivateIp,omitempty"`
-	// ProtectedResourceAllowPrivateIP is accepted and has no meaning here.
+	// ProtectedResourceAllowPrivateIP is accepted and ignored.
 	ProtectedResourceAllowPrivateIP bool `json:"protectedResourceAllowPrivateIp,omitempty"`
 	// CABundlePath is a file of certificates to trust for the issuer, relative to the configuration file.
 	CABundlePath string `json:"caBundlePath,omitempty"`
-	// CAText is what such a file would hold, where there is none.
+	// CAText is the content of such a file.
 	CAText string `json:"-"`
-	// Algorithms are the signatures that are accepted.
+	// Algorithms are the accepted signature algorithms.
 	Algorithms []string `json:"algorithms,omitempty"`
-	// ClockSkew is by how much the issuer's clock may differ, both ways.
+	// ClockSkew is the accepted difference between the issuer's clock and this machine's.
 	ClockSkew Duration `json:"clockSkew,omitempty" default:"30s"`
-	// JWKSRefresh is how often the keys are fetched again.
+	// JWKSRefresh is the interval at which the keys are fetched.
 	JWKSRefresh Duration `json:"jwksRefresh,omitempty" default:"10m"`
-	// IntrospectionCache is how long an answer that a token is active holds at most.
+	// IntrospectionCache is how long a response that a token is active is cached at most.
 	IntrospectionCache Duration `json:"introspectionCache,omitempty" default:"60s"`
-	// SubjectClaim is the claim with the subject; dots lead into objects.
+	// SubjectClaim is the claim with the subject; dots separate the members of nested objects.
 	SubjectClaim string `json:"subjectClaim,omitempty" default:"sub"`
 }
 
 // StaticTokens are bearer tokens in a file.
 type StaticTokens struct {
-	// File holds the hashes of the tokens, with groups, scopes and ends; vmcp token writes it. It is read anew when it changes. Relative to the configuration file.
+	// File has the hashes of the tokens, with groups, scopes and expiry; vmcp token writes it. It is reloaded when it changes. Relative to the configuration file.
 	File string `json:"file,omitempty"`
 }
 
-// MTLS is about client certificates.
+// MTLS is how client certificates are mapped to principals.
 type MTLS struct {
-	// Subject is what names the client: its SPIFFE URI, or the common name.
+	// Subject is the field with the subject: the SPIFFE URI, or the common name.
 	Subject string `json:"subject,omitempty" enum:"uri,cn"`
 }
 
-// signatures are the algorithms that a token may be signed with: those of which the verifier
-// holds no secret.
+// signatures are the asymmetric signature algorithms of JWTs: the verifier needs no secret.
 var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// Authentication is a without what it says about what principals may do, but for the claims
-// that groups come from.
+// Authentication is a without authorization, except for the claims that groups come from.
 func (a IncomingAuth) Authentication() IncomingAuth {
 	a.Authz = Authz{GroupClaimName: a.Authz.GroupClaimName, RoleClaimName: a.Authz.RoleClaimName}
 	return a
 }
 
-// access checks who may come in.
+// access checks incomingAuth and tls.
 func (v *validator) access(c *Config) {
 	v.tls(&c.TLS)
 	a := &c.IncomingAuth
@@ -121,23 +118,23 @@ func (v *validator) access(c *Config) {
 		v.oidc(&a.OIDC)
 	case "mtls":
 		if c.TLS.ClientCA == "" {
-			v.report("incomingAuth.type", "mtls needs tls.clientCA: it says whose certificates are good")
+			v.Report("incomingAuth.type", "mtls needs tls.clientCA, the CA of the client certificates")
 		}
 	case "local":
 		if !IsLoopback(c.Listen) {
-			v.report("incomingAuth.type", "local is for a loopback address, where everybody is the user of this machine; listen has %q", c.Listen)
+			v.Report("incomingAuth.type", "local is for a loopback address, where everybody is the user of this machine; listen has %q", c.Listen)
 		}
 	}
 	if a.Type != "oidc" && a.OIDC.Issuer != "" {
-		v.report("incomingAuth.oidc", "only with type: oidc; the type is %q", orDefault(a.Type, "anonymous"))
+		v.Report("incomingAuth.oidc", "only with type: oidc; the type is %q", orDefault(a.Type, "anonymous"))
 	}
 	if a.Type != "mtls" && a.MTLS.Subject != "" && c.TLS.ClientCA == "" {
-		v.report("incomingAuth.mtls", "needs tls.clientCA: it says whose certificates are good")
+		v.Report("incomingAuth.mtls", "needs tls.clientCA, the CA of the client certificates")
 	}
 }
 
-// IsLoopback reports whether only this machine reaches an address to listen on, host:port.
-// An empty one is the default, which is such.
+// IsLoopback reports whether an address to listen on, host:port, is a loopback address.
+// An empty one is the default, which is one.
 func IsLoopback(addr string) bool {
 	return addr == "" || hostname.IsLoopback(addr)
 }
@@ -152,50 +149,35 @@ func orDefault(s, fallback string) string {
 func (v *validator) tls(t *TLS) {
 	switch {
 	case t.Cert != "" && t.Key == "":
-		v.report("tls.cert", "needs tls.key, the certificate's private key")
+		v.Report("tls.cert", "needs tls.key, the certificate's private key")
 	case t.Key != "" && t.Cert == "":
-		v.report("tls.key", "needs tls.cert, the certificate")
+		v.Report("tls.key", "needs tls.cert, the certificate")
 	case t.ClientCA != "" && t.Cert == "":
-		v.report("tls.clientCA", "needs tls.cert and tls.key")
+		v.Report("tls.clientCA", "needs tls.cert and tls.key")
 	}
-	v.existing("tls.cert", &t.Cert)
-	v.existing("tls.key", &t.Key)
-	v.existing("tls.clientCA", &t.ClientCA)
-}
-
-// existing makes the name of a file absolute; it has to be a regular one.
-func (v *validator) existing(path string, name *string) {
-	if *name == "" {
-		return
-	}
-	given := *name
-	*name = v.absolute(given)
-	switch info, err := os.Stat(*name); {
-	case err != nil:
-		v.report(path, "no such file %q", given)
-	case !info.Mode().IsRegular():
-		v.report(path, "%q is no regular file", given)
-	}
+	v.Existing("tls.cert", &t.Cert)
+	v.Existing("tls.key", &t.Key)
+	v.Existing("tls.clientCA", &t.ClientCA)
 }
 
 func (v *validator) tokens(a *IncomingAuth) {
 	const path = "incomingAuth.tokens"
 	switch {
 	case a.Type == "tokens" && a.Tokens.File == "":
-		v.report("incomingAuth.type", "tokens needs incomingAuth.tokens.file; vmcp token new NAME --file tokens.yaml makes one")
+		v.Report("incomingAuth.type", "tokens needs incomingAuth.tokens.file; vmcp token new NAME --file tokens.yaml makes one")
 	case a.Tokens.File != "" && a.Type != "tokens" && a.Type != "oidc" && a.Type != "mtls":
-		v.report(path, "only with type: tokens, oidc or mtls; the type is %q", orDefault(a.Type, "anonymous"))
+		v.Report(path, "only with type: tokens, oidc or mtls; the type is %q", orDefault(a.Type, "anonymous"))
 	}
-	v.existing(path+".file", &a.Tokens.File)
+	v.Existing(path+".file", &a.Tokens.File)
 }
 
 func (v *validator) oidc(o *OIDC) {
 	const path = "incomingAuth.oidc"
 	if o.Issuer == "" {
-		v.report(path+".issuer", "want the identity provider's URL, exactly as its tokens name it in iss")
+		v.Report(path+".issuer", "want the identity provider's URL, exactly as in the claim iss of its tokens")
 	}
 	if o.Audience == "" && o.Resource == "" {
-		v.report(path+".audience", "want what tokens have to be for, such as the endpoint's URL: without it tokens for any other service would come in")
+		v.Report(path+".audience", "want the audience of the tokens, such as the endpoint's URL: without it tokens for any other service would be accepted")
 	}
 	v.issuerURL(path+".issuer", o.Issuer, o.InsecureAllowHTTP)
 	v.issuerURL(path+".jwksUrl", o.JWKSURL, o.InsecureAllowHTTP)
@@ -205,34 +187,34 @@ func (v *validator) oidc(o *OIDC) {
 		at := document.IndexPath(path+".algorithms", i)
 		switch {
 		case strings.EqualFold(alg, "none"):
-			v.report(at, "none is no signature: anybody could write such a token")
+			v.Report(at, "none is no signature: anybody could make such a token")
 		case strings.HasPrefix(alg, "HS"):
-			v.report(at, "%s is signed with a secret that both sides know, which an issuer's keys are not; want one of %s", alg, strings.Join(signatures, ", "))
+			v.Report(at, "%s is a signature with a shared secret, and the keys of an issuer are public; want one of %s", alg, strings.Join(signatures, ", "))
 		case !slices.Contains(signatures, alg):
-			v.report(at, "want one of %s, have %q", strings.Join(signatures, ", "), alg)
+			v.Report(at, "want one of %s, have %q", strings.Join(signatures, ", "), alg)
 		}
 	}
-	v.scopes(path+".scopes", o.Scopes)
-	v.scopes(path+".requiredScopes", o.RequiredScopes)
-	v.existing(path+".caBundlePath", &o.CABundlePath)
+	v.Scopes(path+".scopes", o.Scopes)
+	v.Scopes(path+".requiredScopes", o.RequiredScopes)
+	v.Existing(path+".caBundlePath", &o.CABundlePath)
 	v.clientSecret(path, o)
 }
 
 // clientSecret reads the secret for introspection.
 func (v *validator) clientSecret(path string, o *OIDC) {
 	if o.IntrospectionURL != "" && (o.ClientID == "" || o.ClientSecretEnv == "") {
-		v.report(path+".introspectionUrl", "needs clientId and clientSecretEnv: the issuer wants to know who asks about tokens (RFC 7662, section 2.1)")
+		v.Report(path+".introspectionUrl", "needs clientId and clientSecretEnv: introspection requests are authenticated (RFC 7662, section 2.1)")
 		return
 	}
 	if o.ClientSecretEnv == "" {
 		return
 	}
-	secret, ok := v.env(o.ClientSecretEnv)
+	secret, ok := v.Env(o.ClientSecretEnv)
 	if !ok || secret == "" {
-		v.report(path+".clientSecretEnv", "the environment variable %s is not set", o.ClientSecretEnv)
+		v.Report(path+".clientSecretEnv", "the environment variable %s is not set", o.ClientSecretEnv)
 	}
 	o.Secret = secret
-	v.secrets = append(v.secrets, secret)
+	v.Secrets = append(v.Secrets, secret)
 }
 
 func (v *validator) issuerURL(path, text string, insecure bool) {
@@ -242,23 +224,15 @@ func (v *validator) issuerURL(path, text string, insecure bool) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
-		v.report(path, "want a URL such as https://idp.example.com")
+		v.Report(path, "want a URL such as https://idp.example.com")
 	case u.Scheme == "http" && !insecure:
-		v.report(path, "want https: whoever is on the way could answer instead; insecureAllowHttp allows it")
-	}
-}
-
-func (v *validator) scopes(path string, scopes []string) {
-	for i, s := range scopes {
-		if s == "" || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-			v.report(document.IndexPath(path, i), "want one scope without spaces and quotes, have %q", s)
-		}
+		v.Report(path, "want https: without TLS the keys could be replaced on the way; insecureAllowHttp: true allows it")
 	}
 }
 
 // TokensFile returns the absolute path of incomingAuth.tokens.file of a configuration file;
-// "" when it names none. The rest of the file need not be right: the tokens file may be
-// about to be made.
+// "" if it is not set. Other problems of the file are ignored: vmcp token may be about to
+// create the tokens file.
 func TokensFile(path string) (string, error) {
 	data, err := files.Read(path, MaxFile)
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/config/internal/envfile"
+	"github.com/vmcp-dev/vmcp/config/internal/validate"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// ClientOptions are what variables for folders in a client's file stand for: the folder that the
-// client was opened in is workspace, "" where that is to be guessed from the file's place.
+// ClientOptions are the values of the variables for folders in a client's file: workspace is the
+// folder that the client was opened in, "" to derive it from the path of the file.
 func ClientOptions(filename, workspace string) clients.Options {
-	home, _ := os.UserHomeDir() // without it ~/ stays as it is
+	home, _ := os.UserHomeDir() // without it ~/ is not expanded
 	if workspace == "" {
 		workspace = folder(filename)
 		if slices.Contains([]string{".vscode", ".cursor", ".gemini", ".zed", ".codex", ".kiro"}, filepath.Base(workspace)) {
@@ -28,8 +29,8 @@ func ClientOptions(filename, workspace string) clients.Options {
 	return clients.Options{Home: home, Workspace: workspace}
 }
 
-// readClients reads the configuration of an MCP client as if its servers were backends. The file is
-// somebody else's: what is wrong with one server makes that backend unusable, and is a warning.
+// readClients reads the configuration of an MCP client and makes its servers backends. The file
+// belongs to the client: a problem of one server is a warning, and that backend is unusable.
 func readClients(filename string, data []byte, env func(string) (string, bool)) (*Config, diag.Problems) {
 	o := ClientOptions(filename, "")
 	f, err := clients.Read(filename, data, o)
@@ -38,7 +39,7 @@ func readClients(filename string, data []byte, env func(string) (string, bool)) 
 	}
 	d, c := document.New(filename, strict), &Config{}
 	d.Decode([]byte("{}"), MaxFile, c)
-	v := &validator{Document: d, env: env, dir: folder(filename)}
+	v := &validator{validate.Validator{Document: d, Env: env, Dir: folder(filename)}}
 	v.config(c)
 	b := &clientBackends{file: f, env: env, dir: o.Workspace, names: map[string]bool{}, named: map[string]string{}, c: c}
 	for i := range f.Servers {
@@ -46,19 +47,19 @@ func readClients(filename string, data []byte, env func(string) (string, bool)) 
 	}
 	c.expanded, c.named, c.envFiles = b.expanded, b.named, b.envFiles
 	c.written, _ = json.Marshal(b.written())
-	c.places, c.origins, c.warnings = b.places(), map[string]diag.Origin{}, b.warnings.Sorted()
+	c.places, c.origins, c.warnings = b.places(filename), map[string]diag.Origin{}, b.warnings.Sorted()
 	c.Complete()
 	return c, append(d.Problems, b.warnings...).Sorted()
 }
 
-// clientBackends is the configuration that a client's servers make, while it grows.
+// clientBackends builds the configuration with the servers of a client.
 type clientBackends struct {
 	file     *clients.File
 	env      func(string) (string, bool)
 	dir      string // of relative paths
 	names    map[string]bool
 	c        *Config
-	from     []*clients.Server // of the backends, one by one
+	from     []*clients.Server // the server of each backend
 	expanded []string
 	named    map[string]string // the names of variables by their values
 	envFiles []string
@@ -69,7 +70,7 @@ func (b *clientBackends) warn(s *clients.Server, format string, args ...any) {
 	b.warnings = append(b.warnings, diag.Problem{Pos: s.Pos, Path: s.Key, Severity: diag.Warning, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// add makes a backend of a server. One that vmcp is itself, and one without a name, are none.
+// add adds the backend of a server. Skipped are vmcp's own entry and servers without a name.
 func (b *clientBackends) add(s *clients.Server) {
 	for _, note := range s.Notes {
 		b.warn(s, "%s", note)
@@ -83,7 +84,10 @@ func (b *clientBackends) add(s *clients.Server) {
 		backend, why = b.backend(backend.Name, s)
 	}
 	if why != "" && !s.Disabled {
-		backend = Backend{Name: backend.Name, URL: "http://unusable.invalid/", Unusable: why}
+		backend = Backend{Name: backend.Name, URL: "http://unusable.invalid/", Transport: s.Transport, Unusable: why}
+		if s.Command != "" {
+			backend.URL, backend.Command = "", s.Command
+		}
 		b.warn(s, "the backend %s is down: %s", backend.Name, why)
 	}
 	b.c.Backends, b.from = append(b.c.Backends, backend), append(b.from, s)
@@ -92,7 +96,7 @@ func (b *clientBackends) add(s *clients.Server) {
 	}
 }
 
-// written are the servers without their places in the file.
+// written are the servers without their positions in the file.
 func (b *clientBackends) written() []clients.Server {
 	all := slices.Clone(b.file.Servers)
 	for i := range all {
@@ -101,11 +105,11 @@ func (b *clientBackends) written() []clients.Server {
 	return all
 }
 
-// filter is the server's without what is no glob.
+// filter is the filter of the server without invalid globs.
 func (b *clientBackends) filter(s *clients.Server) (filter []string) {
 	for _, glob := range s.Tools {
 		if !isFilter(glob) {
-			b.warn(s, "%q is no glob for tools; it is left out", glob)
+			b.warn(s, "%q is not a valid glob for tools; it is ignored", glob)
 			continue
 		}
 		filter = append(filter, glob)
@@ -113,7 +117,7 @@ func (b *clientBackends) filter(s *clients.Server) (filter []string) {
 	return filter
 }
 
-// unused is a name that no backend has yet.
+// unused returns a name that no backend has yet.
 func (b *clientBackends) unused(name string) string {
 	for n, try := 2, name; ; n++ {
 		if !b.names[try] {
@@ -124,7 +128,7 @@ func (b *clientBackends) unused(name string) string {
 	}
 }
 
-// backend reads a server's fields as those of a backend of vmcp.yaml are read. why is what is wrong.
+// backend checks the fields of a server like those of a backend of vmcp.yaml. why is the problem, "" for none.
 func (b *clientBackends) backend(name string, s *clients.Server) (backend Backend, why string) {
 	from := map[string]string{}
 	for _, v := range b.file.Variables {
@@ -142,18 +146,18 @@ func (b *clientBackends) backend(name string, s *clients.Server) (backend Backen
 	if !d.Decode(text, clients.MaxFile, c) {
 		return Backend{Name: name}, d.Problems[0].Message
 	}
-	v := &validator{Document: d, env: b.env, dir: b.dir, lenient: s.Disabled}
+	v := &validator{validate.Validator{Document: d, Env: b.env, Dir: b.dir, Lenient: s.Disabled}}
 	v.backends(c)
-	b.expanded = append(b.expanded, v.secrets...)
-	maps.Copy(b.named, v.named)
+	b.expanded = append(b.expanded, v.Secrets...)
+	maps.Copy(b.named, v.Named)
 	if len(d.Problems) > 0 {
 		return Backend{Name: name}, explain(d.Problems[0], from)
 	}
 	return c.Backends[0], ""
 }
 
-// explain is a problem of one backend in words of the client's file: without the place, and with
-// how the file calls a variable that is missing.
+// explain is the message of a problem in the terms of the client's file: without the position, and with
+// the name that a missing variable has in that file.
 func explain(p diag.Problem, from map[string]string) string {
 	message := p.Message
 	if name, ok := strings.CutPrefix(message, "the environment has no variable "); ok && from[name] != "" && from[name] != name && from[name] != "${"+name+"}" {
@@ -166,7 +170,7 @@ func explain(p diag.Problem, from map[string]string) string {
 	return field + ": " + message
 }
 
-// withEnvFile reads the file of variables that a server names, whose values are below its own.
+// withEnvFile adds the variables of the server's envFile; those of its env take precedence.
 func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backend, error) {
 	env := s.Env
 	if s.EnvFile != "" {
@@ -190,9 +194,9 @@ func (b *clientBackends) withEnvFile(s *clients.Server) (func(name string) Backe
 	}, nil
 }
 
-// places say where the backends stand in the client's file.
-func (b *clientBackends) places() map[string]diag.Pos {
-	places := map[string]diag.Pos{}
+// places returns the positions of the backends in the file, by path.
+func (b *clientBackends) places(filename string) map[string]diag.Pos {
+	places := map[string]diag.Pos{"": {File: diag.File(filename), Line: 1, Column: 1}}
 	for i, s := range b.from {
 		places[document.IndexPath("backends", i)] = s.Pos
 	}

@@ -22,11 +22,12 @@ const clientFile = `{
 		"odd": {"type": "ws", "url": "ws://127.0.0.1"},
 		"bad url": {"url": "127.0.0.1:80"},
 		"bad-url": {"url": "ftp://127.0.0.1"},
+		"only-here": {"command": "x", "args": ["${selectedText}"]},
 		"vmcp": {"url": "http://127.0.0.1:4483/mcp"},
 	},
 }`
 
-// A client's file is a configuration; what is wrong with one server is that backend's matter.
+// A client's file can be used as a configuration; the problem of one server concerns only its backend.
 func TestClientFile(t *testing.T) {
 	folder := t.TempDir()
 	name := filepath.Join(folder, ".vscode", "mcp.json")
@@ -49,14 +50,18 @@ func TestClientFile(t *testing.T) {
 	want := []string{
 		"files " + folder + "/server stdio ",
 		"my-server https://mcp.example.com/mcp  ",
-		"missing http://unusable.invalid/  env.T: the environment has no variable TOKEN (from ${input:token})",
+		"missing x stdio env.T: the environment has no variable TOKEN (from ${input:token})",
 		"off x stdio ",
 		`odd http://unusable.invalid/  its type is "ws"; want stdio, http or sse`,
 		"bad-url http://unusable.invalid/  url: not a URL; want one such as https://mcp.example.com/mcp",
 		"bad-url-2 http://unusable.invalid/  url: want a URL that begins with http:// or https://",
+		"only-here x stdio args: ${selectedText} is what the editor knows of the file that is open or of itself, which there is not here; write the value, or ${env:NAME} for a variable of the environment",
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("backends (-want +have):\n%s", diff)
+	}
+	if at := c.Place(""); at.File != filepath.ToSlash(name) || at.Line != 1 {
+		t.Errorf("the configuration is in %s, want %s", at, name)
 	}
 	files := c.Backends[0]
 	if !slices.Equal(files.Args, []string{folder, "info"}) || files.Cwd != folder {
@@ -84,9 +89,9 @@ func TestClientFile(t *testing.T) {
 	}
 	warnings := c.Warnings().Error()
 	for _, want := range []string{
-		`mcp.json:6:3: warning: servers["my server!"]: "[" is no glob for tools; it is left out`,
+		`mcp.json:6:3: warning: servers["my server!"]: "[" is not a valid glob for tools; it is ignored`,
 		`mcp.json:9:3: warning: servers.odd: the backend odd is down: its type is "ws"`,
-		"mcp.json:12:3: warning: servers.vmcp: left out: it is vmcp itself",
+		"mcp.json:13:3: warning: servers.vmcp: left out: it is vmcp itself",
 	} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("no warning %q in\n%s", want, warnings)

@@ -9,13 +9,12 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// TestClusterAddressesAreNoSecrets: variables in the addresses of replicas are put in and not hidden: /readyz and the log
-// show them.
+// TestClusterAddressesAreNoSecrets: variables in the addresses of replicas are expanded and not hidden in /readyz and the log.
 func TestClusterAddressesAreNoSecrets(t *testing.T) {
 	t.Setenv("POD_IP", "10.11.12.13")
 	t.Setenv("VMCP_KEY", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=")
 	file := filepath.Join(t.TempDir(), "vmcp.yaml")
-	text := "sessionStorage: {provider: postgres, url: \"postgres://vmcp@db/vmcp\", keys: [{id: a, env: VMCP_KEY}]}\ncluster: {listen: \"${POD_IP}:4485\"}\n"
+	text := "sessionStorage: {provider: postgres, url: \"postgres://vmcp@db/vmcp\", keys: [{id: a, env: VMCP_KEY}]}\ncluster: {listen: \"${POD_IP}:4485\"}\nadmin: {listen: \"${POD_IP}:9090\"}\nlisten: \"${POD_IP}:${PORT:-4483}\"\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +24,12 @@ func TestClusterAddressesAreNoSecrets(t *testing.T) {
 	}
 	if got := cfg.Cluster.Advertise; got != "10.11.12.13:4485" {
 		t.Errorf("advertise is %q", got)
+	}
+	if got := cfg.Admin.Listen; got != "10.11.12.13:9090" {
+		t.Errorf("admin.listen is %q", got)
+	}
+	if cfg.Listen != "10.11.12.13:4483" {
+		t.Errorf("listen is %q", cfg.Listen)
 	}
 	if slices.Contains(cfg.Secrets(), "10.11.12.13") {
 		t.Error("the address is hidden as a secret")

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vmcp-dev/vmcp/internal/diag"
+	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations and the generated files")
@@ -33,7 +36,7 @@ func parseFile(t *testing.T, path string) (*Config, error) {
 	return parse(path, data, testEnv)
 }
 
-// A bad file carries the problems that shall be reported, all of them and in order.
+// An invalid file contains the expected problems as comments: all of them, in order.
 func TestBad(t *testing.T) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	for _, path := range files {
@@ -63,7 +66,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// short is the text of problems of which all are errors with one code.
+// short formats problems that are all errors with the same code.
 func short(problems diag.Problems) string {
 	return strings.TrimSuffix(strings.NewReplacer(": error: ", ": ", " [config]\n", "\n").Replace(problems.Error()+"\n"), "\n")
 }
@@ -178,13 +181,48 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// A complete configuration, written as JSON, is read as the same one.
+// A configuration that one proxy serves may be passed to another: completing it again writes
+// nothing that the first may read. The race detector checks this.
+func TestCompleteAgainWritesNothing(t *testing.T) {
+	c, err := parseFile(t, "testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Backends = append(c.Backends, Backend{Name: "guarded", URL: "https://mcp.example.com"})
+	c.OutgoingAuth.Backends = map[string]OutgoingStrategy{"guarded": {Type: "oauth"}}
+	c.Complete()
+	bounds, strategies := pointers(c)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(c.Complete)
+	}
+	both.Wait()
+	nowBounds, nowStrategies := pointers(c)
+	if !slices.Equal(bounds, nowBounds) || !slices.Equal(strategies, nowStrategies) {
+		t.Error("a second Complete replaced limits of tools or strategies of backends")
+	}
+	if strategies[len(strategies)-1] == nil {
+		t.Error("the backend has no strategy: the test shows nothing")
+	}
+}
+
+func pointers(c *Config) (bounds []*limits.Run, strategies []*OutgoingStrategy) {
+	for _, t := range c.ScriptedTools {
+		bounds = append(bounds, t.Limits)
+	}
+	for _, b := range c.Backends {
+		strategies = append(strategies, b.Outgoing)
+	}
+	return bounds, strategies
+}
+
+// A complete configuration, encoded as JSON, is parsed as an equal one.
 func TestRoundTrip(t *testing.T) {
 	want, err := parseFile(t, "testdata/good/full.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(want.Backends[0].Env, "LITERAL") // its ${ would be replaced now
+	delete(want.Backends[0].Env, "LITERAL") // its literal ${ would be expanded
 	want.Backends[0].Args[1] = "--all"
 	text, err := json.Marshal(want)
 	if err != nil {
@@ -226,7 +264,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the text, there is a configuration or there are problems with positions.
+// FuzzParse: any text gives a configuration, or problems with positions.
 func FuzzParse(f *testing.F) {
 	for _, glob := range []string{"testdata/good/*.yaml", "testdata/bad/*.yaml"} {
 		files, _ := filepath.Glob(glob)

@@ -2,19 +2,20 @@ package config
 
 import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/validate"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Declared makes a scripted tool of fields that a script file declares about itself: a
-// JSON object with the fields of a scriptedTools entry. They are held to the same rules,
-// and the general limits complete them. Problems stand at pos; their paths name the
-// declared fields.
+// Declared makes a scripted tool of the fields that a script declares with tool(...), given as
+// a JSON object with the fields of a scriptedTools entry. The same rules apply, and the
+// general limits are its defaults. The position of problems is pos, and their paths are those
+// of the declared fields.
 func (c *Config) Declared(pos diag.Pos, fields []byte) (*ScriptedTool, error) {
 	d, t := document.New(pos.File, strict), &ScriptedTool{}
 	if err := d.DecodePart(fields, declaredAt, t); err != nil {
 		return nil, diag.Problems{{Pos: pos, Code: DeclarationCode, Message: "not JSON: " + err.Error()}}
 	}
-	v := &validator{Document: d}
+	v := &validator{validate.Validator{Document: d}}
 	v.ownName(map[string]string{}, declaredAt, t.Name)
 	v.scripted(t, declaredAt)
 	for i := range d.Problems {
@@ -27,8 +28,8 @@ func (c *Config) Declared(pos diag.Pos, fields []byte) (*ScriptedTool, error) {
 	return t, nil
 }
 
-// DeclarationCode is the code of problems with what a file declares about itself.
+// DeclarationCode is the code of problems of tool(...) declarations.
 const DeclarationCode = "tool-declaration"
 
-// declaredAt is the path of what tool(...) declares.
+// declaredAt is the path of the fields that tool(...) declares.
 const declaredAt = "tool"

@@ -8,7 +8,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// What a script declares about itself is completed like an entry of scriptedTools.
+// The declarations in a script are completed like an entry of scriptedTools.
 func TestDeclared(t *testing.T) {
 	c, err := Parse("vmcp.yaml", []byte("limits: {steps: 500, calls: 7}"))
 	if err != nil {

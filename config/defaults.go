@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 
@@ -16,9 +15,9 @@ func Default() *Config {
 	return c
 }
 
-// Complete sets what was not set: the defaults, and what a backend or a tool takes
-// from the general part. Parse has done it; a Config made in Go needs it. Calling
-// it again changes nothing.
+// Complete sets the fields that are not set: to their defaults, and those of backends and
+// tools to the general settings. Parse calls it; a Config made in Go needs it. Calling it
+// again writes nothing, so that two proxies may serve the same Config concurrently.
 func (c *Config) Complete() {
 	setDefaults(reflect.ValueOf(c).Elem())
 	for i := range c.Backends {
@@ -34,19 +33,15 @@ func (b *Backend) complete(t *Timeouts) {
 	if b.Transport == "" && b.Command != "" {
 		b.Transport = "stdio"
 	}
-	if b.Timeout == 0 {
-		b.Timeout = t.PerWorkload[b.Name]
-	}
-	if b.Timeout == 0 {
-		b.Timeout = t.Default
-	}
+	setDefault(&b.Timeout, t.PerWorkload[b.Name])
+	setDefault(&b.Timeout, t.Default)
 }
 
-// complete gives the tool limits that say everything, and what is general of runs.
+// complete sets all limits of the tool, and its settings of runs.
 func (t *ScriptedTool) complete(c *Config) {
-	t.Durable = cmp.Or(t.Durable, c.Runs.Durable)
-	t.OnDoubt = cmp.Or(t.OnDoubt, c.Runs.OnDoubt)
-	t.OnDisconnect = cmp.Or(t.OnDisconnect, c.Runs.OnDisconnect)
+	setDefault(&t.Durable, c.Runs.Durable)
+	setDefault(&t.OnDoubt, c.Runs.OnDoubt)
+	setDefault(&t.OnDisconnect, c.Runs.OnDisconnect)
 	own := limits.Run{}
 	if t.Limits != nil {
 		own = *t.Limits
@@ -55,7 +50,17 @@ func (t *ScriptedTool) complete(c *Config) {
 		own.Time = t.Timeout
 	}
 	own = own.Or(c.Limits.Run)
-	t.Limits, t.Timeout = &own, own.Time
+	if t.Limits == nil || *t.Limits != own {
+		t.Limits = &own
+	}
+	setDefault(&t.Timeout, own.Time)
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var unset T
+	if *v == unset && def != unset {
+		*v = def
+	}
 }
 
 // setDefaults fills the zero fields of v, a struct, from their default tags.
@@ -63,8 +68,12 @@ func setDefaults(v reflect.Value) {
 	for _, f := range document.Fields(v.Type()) {
 		field := v.FieldByIndex(f.Index)
 		if f.Default != "" && field.IsZero() {
-			if err := limits.SetText(field, f.Default); err != nil {
+			def := reflect.New(field.Type()).Elem()
+			if err := limits.SetText(def, f.Default); err != nil {
 				panic(fmt.Sprintf("config: default of %s: %v", f.Name, err))
+			}
+			if !def.IsZero() {
+				field.Set(def)
 			}
 		}
 		defaultsWithin(field)

@@ -12,49 +12,49 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// maxToken bounds a file that holds one token.
+// maxToken bounds a file with one token, in bytes.
 const maxToken = 4 << 10
 
-// maxBody is what one message may hold in memory.
+// maxBody is the upper bound of maxRequestBody, in bytes.
 const maxBody = 64 << 20
 
-// edges checks who may come in, and where operators do.
+// edges checks the settings of the ports: accepted hosts and origins, sessions, admin, discovery.
 func (v *validator) edges(c *Config) {
 	for i, h := range c.Hosts {
 		if err := hostname.CheckHost(h); err != nil {
-			v.report(document.IndexPath("hosts", i), "%v", err)
+			v.Report(document.IndexPath("hosts", i), "%v", err)
 		}
 	}
 	for i, o := range c.Origins {
 		if err := hostname.CheckOrigin(o); err != nil {
-			v.report(document.IndexPath("origins", i), "%v", err)
+			v.Report(document.IndexPath("origins", i), "%v", err)
 		}
 	}
 	for i, n := range c.TrustedProxies {
 		if _, err := ParseNetwork(n); err != nil {
-			v.report(document.IndexPath("trustedProxies", i), "%v", err)
+			v.Report(document.IndexPath("trustedProxies", i), "%v", err)
 		}
 	}
 	for _, n := range []struct {
 		field string
 		value int
 	}{{"max", c.ClientSessions.Max}, {"perPrincipal", c.ClientSessions.PerPrincipal}, {"perAddress", c.ClientSessions.PerAddress}} {
-		if n.value < 0 || n.value == 0 && v.set("clientSessions."+n.field) {
-			v.report("clientSessions."+n.field, "want a positive number, have %d", n.value)
+		if n.value < 0 || n.value == 0 && v.Set("clientSessions."+n.field) {
+			v.Report("clientSessions."+n.field, "want a positive number, have %d", n.value)
 		}
 	}
-	if n := c.MaxRequestBody; v.set("maxRequestBody") && (n < 1<<10 || n > maxBody) {
-		v.report("maxRequestBody", "want a size from 1KB to 64MB, have %s", n)
+	if n := c.MaxRequestBody; v.Set("maxRequestBody") && (n < 1<<10 || n > maxBody) {
+		v.Report("maxRequestBody", "want a size from 1KB to 64MB, have %s", n)
 	}
 	v.admin(&c.Admin)
 	switch c.Discovery.File {
 	case "", NoDiscovery:
 	default:
-		c.Discovery.File = v.absolute(c.Discovery.File)
+		c.Discovery.File = v.Absolute(c.Discovery.File)
 	}
 }
 
-// ParseNetwork reads an element of trustedProxies: a network or one address.
+// ParseNetwork parses an element of trustedProxies: a network or one address.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
@@ -68,21 +68,21 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 }
 
 func (v *validator) admin(a *Admin) {
-	v.listen("admin.listen", a.Listen)
-	if !v.set("admin.tokenFile") {
+	a.Listen = v.Address("admin.listen", a.Listen)
+	if !v.Set("admin.tokenFile") {
 		return
 	}
 	if a.Listen == "" {
-		v.report("admin.tokenFile", "only with admin.listen: it is the token of that port")
+		v.Report("admin.tokenFile", "only allowed with admin.listen: it is the token of that port")
 	}
 	name := a.TokenFile
-	a.TokenFile = v.absolute(name)
+	a.TokenFile = v.Absolute(name)
 	if _, err := ReadToken(a.TokenFile); err != nil {
-		v.report("admin.tokenFile", "%q: %v", name, err)
+		v.Report("admin.tokenFile", "%q: %v", name, err)
 	}
 }
 
-// ReadToken reads a file that holds one bearer token and perhaps white space around it.
+// ReadToken reads a file with one bearer token, which may be surrounded by white space.
 func ReadToken(path string) (string, error) {
 	text, err := files.Read(path, maxToken)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +95,7 @@ func ReadToken(path string) (string, error) {
 	case token == "":
 		return "", errors.New("the file is empty, want a token")
 	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return "", errors.New("the file holds more than one word of printable characters")
+		return "", errors.New("want one token of printable characters without spaces")
 	}
 	return token, nil
 }

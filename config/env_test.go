@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Variables stand in every text that says how a backend is reached, with defaults that are
-// taken as they are.
+// Variables are expanded in every text of a backend's connection. Their defaults are literal.
 func TestVariables(t *testing.T) {
 	env := map[string]string{"HOST": "mcp.example.com", "EMPTY": "", "PROGRAM": "npx", "ODD": "${HOST}", "FOLDER": "testdata"}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }

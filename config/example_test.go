@@ -6,7 +6,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config"
 )
 
-// Everything that is wrong with a file is reported at once, with its place.
+// All problems of a file are reported at once, with positions.
 func ExampleParse() {
 	_, err := config.Parse("vmcp.yaml", []byte(`
 backends:

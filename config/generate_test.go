@@ -76,7 +76,7 @@ func TestSchemaFitsTheParser(t *testing.T) {
 		}
 		text, err := json.Marshal(v)
 		if err != nil {
-			continue // keys that are no text: never valid
+			continue // keys that are not strings: never valid
 		}
 		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		if err != nil {
@@ -88,7 +88,7 @@ func TestSchemaFitsTheParser(t *testing.T) {
 	}
 }
 
-// generator knows the comments of the package's types.
+// generator holds the comments of the package's types.
 type generator struct {
 	types  map[string]string            // type → comment
 	fields map[string]map[string]string // type → field → comment
@@ -100,11 +100,12 @@ func newGenerator(t *testing.T) *generator {
 	g.read(t, "config", "*.go")
 	g.read(t, "limits", "../internal/limits/limits.go")
 	g.read(t, "telemetry", "telemetry/telemetry.go")
+	g.read(t, "durable", "durable/durable.go")
 	g.read(t, "replicas", "replicas/replicas.go")
 	return g
 }
 
-// read takes the comments of the types in files of a package.
+// read reads the comments of the types in files of a package.
 func (g *generator) read(t *testing.T, pkgName, pattern string) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
@@ -153,7 +154,7 @@ func (g *generator) about(t reflect.Type, f document.Field) string {
 	return predicate(goName, g.fields[t.Name()][goName])
 }
 
-// predicate is what a comment says about the name that it begins with.
+// predicate is a comment without the name that it begins with.
 func predicate(name, comment string) string {
 	text := strings.TrimPrefix(comment, name+" ")
 	for _, verb := range []string{"is ", "are "} {
@@ -203,7 +204,7 @@ func (g *generator) structure(t reflect.Type) object {
 }
 
 func defaultOf(t reflect.Type, f document.Field) any {
-	if word := wordFor(t); t.Kind() == reflect.String || word != "number" && word != "true or false" {
+	if word := wordFor(t); t.Kind() == reflect.String || word != "number" && word != "boolean" {
 		return f.Default
 	}
 	return json.RawMessage(f.Default)
@@ -236,7 +237,7 @@ func (g *generator) value(t reflect.Type) object {
 	}
 }
 
-// reference is the page that people read: one section per struct, in reading order.
+// reference is the reference page: one section per struct, in reading order.
 func (g *generator) reference() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Configuration reference\n\n" +
@@ -275,7 +276,7 @@ func sectionTitle(parent, name string, t reflect.Type) string {
 	return strings.TrimPrefix(parent+"."+name, ".")
 }
 
-// structOf is the struct of ours that a field holds, in whatever way.
+// structOf is the struct of this package in a field's type: itself, behind a pointer, or in a list or map.
 func structOf(t reflect.Type) reflect.Type {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
@@ -322,9 +323,9 @@ func wordFor(t reflect.Type) string {
 	case reflect.Map:
 		return "name → " + wordFor(t.Elem())
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.String:
-		return "text"
+		return "string"
 	case reflect.Struct:
 		return "mapping"
 	default:

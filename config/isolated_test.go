@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestIsolatedElsewhere: what has no workers refuses scripts that need them, and says where.
+// TestIsolatedElsewhere: programs without workers refuse scripts that need them, with the position.
 func TestIsolatedElsewhere(t *testing.T) {
 	const text = `scriptedTools:
   - name: one
@@ -16,7 +16,7 @@ func TestIsolatedElsewhere(t *testing.T) {
 	defer func(was string) { isolatedOn = was }(isolatedOn)
 	isolatedOn = "another system"
 	_, err := parse("vmcp.yaml", []byte(text), testEnv)
-	if want := "vmcp.yaml:4:15: error: scriptedTools[0].isolated: scripts are isolated on Linux only"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "vmcp.yaml:4:15: error: scriptedTools[0].isolated: scripts can be isolated on Linux only"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("parse = %v, want %s", err, want)
 	}
 }

@@ -7,16 +7,17 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
+	"github.com/vmcp-dev/vmcp/config/internal/validate"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// NameRef names an object of the same namespace.
+// NameRef is a reference to an object of the same namespace.
 type NameRef struct {
 	// Name is the name of the object.
 	Name string `json:"name" crd:"yes" max:"253"`
 }
 
-// KeyRef names a value of a ConfigMap or Secret of the same namespace.
+// KeyRef is a reference to a value of a ConfigMap or Secret of the same namespace.
 type KeyRef struct {
 	// Name is the name of the ConfigMap or Secret.
 	Name string `json:"name" crd:"yes" max:"253"`
@@ -24,30 +25,30 @@ type KeyRef struct {
 	Key string `json:"key" crd:"yes" max:"253"`
 }
 
-// TextSource says where a text is that an object does not hold itself.
+// TextSource is a reference to a source that is not in the object itself.
 type TextSource struct {
-	// ConfigMapKeyRef names a key of a ConfigMap.
+	// ConfigMapKeyRef is a key of a ConfigMap.
 	ConfigMapKeyRef KeyRef `json:"configMapKeyRef" crd:"yes"`
 }
 
-// Bundle are texts that belong together, as those of a ConfigMap do.
+// Bundle is the content of a ConfigMap: sources that can load each other.
 type Bundle struct {
 	// Name is the name of the ConfigMap, File the key of the script itself.
 	Name, File string
-	// Texts are the texts by their keys. They do not change.
+	// Texts are the sources by key. They are read-only.
 	Texts map[string]string
 }
 
-// ObjectRules are the rules of reading a document into the parts of a Config that an object of Kubernetes can
-// say: the fields whose tag crd says yes. That is nothing that names a file, a variable of the environment or an
-// address to listen on, and nothing of the process.
+// ObjectRules are the rules of decoding a document into the parts of a Config that a Kubernetes object may set:
+// the fields whose tag crd is yes. Excluded are files, environment variables, addresses to listen on, and settings
+// of the whole process.
 func ObjectRules() document.Rules {
 	r := strict
 	r.Fields, r.Field = document.ObjectFields, notInObjects
 	return r
 }
 
-// elsewhere says where the admin of a cluster says what a field of the file says, by the name of the field.
+// elsewhere is what replaces a field of the file in an object, by the name of the field.
 var elsewhere = map[string]string{
 	"backends":         "an object of kind MCPServerEntry with the same groupRef is a backend",
 	"incomingAuth":     "it is spec.incomingAuth",
@@ -61,7 +62,7 @@ var elsewhere = map[string]string{
 	"clientSecretFile": "clientSecretRef names a Secret",
 }
 
-// notInObjects says why an object refuses a field that a file may have; "" for what is no field at all.
+// notInObjects returns why an object refuses a field that a file may have; "" if the file has no such field.
 func notInObjects(t reflect.Type, name string) string {
 	if reason := refusedField(t, name); reason != "" {
 		return "unknown field: " + reason
@@ -71,9 +72,9 @@ func notInObjects(t reflect.Type, name string) string {
 			continue
 		}
 		if where := elsewhere[name]; where != "" {
-			return "unknown field: an object cannot say it; " + where
+			return "unknown field: an object cannot set it; " + where
 		}
-		return "unknown field: an object cannot say it, it is of the whole process"
+		return "unknown field: an object cannot set it: it belongs to the process"
 	}
 	return ""
 }
@@ -81,9 +82,9 @@ func notInObjects(t reflect.Type, name string) string {
 // KeyPath is the path of a member of a mapping.
 func KeyPath(path, key string) string { return document.KeyPath(path, key) }
 
-// CheckObject checks a Config that was read from the document of an object, where it stands at spec.config.
+// CheckObject checks a Config that was decoded from spec.config of an object.
 func CheckObject(d *document.Document, c *Config) {
-	v := &validator{Document: d, below: "spec.config."}
+	v := &validator{validate.Validator{Document: d, Below: "spec.config."}}
 	v.rateLimiting(&c.RateLimiting)
 	v.outgoing(c)
 	v.aggregation(c)
@@ -96,27 +97,27 @@ func CheckObject(d *document.Document, c *Config) {
 
 // CheckObjectTool checks a scripted tool that is the spec of an object.
 func CheckObjectTool(d *document.Document, t *ScriptedTool) {
-	v := &validator{Document: d, below: "spec"}
+	v := &validator{validate.Validator{Document: d, Below: "spec"}}
 	v.ownName(map[string]string{}, "", t.Name)
 	v.scripted(t, "")
 }
 
-// CheckBackend checks what an object says of a backend: its URL, which stands at url, and its headers, by where
-// their names stand.
+// CheckBackend checks a backend of an object: address is its URL, whose path is url; headers are the names of its
+// headers by their paths.
 func CheckBackend(d *document.Document, url, address string, headers map[string]string) {
-	v := &validator{Document: d}
-	v.url(url, address)
+	v := &validator{validate.Validator{Document: d}}
+	v.URL(url, address)
 	seen := map[string]string{}
 	for _, at := range keys(headers) {
 		name := headers[at]
 		lower := strings.ToLower(name)
 		switch first, twice := seen[lower]; {
 		case !headerName.MatchString(name):
-			v.report(at, "%q is not a header's name", name)
+			v.Report(at, "%q is not a header's name", name)
 		case twice:
-			v.report(at, "the same header as %s", first)
+			v.Report(at, "the same header as %s", first)
 		case slices.Contains(ownHeaders, lower):
-			v.report(at, "the protocol sets this header itself; remove it")
+			v.Report(at, "the protocol sets this header itself; remove it")
 		}
 		seen[lower] = name
 	}
@@ -126,26 +127,26 @@ func CheckBackend(d *document.Document, url, address string, headers map[string]
 func (v *validator) refs(list string, refs []NameRef) {
 	for i, r := range refs {
 		if r.Name == "" {
-			v.report(document.IndexPath(list, i)+".name", "want the name of an object")
+			v.Report(document.IndexPath(list, i)+".name", "want the name of an object")
 		} else if first := slices.Index(refs, r); first < i {
-			v.report(document.IndexPath(list, i), "duplicate value: %s[%d] names %q already", list, first, r.Name)
+			v.Report(document.IndexPath(list, i), "duplicate value: %s[%d] names %q already", list, first, r.Name)
 		}
 	}
 }
 
-// secretRef checks a reference to a Secret; instead is the field that may stand in its place.
+// secretRef checks a reference to a Secret; instead is the field that is allowed in its place.
 func (v *validator) secretRef(at, name string, ref *KeyRef, instead string, required bool) {
-	given := instead != "" && v.set(at+"."+instead)
+	given := instead != "" && v.Set(at+"."+instead)
 	if ref != nil {
 		v.keyRef(at+"."+name, ref)
 	}
 	switch {
 	case ref != nil && given:
-		v.report(at+"."+name, "want exactly one of %s and %s", name, instead)
+		v.Report(at+"."+name, "want exactly one of %s and %s", name, instead)
 	case ref == nil && !given && required && instead != "":
-		v.report(at, "want exactly one of %s and %s", name, instead)
+		v.Report(at, "want exactly one of %s and %s", name, instead)
 	case ref == nil && !given && required:
-		v.report(at, "want %s, which names a Secret", name)
+		v.Report(at, "want %s, which names a Secret", name)
 	}
 }
 
@@ -156,20 +157,20 @@ func (v *validator) textSource(at string, s *TextSource) {
 	}
 }
 
-// keyRef checks that a reference names something.
+// keyRef checks that a reference has a name and a key.
 func (v *validator) keyRef(at string, ref *KeyRef) {
 	if ref.Name == "" {
-		v.report(at+".name", "want a name")
+		v.Report(at+".name", "want a name")
 	}
 	if ref.Key == "" {
-		v.report(at+".key", "want a key")
+		v.Report(at+".key", "want a key")
 	}
 }
 
-// Hide makes further values secrets of the configuration.
+// Hide adds values to the secrets of the configuration.
 func (c *Config) Hide(values ...string) { c.expanded = append(c.expanded, values...) }
 
-// SetOrigin says where the text at path stands.
+// SetOrigin sets the origin of the string at path.
 func (c *Config) SetOrigin(path string, o diag.Origin) {
 	if c.origins == nil {
 		c.origins = map[string]diag.Origin{}
@@ -180,7 +181,7 @@ func (c *Config) SetOrigin(path string, o diag.Origin) {
 // IndexPath is the path of an entry of a list.
 func IndexPath(path string, i int) string { return document.IndexPath(path, i) }
 
-// Fork is a copy of c that may get fields and origins of its own. What they point to is shared.
+// Fork returns a shallow copy of c whose fields and origins can be changed. What they point to is shared.
 func (c *Config) Fork() *Config {
 	out := *c
 	out.origins, out.expanded = maps.Clone(c.origins), slices.Clip(c.expanded)

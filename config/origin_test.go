@@ -7,8 +7,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Where the text of a script stands is exact for literal block scalars, however they are
-// written, and the place of the field for every other form.
+// The origin of a script is exact for literal block scalars in all their forms, and the position of
+// the field for every other form.
 func TestOriginOfScripts(t *testing.T) {
 	const head = "scriptedTools:\n  - name: a\n    description: A.\n"
 	exact := func(line, column int) diag.Origin {
@@ -49,7 +49,7 @@ func TestOriginOfScripts(t *testing.T) {
 	}
 }
 
-// An alias stands where its anchor is.
+// The origin of an alias is its anchor's.
 func TestOriginOfAnAlias(t *testing.T) {
 	c, err := Parse("vmcp.yaml", []byte("scriptedTools:\n  - name: a\n    description: A.\n    script: &s |\n      def run(p): pass\n"+
 		"  - name: b\n    description: B.\n    script: *s\n"))
@@ -64,7 +64,7 @@ func TestOriginOfAnAlias(t *testing.T) {
 func TestTestsAreNeitherToolsNorLibraries(t *testing.T) {
 	_, problems := Read("vmcp.yaml", []byte("libraries: [{name: a_test.star, source: x = 1}]\nscriptedTools: [{name: a, description: A., scriptFile: origin_test.star}]\n"))
 	got := problems.Error()
-	for _, want := range []string{`"a_test.star" is a test by its name, and no library`, `no such file "origin_test.star"`} {
+	for _, want := range []string{`"a_test.star" is named like a test; tests are no libraries`, `no such file "origin_test.star"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("problems\n%s\nlack %s", got, want)
 		}

@@ -11,22 +11,22 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/hostname"
 )
 
-// OutgoingAuth says with which credentials the requests to backends are made. The token of a
-// client is never one of them.
+// OutgoingAuth is with which credentials the requests to backends are made. The token of a
+// client is never forwarded.
 type OutgoingAuth struct {
 	// Source is where the strategies come from. discovered, from the resources of a Kubernetes cluster, is refused here.
 	Source string `json:"source,omitempty" enum:"inline" crd:"yes"`
-	// Default is for every backend with a URL that has no strategy of its own.
+	// Default is the strategy of every backend with a URL that is not in backends.
 	Default OutgoingStrategy `json:"default,omitempty" crd:"yes"`
 	// Backends are strategies by the name of the backend.
 	Backends map[string]OutgoingStrategy `json:"backends,omitempty" crd:"yes"`
-	// PublicURL is where browsers reach this endpoint, such as https://mcp.example.com: there are the pages of logins of principals (oauth.perUser). Without it: the origin of incomingAuth.oidc.resource, else the host that the client's request names.
+	// PublicURL is the URL at which browsers reach this endpoint, such as https://mcp.example.com, for the login pages of oauth.perUser. Default: the origin of incomingAuth.oidc.resource, else the host of the client's request.
 	PublicURL string `json:"publicUrl,omitempty" crd:"yes"`
 }
 
 // OutgoingStrategy is how the requests to one backend are authenticated.
 type OutgoingStrategy struct {
-	// Type is the kind of credential: unauthenticated sends none, header_injection a header, client_credentials a token of this proxy's own, token_exchange a token for the principal who calls (RFC 8693), oauth the tokens of a login at the backend.
+	// Type is the kind of credential: unauthenticated sends none, header_injection a header, client_credentials a token for this proxy (RFC 6749, section 4.4), token_exchange a token for the calling principal (RFC 8693), oauth the tokens of a login at the backend.
 	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials,token_exchange,oauth" default:"unauthenticated" crd:"yes"`
 	// HeaderInjection is the header, for type header_injection.
 	HeaderInjection HeaderInjection `json:"headerInjection,omitempty" crd:"yes"`
@@ -44,109 +44,109 @@ type HeaderInjection struct {
 	HeaderName string `json:"headerName,omitempty" crd:"yes"`
 	// HeaderValue is its value. ${NAME} is replaced from the environment, $${ stays ${.
 	HeaderValue string `json:"headerValue,omitempty" crd:"yes"`
-	// HeaderValueEnv names the environment variable with the value.
+	// HeaderValueEnv is the name of the environment variable with the value.
 	HeaderValueEnv string `json:"headerValueEnv,omitempty" crd:"no"`
-	// HeaderValueFile is a file with the value, without its last line break; relative to the configuration file, and read anew when it changes.
+	// HeaderValueFile is a file with the value, without its last line break; relative to the configuration file, and reloaded when it changes.
 	HeaderValueFile string `json:"headerValueFile,omitempty" crd:"no"`
 	// ValueSecretRef names the Secret with the value, in an object of Kubernetes.
 	ValueSecretRef *KeyRef `json:"valueSecretRef,omitempty" config:"-" crd:"yes"`
-	// HeaderValuePrefix stands before the value, such as "Bearer ".
+	// HeaderValuePrefix is put before the value, such as "Bearer ".
 	HeaderValuePrefix string `json:"headerValuePrefix,omitempty" crd:"yes"`
-	// Secret is the value that the variable held.
+	// Secret is the value of the variable.
 	Secret string `json:"-"`
 }
 
-// ClientCredentials get a token of this proxy's own (RFC 6749, section 4.4).
+// ClientCredentials get a token for this proxy (RFC 6749, section 4.4).
 type ClientCredentials struct {
 	// TokenURL is the token endpoint.
 	TokenURL string `json:"tokenUrl,omitempty" crd:"yes"`
-	// ClientID is the name of this proxy with the authorization server.
+	// ClientID is the client ID of this proxy at the authorization server.
 	ClientID string `json:"clientId,omitempty" crd:"yes"`
-	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
+	// ClientSecret is the client secret. ${NAME} is replaced from the environment, $${ stays ${.
 	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
-	// ClientSecretEnv names the environment variable with the secret.
+	// ClientSecretEnv is the name of the environment variable with the secret.
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file, and read for each token.
 	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
 	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
 	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
-	// Secret is the secret that the variable held.
+	// Secret is the value of the variable.
 	Secret string `json:"-"`
-	// Scopes are asked for.
+	// Scopes are the requested scopes.
 	Scopes []string `json:"scopes,omitempty" crd:"yes"`
-	// Audience is what the token is for, as the authorization server names it.
+	// Audience is the requested audience of the token, in the terms of the authorization server.
 	Audience string `json:"audience,omitempty" crd:"yes"`
-	// Resource is the URL of what the token is for (RFC 8707).
+	// Resource is the URL of the resource that the token is requested for (RFC 8707).
 	Resource string `json:"resource,omitempty" crd:"yes"`
 }
 
-// TokenExchange gets a token for the principal who calls in exchange for the one that the
-// client brought (RFC 8693).
+// TokenExchange exchanges the token of the client's request for one that the backend accepts, for
+// the same principal (RFC 8693).
 type TokenExchange struct {
 	// TokenURL is the token endpoint.
 	TokenURL string `json:"tokenUrl,omitempty" crd:"yes"`
-	// ClientID is the name of this proxy with the authorization server.
+	// ClientID is the client ID of this proxy at the authorization server.
 	ClientID string `json:"clientId,omitempty" crd:"yes"`
-	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
+	// ClientSecret is the client secret. ${NAME} is replaced from the environment, $${ stays ${.
 	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
-	// ClientSecretEnv names the environment variable with the secret.
+	// ClientSecretEnv is the name of the environment variable with the secret.
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file, and read for each token.
 	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
 	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
 	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
-	// Secret is the secret that the variable held.
+	// Secret is the value of the variable.
 	Secret string `json:"-"`
-	// Audience is what the token is for, as the authorization server names it.
+	// Audience is the requested audience of the token, in the terms of the authorization server.
 	Audience string `json:"audience,omitempty" crd:"yes"`
-	// Resource is the URL of what the token is for (RFC 8707).
+	// Resource is the URL of the resource that the token is requested for (RFC 8707).
 	Resource string `json:"resource,omitempty" crd:"yes"`
-	// Scopes are asked for.
+	// Scopes are the requested scopes.
 	Scopes []string `json:"scopes,omitempty" crd:"yes"`
-	// SubjectTokenType is what the client's token is to the authorization server: access_token, which is the default, id_token, jwt, or a URN.
+	// SubjectTokenType is the type of the client's token: access_token, which is the default, id_token, jwt, or a URN.
 	SubjectTokenType string `json:"subjectTokenType,omitempty" crd:"yes"`
-	// Discovery is the credential with which the backend's lists are read and its health is checked, which is nobody's. Without it the backend is connected when the first principal calls, and lists with that principal's token.
+	// Discovery is the credential, of no principal, with which the backend's lists are read and its health is checked. If unset, the backend is connected at the first call of a principal, and its lists are read with that principal's token.
 	Discovery DiscoveryStrategy `json:"discovery,omitempty" crd:"yes"`
 }
 
-// OutgoingOAuth is a login at a backend that asks for one: the backend says which authorization
-// server, and tokenStore keeps the tokens.
+// OutgoingOAuth is an OAuth login at a backend that requires one: the backend's metadata names the
+// authorization server, and tokenStore keeps the tokens.
 type OutgoingOAuth struct {
-	// Scopes are asked for instead of those that the backend names.
+	// Scopes are requested instead of those that the backend advertises.
 	Scopes []string `json:"scopes,omitempty" crd:"yes"`
-	// ClientID is the name of this proxy with the authorization server, where it was registered there.
+	// ClientID is the client ID of this proxy at the authorization server, if it is registered there.
 	ClientID string `json:"clientId,omitempty" crd:"yes"`
-	// ClientSecret is its secret. ${NAME} is replaced from the environment, $${ stays ${.
+	// ClientSecret is the client secret. ${NAME} is replaced from the environment, $${ stays ${.
 	ClientSecret string `json:"clientSecret,omitempty" crd:"no"`
-	// ClientSecretEnv names the environment variable with the secret.
+	// ClientSecretEnv is the name of the environment variable with the secret.
 	ClientSecretEnv string `json:"clientSecretEnv,omitempty" crd:"no"`
 	// ClientSecretFile is a file with the secret, without its last line break; relative to the configuration file.
 	ClientSecretFile string `json:"clientSecretFile,omitempty" crd:"no"`
 	// ClientSecretRef names the Secret with the secret, in an object of Kubernetes.
 	ClientSecretRef *KeyRef `json:"clientSecretRef,omitempty" config:"-" crd:"yes"`
-	// Secret is the secret that the variable held.
+	// Secret is the value of the variable.
 	Secret string `json:"-"`
-	// ClientMetadataURL is an https URL with a client ID metadata document of this proxy, which is its name where the authorization server takes such. Without it and clientId the proxy registers itself (RFC 7591).
+	// ClientMetadataURL is the https URL of a client ID metadata document of this proxy, used as its client ID if the authorization server supports such documents. If neither it nor clientId is set, the proxy registers itself (RFC 7591).
 	ClientMetadataURL string `json:"clientMetadataUrl,omitempty" crd:"yes"`
-	// PerUser gives each principal a login of its own. Without it there is one for this proxy, made with vmcp login.
+	// PerUser makes each principal log in. If false, there is one login for this proxy, made with vmcp login.
 	PerUser bool `json:"perUser,omitempty" crd:"yes"`
-	// AllowPrivateIP allows an authorization server at a private or loopback address. One on the host of the backend's URL needs no permission.
+	// AllowPrivateIP allows an authorization server at an address that is not public: private, loopback, or 100.64.0.0/10 of overlay networks. An authorization server on the host of the backend's URL is always allowed.
 	AllowPrivateIP bool `json:"allowPrivateIp,omitempty" crd:"yes"`
 }
 
-// TokenStore is a file with the tokens of logins at backends, each sealed with a key. In a cluster they are in sessionStorage instead, sealed with its keys.
+// TokenStore is a file with the tokens of logins at backends, each encrypted with a key. In a cluster they are stored in sessionStorage instead, encrypted with its keys.
 type TokenStore struct {
-	// File is the file, relative to the configuration file. It comes to be with the first login.
+	// File is the file, relative to the configuration file. It is created at the first login.
 	File string `json:"file,omitempty"`
-	// KeyEnv names the environment variable with the key: 32 random bytes in base64. Several, with commas between them, let keys be changed: the first seals, all open.
+	// KeyEnv is the name of the environment variable with the key: 32 random bytes in base64. Several keys, separated by commas, allow key rotation: the first encrypts, all decrypt.
 	KeyEnv string `json:"keyEnv,omitempty"`
-	// Key is what the variable held.
+	// Key is the value of the variable.
 	Key string `json:"-"`
 }
 
 // DiscoveryStrategy is a credential that belongs to no principal.
 type DiscoveryStrategy struct {
-	// Type is the kind of credential. Without it there is none.
+	// Type is the kind of credential. Default: none.
 	Type string `json:"type,omitempty" enum:"unauthenticated,header_injection,client_credentials" crd:"yes"`
 	// HeaderInjection is the header, for type header_injection.
 	HeaderInjection HeaderInjection `json:"headerInjection,omitempty" crd:"yes"`
@@ -154,18 +154,17 @@ type DiscoveryStrategy struct {
 	ClientCredentials ClientCredentials `json:"clientCredentials,omitempty" crd:"yes"`
 }
 
-// BackendTLS is what a TLS connection to a backend is made with. The files are read anew when
-// they change.
+// BackendTLS configures TLS connections to a backend. The files are reloaded when they change.
 type BackendTLS struct {
 	// CA is a file of certificates to trust for this backend instead of those of the system, in PEM, relative to the configuration file.
 	CA string `json:"ca,omitempty"`
-	// CAText is what such a file would hold, where there is none. Exclusive with CA.
+	// CAText is the content of such a file. Exclusive with CA.
 	CAText string `json:"-"`
-	// Cert is a file with the certificate that this proxy shows to the backend.
+	// Cert is a file with the client certificate of this proxy.
 	Cert string `json:"cert,omitempty"`
 	// Key is the file with that certificate's private key.
 	Key string `json:"key,omitempty"`
-	// ServerName is the name that the backend's certificate has to be for. Without it: the host of the URL.
+	// ServerName is the name that the backend's certificate must be valid for. Default: the host of the URL.
 	ServerName string `json:"serverName,omitempty"`
 }
 
@@ -179,7 +178,7 @@ const (
 	subjectTokenURNPrefix = "urn:ietf:params:oauth:token-type:"
 )
 
-// PerPrincipal reports whether each principal has a credential of its own.
+// PerPrincipal reports whether the credential depends on the principal who calls.
 func (s *OutgoingStrategy) PerPrincipal() bool {
 	return s != nil && (s.Type == ExchangeToken || s.Type == Login && s.OAuth.PerUser)
 }
@@ -196,7 +195,7 @@ func (t *TokenExchange) SubjectToken() string {
 	}
 }
 
-// outgoing checks the strategies and hands them to the backends.
+// outgoing checks the strategies and sets that of each backend.
 func (v *validator) outgoing(c *Config) {
 	const at = "outgoingAuth"
 	v.workloads(c, at+".backends", keys(c.OutgoingAuth.Backends))
@@ -209,7 +208,7 @@ func (v *validator) outgoing(c *Config) {
 	for i := range c.Backends {
 		v.outgoingOf(c, &c.Backends[i], document.IndexPath("backends", i))
 	}
-	if !v.inObject() {
+	if !v.InObject() {
 		v.tokenStore(c)
 	}
 	v.publicURL(at+".publicUrl", c.OutgoingAuth.PublicURL)
@@ -219,7 +218,7 @@ func (v *validator) outgoing(c *Config) {
 	}
 }
 
-// outgoingOf checks what the strategies mean for one backend.
+// outgoingOf checks the strategy of one backend against its other fields.
 func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 	s, own := c.OutgoingAuth.Backends[b.Name]
 	path := document.KeyPath("outgoingAuth.backends", b.Name)
@@ -228,7 +227,7 @@ func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 	}
 	if b.Command != "" {
 		if own && s.Type != "" && s.Type != Unauthenticated {
-			v.report(path+".type", "%s is for a backend with a url: a process gets its credentials in env", s.Type)
+			v.Report(path+".type", "%s is for a backend with a url: a process gets its credentials in env", s.Type)
 		}
 		return
 	}
@@ -245,7 +244,7 @@ func (v *validator) outgoingOf(c *Config, b *Backend, at string) {
 	for name := range b.Headers {
 		for _, header := range keys(injected) {
 			if strings.EqualFold(name, header) {
-				v.report(document.KeyPath(at+".headers", name), "%s sets this header, too; remove one of them", injected[header])
+				v.Report(document.KeyPath(at+".headers", name), "%s sets this header, too; remove one of them", injected[header])
 			}
 		}
 	}
@@ -259,10 +258,10 @@ func (v *validator) strategy(at string, s *OutgoingStrategy) {
 		ExchangeToken:        {"tokenExchange", s.TokenExchange},
 	})
 	if s.Type != Login && !reflect.ValueOf(s.OAuth).IsZero() {
-		v.report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, Unauthenticated))
+		v.Report(at+".oauth", "only for type: %s; the type is %q", Login, orDefault(s.Type, Unauthenticated))
 	}
 	switch {
-	case v.broken(at + ".type"):
+	case v.Broken(at + ".type"):
 	case s.Type == InjectHeader:
 		v.injection(at+".headerInjection", &s.HeaderInjection)
 	case s.Type == UseClientCredentials:
@@ -274,7 +273,7 @@ func (v *validator) strategy(at string, s *OutgoingStrategy) {
 	}
 }
 
-// strategyField is what a strategy has for one type.
+// strategyField is the field of a strategy for one type.
 type strategyField struct {
 	name  string
 	value any
@@ -287,9 +286,9 @@ func (v *validator) strategyOf(at, kind string, fields map[string]strategyField)
 		is := !reflect.ValueOf(fields[of].value).IsZero()
 		switch {
 		case of == kind && !is:
-			v.report(at+".type", "%s needs %s", kind, fields[of].name)
+			v.Report(at+".type", "%s needs %s", kind, fields[of].name)
 		case of != kind && is:
-			v.report(path, "only for type: %s; the type is %q", of, orDefault(kind, Unauthenticated))
+			v.Report(path, "only for type: %s; the type is %q", of, orDefault(kind, Unauthenticated))
 		}
 	}
 }
@@ -297,10 +296,10 @@ func (v *validator) strategyOf(at, kind string, fields map[string]strategyField)
 func (v *validator) exchange(at string, t *TokenExchange) {
 	v.tokenURL(at+".tokenUrl", t.TokenURL)
 	v.tokenSecret(at, t.ClientID, oneSecret{&t.ClientSecret, t.ClientSecretEnv, &t.ClientSecretFile, &t.Secret})
-	v.scopes(at+".scopes", t.Scopes)
+	v.Scopes(at+".scopes", t.Scopes)
 	v.resource(at+".resource", t.Resource)
 	if name := t.SubjectTokenType; name != "" && !strings.HasPrefix(name, "urn:") && !slices.Contains([]string{"access_token", "id_token", "jwt"}, name) {
-		v.report(at+".subjectTokenType", "want access_token, id_token, jwt or a URN, have %q", name)
+		v.Report(at+".subjectTokenType", "want access_token, id_token, jwt or a URN, have %q", name)
 	}
 	d, path := &t.Discovery, at+".discovery"
 	v.strategyOf(path, d.Type, map[string]strategyField{
@@ -308,7 +307,7 @@ func (v *validator) exchange(at string, t *TokenExchange) {
 		UseClientCredentials: {"clientCredentials", d.ClientCredentials},
 	})
 	switch {
-	case v.broken(path + ".type"):
+	case v.Broken(path + ".type"):
 	case d.Type == InjectHeader:
 		v.injection(path+".headerInjection", &d.HeaderInjection)
 	case d.Type == UseClientCredentials:
@@ -316,22 +315,22 @@ func (v *validator) exchange(at string, t *TokenExchange) {
 	}
 }
 
-// login checks how this proxy presents itself at a login.
+// login checks the client identification of an OAuth login.
 func (v *validator) login(at string, o *OutgoingOAuth) {
 	if o.ClientID != "" || o.ClientSecret+o.ClientSecretEnv+o.ClientSecretFile != "" || o.ClientSecretRef != nil {
 		v.tokenSecret(at, o.ClientID, oneSecret{&o.ClientSecret, o.ClientSecretEnv, &o.ClientSecretFile, &o.Secret})
 	}
-	v.scopes(at+".scopes", o.Scopes)
+	v.Scopes(at+".scopes", o.Scopes)
 	if text := o.ClientMetadataURL; text != "" {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" {
-			v.report(at+".clientMetadataUrl", "want an https URL with a path: where the client ID metadata document is")
+			v.Report(at+".clientMetadataUrl", "want an https URL with a path: where the client ID metadata document is")
 		}
 	}
 }
 
-// perUser warns of logins of principals where nobody is asked who they are.
+// perUser warns of logins per principal if clients are not authenticated.
 func (v *validator) perUser(c *Config) {
-	if v.inObject() {
+	if v.InObject() {
 		return
 	}
 	if kind := c.IncomingAuth.Type; kind != "" && kind != "anonymous" {
@@ -339,12 +338,12 @@ func (v *validator) perUser(c *Config) {
 	}
 	for _, name := range keys(c.OutgoingAuth.Backends) {
 		if c.OutgoingAuth.Backends[name].OAuth.PerUser {
-			v.warn(document.KeyPath("outgoingAuth.backends", name)+".oauth.perUser", "every call is denied while callers are not told apart: incomingAuth, or vmcp serve --token-file, does that")
+			v.Warn(document.KeyPath("outgoingAuth.backends", name)+".oauth.perUser", "every call is denied because callers are not authenticated: configure incomingAuth, or use vmcp serve --token-file")
 		}
 	}
 }
 
-// publicURL checks where browsers reach the endpoint.
+// publicURL checks the URL at which browsers reach the endpoint.
 func (v *validator) publicURL(at, text string) {
 	if text == "" {
 		return
@@ -352,14 +351,14 @@ func (v *validator) publicURL(at, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "":
-		v.report(at, "want a URL without a path, such as https://mcp.example.com")
+		v.Report(at, "want a URL without a path, such as https://mcp.example.com")
 	case u.Scheme == "http" && !hostname.IsLoopback(u.Hostname()):
-		v.warn(at, "without TLS, whoever is on the way can take the login over; want https")
+		v.Warn(at, "without TLS the login can be intercepted; want https")
 	}
 }
 
-// BrowsersAt is the URL, without a path, at which browsers reach the endpoint; "" where the
-// configuration does not say that.
+// BrowsersAt is the URL, without a path, at which browsers reach the endpoint; "" if the
+// configuration does not set it.
 func (c *Config) BrowsersAt() string {
 	o := c.IncomingAuth.OIDC
 	for _, text := range []string{c.OutgoingAuth.PublicURL, o.Resource, o.Audience} {
@@ -370,13 +369,13 @@ func (c *Config) BrowsersAt() string {
 	return ""
 }
 
-// tokenStore checks the store, and that there is one where logins are kept.
+// tokenStore checks the token store, and that there is one if a strategy needs it.
 func (v *validator) tokenStore(c *Config) {
 	const at = "tokenStore"
 	t := &c.TokenStore
 	switch {
 	case c.Cluster.On() && (t.File != "" || t.KeyEnv != ""):
-		v.warn(at, "is not used in a cluster: logins are kept in sessionStorage, for all replicas, and sealed with its keys; log in again with vmcp login")
+		v.Warn(at, "is not used in a cluster: logins are kept in sessionStorage, for all replicas, and sealed with its keys; log in again with vmcp login")
 		return
 	case c.Cluster.On():
 		return
@@ -384,27 +383,27 @@ func (v *validator) tokenStore(c *Config) {
 	if t.File == "" && t.KeyEnv == "" {
 		for _, name := range keys(c.OutgoingAuth.Backends) {
 			if c.OutgoingAuth.Backends[name].Type == Login {
-				v.report(document.KeyPath("outgoingAuth.backends", name)+".type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
+				v.Report(document.KeyPath("outgoingAuth.backends", name)+".type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
 			}
 		}
 		if c.OutgoingAuth.Default.Type == Login {
-			v.report("outgoingAuth.default.type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
+			v.Report("outgoingAuth.default.type", "oauth needs tokenStore, with file and keyEnv: where the tokens are kept")
 		}
 		return
 	}
 	if t.File == "" {
-		v.report(at, "want file: where the tokens are kept, such as tokens.db")
+		v.Report(at, "want file: where the tokens are kept, such as tokens.db")
 	}
-	t.File = v.absolute(t.File)
-	key, ok := v.env(t.KeyEnv)
+	t.File = v.Absolute(t.File)
+	key, ok := v.Env(t.KeyEnv)
 	switch {
 	case t.KeyEnv == "":
-		v.report(at, "want keyEnv: the environment variable with the key, 32 random bytes in base64; openssl rand -base64 32 makes them")
+		v.Report(at, "want keyEnv: the environment variable with the key, 32 random bytes in base64; openssl rand -base64 32 makes them")
 	case !ok || key == "":
-		v.report(at+".keyEnv", "the environment variable %s is not set; openssl rand -base64 32 makes a key", t.KeyEnv)
+		v.Report(at+".keyEnv", "the environment variable %s is not set; openssl rand -base64 32 makes a key", t.KeyEnv)
 	default:
 		for text := range strings.SplitSeq(key, ",") {
-			v.secrets = append(v.secrets, strings.TrimSpace(text))
+			v.Secrets = append(v.Secrets, strings.TrimSpace(text))
 		}
 	}
 	t.Key = key
@@ -413,44 +412,44 @@ func (v *validator) tokenStore(c *Config) {
 func (v *validator) clientCredentials(at string, c *ClientCredentials) {
 	v.tokenURL(at+".tokenUrl", c.TokenURL)
 	v.tokenSecret(at, c.ClientID, oneSecret{&c.ClientSecret, c.ClientSecretEnv, &c.ClientSecretFile, &c.Secret})
-	if v.inObject() {
+	if v.InObject() {
 		v.secretRef(at, "clientSecretRef", c.ClientSecretRef, "", true)
 	} else if c.ClientSecret == "" && c.ClientSecretFile == "" && c.ClientSecretEnv == "" {
-		v.report(at, "want clientSecretEnv, clientSecretFile or clientSecret: a client credentials grant is for clients with a secret (RFC 6749, section 4.4)")
+		v.Report(at, "want clientSecretEnv, clientSecretFile or clientSecret: a client credentials grant is for clients with a secret (RFC 6749, section 4.4)")
 	}
-	v.scopes(at+".scopes", c.Scopes)
+	v.Scopes(at+".scopes", c.Scopes)
 	v.resource(at+".resource", c.Resource)
 }
 
-// tokenURL checks a token endpoint. Secrets go there.
+// tokenURL checks the URL of a token endpoint, to which secrets are sent.
 func (v *validator) tokenURL(at, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
-		v.report(at, "want the token endpoint of the authorization server, such as https://idp.example.com/token")
+		v.Report(at, "want the token endpoint of the authorization server, such as https://idp.example.com/token")
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
-		v.report(at, "want a URL such as https://idp.example.com/token")
+		v.Report(at, "want a URL such as https://idp.example.com/token")
 	case u.Scheme == "http" && !hostname.IsLoopback(u.Hostname()):
-		v.warn(at, "without TLS, whoever is on the way reads the client's secret and the tokens; want https")
+		v.Warn(at, "without TLS the client secret and the tokens can be intercepted; want https")
 	}
 }
 
-// resource checks the URL of what a token is for (RFC 8707, section 2).
+// resource checks a resource indicator (RFC 8707, section 2).
 func (v *validator) resource(at, text string) {
 	if text == "" {
 		return
 	}
 	if u, err := url.Parse(text); err != nil || !u.IsAbs() || u.Fragment != "" {
-		v.report(at, "want an absolute URL without a fragment, have %q", text)
+		v.Report(at, "want an absolute URL without a fragment, have %q", text)
 	}
 }
 
 // tokenSecret reads the secret of a client of a token endpoint.
 func (v *validator) tokenSecret(at, id string, s oneSecret) {
 	if id == "" {
-		v.report(at+".clientId", "want the name of this proxy with the authorization server")
+		v.Report(at+".clientId", "want the client ID of this proxy at the authorization server")
 	}
-	if !v.inObject() {
+	if !v.InObject() {
 		v.oneSecret(at, "clientSecret", s, false)
 	}
 }
@@ -460,25 +459,25 @@ func (v *validator) injection(at string, h *HeaderInjection) {
 	lower := strings.ToLower(h.HeaderName)
 	switch {
 	case h.HeaderName == "":
-		v.report(at+".headerName", "want the name of the header, such as Authorization")
+		v.Report(at+".headerName", "want the name of the header, such as Authorization")
 	case !headerName.MatchString(h.HeaderName):
-		v.report(at+".headerName", "not a header's name")
+		v.Report(at+".headerName", "not a header's name")
 	case slices.Contains(ownHeaders, lower):
-		v.report(at+".headerName", "the protocol sets this header itself; want another one")
+		v.Report(at+".headerName", "the protocol sets this header itself; want another one")
 	}
-	if v.inObject() {
+	if v.InObject() {
 		v.secretRef(at, "valueSecretRef", h.ValueSecretRef, "headerValue", true)
 	} else {
 		v.oneSecret(at, "headerValue", oneSecret{&h.HeaderValue, h.HeaderValueEnv, &h.HeaderValueFile, &h.Secret}, true)
 	}
 	for path, text := range map[string]string{at + ".headerValue": h.Value(), at + ".headerValuePrefix": h.HeaderValuePrefix} {
 		if strings.ContainsAny(text, "\r\n\x00") {
-			v.report(path, "the value holds a line break or NUL character")
+			v.Report(path, "the value holds a line break or NUL character")
 		}
 	}
 }
 
-// oneSecret are the fields that a secret can stand in, and where it goes that a variable held.
+// oneSecret are the alternative fields of a secret, and where the value of its variable is stored.
 type oneSecret struct {
 	value  *string
 	env    string
@@ -487,7 +486,7 @@ type oneSecret struct {
 }
 
 // oneSecret checks the fields NAME, NAMEEnv and NAMEFile, of which one may be set, and reads the
-// secret. A file is read when it is needed.
+// secret. A file is read when the secret is used.
 func (v *validator) oneSecret(at, name string, s oneSecret, required bool) {
 	var given []string
 	for _, f := range []struct{ name, value string }{{name, *s.value}, {name + "Env", s.env}, {name + "File", *s.file}} {
@@ -497,48 +496,47 @@ func (v *validator) oneSecret(at, name string, s oneSecret, required bool) {
 	}
 	switch path := at + "."; {
 	case len(given) > 1:
-		v.report(path+given[1], "want one of %s, %[1]sEnv and %[1]sFile; %s is there already", name, given[0])
+		v.Report(path+given[1], "want one of %s, %[1]sEnv and %[1]sFile; %s is there already", name, given[0])
 	case len(given) == 0 && required:
-		v.report(at, "want %sEnv, %[1]sFile or %[1]s", name)
+		v.Report(at, "want %sEnv, %[1]sFile or %[1]s", name)
 	case s.env != "":
 		path += given[0]
-		text, ok := v.env(s.env)
+		text, ok := v.Env(s.env)
 		if !ok || text == "" {
-			v.report(path, "the environment variable %s is not set", s.env)
+			v.Report(path, "the environment variable %s is not set", s.env)
 		}
-		v.expandedSecret(path, s.env, text)
+		v.NoteSecret(path, s.env, text)
 		*s.secret = text
 	case *s.file != "":
-		v.existing(path+given[0], s.file)
+		v.Existing(path+given[0], s.file)
 	case *s.value != "":
 		path += given[0]
 		literal := *s.value
-		*s.value = v.expand(path, literal)
+		*s.value = v.Expand(path, literal)
 		if literal == *s.value {
-			v.tooShort(path, literal)
+			v.TooShort(path, literal)
 		}
 	}
 }
 
-// Value is the value of the header without its prefix, unless that is in a file.
+// Value is the value of the header without its prefix; "" if it is in a file.
 func (h *HeaderInjection) Value() string { return cmp.Or(h.Secret, h.HeaderValue) }
 
-// ownedHeaders are headers that say who a client is or belong to one connection: they are
-// never passed on.
+// ownedHeaders are the client's credentials and hop-by-hop headers, which are never forwarded.
 var ownedHeaders = []string{
 	"authorization", "cookie", "forwarded", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
 	"x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "host", "content-length", "content-type",
 	"content-encoding", "accept", "accept-encoding", "expect", "last-event-id", "origin",
 }
 
-// passthrough checks the name of a header that clients' requests hand on.
+// passthrough checks the name of a header that is forwarded to backends.
 func (v *validator) passthrough(at, name string) {
 	lower := strings.ToLower(name)
 	switch {
 	case !headerName.MatchString(name):
-		v.report(at, "not a header's name")
+		v.Report(at, "not a header's name")
 	case slices.Contains(ownedHeaders, lower), strings.HasPrefix(lower, "proxy-"), strings.HasPrefix(lower, "mcp-"):
-		v.report(at, "%s is never passed on: it is the client's credential, or belongs to one connection", name)
+		v.Report(at, "%s is never forwarded: it is the client's credential, or a hop-by-hop header", name)
 	}
 }
 
@@ -550,19 +548,19 @@ func (v *validator) backendTLS(b *Backend, at string) {
 	}
 	switch u, err := url.Parse(b.URL); {
 	case err == nil && u.Scheme != "https":
-		v.report(at, "only for a url that begins with https://")
+		v.Report(at, "only for a url that begins with https://")
 		return
 	case t.Cert != "" && t.Key == "":
-		v.report(at+".cert", "needs key, the certificate's private key")
+		v.Report(at+".cert", "needs key, the certificate's private key")
 	case t.Key != "" && t.Cert == "":
-		v.report(at+".key", "needs cert, the certificate")
+		v.Report(at+".key", "needs cert, the certificate")
 	}
-	v.existing(at+".ca", &t.CA)
-	v.existing(at+".cert", &t.Cert)
-	v.existing(at+".key", &t.Key)
+	v.Existing(at+".ca", &t.CA)
+	v.Existing(at+".cert", &t.Cert)
+	v.Existing(at+".key", &t.Key)
 }
 
-// completeOutgoing hands a backend its strategy.
+// completeOutgoing sets the strategy of a backend.
 func (b *Backend) completeOutgoing(o *OutgoingAuth) {
 	s, own := o.Backends[b.Name]
 	if !own {
@@ -571,10 +569,12 @@ func (b *Backend) completeOutgoing(o *OutgoingAuth) {
 	if b.Command != "" || s.Type == "" || s.Type == Unauthenticated {
 		return
 	}
-	b.Outgoing = &s
+	if b.Outgoing == nil || !reflect.DeepEqual(*b.Outgoing, s) {
+		b.Outgoing = &s
+	}
 }
 
-// outgoingSecrets are the secrets of the strategies that stand in the configuration.
+// secrets are the secrets of the strategies, as far as the configuration has their values.
 func (o *OutgoingAuth) secrets() (found []string) {
 	all := []OutgoingStrategy{o.Default}
 	for _, name := range keys(o.Backends) {

@@ -1,24 +1,27 @@
 package config
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vmcp-dev/vmcp/config/clients"
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/config/internal/envfile"
+	"github.com/vmcp-dev/vmcp/config/internal/validate"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// MaxFile bounds a configuration file; inline scripts included, real ones stay far below.
+// MaxFile bounds a configuration file, in bytes; real ones, with inline scripts, are far smaller.
 const MaxFile = 4 << 20
 
-// Load reads and checks a configuration file. What is wrong in the file comes back
-// as diag.Problems.
+// Load reads and checks a configuration file. The error is diag.Problems for problems of its
+// content.
 func Load(path string) (*Config, error) {
 	data, err := ReadFile(path)
 	if err != nil {
@@ -27,8 +30,8 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// ReadFile reads the text of a configuration file. The error is diag.Problems when there
-// is something else than a file of a configuration's size.
+// ReadFile reads the content of a configuration file. The error is diag.Problems if it is too large
+// or not a regular file.
 func ReadFile(path string) ([]byte, error) {
 	data, err := files.Read(path, clients.MaxFile)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -37,10 +40,10 @@ func ReadFile(path string) ([]byte, error) {
 	return nil, diag.Problems{{Pos: diag.Pos{File: diag.File(path), Line: 1, Column: 1}, Code: code, Message: err.Error()}}
 }
 
-// Parse checks the text of a configuration file and returns it complete: defaults
-// set, ${NAME} replaced from the environment, relative paths made absolute. All
-// problems come back at once, as diag.Problems. The filename is for messages, and its
-// folder is what paths in the file are relative to.
+// Parse checks the content of a configuration file and returns it complete: defaults
+// set, ${NAME} replaced from the environment, relative paths made absolute. The error is
+// diag.Problems with all problems. The filename is for messages, and paths in the file are
+// relative to its folder.
 func Parse(filename string, data []byte) (*Config, error) {
 	return parse(filename, data, os.LookupEnv)
 }
@@ -53,8 +56,8 @@ func parse(filename string, data []byte, env func(string) (string, bool)) (*Conf
 	return c, nil
 }
 
-// Read is Parse for those who look for mistakes: it returns what could be read even when
-// something in it is wrong, nil only when nothing could, and the warnings among the problems.
+// Read is Parse for checks: it returns what could be read even if there are errors, nil only if
+// nothing could be read, and problems of every severity.
 func Read(filename string, data []byte) (*Config, diag.Problems) {
 	return read(filename, data, os.LookupEnv)
 }
@@ -90,13 +93,13 @@ func readWith(filename string, data []byte, env func(string) (string, bool)) (*C
 	if !d.Decode(data, MaxFile, c) {
 		return nil, d.Problems.Sorted()
 	}
-	c.written, _ = json.Marshal(c) // nil where the file holds what JSON cannot: it has problems then
-	v := &validator{Document: d, env: env, dir: folder(filename)}
+	c.written, _ = json.Marshal(c) // nil if the file has values that JSON has not: they are problems
+	v := &validator{validate.Validator{Document: d, Env: env, Dir: folder(filename)}}
 	v.config(c)
-	c.expanded, c.named, c.warnings = v.secrets, v.named, v.warnings.Sorted()
-	c.places, c.origins, c.partial = d.Places, d.Origins, len(d.Problems) > 0
+	c.expanded, c.named, c.warnings = v.Secrets, v.Named, v.Warnings.Sorted()
+	c.places, c.origins, c.problems = d.Places, d.Origins, d.Problems
 	c.Complete()
-	return c, append(d.Problems, v.warnings...).Sorted()
+	return c, append(d.Problems, v.Warnings...).Sorted()
 }
 
 func folder(filename string) string {
@@ -106,3 +109,37 @@ func folder(filename string) string {
 	}
 	return filepath.Dir(abs)
 }
+
+// EmptyVariable is the beginning of the warning about a variable that is set to an empty string.
+const EmptyVariable = validate.EmptyVariable
+
+// EnvFile is the name of the file, in the folder of a configuration, with variables for it: lines of
+// NAME=value. The environment of the process takes precedence.
+const EnvFile = "vmcp.env"
+
+// ReadVariables reads a file of variables, lines of NAME=value. The error is diag.Problems for
+// syntax errors.
+func ReadVariables(name string) (map[string]string, error) {
+	variables, problems, err := envfile.Read(name, code)
+	if err != nil {
+		return nil, err
+	}
+	return variables, problems.Err()
+}
+
+// Address expands the variables in an address of a configuration, such as listen, as far as they are set in this process;
+// "" if the result is no address.
+func Address(filename, text string) string {
+	env, _ := envfile.Below(os.LookupEnv, filepath.Join(folder(filename), EnvFile), code)
+	v := &validate.Validator{Document: document.New(filename, strict), Env: env, Lenient: true}
+	if text = v.Address("listen", text); len(v.Document.Problems) > 0 {
+		return ""
+	}
+	return text
+}
+
+//go:embed schema.json
+var schemaJSON []byte
+
+// Schema returns the JSON Schema of the configuration file, for editors.
+func Schema() []byte { return slices.Clone(schemaJSON) }

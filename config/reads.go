@@ -1,16 +1,16 @@
 package config
 
-// Reads is what a configuration reads besides its own file.
+// Reads are the files and folders that a configuration reads besides its own file.
 type Reads struct {
-	// Files are scripts, pins, keys, certificates of telemetry and files of variables; not all of them need be there.
+	// Files are scripts, pins, keys, certificates of telemetry and files of variables; some may not exist.
 	Files []string
-	// Folders hold scripts and libraries.
+	// Folders are those of scripts and libraries.
 	Folders []string
-	// Globs are the names and patterns of files of policies.
+	// Globs are the names and patterns of policy files.
 	Globs []string
 }
 
-// Scripted is the part of Reads that scripted tools are made of.
+// Scripted is the part of Reads with scripts and libraries.
 func (c *Config) Scripted() (r Reads) {
 	for _, t := range c.ScriptedTools {
 		if t.ScriptFile != "" {
@@ -29,7 +29,7 @@ func (c *Config) Scripted() (r Reads) {
 // Reads lists what the configuration reads besides its own file.
 func (c *Config) Reads() Reads {
 	r := c.Scripted()
-	if c.Pins.Path != "" { // it may come later
+	if c.Pins.Path != "" { // it may be created later
 		r.Files = append(r.Files, c.Pins.Path)
 	}
 	if c.Telemetry.CACertPath != "" {
@@ -45,7 +45,7 @@ func (c *Config) Reads() Reads {
 	return r
 }
 
-// Written is what the file says, as JSON, before defaults and variables are put in and paths are
-// made absolute: a comment changes nothing in it, nor does the folder that the file is in. It is
-// nil for a configuration that was made in Go.
+// Written is the content of the file as JSON, before defaults are set, variables are expanded and
+// paths are made absolute. It depends neither on comments nor on the folder of the file. It is nil
+// for a configuration that was made in Go.
 func (c *Config) Written() []byte { return c.written }

@@ -9,10 +9,10 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// Secrets are the values that must not stand in anything that is written: the headers
-// of backends and of telemetry, variables of the environment that went into a header or a child's
-// environment, and what has the name or the look of a secret in a child's environment
-// or a URL.
+// Secrets are the values that are redacted in all output: the headers of backends and of
+// telemetry, variables of the environment that were expanded in a header or in the environment of
+// a child process, and values with the name or the form of a secret in such an environment or in
+// a URL.
 func (c *Config) Secrets() []string {
 	found := slices.Clone(c.expanded)
 	for i := range c.Backends {
@@ -32,14 +32,14 @@ func (c *Config) Secrets() []string {
 	return append(found, c.OutgoingAuth.secrets()...)
 }
 
-// Variables are the names of variables by the values that the configuration has through them.
+// Variables are the names of the expanded variables by their values.
 func (c *Config) Variables() map[string]string { return c.named }
 
-// Warnings are what is not wrong and may not be meant.
+// Warnings are the problems of severity warning.
 func (c *Config) Warnings() diag.Problems { return c.warnings }
 
-// inHeader are the secrets of a header: its value, and the parts of it that a server
-// may speak of by themselves.
+// inHeader are the secrets of a header: its value, and the parts of it that a server may quote
+// separately.
 func inHeader(name, value string) []string {
 	found := []string{value}
 	if strings.EqualFold(name, "Cookie") {
@@ -60,7 +60,7 @@ func inHeader(name, value string) []string {
 	return found
 }
 
-// inEnv are the secrets of a variable that a child gets.
+// inEnv are the secrets in a variable of a child process.
 func inEnv(name, value string) []string {
 	if secret.Named(name) || secret.Looks(value) {
 		return []string{value}
@@ -69,33 +69,4 @@ func inEnv(name, value string) []string {
 		return secret.InURL(value)
 	}
 	return nil
-}
-
-// everyChild are variables that every child has, and that are no secrets.
-var everyChild = []string{"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM", "PWD", "HOSTNAME"}
-
-// expandedSecret notes the value of a variable that the value at path is made of.
-func (v *validator) expandedSecret(path, name, value string) {
-	v.expandedVariable(name, value)
-	if !slices.Contains(everyChild, name) {
-		v.tooShort(path, value)
-	}
-}
-
-// expandedVariable notes the value of a variable that stands in any text.
-func (v *validator) expandedVariable(name, value string) {
-	if !slices.Contains(everyChild, name) && value != "" {
-		v.secrets = append(v.secrets, value)
-		if v.named == nil {
-			v.named = map[string]string{}
-		}
-		v.named[value] = name
-	}
-}
-
-// tooShort warns of a secret that cannot be hidden.
-func (v *validator) tooShort(path, value string) {
-	if value != "" && len(strings.TrimSpace(value)) < secret.Shortest {
-		v.warn(path, "a secret of fewer than %d characters is not hidden in errors and logs, where it may stand by chance", secret.Shortest)
-	}
 }

@@ -45,7 +45,7 @@ backends:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Secrets (-want +got):\n%s", diff)
 	}
-	const short = "a secret of fewer than 6 characters is not hidden in errors and logs, where it may stand by chance"
+	const short = "a secret of fewer than 6 characters is not redacted in errors and logs, where such a short string may occur by chance"
 	wantWarnings := strings.Join([]string{
 		`vmcp.yaml:9:14: warning: backends[0].headers.X-Pin: ` + short + " [config]",
 		`vmcp.yaml:20:16: warning: backends[1].env.API_KEY: ` + short + " [config]",

@@ -2,8 +2,8 @@ package config
 
 import "testing"
 
-// TestStatefulServersAreHinted: a well-known server that keeps state for one client is warned of,
-// unless the file says what its sessions shall be.
+// TestStatefulServersAreHinted: a well-known server that keeps state per client causes a hint,
+// unless the file sets its sessions.
 func TestStatefulServersAreHinted(t *testing.T) {
 	for _, tt := range []struct {
 		backend string

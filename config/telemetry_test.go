@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/testkit"
 )
 
-// What is said of telemetry is complete after reading: variables are in, the path is absolute, values of headers are
-// secrets, and a change of the certificates is noticed.
+// The telemetry settings are complete after loading: variables are expanded, the path is absolute, values of headers are
+// secrets, and a change of the certificates is detected.
 func TestTelemetry(t *testing.T) {
 	env := map[string]string{"KEY": "a key of the collector", "HOST": "otel.example.com", "STAGE": "production"}
 	dir := t.TempDir()

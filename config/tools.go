@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 	"github.com/vmcp-dev/vmcp/internal/files"
@@ -23,73 +25,77 @@ func (v *validator) tools(c *Config) {
 	}
 }
 
-// ownName checks the name of a tool of ours.
+// ownName checks the name of a scripted or composite tool.
 func (v *validator) ownName(owner map[string]string, at, name string) {
 	if !toolName.MatchString(name) {
-		v.report(at+".name", "want 1 to 64 letters, digits, - and _; have %q", name)
+		v.Report(at+".name", "want 1 to 64 letters, digits, - and _; have %q", name)
 		return
 	}
 	if first, twice := owner[name]; twice {
-		v.report(at+".name", "%q is the name of %s already", name, first)
+		v.Report(at+".name", "%q is the name of %s already", name, first)
 		return
 	}
 	owner[name] = at
 }
 
-var functionName = regexp.MustCompile(`^[\p{L}_][\p{L}\p{Nd}_]{0,127}$`)
+// functionName does not bound the length: compiling \p{L} 128 times would take megabytes.
+var functionName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\p{L}_][\p{L}\p{Nd}_]*$`) })
 
-// isolatedOn is the only system that has workers for isolated scripts; tests have another one.
+// longestFunction bounds the name of a function, in characters.
+const longestFunction = 128
+
+// isolatedOn is the only operating system with workers for isolated scripts; tests replace it.
 var isolatedOn = "linux"
 
 func (v *validator) scripted(t *ScriptedTool, at string) {
 	if strings.TrimSpace(t.Description) == "" {
-		v.report(at+".description", "want a sentence that tells the model what the tool does")
+		v.Report(at+".description", "want a sentence that describes the tool for the model")
 	}
 	v.source(t, at)
-	if v.set(at+".entry") && !functionName.MatchString(t.Entry) {
-		v.report(at+".entry", "want the name of a function of the script, such as run; have %q", t.Entry)
+	if v.Set(at+".entry") && (utf8.RuneCountInString(t.Entry) > longestFunction || !functionName().MatchString(t.Entry)) {
+		v.Report(at+".entry", "want the name of a function of the script, such as run; have %q", t.Entry)
 	}
-	v.schema(at+".parameters", t.Parameters)
-	v.schema(at+".output", t.Output)
+	v.Schema(at+".parameters", t.Parameters)
+	v.Schema(at+".output", t.Output)
 	if t.Isolated && isolatedOn != runtime.GOOS {
-		v.report(at+".isolated", "scripts are isolated on Linux only: what bounds a worker process is its kernel's; this is %s", runtime.GOOS)
+		v.Report(at+".isolated", "scripts can be isolated on Linux only, whose kernel bounds the worker processes; this is %s", runtime.GOOS)
 	}
 	if l := t.Limits; l != nil && l.Time != 0 && t.Timeout != 0 && l.Time != t.Timeout {
-		v.report(at+".timeout", "the same as limits.time, which says otherwise; keep one")
+		v.Report(at+".timeout", "limits.time is the same setting and has another value; keep one")
 	}
 }
 
-// source checks that there is exactly one, and finds its file.
+// source checks that exactly one source is set, and resolves its file.
 func (v *validator) source(t *ScriptedTool, at string) {
 	switch {
-	case v.inObject() && v.set(at+".script") == v.set(at+".scriptFrom"):
-		v.report(at, "want exactly one of script and scriptFrom")
-	case v.inObject() && !v.set(at+".script"):
+	case v.InObject() && v.Set(at+".script") == v.Set(at+".scriptFrom"):
+		v.Report(at, "want exactly one of script and scriptFrom")
+	case v.InObject() && !v.Set(at+".script"):
 		v.textSource(at+".scriptFrom", t.ScriptFrom)
-	case v.set(at+".script") && v.set(at+".scriptFile"):
-		v.report(at+".scriptFile", "a tool has script or scriptFile, this one has both")
-	case v.set(at + ".script"):
+	case v.Set(at+".script") && v.Set(at+".scriptFile"):
+		v.Report(at+".scriptFile", "want either script or scriptFile, have both")
+	case v.Set(at + ".script"):
 		if strings.TrimSpace(t.Script) == "" {
-			v.report(at+".script", "is empty; want a script that defines run(params)")
+			v.Report(at+".script", "is empty; want a script that defines run(params)")
 		}
-	case v.set(at + ".scriptFile"):
+	case v.Set(at + ".scriptFile"):
 		t.ScriptFile = v.scriptFile(at+".scriptFile", t.ScriptFile)
 	default:
-		v.report(at, "want a script or a scriptFile")
+		v.Report(at, "want a script or a scriptFile")
 	}
 }
 
 func (v *validator) scriptFile(path, name string) string {
-	abs := v.absolute(name)
+	abs := v.Absolute(name)
 	switch info, err := os.Stat(abs); {
 	case name == "":
-		v.report(path, "want the name of a file")
+		v.Report(path, "want the name of a file")
 	case err != nil:
-		v.report(path, "no such file %q", name)
+		v.Report(path, "no such file %q", name)
 	case files.IsTest(name):
-		v.report(path, "%q is a test by its name, and no tool", name)
+		v.Report(path, "%q is named like a test; tests are not served as tools", name)
 	case !info.Mode().IsRegular():
-		v.report(path, "%q is not a file", name)
+		v.Report(path, "%q is not a file", name)
 	}
 	return abs
 }
@@ -99,30 +105,30 @@ func (v *validator) libraries(libs []Library) {
 	for i := range libs {
 		l, at := &libs[i], document.IndexPath("libraries", i)
 		v.textSource(at+".sourceFrom", l.SourceFrom)
-		switch inline, folder := v.set(at+".source"), v.set(at+".path"); {
-		case v.inObject() && inline == v.set(at+".sourceFrom"):
-			v.report(at, "want exactly one of source and sourceFrom")
-		case v.inObject() && l.Name == "":
-			v.report(at+".name", "want what scripts load, such as helpers.star")
-		case inline == folder && !v.inObject():
-			v.report(at, "want either path, a folder, or name and source")
+		switch inline, folder := v.Set(at+".source"), v.Set(at+".path"); {
+		case v.InObject() && inline == v.Set(at+".sourceFrom"):
+			v.Report(at, "want exactly one of source and sourceFrom")
+		case v.InObject() && l.Name == "":
+			v.Report(at+".name", "want what scripts load, such as helpers.star")
+		case inline == folder && !v.InObject():
+			v.Report(at, "want either path, a folder, or name and source")
 		case folder:
 			v.only(at, "source", "name")
-			l.Path = v.folder(at+".path", l.Path)
+			l.Path = v.Folder(at+".path", l.Path)
 		case files.IsTest(l.Name):
-			v.report(at+".name", "%q is a test by its name, and no library", l.Name)
+			v.Report(at+".name", "%q is named like a test; tests are no libraries", l.Name)
 		case !validModule(l.Name):
-			v.report(at+".name", "want a relative name such as helpers.star, have %q", l.Name)
+			v.Report(at+".name", "want a relative name such as helpers.star, have %q", l.Name)
 		default:
 			if n, twice := first[l.Name]; twice {
-				v.report(at+".name", "%q is the name of libraries[%d] already", l.Name, n)
+				v.Report(at+".name", "%q is the name of libraries[%d] already", l.Name, n)
 			}
 			first[l.Name] = i
 		}
 	}
 }
 
-// validModule reports whether name can be loaded: slash-separated, relative, without dots to climb.
+// validModule reports whether name can be loaded: a relative path with slashes, without . and .. elements.
 func validModule(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\\:\x00") {
@@ -132,7 +138,7 @@ func validModule(name string) bool {
 	return true
 }
 
-// PrefixOf is what stands before the names of a backend's tools and prompts.
+// PrefixOf is the prefix of the names of a backend's tools and prompts.
 func (c *Config) PrefixOf(backend string) string {
 	for i := range c.Backends {
 		if b := &c.Backends[i]; b.Name == backend && b.Prefix != nil {

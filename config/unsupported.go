@@ -12,11 +12,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
-// strict is how the file is read beyond what the tags of its structs say.
+// strict are the rules of decoding the file beyond the tags of its structs.
 var strict = document.Rules{Code: code, Field: refusedField, Value: func(field, value string) string { return refusedValues[field][value] }}
 
 // notYetSupported are fields of ToolHive's configuration that do not work here yet.
-// They are refused by name: a field that is accepted works.
+// They are refused by name: every accepted field has an effect.
 var notYetSupported = map[reflect.Type][]string{
 	reflect.TypeFor[Config](): {
 		"groupRef", "group", "authServer", "authServerConfig", "optimizer",
@@ -35,10 +35,10 @@ var notYetSupported = map[reflect.Type][]string{
 }
 
 // refusedValues are values of ToolHive's configuration that are known and not supported, by
-// field; each with the reason.
+// field, with the reason.
 var refusedValues = map[string]map[string]string{
 	"type": {
-		"upstream_inject":          "upstream_inject is not supported: it needs an authorization server inside of the proxy, which this one has not",
+		"upstream_inject":          "upstream_inject is not supported: it needs an authorization server in the proxy, and this one has none",
 		"aws_sts":                  "aws_sts is not supported: requests are not signed for AWS here",
 		"obo":                      "obo is not supported; token_exchange is the standard form of it (RFC 8693)",
 		"xaa":                      "xaa is not supported yet; token_exchange is",
@@ -49,7 +49,7 @@ var refusedValues = map[string]map[string]string{
 	},
 }
 
-// refusedField says why a field that t does not have is refused; "" where it is only unknown.
+// refusedField returns why a field that t does not have is refused; "" if it is only unknown.
 func refusedField(t reflect.Type, name string) string {
 	if slices.Contains(notYetSupported[t], name) {
 		return "is not supported yet; remove it"
@@ -59,20 +59,20 @@ func refusedField(t reflect.Type, name string) string {
 	}
 	for _, f := range document.Fields(reflect.TypeFor[Limits]()) {
 		if f.Name == name {
-			return "holds for all tools together; move it to limits." + name
+			return "applies to all tools together; move it to limits." + name
 		}
 	}
 	return ""
 }
 
-// processKeys are what a configuration may say that is of a process, whatever this serves.
+// processKeys are the keys of a configuration that belong to the process.
 var processKeys = []string{
 	"listen", "hosts", "origins", "trustedProxies", "tls", "admin", "sessionStorage", "cluster", "runs", "audit", "telemetry", "tokenStore",
 	"operational.startup", "operational.shutdown", "limits.runs", "limits.totalMemory",
 }
 
-// BesideProcess are problems: what the file says that is not of the process alone. Objects say it where
-// configurations come from these.
+// BesideProcess reports the settings of the file that do not belong to the process, as problems. With
+// vmcp serve --kubernetes objects have them.
 func (c *Config) BesideProcess() (found diag.Problems) {
 	var last string
 	for _, path := range slices.Sorted(maps.Keys(c.places)) {
@@ -81,17 +81,17 @@ func (c *Config) BesideProcess() (found diag.Problems) {
 		}
 		last = path
 		found = append(found, diag.Problem{Pos: c.Place(path), Path: path, Code: "config",
-			Message: "is not of the process: an object says it; here may be " + strings.Join(processKeys, ", ")})
+			Message: "does not belong to the process: set it in an object; a file for --kubernetes may have " + strings.Join(processKeys, ", ")})
 	}
 	return found
 }
 
-// isProcess reports whether a value is of the process, or holds one that is.
+// isProcess reports whether a key belongs to the process, or contains one that does.
 func isProcess(path string) bool {
 	return slices.ContainsFunc(processKeys, func(key string) bool { return isBelow(path, key) || isBelow(key, path) })
 }
 
-// isBelow reports whether path is whole, or a part of it.
+// isBelow reports whether path is whole, or below it.
 func isBelow(path, whole string) bool {
 	rest, ok := strings.CutPrefix(path, whole)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

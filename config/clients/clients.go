@@ -1,12 +1,12 @@
-// Package clients reads the MCP servers that people already have from the configurations of
-// their clients: six shapes of JSON with comments, TOML and YAML, told apart by what is in
-// them. It reads bytes and returns data; it opens no file and looks at no environment.
+// Package clients reads MCP servers from the configuration files of MCP clients: six shapes in JSON
+// with comments, TOML or YAML, detected from the content. It reads bytes and returns data; it opens no
+// file and reads no environment variable.
 //
 //	f, err := clients.Read("mcp.json", data, clients.Options{Home: home, Workspace: folder})
 //	f.Servers[0].Command // npx
 //
-// Texts come back in the language of vmcp.yaml: ${NAME} and ${NAME:-default} are variables,
-// and $${ stands for the characters ${.
+// Texts are returned in the syntax of vmcp.yaml: ${NAME} and ${NAME:-default} are variables,
+// and $${ is a literal ${.
 package clients
 
 import (
@@ -20,84 +20,84 @@ import (
 // MaxFile bounds a client's configuration, in bytes. Some clients keep their history in it.
 const MaxFile = 16 << 20
 
-// Options say what the variables for folders stand for.
+// Options are the values of variables for folders, and the client.
 type Options struct {
 	// Home is the absolute path of the home folder, for ~/ and ${userHome}.
 	Home string
-	// Workspace is the absolute path that ${workspaceFolder} stands for, and the project
-	// whose servers are read where a file has servers for each project.
+	// Workspace is the absolute path for ${workspaceFolder}, and the project whose servers are
+	// read if a file has servers per project.
 	Workspace string
-	// Client is the client whose file it is, such as gemini, if that is known: its dialect
-	// cannot always be seen in the file.
+	// Client is the client that the file belongs to, such as gemini, or "" if it is not known: the
+	// dialect cannot always be detected from the file.
 	Client string
 }
 
-// File is what a client's configuration says about MCP servers.
+// File is the MCP servers of a client's configuration.
 type File struct {
 	// Shape is the member that the servers are under: mcpServers, servers, context_servers,
 	// mcp_servers, mcp or extensions.
 	Shape string
-	// Servers are in the order of the file, those that cannot be carried among them.
+	// Servers are in the order of the file, including skipped ones.
 	Servers []Server
-	// Variables are what the servers' texts need from the environment, by name.
+	// Variables are the environment variables that the servers' texts refer to, by name.
 	Variables []Variable
 }
 
 // Server is one MCP server of a client: a command to start, or a URL.
 type Server struct {
-	// Name is the name that a backend can have: letters, digits, - and _, at most 63.
+	// Name is the name for the backend: letters, digits, - and _, at most 63.
 	Name string
 	// Key is the server's path in the file, such as mcpServers["my server"].
 	Key string
-	// Pos is where its name stands.
+	// Pos is the position of its name.
 	Pos diag.Pos
-	// Skipped is why it is no backend. Nothing but Name, Key, Pos and Own counts then.
+	// Skipped is why it cannot be a backend. Only Name, Key, Pos, Own and Command are set then.
 	Skipped string
-	// Ignored is that nothing is lost by skipping it: it is vmcp itself, a part of the client, or
-	// has a namesake further down.
+	// Ignored reports that nothing is lost by skipping it: it is vmcp itself, a part of the client, or
+	// a later entry has the same name.
 	Ignored bool
-	// Own is the URL of an entry that is vmcp itself; "" for another, and for one that starts it.
+	// Own is the URL of an entry for vmcp itself; "" for other entries and for one that starts vmcp.
 	Own string `json:",omitempty"`
 
 	URL       string
-	Transport string // streamable-http, sse, or "" when the file does not say
+	Transport string // streamable-http, sse, or "" if not in the file
 	Headers   map[string]string
 
 	Command string
 	Args    []string
 	Env     map[string]string
-	EnvFile string // a file of NAME=value lines, to be put below Env
+	EnvFile string // a file of NAME=value lines; Env takes precedence
 	Cwd     string
 
-	// Timeout bounds a call; 0 when the file does not say.
+	// Timeout bounds a call; 0 if not in the file.
 	Timeout time.Duration
-	// Tools are globs of the tools to keep; those that begin with ! take tools away.
+	// Tools are globs of the tools to keep; a glob that begins with ! excludes tools.
 	Tools []string
-	// Disabled is that the client does not start it.
+	// Disabled reports that the client does not start it.
 	Disabled bool
-	// Notes are what the file says of the server that is not carried, and why.
+	// Notes are about settings of the server that are not supported.
 	Notes []string
 }
 
 // Variable is a variable of the environment that servers need.
 type Variable struct {
-	// Name is as it stands in ${NAME}.
+	// Name is the NAME in ${NAME}.
 	Name string
-	// From is how the client's file names it, such as ${input:token}.
+	// From is the reference in the client's file, such as ${input:token}.
 	From string
-	// Default is used when it is not set, if HasDefault.
+	// Default is used if the variable is not set and HasDefault is true.
 	Default    string
 	HasDefault bool
-	// Secret is that the client hides it while it is typed in.
+	// Secret reports that the client hides its input.
 	Secret bool
-	// Description is what the client asks for it with.
+	// Description is the client's prompt for it.
 	Description string
-	// UsedBy are the names of the servers that need it.
+	// UsedBy are the names of the servers that refer to it.
 	UsedBy []string
 }
 
-// Read reads a client's configuration. The error is diag.Problems, with the place of what is
-// wrong, when nothing of the file can be used; what is wrong with one server is in Skipped.
+// Read reads a client's configuration. The error is diag.Problems, with positions, if the file
+// cannot be used at all; the problem of a single server is in its Skipped.
 func Read(filename string, data []byte, o Options) (*File, error) {
 	d := &document{name: diag.File(filename)}
 	if len(data) > MaxFile {
@@ -119,8 +119,8 @@ func Read(filename string, data []byte, o Options) (*File, error) {
 	return r.file(), nil
 }
 
-// Is says whether a file is a client's configuration and no vmcp.yaml: it has one of the six
-// shapes, or it does not parse and names one of them, so that Read says what is wrong with it.
+// Is reports whether a file is a client's configuration and not a vmcp.yaml: it has one of the six
+// shapes, or it does not parse but contains the name of one, so that Read reports its problems.
 func Is(data []byte) bool {
 	d := &document{}
 	root, err := d.parse(data)
@@ -139,13 +139,13 @@ func namesShape(data []byte) bool {
 	return false
 }
 
-// shape is one of the six ways to write servers down.
+// shape is one of the six forms of a list of servers.
 type shape struct {
 	key  string
-	what string // that a message calls it
+	what string // its name in messages
 }
 
-// shapes are looked for in this order, which settles it for a file with two of them.
+// shapes are tried in this order; in a file with two of them, the first one is used.
 var shapes = []shape{
 	{"mcpServers", "Claude, Cursor, Windsurf, Gemini, Cline and others"},
 	{"servers", "VS Code"},
@@ -155,8 +155,8 @@ var shapes = []shape{
 	{"extensions", "Goose"},
 }
 
-// shapeOf finds the member with the servers. An object that says so of itself counts, also an
-// empty one; and settings of projects, which only ~/.claude.json has.
+// shapeOf finds the member with the servers. An empty object counts as well, and so do settings per
+// project, which only ~/.claude.json has.
 func shapeOf(root *node) *shape {
 	for i := range shapes {
 		if n := root.get(shapes[i].key); n != nil && n.kind == object && holdsServers(shapes[i].key, n) {
@@ -169,7 +169,7 @@ func shapeOf(root *node) *shape {
 	return nil
 }
 
-// holdsServers tells a map of servers from other settings of the same name.
+// holdsServers reports whether a member is a map of servers, not another setting of the same name.
 func holdsServers(key string, n *node) bool {
 	if key == "mcpServers" || key == "context_servers" || key == "mcp_servers" {
 		return true

@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// show is what was read as JSON, without what is empty.
+// show formats the result of Read as JSON, without empty fields.
 func show(t *testing.T, name string, data []byte) []byte {
 	t.Helper()
 	f, err := clients.Read(name, data, options)
@@ -89,7 +89,7 @@ func show(t *testing.T, name string, data []byte) []byte {
 	return out.Bytes()
 }
 
-// filled are the fields of a struct that are not empty.
+// filled returns the fields of a struct that are not empty.
 func filled(s any) map[string]any {
 	v, out := reflect.ValueOf(s), map[string]any{}
 	for i := range v.NumField() {
@@ -100,7 +100,7 @@ func filled(s any) map[string]any {
 	return out
 }
 
-// What a file could make the reader hold or recurse into is refused.
+// TestBounds: files that would exceed the bounds of memory or recursion are refused.
 func TestBounds(t *testing.T) {
 	for name, data := range map[string]string{
 		"size":  `{"mcpServers":{}}` + strings.Repeat(" ", clients.MaxFile),

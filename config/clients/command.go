@@ -32,8 +32,8 @@ func (t *translation) readCommand() {
 	}
 }
 
-// isLine says whether a command is a line with arguments. One whose first word is a path may
-// be a path with blanks in it.
+// isLine reports whether a command is a line with arguments. If its first word is a path, it may be
+// one path with spaces in it.
 func isLine(command string) bool {
 	first, _, more := strings.Cut(strings.ReplaceAll(command, "\t", " "), " ")
 	return more && !strings.ContainsAny(first, `/\`)
@@ -64,7 +64,7 @@ func (t *translation) program() (string, []string) {
 			t.server.Env, t.used = env, append(t.used, inner.used...)
 			return program, args
 		default:
-			t.skip("%s: want a text", name)
+			t.skip("%s: want a string", name)
 		}
 	}
 	return "", nil
@@ -76,7 +76,7 @@ func (t *translation) textList(name string) []string {
 		return nil
 	}
 	if n.kind != list {
-		t.skip("%s: want a list of texts", name)
+		t.skip("%s: want a list of strings", name)
 		return nil
 	}
 	return t.textsOf(name, n)
@@ -88,13 +88,13 @@ func (t *translation) textsOf(name string, n *node) (all []string) {
 		case text, number, boolean:
 			all = append(all, item.text)
 		default:
-			t.skip("%s: want a list of texts", name)
+			t.skip("%s: want a list of strings", name)
 		}
 	}
 	return all
 }
 
-// withoutShell unwraps cmd /c PROGRAM ARG..., which Windows needs for scripts of npm.
+// withoutShell unwraps cmd /c PROGRAM ARG..., which npm's scripts need on Windows.
 func withoutShell(program string, args []string) (string, []string) {
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(program, `\`, "/")), ".exe"))
 	if name == "cmd" && len(args) >= 2 && strings.EqualFold(args[0], "/c") {
@@ -103,7 +103,7 @@ func withoutShell(program string, args []string) (string, []string) {
 	return program, args
 }
 
-// splitWords splits a line at white space; quotation marks of both kinds hold words together.
+// splitWords splits a line at white space outside of single and double quotes.
 func splitWords(line string) (words []string, ok bool) {
 	var word strings.Builder
 	quote, inWord := rune(0), false
@@ -130,8 +130,8 @@ func splitWords(line string) (words []string, ok bool) {
 	return words, quote == 0 && len(words) > 0
 }
 
-// bridge unwraps npx mcp-remote URL, a process that speaks HTTP for a client that cannot. What
-// it is told beyond the URL, headers and the transport leaves it wrapped.
+// bridge unwraps npx mcp-remote URL, a stdio-to-HTTP bridge. With other arguments than the URL,
+// headers and the transport it is kept as a command.
 func (t *translation) bridge(program string, args []string) bool {
 	runner := strings.TrimSuffix(path.Base(strings.ReplaceAll(program, `\`, "/")), ".cmd")
 	rest := slices.Clone(args)
@@ -161,8 +161,8 @@ func isBridge(name string) bool {
 	return name == "mcp-remote"
 }
 
-// bridgeOptions reads the arguments of mcp-remote; ok is false when there is one that a URL
-// cannot stand for.
+// bridgeOptions reads the arguments of mcp-remote; ok is false if one of them has no equivalent in
+// a backend with a URL.
 func bridgeOptions(args []string) (address string, headers []string, transport string, ok bool) {
 	for i := 0; i < len(args); i++ {
 		value := ""
@@ -186,8 +186,8 @@ func bridgeOptions(args []string) (address string, headers []string, transport s
 	return address, headers, transport, address != ""
 }
 
-// unwrap makes a URL of a bridge. A variable that a header names may be one of env, whose value
-// is put in.
+// unwrap replaces a bridge by its URL. Variables in headers that are set in the server's env are
+// replaced by their values.
 func (t *translation) unwrap(address string, headers []string, transport string) {
 	s := t.server
 	s.URL = t.expand("args", t.fromEnv(address))
@@ -212,7 +212,7 @@ func (t *translation) unwrap(address string, headers []string, transport string)
 	t.note("mcp-remote is not started: vmcp speaks to %s itself", s.URL)
 }
 
-// fromEnv puts the values of the server's own env into a text.
+// fromEnv replaces the variables of a text that are set in the server's env.
 func (t *translation) fromEnv(s string) string {
 	for _, m := range t.object("env") {
 		if m.value.kind == text && envName.MatchString(m.name) {

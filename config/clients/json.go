@@ -10,8 +10,8 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// ParseJSON reads JSON with comments and trailing commas, without a byte order mark. The error is
-// diag.Problems with a place in the file of that name.
+// ParseJSON parses JSON with comments and trailing commas, without a byte order mark. The error is
+// diag.Problems with a position in the file of that name.
 func ParseJSON(filename string, data []byte) (*hujson.Value, error) {
 	d := &document{name: diag.File(filename)}
 	if at := deep(data); at >= 0 {
@@ -30,7 +30,7 @@ func ParseJSON(filename string, data []byte) (*hujson.Value, error) {
 	return &v, nil
 }
 
-// json reads JSON with comments and trailing commas.
+// json parses JSON with comments and trailing commas.
 func (d *document) json(data []byte) (*node, error) {
 	v, err := ParseJSON(string(d.name), data)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *document) json(data []byte) (*node, error) {
 
 var jsonPlace = regexp.MustCompile(`^(?:hujson: )?line (\d+), column (\d+): (.*)$`)
 
-// jsonError takes hujson's text apart: "hujson: line 2, column 5: parsing value: …".
+// jsonError parses an error text of hujson: "hujson: line 2, column 5: parsing value: …".
 func jsonError(text string) (line, column int, message string) {
 	m := jsonPlace.FindStringSubmatch(text)
 	if m == nil {
@@ -62,7 +62,7 @@ type jsonReader struct {
 	places *places
 }
 
-// value is nil when there are too many.
+// value converts a value; nil if the document has too many.
 func (j *jsonReader) value(v *hujson.Value) *node {
 	if !j.count() {
 		return nil

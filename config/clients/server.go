@@ -57,7 +57,7 @@ func (r *reader) servers(f *File, at string, all *node) {
 		if s.Skipped == "" {
 			t.keepVariables()
 		} else {
-			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Ignored: s.Ignored, Own: s.Own}
+			s = Server{Name: s.Name, Key: s.Key, Pos: s.Pos, Skipped: s.Skipped, Ignored: s.Ignored, Own: s.Own, Command: s.Command}
 		}
 		f.Servers = append(f.Servers, s)
 	}
@@ -67,10 +67,10 @@ func laterNamed(rest []member, name string) bool {
 	return len(rest) < maxServers && slices.ContainsFunc(rest, func(m member) bool { return m.name == name })
 }
 
-// maxServers bounds what is compared with each other, and the backends that an import writes.
+// maxServers bounds the servers of a file: they are compared pairwise, and an import writes a backend for each.
 const maxServers = 1_000
 
-// key is a name as a step of a path.
+// key formats a name as a step of a path.
 func key(name string) string {
 	if name != "" && Name(name) == name {
 		return "." + name
@@ -78,8 +78,8 @@ func key(name string) string {
 	return "[" + strconv.Quote(name) + "]"
 }
 
-// Name is the name of a backend for a server's: every run of other characters than letters,
-// digits, - and _ becomes one -, and the ends are trimmed. It is empty when nothing is left.
+// Name converts the name of a server to the name of a backend: every run of other characters than
+// letters, digits, - and _ becomes one -, and the ends are trimmed. The result may be empty.
 func Name(name string) string {
 	var b strings.Builder
 	gap := false
@@ -146,7 +146,7 @@ func (t *translation) translate(name string) {
 	}
 }
 
-// transports are the words that clients have for them.
+// transports maps the clients' names of transports to ours.
 var transports = map[string]string{
 	"": "", "stdio": "", "local": "", "remote": "",
 	"http": "streamable-http", "streamable-http": "streamable-http", "streamableHttp": "streamable-http", "streamable_http": "streamable-http",
@@ -165,7 +165,7 @@ func (t *translation) readTransport() {
 	t.server.Transport = transport
 }
 
-// readAddress reads the URL and the headers. Windsurf and Gemini have words of their own;
+// readAddress reads the URL and the headers. Windsurf and Gemini have other names for the URL;
 // Gemini's url is an SSE endpoint.
 func (t *translation) readAddress() {
 	s := t.server
@@ -221,7 +221,7 @@ func (t *translation) readEnvironment() {
 			env[item.text] = t.variable(item.text, "", nil)
 		}
 	}
-	maps.Copy(env, s.Env) // of a command that set some itself
+	maps.Copy(env, s.Env) // variables that the command line sets
 	if len(env) > 0 {
 		s.Env = env
 	}
@@ -233,7 +233,7 @@ func (t *translation) readEnvironment() {
 	}
 }
 
-// readRules reads what bounds a server: tools, time, whether it is on.
+// readRules reads the filter of tools, the timeout, and whether the server is enabled.
 func (t *translation) readRules() {
 	s := t.server
 	s.Disabled = t.flag("disabled") || t.has("enabled") && !t.flag("enabled")
@@ -262,8 +262,8 @@ func (t *translation) readRules() {
 	}
 }
 
-// readTimeout reads how long a call may take. Gemini counts milliseconds, Codex, Cline and Goose
-// seconds; a file that does not show whose it is, means milliseconds from 1000 on.
+// readTimeout reads the timeout of a call. Gemini has milliseconds, Codex, Cline and Goose seconds;
+// if the client is not known, values from 1000 on are milliseconds.
 func (t *translation) readTimeout() {
 	name := "timeout"
 	if t.has("tool_timeout_sec") {
@@ -273,7 +273,7 @@ func (t *translation) readTimeout() {
 	if n == nil || n.kind != number {
 		return
 	}
-	if t.shape.key == "mcp" { // OpenCode's is for its list of tools
+	if t.shape.key == "mcp" { // OpenCode's timeout is for listing tools
 		t.note("timeout is not carried: it is not that of a call")
 		return
 	}
@@ -290,7 +290,7 @@ func (t *translation) readTimeout() {
 	t.server.Timeout = time.Duration(value * float64(unit)).Round(time.Millisecond)
 }
 
-// isGemini tells Gemini's dialect from the others that have mcpServers.
+// isGemini reports whether a server is in Gemini's dialect of mcpServers.
 func (t *translation) isGemini() bool {
 	if t.Client != "" || t.shape.key != "mcpServers" {
 		return t.Client == "gemini"
@@ -305,7 +305,7 @@ func (t *translation) isGemini() bool {
 	return false
 }
 
-// isOwn finds the entry that vmcp connect writes, and one that starts a vmcp.
+// isOwn reports whether an entry is one that vmcp connect writes, or one that starts vmcp.
 func (t *translation) isOwn(name string) bool {
 	s := t.server
 	if s.Command != "" {
@@ -324,7 +324,7 @@ func (t *translation) isOwn(name string) bool {
 	return loopback && (where == "mcp" || strings.HasPrefix(where, "mcp/"))
 }
 
-// text is a member that is a text; "" if there is none or it is something else.
+// text returns a member that is a string; "" if there is none.
 func (t *translation) text(name string) string {
 	if n := t.from.get(name); n != nil && n.kind == text {
 		return n.text
@@ -356,8 +356,8 @@ func (t *translation) object(name string) []member {
 	return nil
 }
 
-// texts puts the members of an object into a map. Numbers and booleans become their text, as
-// the clients make them; null leaves a member out.
+// texts adds the members of an object to a map. Numbers and booleans become strings, as in the
+// clients; null members are left out.
 func (t *translation) texts(name string, into map[string]string) {
 	for _, m := range t.object(name) {
 		switch m.value.kind {
@@ -367,7 +367,7 @@ func (t *translation) texts(name string, into map[string]string) {
 			into[m.name] = m.value.text
 		case null:
 		default:
-			t.skip("%s.%s: want a text", name, m.name)
+			t.skip("%s.%s: want a string", name, m.name)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// CheckTOML says what is wrong with a TOML document. The error is diag.Problems with a place in the
+// CheckTOML checks that data is a TOML document. The error is diag.Problems with a position in the
 // file of that name.
 func CheckTOML(filename string, data []byte) error {
 	d := &document{name: diag.File(filename)}
@@ -29,8 +29,8 @@ func CheckTOML(filename string, data []byte) error {
 	return nil
 }
 
-// toml reads a TOML document. The decoder says whether it is one; the tree, with its places,
-// is made of the parser's expressions.
+// toml reads a TOML document. The decoder validates it; the tree, with positions, is made of the
+// parser's expressions.
 func (d *document) toml(data []byte) (*node, error) {
 	if err := CheckTOML(string(d.name), data); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ type tomlKey struct {
 
 func (t *tomlReader) get(table *node, name string) *node { return t.known[tomlKey{table, name}] }
 
-// put adds a member. The decoder has seen that there is none of that name.
+// put adds a member. The decoder has checked that its name is unique.
 func (t *tomlReader) put(table *node, m member) {
 	table.members = append(table.members, m)
 	t.known[tomlKey{table, m.name}] = m.value
@@ -89,8 +89,8 @@ func (t *tomlReader) expression(e *unstable.Node) bool {
 	return t.count()
 }
 
-// path finds the table of a dotted key, and makes what is missing. With another it is one
-// more of a list of tables.
+// path finds the table of a dotted key, and makes missing ones. With another it appends a table to
+// an array of tables.
 func (t *tomlReader) path(from *node, keys unstable.Iterator, another bool) *node {
 	at := from
 	for keys.Next() {
@@ -150,8 +150,8 @@ func (t *tomlReader) keyValue(table *node, e *unstable.Node) bool {
 	return true
 }
 
-// value is nil when there are too many. Values have no place of their own in all kinds; the
-// key's is used.
+// value converts a value; nil if the document has too many. It gets the position of its key, since the
+// parser does not report one for all kinds of values.
 func (t *tomlReader) value(v *unstable.Node, line, column int) *node {
 	if !t.count() {
 		return nil

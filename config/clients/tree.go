@@ -21,25 +21,25 @@ const (
 	object
 )
 
-// node is a value of a document in any of the three languages, with its place. Numbers keep
+// node is a value of a document in any of the three languages, with its position. Numbers keep
 // their text.
 type node struct {
 	kind         kind
-	text         string // of a text, a number; true or false
+	text         string // a string, the text of a number, true or false
 	members      []member
 	items        []*node
 	line, column int
 }
 
-// member is one of an object; line and column are those of its name.
+// member is a member of an object; line and column are those of its name.
 type member struct {
 	name         string
 	value        *node
 	line, column int
 }
 
-// get is the value of a member, nil if there is none. Of two with one name the last counts,
-// as it does for the clients.
+// get returns the value of a member, nil if there is none. Of two with one name the last one is
+// used, as in the clients.
 func (n *node) get(name string) *node {
 	if n == nil || n.kind != object {
 		return nil
@@ -58,7 +58,7 @@ type document struct {
 	nodes int
 }
 
-// Bounds of a document: what a file of MaxFile could make the parsers hold or recurse into.
+// Bounds of a document, for the memory and the recursion of the parsers.
 const (
 	maxNodes = 1_000_000
 	maxDepth = 1_000
@@ -97,7 +97,7 @@ func firstLine(data []byte) string {
 	return strings.TrimSpace(line)
 }
 
-// looksLikeTOML looks at the first line that is no comment, which both languages write alike.
+// looksLikeTOML decides by the first line that is not a comment; TOML and YAML have the same comments.
 func looksLikeTOML(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
@@ -129,7 +129,7 @@ func position(data []byte, offset int) (line, column int) {
 	return newPlaces(data).position(offset)
 }
 
-// places finds the positions of offsets, fast while they ascend.
+// places converts offsets to positions, in linear time if they ascend.
 type places struct {
 	data         []byte
 	offset       int
@@ -154,8 +154,8 @@ func (p *places) position(offset int) (line, column int) {
 	return p.line, p.column
 }
 
-// deep says where brackets are nested deeper than maxDepth, -1 if they nowhere are. Brackets
-// in texts and comments count as well, which at worst refuses an odd file.
+// deep returns the offset at which brackets are nested deeper than maxDepth, -1 if there is none.
+// Brackets in strings and comments count as well, which at worst refuses an unusual file.
 func deep(data []byte) int {
 	depth := 0
 	for i, b := range data {
@@ -171,7 +171,7 @@ func deep(data []byte) int {
 	return -1
 }
 
-// count takes a node into the document's bound.
+// count counts a node; false if the document has too many.
 func (d *document) count() bool {
 	d.nodes++
 	return d.nodes <= maxNodes

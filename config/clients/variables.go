@@ -9,14 +9,14 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ofEditor are the variables of VS Code, which it puts in itself, that have no meaning outside an editor.
+// ofEditor are VS Code's predefined variables that have no meaning outside an editor.
 var ofEditor = []string{
 	"file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname", "fileWorkspaceFolder",
 	"relativeFile", "relativeFileDirname", "lineNumber", "columnNumber", "selectedText", "execPath", "defaultBuildTask",
 	"extensionInstallFolder", "workspaceRoot",
 }
 
-// readInputs reads what VS Code asks its user for.
+// readInputs reads VS Code's input variables.
 func (r *reader) readInputs() {
 	r.inputs = map[string]*node{}
 	if n := r.root.get("inputs"); n != nil && n.kind == list {
@@ -28,14 +28,14 @@ func (r *reader) readInputs() {
 	}
 }
 
-// escape writes characters that are no variable in the language of vmcp.yaml.
+// escape escapes text that contains no variables for vmcp.yaml.
 func escape(s string) string { return strings.ReplaceAll(s, "${", "$${") }
 
-// expand translates the variables of a text; at is the field, for messages. A text that cannot
-// be said in our language makes the server skipped.
+// expand translates the variables of a text into the syntax of vmcp.yaml; at is the field, for
+// messages. If that is not possible, the server is skipped.
 func (t *translation) expand(at, s string) string { return t.expandText(at, s, false) }
 
-// expandEnv is expand for env and headers, where Gemini knows $X and %X%, too.
+// expandEnv is expand for env and headers, where Gemini also has $X and %X%.
 func (t *translation) expandEnv(at, s string) string { return t.expandText(at, s, t.isGemini()) }
 
 func (t *translation) expandText(at, s string, bare bool) string {
@@ -73,7 +73,7 @@ func (t *translation) expandText(at, s string, bare bool) string {
 	}
 }
 
-// nextVariable finds the next ${, and OpenCode's {env: or {file:. open is how long what opens it is.
+// nextVariable finds the next ${, and OpenCode's {env: or {file:. open is the length of the opening token.
 func nextVariable(s string, braces bool) (begin, open int) {
 	begin, open = strings.Index(s, "${"), 2
 	if !braces {
@@ -87,7 +87,7 @@ func nextVariable(s string, braces bool) (begin, open int) {
 	return begin, open
 }
 
-// one translates what stands between the braces of a variable.
+// one translates the text between the braces of a variable.
 func (t *translation) one(at, whole, inner string) (string, bool) {
 	if env, ok := strings.CutPrefix(inner, "env:"); ok {
 		inner = env
@@ -124,7 +124,7 @@ func (t *translation) ofFolder(at, whole, folder string) (string, bool) {
 	return escape(folder), true
 }
 
-// input is what VS Code asks for: a variable named like its id.
+// input translates an input variable of VS Code to an environment variable named like its id.
 func (t *translation) input(whole, id string) string {
 	name := VariableName(id)
 	input := t.inputs[id]
@@ -143,8 +143,8 @@ func (t *translation) input(whole, id string) string {
 	return reference
 }
 
-// VariableName is the variable that is named like a text: in upper case, every other character an
-// underscore, and no digit first.
+// VariableName converts a text to the name of an environment variable: upper case, characters other
+// than letters and digits become underscores, and the first one is not a digit.
 func VariableName(s string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
@@ -161,7 +161,7 @@ func VariableName(s string) string {
 	return name
 }
 
-// variable is a reference in our language, which the server needs from now on.
+// variable returns a reference in the syntax of vmcp.yaml, and records that the server needs the variable.
 func (t *translation) variable(name, from string, fallback *string) string {
 	if !envName.MatchString(name) {
 		t.skip("%q is no name of a variable", name)
@@ -180,7 +180,7 @@ func (t *translation) variable(name, from string, fallback *string) string {
 	return reference
 }
 
-// keepVariables puts what the server needs into the file's list.
+// keepVariables adds the variables that the server needs to the file's list.
 func (t *translation) keepVariables() {
 	for _, v := range t.used {
 		known, ok := t.variables[v.Name]
@@ -198,7 +198,7 @@ func (t *translation) keepVariables() {
 	}
 }
 
-// Gemini's variables without braces: $X as in a shell, %X% as in Windows' own.
+// Gemini's variables without braces: $X as in a shell, %X% as in cmd.exe.
 var bareVariable = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)|%([A-Za-z_][A-Za-z0-9_]*)%`)
 
 func (t *translation) bareVariables(s string) string {
@@ -213,7 +213,7 @@ func (t *translation) bareVariables(s string) string {
 	return b.String() + escape(s[last:])
 }
 
-// folder is expand for the name of a file or a program, where ~/ is the home folder.
+// folder is expand for the path of a file or a program, in which ~/ is the home folder.
 func (t *translation) folder(at, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok && t.Home != "" {
 		return escape(t.Home) + "/" + t.expand(at, rest)

@@ -42,7 +42,7 @@ func yamlError(text string) (int, string) {
 	return 1, strings.TrimPrefix(text, "yaml: ")
 }
 
-// yamlNode is nil when there are too many values: aliases are written out.
+// yamlNode converts a node; nil if the document has too many. Aliases are expanded.
 func (d *document) yamlNode(y *yaml.Node, depth int) *node {
 	if !d.count() || depth > maxDepth {
 		return nil

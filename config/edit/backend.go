@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Backend is what is written of a backend. Texts are in the language of vmcp.yaml, with ${NAME}
-// for variables.
+// Backend has the fields of a backend entry. Strings have the syntax of vmcp.yaml, with ${NAME} for
+// variables.
 type Backend struct {
 	Name      string
 	URL       string
@@ -28,7 +28,7 @@ type Backend struct {
 	Disabled  bool
 }
 
-// Add puts backends behind those of a vmcp.yaml. The error says which name is there already.
+// Add appends backends to those of a vmcp.yaml. The error names a backend that exists already.
 func Add(data []byte, all ...Backend) ([]byte, error) {
 	for _, b := range all {
 		t, err := read(data)
@@ -53,7 +53,7 @@ func (t *text) add(b *Backend) ([]byte, error) {
 		return t.append("backends:" + t.newline + t.block(b, 2)), nil
 	case t.list.Style&yaml.FlowStyle != 0:
 		return t.addFlow(b)
-	case len(t.list.Content) == 0: // backends: with nothing behind it
+	case len(t.list.Content) == 0: // backends: without a value
 		end := t.lineEnd(t.key.Line)
 		return t.replaced(end, end, t.newline+strings.TrimSuffix(t.block(b, t.key.Column-1), t.newline)), nil
 	}
@@ -62,7 +62,7 @@ func (t *text) add(b *Backend) ([]byte, error) {
 	return t.replaced(end, end, t.newline+strings.TrimSuffix(t.block(b, t.dash()), t.newline)), nil
 }
 
-// append puts a block at the end of the file.
+// append adds a block at the end of the file.
 func (t *text) append(block string) []byte {
 	if len(t.data) > 0 && t.data[len(t.data)-1] != '\n' {
 		block = t.newline + strings.TrimSuffix(block, t.newline)
@@ -70,10 +70,10 @@ func (t *text) append(block string) []byte {
 	return t.replaced(len(t.data), len(t.data), block)
 }
 
-// dash is how far the dashes of the list stand in.
+// dash is the indentation of the dashes of the list.
 func (t *text) dash() int { return t.indent(t.dashLine(t.list.Content[0])) }
 
-// dashLine is the line with the dash of an item, which may stand alone above it.
+// dashLine is the line with the dash of an item, which may be a line of its own above the item.
 func (t *text) dashLine(item *yaml.Node) int {
 	line := item.Line
 	for line > 1 && !bytes.HasPrefix(bytes.TrimLeft(t.data[t.starts[line-1]:], " "), []byte("-")) {
@@ -82,7 +82,7 @@ func (t *text) dashLine(item *yaml.Node) int {
 	return line
 }
 
-// addFlow puts a backend into a list in brackets.
+// addFlow adds a backend to a flow sequence, which is in brackets.
 func (t *text) addFlow(b *Backend) ([]byte, error) {
 	begin := t.offset(t.list.Line, t.list.Column)
 	end, last := t.closing(begin)
@@ -98,8 +98,8 @@ func (t *text) addFlow(b *Backend) ([]byte, error) {
 	return t.replaced(last+1, last+1, item), nil
 }
 
-// closing finds the bracket that closes the one at begin, and the last character before it that is
-// neither white space nor of a comment.
+// closing returns the offset of the bracket that closes the one at begin, and of the last character
+// before it that is neither white space nor part of a comment.
 func (t *text) closing(begin int) (end, last int) {
 	depth, quote := 0, byte(0)
 	last = begin
@@ -131,7 +131,7 @@ func (t *text) closing(begin int) (end, last int) {
 	return -1, -1
 }
 
-// Remove takes a backend out. It is ErrNone when there is none of that name.
+// Remove removes a backend. The error is ErrNone if there is none of that name.
 func Remove(data []byte, name string) ([]byte, error) {
 	t, err := read(data)
 	if err != nil {
@@ -153,8 +153,8 @@ func Remove(data []byte, name string) ([]byte, error) {
 	return t.withoutLines(first, last), nil
 }
 
-// withoutLines takes lines out. Before the end of a file whose last line has no end, the end of the
-// line before goes.
+// withoutLines removes lines. If they are the last ones and the file does not end with a line end,
+// the line end before them is removed, too.
 func (t *text) withoutLines(first, last int) []byte {
 	from, to := t.starts[first-1], len(t.data)
 	if last < len(t.starts) {
@@ -165,11 +165,11 @@ func (t *text) withoutLines(first, last int) []byte {
 	return t.replaced(from, to, "")
 }
 
-// removeFlow takes an item out of a list in brackets, with the comma behind or before it.
+// removeFlow removes an item of a flow sequence, with the comma after or before it.
 func (t *text) removeFlow(i int) ([]byte, error) {
 	items := t.list.Content
 	if items[i].Kind != yaml.MappingNode || items[i].Style&yaml.FlowStyle == 0 {
-		return nil, fmt.Errorf("line %d: the backend is not in braces of its own", items[i].Line)
+		return nil, fmt.Errorf("line %d: the backend is not a mapping in braces", items[i].Line)
 	}
 	from := t.offset(items[i].Line, items[i].Column)
 	to, _ := t.closing(from)
@@ -186,7 +186,7 @@ func (t *text) removeFlow(i int) ([]byte, error) {
 	return t.replaced(from, to, ""), nil
 }
 
-// block is a backend as an item of a list, each line with its end.
+// block is a backend as an item of a block sequence, each line with its line end.
 func (t *text) block(b *Backend, indent int) string {
 	var out strings.Builder
 	in := strings.Repeat(" ", indent)
@@ -210,7 +210,7 @@ func (t *text) block(b *Backend, indent int) string {
 	return out.String()
 }
 
-// flow is a backend in braces.
+// flow is a backend as a flow mapping, in braces.
 func (b *Backend) flow() string {
 	var parts []string
 	for _, f := range b.fields() {
@@ -223,7 +223,7 @@ func (b *Backend) flow() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// field is one of a backend: a value, or members, each NAME: VALUE.
+// field is a field of a backend: a value, or members, each NAME: VALUE.
 type field struct {
 	name, value string
 	members     []string
@@ -271,10 +271,10 @@ var (
 	plainInFlow = regexp.MustCompile(`^[A-Za-z0-9_./@+~^=-][A-Za-z0-9_./$@+~^=%:-]*$`)
 )
 
-// scalar is a text as YAML: as it is where that reads as the same text, else in double quotes.
+// scalar is a string as YAML: plain if that is parsed as the same string, else in double quotes.
 func scalar(s string) string { return written(s, plain) }
 
-// scalarInFlow is scalar within brackets or braces.
+// scalarInFlow is scalar inside of brackets or braces.
 func scalarInFlow(s string) string { return written(s, plainInFlow) }
 
 func written(s string, as *regexp.Regexp) string {
@@ -287,6 +287,6 @@ func written(s string, as *regexp.Regexp) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a text can always be encoded
+	_ = enc.Encode(s) // a string can always be encoded
 	return strings.TrimSpace(b.String())
 }

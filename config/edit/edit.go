@@ -1,8 +1,8 @@
-// Package edit changes the text of a vmcp.yaml by position: backends are put in and taken out, and
-// every other byte stays, comments, quotes, line ends and all.
+// Package edit adds backends to a vmcp.yaml and removes them. Every other byte of the file is kept:
+// comments, quotes and line ends, too.
 //
 //	data, err = edit.Add(data, edit.Backend{Name: "files", Command: "npx", Args: args})
-//	data, err = edit.Remove(data, "files") // as it was
+//	data, err = edit.Remove(data, "files") // the original bytes
 package edit
 
 import (
@@ -14,16 +14,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrNone is that there is no backend of that name.
+// ErrNone is returned if there is no backend of that name.
 var ErrNone = errors.New("there is no such backend")
 
-// text is a vmcp.yaml with what is known of its lines.
+// text is a vmcp.yaml with its syntax tree and the offsets of its lines.
 type text struct {
 	data    []byte
 	newline string
 	starts  []int // of the lines
 	root    *yaml.Node
-	key     *yaml.Node // backends, nil where there is none
+	key     *yaml.Node // the key backends; nil if there is none
 	list    *yaml.Node
 }
 
@@ -57,12 +57,12 @@ func read(data []byte) (*text, error) {
 	case t.list == nil || t.list.Kind == yaml.SequenceNode || t.list.ShortTag() == "!!null":
 		return t, nil
 	case t.list.Kind == yaml.AliasNode:
-		return nil, fmt.Errorf("line %d: backends is an alias; edit what it stands for", t.list.Line)
+		return nil, fmt.Errorf("line %d: backends is an alias; edit the anchored list", t.list.Line)
 	}
 	return nil, fmt.Errorf("line %d: backends is no list", t.list.Line)
 }
 
-// Names are those of the backends in a vmcp.yaml, in its order.
+// Names are the names of the backends in a vmcp.yaml, in its order.
 func Names(data []byte) ([]string, error) {
 	t, err := read(data)
 	if err != nil {
@@ -93,7 +93,7 @@ func nameOf(item *yaml.Node) string {
 	return ""
 }
 
-// offset is that of a node's first character. Columns of the parser count characters, from 1.
+// offset is the byte offset of a position. Columns of the parser count characters, from 1.
 func (t *text) offset(line, column int) int {
 	at := t.starts[line-1]
 	if line == 1 {
@@ -115,7 +115,7 @@ func (t *text) replaced(from, to int, with string) []byte {
 	return append(append(append([]byte{}, t.data[:from]...), with...), t.data[to:]...)
 }
 
-// lineEnd is behind the last character of a line, before its end.
+// lineEnd is the offset after the last character of a line, before its line end.
 func (t *text) lineEnd(line int) int {
 	end := len(t.data)
 	if line < len(t.starts) {
@@ -124,7 +124,7 @@ func (t *text) lineEnd(line int) int {
 	return len(bytes.TrimRight(t.data[:end], "\r"))
 }
 
-// indent is how far the first character of a line stands in; -1 for one that is empty.
+// indent is the indentation of a line; -1 for an empty line.
 func (t *text) indent(line int) int {
 	s := t.data[t.starts[line-1]:t.lineEnd(line)]
 	rest := bytes.TrimLeft(s, " ")
@@ -134,8 +134,8 @@ func (t *text) indent(line int) int {
 	return len(s) - len(rest)
 }
 
-// lastLine is the last line of a block that begins at a line: those below that stand further in
-// belong to it. Comments and empty lines at its end do not.
+// lastLine is the last line of a block that begins at a line: the following lines with a larger
+// indentation belong to it. Comments and empty lines at its end do not.
 func (t *text) lastLine(first, column int) int {
 	last := first
 	for line := first + 1; line <= len(t.starts); line++ {
@@ -151,8 +151,8 @@ func (t *text) lastLine(first, column int) int {
 	return last
 }
 
-// inValue reports whether a line that looks like a comment is one of a block of text, below which
-// something of the same value follows. It is asked for lines that stand further in than a dash.
+// inValue reports whether a line that looks like a comment is part of a block scalar: a later line
+// belongs to the same value. lastLine calls it for lines with a larger indentation than the dash.
 func (t *text) inValue(line int) bool {
 	var inside func(n *yaml.Node) bool
 	inside = func(n *yaml.Node) bool {

@@ -1,7 +1,7 @@
-// Package fingerprint tells configurations apart by a hash: of what the file says, before
-// variables are put in, and of the scripts, libraries, policies and pins that it names. A comment
-// changes nothing, nor does the order of keys or the folder that all of it is in, so that two
-// replicas can be compared. A secret that came through a variable is not in it.
+// Package fingerprint computes a hash of a configuration: of the content of the file, before
+// variables are expanded, and of the scripts, libraries, policies and pins that it refers to. The
+// hash does not depend on comments, the order of keys and the folder of the files, so that replicas
+// can be compared. Values of variables are not hashed.
 //
 //	hash := fingerprint.Of(cfg) // sha256:9f86d081884c7d65...
 package fingerprint
@@ -23,11 +23,11 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/secret"
 )
 
-// maxFile bounds a file that is read for the hash, in bytes; what compiles is smaller.
+// maxFile bounds a file that is read for the hash, in bytes; scripts that compile are smaller.
 const maxFile = 4 << 20
 
-// Of is the hash of a configuration. A file that cannot be read counts as one that is not there: what reads it for
-// its text says what is wrong with it.
+// Of is the hash of a configuration. A file that cannot be read is treated as missing: the package that uses its
+// content reports the error.
 func Of(cfg *config.Config) string {
 	h := sha256.New()
 	part(h, "configuration", written(cfg))
@@ -50,13 +50,14 @@ func Of(cfg *config.Config) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// written is what the file says with the keys in order. A configuration that was made in Go, as those of Kubernetes
-// are, has its secrets put in already: they are taken out.
+// written is the content of the file as JSON with sorted keys. A configuration that was made in Go, such as one from
+// Kubernetes objects, contains secrets: they are removed.
 func written(cfg *config.Config) []byte {
 	text := cfg.Written()
 	if text == nil {
 		same := cfg.Fork()
-		same.Cluster.Listen, same.Cluster.Advertise = "", "" // of each replica, with variables put in
+		// Addresses differ between replicas, and their variables are expanded.
+		same.Listen, same.Admin.Listen, same.Cluster.Listen, same.Cluster.Advertise = "", "", "", ""
 		all, err := json.Marshal(same)
 		if err != nil {
 			return []byte(err.Error())
@@ -78,8 +79,8 @@ func written(cfg *config.Config) []byte {
 	return ordered
 }
 
-// folder adds the scripts below a folder, by their names in it. What is hidden is left out, as when they are served:
-// the folders of a mounted ConfigMap have other names in every pod.
+// folder adds the scripts below a folder, by their relative paths. Hidden files and folders are skipped, as when scripts
+// are loaded: a mounted ConfigMap has hidden folders with a different name in every pod.
 func folder(h hash.Hash, dir string) {
 	var names []string
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -92,7 +93,7 @@ func folder(h hash.Hash, dir string) {
 		if err == nil && !d.IsDir() && strings.HasSuffix(name, ".star") && !files.IsTest(name) {
 			names = append(names, name)
 		}
-		return nil // what cannot be read is not there
+		return nil // treated as missing
 	})
 	slices.Sort(names)
 	part(h, "folder", fmt.Appendf(nil, "%d", len(names)))
@@ -105,13 +106,13 @@ func folder(h hash.Hash, dir string) {
 	}
 }
 
-// file adds a file under a name.
+// file adds the content of a file under a name.
 func file(h hash.Hash, kind, as, name string) {
 	data, _ := files.Read(name, maxFile)
 	part(h, kind+" "+as, data)
 }
 
-// part adds a text with its length, so that no two sequences of parts are the same bytes.
+// part adds a name and a content with their lengths, so that different sequences of parts have different encodings.
 func part(h hash.Hash, name string, text []byte) {
 	fmt.Fprintf(h, "%d %s %d\n", len(name), name, len(text))
 	h.Write(text)

@@ -1,5 +1,5 @@
-// Package follow hands out configurations and follows their changes: a file with everything that
-// it reads, however it is edited, or one that does not change.
+// Package follow watches a configuration: the file with all files that it refers to, however they
+// are edited, or a configuration that does not change.
 //
 //	err := (&follow.File{Path: "vmcp.yaml"}).Watch(ctx, proxy.Apply)
 package follow
@@ -14,12 +14,12 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/files"
 )
 
-// A Source hands out a configuration, and a new one whenever it changes.
+// A Source provides a configuration, and a new one whenever it changes.
 type Source interface {
 	// Watch calls apply with the configuration and again with every later version, one
-	// at a time, and returns nil when ctx ends. When there is no first version, or
-	// apply refuses it, Watch returns why. A later version that has a problem is not
-	// the end: the version before stays, and the source reports what is wrong.
+	// at a time, and returns nil when ctx ends. If there is no first version, or
+	// apply refuses it, Watch returns the error. If a later version has a problem, the
+	// source reports it, the previous version stays in force, and Watch continues.
 	Watch(ctx context.Context, apply func(*config.Config) error) error
 }
 
@@ -35,20 +35,20 @@ func (f Fixed) Watch(ctx context.Context, apply func(*config.Config) error) erro
 	return nil
 }
 
-// File is a configuration file that is watched together with the scripts and the
-// folders that it names, however they change: written in place, replaced by an editor,
-// or swapped through a symbolic link.
+// File watches a configuration file and the scripts and folders that it refers to,
+// however they change: written in place, replaced by an editor, or through a symbolic
+// link whose target changes.
 type File struct {
 	Path string
 	// Load reads the file; nil is config.Load.
 	Load func(path string) (*config.Config, error)
-	// Reload asks for another reading though nothing changed. It may be nil.
+	// Reload triggers a reload even if nothing changed. It may be nil.
 	Reload <-chan os.Signal
-	// Rejected is called with why a later version was not applied, once per reason. It may be nil.
+	// Rejected is called with the reason why a later version was not applied, once per reason. It may be nil.
 	Rejected func(error)
 }
 
-// Watch implements Source. The error of a first version that cannot be read is that of Load.
+// Watch implements Source. If the first version cannot be read, it returns the error of Load.
 func (f *File) Watch(ctx context.Context, apply func(*config.Config) error) error {
 	w := newWatch(f, apply)
 	defer w.close()
@@ -59,17 +59,17 @@ func (f *File) Watch(ctx context.Context, apply func(*config.Config) error) erro
 	return nil
 }
 
-// maxFolders bounds how many folders below one are looked into again and again: whoever
-// names the root of a large tree has its nearest folders watched, and SIGHUP for the rest.
+// maxFolders bounds how many folders below one are watched: of a large tree the folders
+// nearest to its root are watched, and SIGHUP reloads the others.
 const maxFolders = 500
 
 // scriptsBelow lists a folder, the folders in it and their .star files, the nearest
-// first. Hidden folders are left out.
+// first. Hidden folders are skipped.
 func scriptsBelow(folder string) (found []string) {
 	folders := []string{folder}
 	for i := 0; i < len(folders) && i < maxFolders; i++ {
 		found = append(found, folders[i])
-		entries, _ := os.ReadDir(folders[i]) // one that cannot be read shows when it is loaded
+		entries, _ := os.ReadDir(folders[i]) // loading it reports an error
 		for _, e := range entries {
 			name := filepath.Join(folders[i], e.Name())
 			switch {
@@ -84,8 +84,8 @@ func scriptsBelow(folder string) (found []string) {
 	return found
 }
 
-// trail lists the folders in which something on the way to name can be replaced: its
-// own, and those of the symbolic links that lead there.
+// trail lists the folders whose entries decide which file a path refers to: that of the
+// file, and those of the symbolic links in the path.
 func trail(name string) []string {
 	dirs := []string{filepath.Dir(name)}
 	for range 40 { // as many links as the system follows
@@ -106,7 +106,7 @@ func trail(name string) []string {
 	return dirs
 }
 
-// firstLink finds the outermost symbolic link in a path, and what follows it.
+// firstLink returns the first symbolic link in a path, and the rest of the path.
 func firstLink(name string) (link, rest string) {
 	var after string
 	for at := name; ; {

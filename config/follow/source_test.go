@@ -3,21 +3,24 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vmcp-dev/vmcp/config"
 	"github.com/vmcp-dev/vmcp/internal/testmode"
 )
 
-// watched is a folder with a configuration that a File follows.
+// watched is a folder with a configuration that a File watches.
 type watched struct {
 	t        *testing.T
 	dir      string
-	applied  chan string // the name of each version, with what its script says
+	applied  chan string // the name of each version, with the result of its script
 	rejected chan error
 	reload   chan os.Signal
 }
@@ -123,12 +126,12 @@ func TestFileIsFollowed(t *testing.T) {
 	w.write("scripts/a.star", "two")
 	w.want("first two")
 
-	// A file that an editor writes beside the old one and renames.
+	// A file that an editor writes under another name and renames.
 	w.write("vmcp.yaml.new", strings.Replace(withScript, "first", "second", 1))
 	w.do(os.Rename(filepath.Join(w.dir, "vmcp.yaml.new"), filepath.Join(w.dir, "vmcp.yaml")))
 	w.want("second two")
 
-	// What is broken is reported once, and the next good version is applied.
+	// An invalid version is reported once, and the next valid one is applied.
 	w.write("vmcp.yaml", "name: [")
 	w.wantRejected("vmcp.yaml:1:")
 	w.write("vmcp.yaml", withScript)
@@ -138,7 +141,7 @@ func TestFileIsFollowed(t *testing.T) {
 	w.write("scripts/a.star", "three")
 	w.want("first three")
 
-	// Somebody asks, and nothing has changed.
+	// A reload is requested, and nothing has changed.
 	w.reload <- os.Interrupt
 	w.want("first three")
 }
@@ -161,15 +164,54 @@ func TestFoldersAreFollowed(t *testing.T) {
 	w.want("n b")
 }
 
-// A file of a folder that nobody watched yet is found, too.
+// A file in a folder that was not watched yet is found, too.
 func TestMissingFileIsFound(t *testing.T) {
-	testmode.Parallel(t)
-	w := watchFolder(t, func(dir string) { put(t, dir, "vmcp.yaml", "name: first") }, "vmcp.yaml")
-	w.want("first")
-	w.write("vmcp.yaml", withScript)
-	w.wantRejected(`no such file "scripts/a.star"`)
-	w.write("scripts/a.star", "one")
-	w.want("first one")
+	dir := t.TempDir()
+	put(t, dir, "vmcp.yaml", "name: first")
+	synctest.Test(t, func(t *testing.T) {
+		var applied, rejected []string
+		w := onlyByTheClock(&File{Path: filepath.Join(dir, "vmcp.yaml"), Rejected: func(err error) { rejected = append(rejected, err.Error()) }},
+			func(c *config.Config) error {
+				applied = append(applied, fmt.Sprint(c.Name, len(c.Scripted().Files)))
+				return nil
+			})
+		defer follow(t, w)()
+		put(t, dir, "vmcp.yaml", withScript)
+		time.Sleep(2 * lookAgain)
+		synctest.Wait()
+		if len(rejected) != 1 || !strings.Contains(rejected[0], `no such file "scripts/a.star"`) {
+			t.Errorf("rejected %q", rejected)
+		}
+		put(t, dir, "scripts/a.star", "one")
+		time.Sleep(2 * lookAgain)
+		synctest.Wait()
+		if want := []string{"first0", "first1"}; !slices.Equal(applied, want) || len(rejected) != 1 {
+			t.Errorf("applied %q, want %q; rejected %q", applied, want, rejected)
+		}
+	})
+}
+
+// onlyByTheClock is a watch without events of the file system: it only polls.
+func onlyByTheClock(f *File, apply func(*config.Config) error) *watch {
+	w := newWatch(f, apply)
+	w.close()
+	w.events = nil
+	return w
+}
+
+// follow reads the first version and watches the file until the returned function is called.
+func follow(t *testing.T, w *watch) (stop func()) {
+	t.Helper()
+	if err := w.attempt(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go w.follow(ctx)
+	synctest.Wait()
+	return func() {
+		cancel()
+		synctest.Wait()
+	}
 }
 
 // Kubernetes swaps the symbolic link ..data; the files' own links never change.
@@ -198,11 +240,34 @@ func TestLinksAreFollowed(t *testing.T) {
 	w.do(os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
 	w.want("v2 two")
 
-	// A link further up.
+	// A symbolic link in the path of a parent folder.
 	put(t, w.dir, "other/vmcp.yaml", "name: other")
 	w.do(os.Symlink(filepath.Join(w.dir, "other"), filepath.Join(w.dir, "next")))
 	w.do(os.Rename(filepath.Join(w.dir, "next"), filepath.Join(w.dir, "current")))
 	w.want("other")
+}
+
+// TestWhatIsHalfWrittenIsNotRead: if an invalid file is corrected in place, in several writes, while it is polled, no
+// intermediate version is applied.
+func TestWhatIsHalfWrittenIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "vmcp.yaml", "name: first")
+	synctest.Test(t, func(t *testing.T) {
+		var applied, rejected []string
+		w := onlyByTheClock(&File{Path: filepath.Join(dir, "vmcp.yaml"), Rejected: func(err error) { rejected = append(rejected, err.Error()) }},
+			func(c *config.Config) error { applied = append(applied, c.Name); return nil })
+		defer follow(t, w)()
+		put(t, dir, "vmcp.yaml", "name: [")
+		time.Sleep(2*lookAgain - debounce/2)
+		put(t, dir, "vmcp.yaml", "name: sec")
+		time.Sleep(debounce)
+		put(t, dir, "vmcp.yaml", "name: second")
+		time.Sleep(lookAgain)
+		synctest.Wait()
+		if want := []string{"first", "second"}; !slices.Equal(applied, want) || len(rejected) != 1 {
+			t.Errorf("applied %q, want %q; rejected %q", applied, want, rejected)
+		}
+	})
 }
 
 func TestFirstVersionHasToBeGood(t *testing.T) {

@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// debounce is how long files have to stay as they are before they are read: editors
-	// and deployments write in several steps.
+	// debounce is how long files must be unchanged before they are read: editors and
+	// deployments write in several steps.
 	debounce = 100 * time.Millisecond
-	// maxDebounce bounds the wait for files to stay as they are.
+	// maxDebounce bounds the wait for unchanged files.
 	maxDebounce = 500 * time.Millisecond
-	// lookAgain is for what no event shows: network file systems, and a file that was
-	// missed because nobody knew of its folder yet.
+	// lookAgain is the interval of polling, for changes without events: on network file
+	// systems, and in folders that were not watched yet.
 	lookAgain = 2 * time.Second
 )
 
-// A watch follows one configuration file. It compares stamps and takes the events of
-// the file system only as a reason to look: no system reports every kind of change.
+// A watch watches one configuration file. Whether files have changed is decided by their
+// stamps; events of the file system only trigger the comparison, since no operating system
+// reports every kind of change.
 type watch struct {
 	file   *File
 	path   string
 	apply  func(*config.Config) error
-	events *fsnotify.Watcher // nil when the system has none left; then only lookAgain looks
+	events *fsnotify.Watcher // nil if the system has no watches left: only polling then
 	reads  config.Reads      // what the last good version read
-	read   stamps            // what was read at the last attempt
-	failed string            // why the last attempt was not applied
+	read   stamps            // of the files, at the last attempt
+	failed string            // why the last attempt was not applied; "" if it was
 }
 
 func newWatch(f *File, apply func(*config.Config) error) *watch {
@@ -48,12 +49,12 @@ func newWatch(f *File, apply func(*config.Config) error) *watch {
 
 func (w *watch) close() {
 	if w.events != nil {
-		_ = w.events.Close() // nobody reads any more
+		_ = w.events.Close() // no events are read any more
 	}
 }
 
-// attempt reads the file and applies it. Stamps are taken before what they stand for
-// is read, so that a change in between is found later.
+// attempt reads the file and applies it. Stamps are taken before the files are read, so
+// that a change in between is detected by the next comparison.
 func (w *watch) attempt() error {
 	w.note()
 	load := w.file.Load
@@ -69,12 +70,13 @@ func (w *watch) attempt() error {
 	return w.apply(cfg)
 }
 
-// note remembers how the files are now and asks for events from all their folders.
+// note records the current stamps of the files and watches all their folders. If the configuration file has changed
+// since the note before it was read, the earlier stamp is kept, so that the next comparison detects the change.
 func (w *watch) note() {
 	before := w.read[w.path]
 	w.read = w.stamps()
 	if before.Exists() && !before.Same(w.read[w.path]) {
-		w.read[w.path] = before // it changed after it was read
+		w.read[w.path] = before // it has changed since, perhaps after it was read
 	}
 	if w.events == nil {
 		return
@@ -85,7 +87,7 @@ func (w *watch) note() {
 			dirs = append(dirs, name)
 		}
 		for _, dir := range dirs {
-			_ = w.events.Add(dir) // a folder that is not there yet: lookAgain
+			_ = w.events.Add(dir) // a folder that does not exist yet is polled
 		}
 	}
 }
@@ -114,7 +116,7 @@ func (w *watch) stamps() stamps {
 	return now
 }
 
-// follow applies what changes until ctx ends.
+// follow applies changes until ctx ends.
 func (w *watch) follow(ctx context.Context) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -123,29 +125,29 @@ func (w *watch) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.changed():
-			w.look(ctx)
+			w.rescan(ctx)
 		case <-w.missed():
-			w.look(ctx)
+			w.rescan(ctx)
 		case <-w.file.Reload:
 			w.again(true)
 		case <-tick.C:
-			if w.failed != "" {
+			if !w.stamps().same(w.read) {
+				w.rescan(ctx)
+			} else if w.failed != "" && w.still(ctx) { // a missing file may have been created in a folder that is not watched
 				w.again(false)
-			} else if !w.stamps().same(w.read) {
-				w.look(ctx)
 			}
 		}
 	}
 }
 
-// look applies what the files have become once they stay as they are, if that is something else.
-func (w *watch) look(ctx context.Context) {
+// rescan waits until the files are stable and applies them if they differ from the last attempt.
+func (w *watch) rescan(ctx context.Context) {
 	if w.stable(ctx) {
 		w.again(false)
 	}
 }
 
-// changed is the stream of events; nil without a watcher.
+// changed is the channel of events; nil without a watcher.
 func (w *watch) changed() <-chan fsnotify.Event {
 	if w.events == nil {
 		return nil
@@ -153,7 +155,7 @@ func (w *watch) changed() <-chan fsnotify.Event {
 	return w.events.Events
 }
 
-// missed reports events that were too many to be kept.
+// missed is the channel of errors: events were dropped because the queue was full.
 func (w *watch) missed() <-chan error {
 	if w.events == nil {
 		return nil
@@ -161,8 +163,11 @@ func (w *watch) missed() <-chan error {
 	return w.events.Errors
 }
 
-// stable waits until the files stay as they are and reports whether they differ from what was read.
-func (w *watch) stable(ctx context.Context) bool {
+// stable waits like still and reports whether the files differ from the last attempt.
+func (w *watch) stable(ctx context.Context) bool { return w.still(ctx) && !w.stamps().same(w.read) }
+
+// still waits until the files are unchanged for debounce, at most for about maxDebounce. It returns false if ctx has ended.
+func (w *watch) still(ctx context.Context) bool {
 	began, last := time.Now(), stamps(nil)
 	for now := w.stamps(); !now.same(last) && time.Since(began) < maxDebounce; now = w.stamps() {
 		last = now
@@ -170,10 +175,10 @@ func (w *watch) stable(ctx context.Context) bool {
 			return false
 		}
 	}
-	return !w.stamps().same(w.read)
+	return true
 }
 
-// pause waits for debounce, and swallows the events meanwhile: the stamps show all of it.
+// pause waits for debounce and discards the events meanwhile: the stamps show all changes.
 func (w *watch) pause(ctx context.Context) bool {
 	timer := time.NewTimer(debounce)
 	defer timer.Stop()
@@ -189,8 +194,8 @@ func (w *watch) pause(ctx context.Context) bool {
 	}
 }
 
-// again applies a later version, or reports why not: once per reason, unless somebody
-// asked for it.
+// again applies a later version, or calls Rejected: once per reason, unless a reload was
+// requested.
 func (w *watch) again(asked bool) {
 	w.read = nil
 	err := w.attempt()

@@ -1,4 +1,4 @@
-// Package replicas is what a configuration says of several processes that serve one endpoint over one database.
+// Package replicas is the part of the configuration about several processes that serve one endpoint over one database.
 package replicas
 
 import (
@@ -6,62 +6,52 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/config/internal/validate"
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
 // Cluster makes processes with one sessionStorage serve as one endpoint behind any load balancer. It needs provider postgres.
 type Cluster struct {
-	// Listen is the address, host:port, where the other processes reach this one. It is a port of its own, which clients do not need to reach. ${NAME} is replaced from the environment, $${ stays ${.
+	// Listen is the address, host:port, at which the other processes reach this one: a separate port, which clients need not reach. ${NAME} is replaced from the environment, $${ stays ${.
 	Listen string `json:"listen,omitempty"`
-	// Advertise is the address that the others dial. Without it: listen, which needs a host then. ${NAME} is replaced from the environment, $${ stays ${.
+	// Advertise is the address that the other processes dial. Default: listen, which must have a host then. ${NAME} is replaced from the environment, $${ stays ${.
 	Advertise string `json:"advertise,omitempty"`
-	// Heartbeat is how often a process says that it is alive. One that is silent for three of these is gone for the others.
+	// Heartbeat is the interval at which a process reports that it is alive. After three missed heartbeats the others consider it gone.
 	Heartbeat limits.Duration `json:"heartbeat,omitempty" default:"2s"`
-	// ForwardTimeout is how long another process may take to be reached and to show that it is alive. It does not bound its answer.
+	// ForwardTimeout is the timeout for connecting to another process and for its first sign of life. It does not bound the response.
 	ForwardTimeout limits.Duration `json:"forwardTimeout,omitempty" default:"2s"`
-	// TLS makes the processes show certificates to each other.
+	// TLS is mutual TLS between the processes.
 	TLS PeerTLS `json:"tls,omitempty"`
 }
 
-// PeerTLS makes the processes show certificates to each other. All three files are needed; they are read again when they change.
+// PeerTLS is mutual TLS between the processes. All three files are required; they are reloaded when they change.
 type PeerTLS struct {
 	// Cert is a file with the certificate of this process, for the host of advertise, in PEM, relative to the configuration file.
 	Cert string `json:"cert,omitempty"`
 	// Key is the file with the certificate's private key.
 	Key string `json:"key,omitempty"`
-	// CA is a file with the certificates that those of the others are checked against.
+	// CA is a file with the CA certificates that the certificates of the others are verified with.
 	CA string `json:"ca,omitempty"`
 }
 
-// On reports whether there is a cluster.
+// On reports whether cluster is configured.
 func (c *Cluster) On() bool { return c.Listen != "" }
 
-// written is what a configuration without cluster has there when it is written out whole.
+// written is the value of cluster in a configuration without one that is written with all defaults.
 var written = Cluster{Heartbeat: limits.Duration(2 * time.Second), ForwardTimeout: limits.Duration(2 * time.Second)}
 
-// minTime is the shortest heartbeat and forwardTimeout: a shorter one takes a busy process for a dead one.
+// minTime is the shortest heartbeat and forwardTimeout: with a shorter one a busy process would be considered gone.
 const minTime = 100 * time.Millisecond
 
-// A Checker is what Check needs of whoever reads the configuration.
-type Checker struct {
-	Report func(path, format string, args ...any)
-	Set    func(path string) bool          // whether the file says anything there
-	Expand func(path, text string) string  // puts variables in
-	File   func(path string, name *string) // makes the name of a file absolute, which has to be there
-	Listen func(path, addr string)         // checks host:port
-	// Endpoint is the address of the endpoint, Postgres whether there is a database, which Broken hides.
-	Endpoint string
-	Postgres bool
-}
-
-// Check reports what is wrong with c, which stands at path.
-func (c *Cluster) Check(path string, v Checker) {
+// Check reports the problems of c, whose path is path. endpoint is the address of the endpoint; postgres reports whether
+// runs are stored in PostgreSQL.
+func (c *Cluster) Check(path, endpoint string, postgres bool, v *validate.Validator) {
 	if !v.Set(path) || *c == written {
 		return
 	}
-	c.Listen, c.Advertise = v.Expand(path+".listen", c.Listen), v.Expand(path+".advertise", c.Advertise)
+	c.Listen, c.Advertise = v.Address(path+".listen", c.Listen), v.Address(path+".advertise", c.Advertise)
 	if c.Listen != "" {
-		c.checkAddresses(path, v)
+		c.checkAddresses(path, endpoint, v)
 	}
 	for _, t := range []struct {
 		field string
@@ -73,20 +63,16 @@ func (c *Cluster) Check(path string, v Checker) {
 	}
 	c.checkTLS(path+".tls", v)
 	switch { // last: a problem of the whole hides those of its parts
-	case !v.Postgres:
-		v.Report(path, "needs sessionStorage.provider: postgres, which the replicas share; without it every process is alone")
+	case !postgres:
+		v.Report(path, "needs sessionStorage.provider: postgres, which the replicas share")
 	case c.Listen == "":
-		v.Report(path, "want listen: where the other replicas reach this one, such as ${POD_IP}:4485")
+		v.Report(path, "want listen: the address at which the other replicas reach this one, such as ${POD_IP}:4485")
 	}
 }
 
-func (c *Cluster) checkAddresses(path string, v Checker) {
-	v.Listen(path+".listen", c.Listen)
-	if v.Set(path + ".advertise") {
-		v.Listen(path+".advertise", c.Advertise)
-	}
-	if same(c.Listen, v.Endpoint) {
-		v.Report(path+".listen", "%s is the address of the endpoint (listen): want a port of its own, such as %s", c.Listen, another(c.Listen))
+func (c *Cluster) checkAddresses(path, endpoint string, v *validate.Validator) {
+	if same(c.Listen, endpoint) {
+		v.Report(path+".listen", "%s is the address of the endpoint (listen): want another port, such as %s", c.Listen, another(c.Listen))
 		return
 	}
 	at := path + ".advertise"
@@ -106,7 +92,7 @@ func (c *Cluster) checkAddresses(path string, v Checker) {
 	}
 }
 
-// same reports whether two addresses cannot both be listened on.
+// same reports whether two addresses conflict when listened on.
 func same(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -116,7 +102,7 @@ func same(a, b string) bool {
 	return hostA == hostB || every(hostA) || every(hostB)
 }
 
-// every reports whether a host stands for every interface.
+// every reports whether a host means all interfaces.
 func every(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
@@ -129,7 +115,7 @@ func another(addr string) string {
 	return net.JoinHostPort(host, strconv.Itoa(min(n+2, 65535)))
 }
 
-func (c *Cluster) checkTLS(path string, v Checker) {
+func (c *Cluster) checkTLS(path string, v *validate.Validator) {
 	t := &c.TLS
 	if *t == (PeerTLS{}) {
 		return
@@ -142,6 +128,6 @@ func (c *Cluster) checkTLS(path string, v Checker) {
 			defer v.Report(path, "want %s: %s; the replicas check each other", f.name, f.what)
 			continue
 		}
-		v.File(path+"."+f.name, f.value)
+		v.Existing(path+"."+f.name, f.value)
 	}
 }

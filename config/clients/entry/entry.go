@@ -1,11 +1,11 @@
-// Package entry puts the entry of one server into the text of an MCP client's configuration, and
-// takes it out. Only bytes of the entry change, and the comma before it: comments, order, indentation,
-// line ends, numbers of any size and a byte order mark stay as they are.
+// Package entry adds the entry of one server to the text of an MCP client's configuration, and
+// removes it. Only the bytes of the entry and the comma before it change: comments, order, indentation,
+// line ends, numbers of any size and a byte order mark are preserved.
 //
 //	data, err := entry.Put("mcp.json", data, entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"…"}`)})
 //
-// JSON may have comments and trailing commas. TOML, which is Codex's alone, is edited by whole
-// lines: an entry is the table [mcp_servers.NAME] with what is below it.
+// JSON may have comments and trailing commas. TOML, which only Codex uses, is edited by whole
+// lines: an entry is the table [mcp_servers.NAME] with its subtables.
 package entry
 
 import (
@@ -26,9 +26,9 @@ type Entry struct {
 	// Shape is the member that the servers are under, such as mcpServers.
 	Shape string
 	Name  string
-	// Value is a JSON object, which is indented as its neighbours are. In TOML: lines of key = value.
+	// Value is a JSON object; it is indented like the text around it. In TOML: lines of key = value.
 	Value []byte
-	// Raw is that Value is a text that Find has returned, which is written as it is.
+	// Raw reports that Value is a text that Find has returned; it is written unchanged.
 	Raw bool
 }
 
@@ -37,28 +37,28 @@ type Found struct {
 	Pos diag.Pos
 	// Value is the text of its value; in TOML all lines of it, with the headers of its tables.
 	Value []byte
-	// Same reports whether its value means the same as that of an Entry.
+	// same implements Same.
 	same func(value []byte) bool
 }
 
-// Same reports whether the entry has this value, however it is written.
+// Same reports whether the entry's value is equal to value after parsing.
 func (f *Found) Same(value []byte) bool { return f.same(value) }
 
-// ErrNone is the error of Take when there is no such entry.
+// ErrNone is the error of Remove if there is no such entry.
 var ErrNone = errors.New("there is no such entry")
 
-// text is a configuration while it is edited.
+// text is a parsed configuration that can be edited.
 type text interface {
-	// find is nil when there is no such entry.
+	// find returns nil, nil if there is no such entry.
 	find(shape, name string) (*Found, error)
 	names(shape string) ([]string, error)
 	put(e Entry) ([]byte, error)
-	take(shape, name string, emptyParent bool) ([]byte, error)
+	remove(shape, name string, emptyParent bool) ([]byte, error)
 }
 
 const mark = "\xef\xbb\xbf" // a byte order mark
 
-// parse reads data, which is bare of a mark.
+// parse parses data, which has no byte order mark.
 func parse(file, shape string, data []byte) (text, error) {
 	if !utf8.Valid(data) {
 		return nil, problem(file, data, 0, "the file is not UTF-8 text")
@@ -69,8 +69,8 @@ func parse(file, shape string, data []byte) (text, error) {
 	return parseJSON(file, data)
 }
 
-// Find looks for an entry. The error is diag.Problems, with a place in the file of that name, when the
-// text cannot be read; nil, nil says that there is none.
+// Find finds an entry; nil, nil if there is none. If the text cannot be parsed, the error is
+// diag.Problems with a position in the file of that name.
 func Find(file string, data []byte, shape, name string) (*Found, error) {
 	t, err := parse(file, shape, bytes.TrimPrefix(data, []byte(mark)))
 	if err != nil {
@@ -79,7 +79,7 @@ func Find(file string, data []byte, shape, name string) (*Found, error) {
 	return t.find(shape, name)
 }
 
-// Names are the names of all entries, in the order of the text.
+// Names returns the names of all entries, in the order of the text.
 func Names(file string, data []byte, shape string) ([]string, error) {
 	t, err := parse(file, shape, bytes.TrimPrefix(data, []byte(mark)))
 	if err != nil {
@@ -88,9 +88,8 @@ func Names(file string, data []byte, shape string) ([]string, error) {
 	return t.names(shape)
 }
 
-// Put returns the text with the entry: at the end of the others, or in the place of the one that has
-// its name. The member that they are under is made where it is missing; an empty text becomes a
-// document.
+// Put returns the text with the entry: after the others, or in place of one with the same name. The
+// member for the entries is added if it is missing; an empty text becomes a document.
 func Put(file string, data []byte, e Entry) ([]byte, error) {
 	bare, marked := bytes.CutPrefix(data, []byte(mark))
 	t, err := parse(file, e.Shape, bare)
@@ -113,15 +112,15 @@ func Put(file string, data []byte, e Entry) ([]byte, error) {
 	return withMark(out, marked), nil
 }
 
-// Take returns the text without the entry. With emptyParent the member that the entries are under
-// goes with the last of them.
-func Take(file string, data []byte, shape, name string, emptyParent bool) ([]byte, error) {
+// Remove returns the text without the entry. With emptyParent the member of the entries is removed
+// with the last of them.
+func Remove(file string, data []byte, shape, name string, emptyParent bool) ([]byte, error) {
 	bare, marked := bytes.CutPrefix(data, []byte(mark))
 	t, err := parse(file, shape, bare)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.take(shape, name, emptyParent)
+	out, err := t.remove(shape, name, emptyParent)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func withMark(data []byte, marked bool) []byte {
 	return data
 }
 
-// problem is what is wrong at an offset.
+// problem makes diag.Problems with the position of an offset.
 func problem(file string, data []byte, offset int, format string, args ...any) error {
 	return diag.Problems{{Pos: pos(file, data, offset), Code: "config", Message: fmt.Sprintf(format, args...)}}
 }
@@ -148,7 +147,7 @@ func pos(file string, data []byte, offset int) diag.Pos {
 	return diag.Pos{File: diag.File(file), Line: 1 + bytes.Count(data[:offset], []byte{'\n'}), Column: 1 + utf8.RuneCount(line)}
 }
 
-// newline is how lines of a text end.
+// newline is the line ending of a text.
 func newline(data []byte) string {
 	if at := bytes.IndexByte(data, '\n'); at > 0 && data[at-1] == '\r' {
 		return "\r\n"
@@ -156,13 +155,13 @@ func newline(data []byte) string {
 	return "\n"
 }
 
-// splice replaces the bytes from an offset to another one.
+// splice is a replacement of a range of bytes.
 type splice struct {
 	from, to int
 	with     string
 }
 
-// apply makes all of the changes, which do not overlap. Of two at one place the first comes first.
+// apply makes all changes, which do not overlap. Two at one offset are made in their order.
 func apply(data []byte, changes ...splice) []byte {
 	slices.SortStableFunc(changes, func(a, b splice) int { return a.from - b.from })
 	var out []byte

@@ -30,7 +30,7 @@ func parseJSON(file string, data []byte) (text, error) {
 	return t, err
 }
 
-// object is the value of a member as an object; nil without such a member.
+// object returns the value of a member, which must be an object; nil if there is no such member.
 func (t *jsonText) object(of *hujson.Value, name string) (*hujson.Value, error) {
 	m := member(of, name)
 	if m < 0 {
@@ -43,7 +43,7 @@ func (t *jsonText) object(of *hujson.Value, name string) (*hujson.Value, error) 
 	return v, nil
 }
 
-// member is the index of the member of that name that counts, the last one; -1 if there is none.
+// member returns the index of the last member of that name, which is the effective one; -1 if there is none.
 func member(of *hujson.Value, name string) int {
 	members := of.Value.(*hujson.Object).Members
 	for i := len(members) - 1; i >= 0; i-- {
@@ -71,7 +71,7 @@ func (t *jsonText) find(shape, name string) (*Found, error) {
 	return &Found{Pos: pos(t.file, t.data, m.Name.StartOffset), Value: value, same: func(other []byte) bool { return sameJSON(value, other) }}, nil
 }
 
-// sameJSON compares values, numbers by their text.
+// sameJSON reports whether two values are equal. Numbers are compared by their text.
 func sameJSON(a, b []byte) bool {
 	x, okA := decode(a)
 	y, okB := decode(b)
@@ -134,7 +134,7 @@ func (t *jsonText) put(e Entry) ([]byte, error) {
 	return t.insert(servers, e), nil
 }
 
-// insert puts a member behind those of an object.
+// insert adds a member at the end of an object that has members.
 func (t *jsonText) insert(into *hujson.Value, e Entry) []byte {
 	o := into.Value.(*hujson.Object)
 	if len(o.Members) == 0 {
@@ -162,7 +162,7 @@ func (t *jsonText) insert(into *hujson.Value, e Entry) []byte {
 	return apply(t.data, splice{last.Value.EndOffset, last.Value.EndOffset, ","}, splice{at, at, added})
 }
 
-// first puts the first member into an object. What is in there are spaces and comments.
+// first adds a member to an empty object, which may hold spaces and comments.
 func (t *jsonText) first(into *hujson.Value, e Entry) []byte {
 	from, to := into.StartOffset+1, into.EndOffset-1
 	inner := t.data[from:to]
@@ -181,12 +181,12 @@ func (t *jsonText) first(into *hujson.Value, e Entry) []byte {
 }
 
 func quote(name string) string {
-	text, _ := json.Marshal(name) // a text always can be
+	text, _ := json.Marshal(name) // a string always can be encoded
 	return string(text)
 }
 
-// lineRest is how much of extra, which is white space and comments, belongs to the line that it
-// begins on: all of it if it has no line break outside of a comment.
+// lineRest is the length of the part of extra, white space and comments, that belongs to its first
+// line: all of it if it has no line break outside of a comment.
 func lineRest(extra []byte) int {
 	for i := 0; i < len(extra); i++ {
 		switch {
@@ -206,7 +206,7 @@ func lineRest(extra []byte) int {
 	return len(bytes.TrimRight(extra, " \t"))
 }
 
-// indentAt is the white space that the line of an offset begins with.
+// indentAt is the indentation of the line of an offset.
 func (t *jsonText) indentAt(offset int) string {
 	line := t.data[bytes.LastIndexByte(t.data[:offset], '\n')+1:]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
@@ -224,19 +224,19 @@ func (t *jsonText) unit() string {
 	return "  "
 }
 
-// render is a value as it is written behind its name.
+// render formats a value.
 func (t *jsonText) render(e Entry, indent string, lines bool) string {
 	if !lines || e.Raw {
 		return string(e.Value)
 	}
 	v, err := hujson.Parse(e.Value)
 	if err != nil {
-		return string(e.Value) // Put finds out
+		return string(e.Value) // Put parses the result and reports it
 	}
 	return t.lines(e.Value, &v, indent)
 }
 
-// lines writes objects a member to a line, and lists on one.
+// lines formats a value with one member per line and lists on one line.
 func (t *jsonText) lines(text []byte, v *hujson.Value, indent string) string {
 	nl := newline(t.data)
 	switch x := v.Value.(type) {
@@ -260,7 +260,7 @@ func (t *jsonText) lines(text []byte, v *hujson.Value, indent string) string {
 	return string(text[v.StartOffset:v.EndOffset])
 }
 
-func (t *jsonText) take(shape, name string, emptyParent bool) ([]byte, error) {
+func (t *jsonText) remove(shape, name string, emptyParent bool) ([]byte, error) {
 	if t.root == nil {
 		return nil, ErrNone
 	}
@@ -277,8 +277,8 @@ func (t *jsonText) take(shape, name string, emptyParent bool) ([]byte, error) {
 	return t.cut(servers, member(servers, name)), nil
 }
 
-// cut takes a member out of an object, with the line break and the indentation before it, and the
-// comma that it is set apart by.
+// cut removes a member from an object, with the line break and indentation before it and its
+// separating comma.
 func (t *jsonText) cut(of *hujson.Value, i int) []byte {
 	o := of.Value.(*hujson.Object)
 	m := &o.Members[i]

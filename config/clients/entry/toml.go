@@ -19,11 +19,11 @@ type tomlText struct {
 	statements []statement
 }
 
-// statement is a header or a key with its value: whole lines.
+// statement is a table header or a key with its value, as whole lines.
 type statement struct {
 	path     []string // from the root
-	from, to int      // of its lines, with the line break
-	inline   bool     // it has an inline table as its value
+	from, to int      // offsets of its lines, with the line break
+	inline   bool     // its value is an inline table
 }
 
 func parseTOML(file string, data []byte) (text, error) {
@@ -50,7 +50,7 @@ func parseTOML(file string, data []byte) (text, error) {
 		if at := bytes.IndexByte(data[min(end, len(data)):], '\n'); at >= 0 {
 			s.to = end + at + 1
 		}
-		if end > start && data[end-1] == '\n' { // the value's own range may have it
+		if end > start && data[end-1] == '\n' { // the range of the value may include the line break
 			s.to = end
 		}
 		t.statements = append(t.statements, s)
@@ -58,7 +58,7 @@ func parseTOML(file string, data []byte) (text, error) {
 	return t, nil
 }
 
-// keyOf is the dotted key of an expression, and where it begins.
+// keyOf returns the dotted key of an expression and its offset.
 func keyOf(e *unstable.Node) (path []string, start int) {
 	start = -1
 	for keys := e.Key(); keys.Next(); {
@@ -70,9 +70,9 @@ func keyOf(e *unstable.Node) (path []string, start int) {
 	return path, start
 }
 
-// own are the ranges of lines of an entry. Comments between two of its lines belong to it.
+// own returns the ranges of lines of an entry. Comments between two of its lines belong to it.
 func (t *tomlText) own(shape, name string) (ranges []splice, err error) {
-	before := -1 // the statement before is its own
+	before := -1 // the index of the entry's last statement
 	for i, s := range t.statements {
 		if len(s.path) == 1 && s.path[0] == shape && s.inline {
 			return nil, problem(t.file, t.data, s.from, "%s is an inline table, which is not edited: write tables [%s.NAME]", shape, shape)
@@ -106,10 +106,10 @@ func (t *tomlText) find(shape, name string) (*Found, error) {
 	}}, nil
 }
 
-// value is what an entry means.
+// value returns the decoded value of an entry.
 func (t *tomlText) value(shape, name string) any {
 	var whole map[string]any
-	_ = toml.Unmarshal(t.data, &whole) // it is a document
+	_ = toml.Unmarshal(t.data, &whole) // it was parsed before
 	servers, _ := whole[shape].(map[string]any)
 	return servers[name]
 }
@@ -144,12 +144,12 @@ func (t *tomlText) put(e Entry) ([]byte, error) {
 		data = append(data, nl...)
 	}
 	if len(data) > 0 {
-		data = append(data, nl...) // a blank line, which take takes away
+		data = append(data, nl...) // a blank line, which remove removes
 	}
 	return append(data, lines...), nil
 }
 
-// isTable reports whether a header stands at an offset: only there another one may.
+// isTable reports whether a table header begins at an offset: only there another one may be inserted.
 func (t *tomlText) isTable(offset int) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(t.data[offset:], " \t"), []byte{'['})
 }
@@ -160,7 +160,7 @@ func blankEnd(data []byte) bool {
 	return len(rest) > 0 && rest[len(rest)-1] == '\n'
 }
 
-func (t *tomlText) take(shape, name string, _ bool) ([]byte, error) {
+func (t *tomlText) remove(shape, name string, _ bool) ([]byte, error) {
 	ranges, err := t.own(shape, name)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (d *Document) pos(n *yaml.Node) diag.Pos {
 // wrong reports a problem of the value at path.
 func (d *Document) wrong(n *yaml.Node, path, format string, args ...any) {
 	d.broken[path] = true
-	d.Problems = append(d.Problems, diag.Problem{Pos: d.pos(n), Code: d.rules.Code, Path: path, Message: fmt.Sprintf(format, args...)})
+	d.Problems = append(d.Problems, diag.Problem{Pos: d.pos(n), Code: d.rules.Code, Path: path}.Says(fmt.Sprintf(format, args...)))
 }
 
 // value decodes n into v, which is settable.
@@ -35,7 +35,7 @@ func (d *Document) value(n *yaml.Node, path string, depth int, v reflect.Value) 
 		return
 	}
 	if isNull(n) {
-		delete(d.Places, path) // as if the field were not there
+		delete(d.Places, path) // treated like an absent field
 		return
 	}
 	switch p := v.Addr().Interface().(type) {
@@ -60,12 +60,12 @@ func (d *Document) value(n *yaml.Node, path string, depth int, v reflect.Value) 
 	case reflect.Map:
 		d.mapping(n, path, depth, v)
 	case reflect.String:
-		if d.scalar(n, path, "!!str", "text") {
+		if d.scalar(n, path, "!!str", "a string") {
 			v.SetString(n.Value)
 			d.note(n, path)
 		}
 	case reflect.Bool:
-		if d.scalar(n, path, "!!bool", "true or false") {
+		if d.scalar(n, path, "!!bool", "a boolean") {
 			v.SetBool(strings.EqualFold(n.Value, "true"))
 		}
 	case reflect.Int, reflect.Int64:
@@ -75,7 +75,7 @@ func (d *Document) value(n *yaml.Node, path string, depth int, v reflect.Value) 
 	}
 }
 
-// enter follows an alias, counts the node and remembers its place.
+// enter resolves an alias, counts the node and records its position.
 func (d *Document) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool) {
 	d.Places[path] = d.pos(n)
 	if d.nodes++; d.nodes > maxNodes {
@@ -96,7 +96,7 @@ func (d *Document) enter(n *yaml.Node, path string, depth int) (*yaml.Node, bool
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// scalar reports whether n is a scalar of the tag, and complains otherwise.
+// scalar reports whether n is a scalar of the tag; if not, it reports a problem.
 func (d *Document) scalar(n *yaml.Node, path, tag, want string) bool {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == tag {
 		return true
@@ -109,7 +109,7 @@ func (d *Document) scalar(n *yaml.Node, path, tag, want string) bool {
 	return false
 }
 
-// describe names a node's type for a message. It shows no text: text may be a secret.
+// describe is the type of a node for a message. It does not show the value, which may be a secret.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -123,7 +123,7 @@ func describe(n *yaml.Node) string {
 	case "!!bool":
 		return "a boolean"
 	case "!!str":
-		return "text"
+		return "a string"
 	case "!!timestamp":
 		return "a date"
 	default:

@@ -1,5 +1,5 @@
-// Package document reads one YAML document into a struct, strictly: every field is known, every
-// problem is reported with its place, and where each value stands is kept for those who check more.
+// Package document decodes one YAML document into a struct, strictly: unknown fields are problems,
+// every problem has its position, and the positions of all values are kept for further checks.
 package document
 
 import (
@@ -13,41 +13,44 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Document is one YAML document on its way into a struct. It knows the fields by their JSON tags,
-// goes on after a problem, and remembers where every value stands.
+// Document decodes one YAML document into a struct. Fields are named by their JSON tags. Decoding
+// continues after a problem, and records the position of every value.
 type Document struct {
 	File     string
 	Problems diag.Problems
 	Places   map[string]diag.Pos    // of values, by path
-	Origins  map[string]diag.Origin // of the texts that stand in the file as they are
+	Origins  map[string]diag.Origin // of the literal block scalars, by path
 
 	rules  Rules
 	broken map[string]bool // paths with a problem: nothing more is reported about them
 	lines  []string        // of the file
-	top    *yaml.Node      // of a document that is not read yet
+	top    *yaml.Node      // of a document that is not decoded yet
 	nodes  int
 	zero   bool // the field being decoded may be 0: its default is
 }
 
-// Rules are what the tags of a struct cannot say.
+// Rules are the rules of decoding beyond the tags of a struct.
 type Rules struct {
-	// Code is that of problems.
+	// Code is the code of problems.
 	Code string
-	// Fields lists the fields that are known of a struct; nil: Fields.
+	// Fields lists the known fields of a struct; nil: the function Fields.
 	Fields func(t reflect.Type) []Field
-	// Field says why a field that a struct does not have is refused; "" where it is only unknown.
+	// Field returns why a field that a struct does not have is refused; "" if it is only unknown.
 	Field func(t reflect.Type, name string) string
-	// Value says why a field refuses a value that is none of its own; "" where it is only unknown.
+	// Value returns why a value that is not in the enum of a field is refused; "" if it is only unknown.
 	Value func(field, value string) string
 }
 
-// New is a document of a file, nothing of which was read.
+// New returns an empty Document for a file.
 func New(file string, rules Rules) *Document {
 	return &Document{File: diag.File(file), rules: rules, Places: map[string]diag.Pos{}, Origins: map[string]diag.Origin{}, broken: map[string]bool{}}
 }
 
-// Decode reads the text of a file of at most max bytes into a struct, whose address into is; false
-// when nothing of it could be read.
+// Code is the code of the problems.
+func (d *Document) Code() string { return d.rules.Code }
+
+// Decode decodes the content of a file, at most max bytes, into the struct that into points to. It
+// returns false if nothing could be decoded.
 func (d *Document) Decode(data []byte, max int64, into any) bool {
 	root := d.root(data, max)
 	if root == nil {
@@ -57,7 +60,7 @@ func (d *Document) Decode(data []byte, max int64, into any) bool {
 	return true
 }
 
-// DecodePart reads JSON into a struct, whose address into is, as what stands at path.
+// DecodePart decodes JSON into the struct that into points to, as the value at path.
 func (d *Document) DecodePart(data []byte, path string, into any) error {
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(data)).Decode(&doc); err != nil {
@@ -67,8 +70,8 @@ func (d *Document) DecodePart(data []byte, path string, into any) error {
 	return nil
 }
 
-// Report notes a problem of the value at path, at its place or that of what holds it. A value that
-// has a problem gets no second one.
+// Report records a problem of the value at path, with its position or that of the nearest value that
+// contains it. At most one problem is recorded per value.
 func (d *Document) Report(path, format string, args ...any) {
 	for p := path; p != ""; p = parentPath(p) {
 		if d.broken[p] {
@@ -76,7 +79,7 @@ func (d *Document) Report(path, format string, args ...any) {
 		}
 	}
 	d.broken[path] = true
-	d.Problems = append(d.Problems, diag.Problem{Pos: d.Place(path), Code: d.rules.Code, Path: path, Message: fmt.Sprintf(format, args...)})
+	d.Problems = append(d.Problems, diag.Problem{Pos: d.Place(path), Code: d.rules.Code, Path: path}.Says(fmt.Sprintf(format, args...)))
 }
 
 // Broken reports whether the value at path has a problem.
@@ -92,13 +95,13 @@ func (d *Document) BrokenBelow(path string) bool {
 	return false
 }
 
-// Has reports whether the file says anything at path.
+// Has reports whether the file has a value at path.
 func (d *Document) Has(path string) bool { return d.Places[path] != (diag.Pos{}) }
 
-// Place is where the value at path stands, or what holds it.
+// Place is the position of the value at path, or of the nearest value that contains it.
 func (d *Document) Place(path string) diag.Pos { return PlaceIn(d.Places, d.File, path) }
 
-// PlaceIn is Place of a document whose Places were kept.
+// PlaceIn is Place for the Places of a document.
 func PlaceIn(places map[string]diag.Pos, file, path string) diag.Pos {
 	for path != "" && places[path] == (diag.Pos{}) {
 		path = parentPath(path)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Field is a field of a struct as its tags describe it.
+// Field is a field of a struct with its tags.
 type Field struct {
 	Index    []int  // as of reflect.VisibleFields
 	Name     string // in YAML
@@ -17,12 +17,12 @@ type Field struct {
 
 var fileFields, objectFields sync.Map // reflect.Type → []Field
 
-// Fields lists the fields that a file has of struct type t, those of an embedded struct as its own.
+// Fields lists the fields of struct type t that a file may have, including those of embedded structs.
 func Fields(t reflect.Type) []Field {
 	return fields(t, &fileFields, func(tag reflect.StructTag) bool { return tag.Get("config") != "-" })
 }
 
-// ObjectFields lists the fields that an object of Kubernetes has of struct type t: those whose tag crd says yes.
+// ObjectFields lists the fields of struct type t that a Kubernetes object may have: those whose tag crd is yes.
 func ObjectFields(t reflect.Type) []Field {
 	return fields(t, &objectFields, func(tag reflect.StructTag) bool { return tag.Get("crd") == "yes" })
 }
@@ -58,7 +58,7 @@ func fields(t reflect.Type, cache *sync.Map, wanted func(reflect.StructTag) bool
 	return found
 }
 
-// fields are those that the document has of t.
+// fields are the known fields of t.
 func (d *Document) fields(t reflect.Type) []Field {
 	if d.rules.Fields != nil {
 		return d.rules.Fields(t)

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// json turns a node into JSON: keys stay in order, and a number that is written as
-// JSON would write it keeps its digits, whatever its size.
+// json converts a node to JSON: keys keep their order, and a number in the syntax of JSON keeps its
+// digits, whatever its size.
 func (d *Document) json(n *yaml.Node, path string, depth int) json.RawMessage {
 	var b bytes.Buffer
 	d.writeJSON(&b, n, path, depth)

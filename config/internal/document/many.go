@@ -16,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// Many parses a file of at most max bytes with any number of YAML documents, each of which a Document
-// stands for: nothing of it is read yet. Documents that say nothing are left out. The problems are those for
-// which documents are missing.
+// Many parses a file of at most max bytes with any number of YAML documents and returns a Document for
+// each, not decoded yet. Empty documents are skipped. The problems are those of documents that could not
+// be parsed.
 func Many(file string, data []byte, max int64, rules Rules) ([]*Document, diag.Problems) {
 	first := New(file, rules)
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
@@ -52,7 +52,7 @@ func Many(file string, data []byte, max int64, rules Rules) ([]*Document, diag.P
 	}
 }
 
-// One parses one JSON text as a Document, nothing of which is read yet.
+// One parses JSON as a Document that is not decoded yet.
 func One(file string, data []byte, rules Rules) (*Document, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -66,8 +66,8 @@ func One(file string, data []byte, rules Rules) (*Document, error) {
 	return d, nil
 }
 
-// jsonNode reads one JSON value as a node. JSON allows characters that YAML does not, and so this is not left
-// to the parser of YAML.
+// jsonNode parses one JSON value as a node. The YAML parser is not used because JSON allows characters that
+// YAML does not.
 func jsonNode(dec *json.Decoder, depth int) (*yaml.Node, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
@@ -107,10 +107,10 @@ func jsonNode(dec *json.Decoder, depth int) (*yaml.Node, error) {
 	return scalar("!!null", "null")
 }
 
-// IsMapping reports whether the document is one.
+// IsMapping reports whether the document is a mapping.
 func (d *Document) IsMapping() bool { return d.top.Kind == yaml.MappingNode }
 
-// member is a member of the document by its name; nil: there is none, or it is null.
+// member is the member of the document with a name; nil if there is none or it is null.
 func (d *Document) member(name string) *yaml.Node {
 	if !d.IsMapping() {
 		return nil
@@ -136,7 +136,7 @@ func (d *Document) Members() (names []string) {
 	return names
 }
 
-// MemberJSON is a member of the document as JSON; nil where there is none. It notes where its values stand.
+// MemberJSON is a member of the document as JSON; nil if there is none. It records the positions of its values.
 func (d *Document) MemberJSON(name string) json.RawMessage {
 	n := d.member(name)
 	if n == nil {
@@ -145,7 +145,7 @@ func (d *Document) MemberJSON(name string) json.RawMessage {
 	return d.json(n, KeyPath("", name), 0)
 }
 
-// DecodeMember reads a member of the document into what into is the address of; false where there is none.
+// DecodeMember decodes a member of the document into the value that into points to; false if there is none.
 func (d *Document) DecodeMember(name string, into any) bool {
 	n := d.member(name)
 	if n == nil {

@@ -14,8 +14,8 @@ type entry struct {
 	path    string
 }
 
-// entries lists a mapping's keys in order, merge keys resolved: what a mapping says
-// itself wins over what it merges, and of several merged mappings the first wins.
+// entries lists a mapping's keys in order, with merge keys resolved: the mapping's own
+// keys take precedence over merged ones, and of several merged mappings the first does.
 func (d *Document) entries(n *yaml.Node, path string, depth int) []entry {
 	if n.Kind != yaml.MappingNode {
 		d.wrong(n, path, "want a mapping, have %s", describe(n))
@@ -48,13 +48,13 @@ func (d *Document) entries(n *yaml.Node, path string, depth int) []entry {
 	return own
 }
 
-// key returns the text of a mapping's key.
+// key returns the string of a mapping's key.
 func (d *Document) key(k *yaml.Node, path string) (string, bool) {
 	if k.Kind == yaml.AliasNode {
 		k = k.Alias
 	}
 	if k.Kind != yaml.ScalarNode || isNull(k) {
-		d.wrong(k, path, "want text as a key, have %s", describeKey(k))
+		d.wrong(k, path, "want a string as a key, have %s", describeKey(k))
 		return "", false
 	}
 	return k.Value, true
@@ -67,7 +67,7 @@ func describeKey(k *yaml.Node) string {
 	return describe(k)
 }
 
-// merge adds what own does not have from m, a mapping, an alias of one or a list of them.
+// merge adds to own the missing keys of m: a mapping, an alias of one, or a list of these.
 func (d *Document) merge(own []entry, have map[string]*yaml.Node, m *yaml.Node, path string, depth int) []entry {
 	m, ok := d.enter(m, path+".<<", depth+1)
 	if !ok {

@@ -8,14 +8,14 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// note remembers where a text stands that is written as a literal block scalar.
+// note records the origin of a string if it is a literal block scalar.
 func (d *Document) note(n *yaml.Node, path string) {
 	if n.Style&yaml.LiteralStyle == 0 {
 		return
 	}
-	// The node stands at the |, or at a tag or an anchor above it. How the text goes on from
-	// there (comments, indentation indicators, what counts as a line break) is YAML's
-	// business: what is believed is only a place at which every line of the text stands.
+	// The position of the node is that of the |, or of a tag or an anchor before it. The
+	// syntax in between (comments, indentation indicators, line breaks) is not parsed here:
+	// the lines of the string are searched in the following lines of the file.
 	text := strings.Split(n.Value, "\n")
 	for line := n.Line + 1; line <= n.Line+3; line++ {
 		if indent, ok := d.standsAt(line, text); ok {
@@ -25,8 +25,8 @@ func (d *Document) note(n *yaml.Node, path string) {
 	}
 }
 
-// standsAt reports whether a text stands in the file from a line on, and how far its lines
-// are indented.
+// standsAt reports whether the lines of a string are in the file from a line on, and with which
+// indentation.
 func (d *Document) standsAt(line int, text []string) (indent int, ok bool) {
 	for i, want := range text {
 		if want == "" {
@@ -44,7 +44,7 @@ func (d *Document) standsAt(line int, text []string) (indent int, ok bool) {
 	return indent, ok
 }
 
-// line is a line of the file by its number, or "" behind the last one.
+// line is a line of the file by its number; "" after the last one.
 func (d *Document) line(n int) string {
 	if n > len(d.lines) {
 		return ""

@@ -31,7 +31,13 @@ func plainKey(key string) bool {
 // IndexPath is the path of an entry of a list.
 func IndexPath(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// kindOf names what stands at a path: "an entry of backends" for backends[2].
+// Within reports whether a path is whole, or the path of a value inside of it.
+func Within(path, whole string) bool {
+	rest, ok := strings.CutPrefix(path, whole)
+	return ok && (whole == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// kindOf describes the value at a path: "an entry of backends" for backends[2].
 func kindOf(path string) string {
 	if i := strings.LastIndexByte(path, '['); i >= 0 && strings.HasSuffix(path, "]") {
 		return "an entry of " + path[:i]

@@ -28,20 +28,20 @@ func (r *Raw) UnmarshalJSON(b []byte) error {
 // IsZero reports whether there is no value.
 func (r Raw) IsZero() bool { return len(r.JSON) == 0 }
 
-// Definition is a mapping with a name that others read: here it is only named and kept.
+// Definition is a mapping that other packages parse: here only its name is read.
 type Definition struct {
-	// Name is its field of that name.
+	// Name is the field name of the mapping.
 	Name string
-	// Raw is the whole definition as JSON, its keys in the order of the file.
+	// Raw is the whole definition as JSON, with its keys in the order of the file.
 	Raw Raw
-	// Pos is where the definition begins.
+	// Pos is the position of the definition.
 	Pos diag.Pos
 }
 
-// MarshalJSON writes the definition as it was read.
+// MarshalJSON returns Raw.
 func (c Definition) MarshalJSON() ([]byte, error) { return c.Raw.MarshalJSON() }
 
-// UnmarshalJSON keeps the definition; there is no Pos.
+// UnmarshalJSON sets Name and Raw, and no Pos.
 func (c *Definition) UnmarshalJSON(b []byte) error {
 	var named struct {
 		Name string `json:"name"`

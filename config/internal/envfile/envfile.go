@@ -1,4 +1,4 @@
-// Package envfile reads files of variables for the environment: lines of NAME=value.
+// Package envfile reads files of environment variables: lines of NAME=value.
 package envfile
 
 import (
@@ -17,10 +17,10 @@ import (
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsName reports whether a variable may have that name.
+// IsName reports whether name is a valid name of a variable.
 func IsName(s string) bool { return name.MatchString(s) }
 
-// Read reads a file. Problems have their place in it, and the code that is given.
+// Read reads a file. Problems have positions in it, and the given code.
 func Read(file, code string) (map[string]string, diag.Problems, error) {
 	data, err := files.Read(file, maxFile)
 	if err != nil {
@@ -30,8 +30,8 @@ func Read(file, code string) (map[string]string, diag.Problems, error) {
 	return variables, problems, nil
 }
 
-// Below puts the variables of a file below those of env. A file that is not there has none; one
-// that others can read is a warning.
+// Below returns env with the variables of a file as fallback. A file that does not exist has none;
+// a file that other users can read is a warning.
 func Below(env func(string) (string, bool), file, code string) (func(string) (string, bool), diag.Problems) {
 	at := diag.Pos{File: diag.File(file), Line: 1, Column: 1}
 	variables, problems, err := Read(file, code)
@@ -39,10 +39,7 @@ func Below(env func(string) (string, bool), file, code string) (func(string) (st
 		return env, nil
 	}
 	if err != nil {
-		if path, ok := errors.AsType[*fs.PathError](err); ok {
-			err = path.Err
-		}
-		return env, diag.Problems{{Pos: at, Code: code, Message: err.Error()}}
+		return env, diag.Problems{{Pos: at, Code: code, Message: files.Cause(err).Error()}}
 	}
 	if info, err := os.Stat(file); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 && len(variables) > 0 {
 		problems = append(problems, diag.Problem{Pos: at, Severity: diag.Warning, Code: code,
@@ -60,8 +57,8 @@ func Below(env func(string) (string, bool), file, code string) (func(string) (st
 // maxFile bounds a file of variables, in bytes.
 const maxFile = 1 << 20
 
-// parse reads lines of NAME=value. A value may stand in double quotes, with \n, \t, \" and
-// \\ in it, or in single quotes, as it is. Lines that are empty or begin with # mean nothing.
+// parse parses lines of NAME=value. A value may be in double quotes, with the escapes \n, \t, \"
+// and \\, or in single quotes, without escapes. Lines that are empty or begin with # are ignored.
 func parse(file, text, code string) (map[string]string, diag.Problems) {
 	variables := map[string]string{}
 	var problems diag.Problems
@@ -92,7 +89,7 @@ func parse(file, text, code string) (map[string]string, diag.Problems) {
 	return variables, problems
 }
 
-// unquote is the value that stands behind the =.
+// unquote is the value after the =, without quotes.
 func unquote(s string) (string, bool) {
 	if s == "" || s[0] != '"' && s[0] != '\'' {
 		if value, _, commented := strings.Cut(s, " #"); commented {
@@ -116,7 +113,7 @@ func unquote(s string) (string, bool) {
 	return "", false
 }
 
-// unescaped is what a backslash and c stand for; of unknown ones, both.
+// unescaped is the meaning of a backslash and c; both characters if the escape is unknown.
 func unescaped(c byte) string {
 	switch c {
 	case 'n':

@@ -1,12 +1,12 @@
-// Package cluster is the side of the Kubernetes source that talks to an API server: it watches the objects of one
-// namespace, hands out what package resolve makes of them, and writes back what became of each.
+// Package cluster is the part of the Kubernetes source that talks to an API server: it watches the objects of one
+// namespace, applies the configurations that package resolve makes of them, and writes status and events.
 //
 //	client, err := cluster.Connect(cluster.Access{Kubeconfig: file}, log)
-//	source := cluster.New(client, cluster.Options{Servers: servers, Check: check})
-//	err = source.Run(ctx)
+//	source := cluster.New(client, cluster.Options{Resolver: resolver, Servers: servers, Identity: hostname})
+//	source.Run(ctx) // until ctx ends
 //
-// An API server that is away stops nothing: what is served goes on, and requests are made again. Nothing else of
-// this project knows client-go.
+// While the API server does not answer, the servers are still served and requests are retried. No other package
+// of this project imports client-go.
 package cluster
 
 import (
@@ -35,18 +35,18 @@ import (
 // FieldManager owns the fields of status that are written.
 const FieldManager = "vmcp"
 
-// podNamespace is where a pod finds the name of its namespace.
+// podNamespace is the file with the namespace of the pod that this process runs in.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Access says which cluster, and which namespace of it.
+// Access selects a cluster and a namespace in it.
 type Access struct {
-	// Kubeconfig is a file; "": those of Environment, else the pod's ServiceAccount, else ~/.kube/config.
+	// Kubeconfig is the path of a file; if empty: the files of Environment, else the pod's ServiceAccount, else ~/.kube/config.
 	Kubeconfig string
-	// Environment is the variable KUBECONFIG: a list of files.
+	// Environment is the value of the variable KUBECONFIG: a list of files.
 	Environment string
-	// Namespace is the namespace; "": the context's, else the pod's, else default.
+	// Namespace is the namespace; if empty: the context's, else the pod's, else default.
 	Namespace string
-	// UserAgent is how requests name their sender.
+	// UserAgent is the User-Agent header of requests.
 	UserAgent string
 }
 
@@ -59,10 +59,10 @@ type Client struct {
 	log      *slog.Logger
 }
 
-// Close closes the connections that are not in use.
+// Close closes the idle connections.
 func (c *Client) Close() { c.requests.CloseIdleConnections() }
 
-// Connect reads how to reach a cluster. It makes no request.
+// Connect reads the configuration of a cluster and makes a Client. It makes no request.
 func Connect(a Access, log *slog.Logger) (*Client, error) {
 	cfg, namespace, err := a.load()
 	if err != nil {
@@ -71,7 +71,7 @@ func Connect(a Access, log *slog.Logger) (*Client, error) {
 	if a.Namespace != "" {
 		namespace = a.Namespace
 	}
-	cfg.QPS = -1 // the API server has its own limits; those of the client made 500 statuses take minutes
+	cfg.QPS = -1 // no limit here: the API server has limits; with client-go's default 500 statuses took minutes
 	cfg.UserAgent = a.UserAgent
 	cfg.WarningHandler = rest.NoWarnings{}
 	requests, err := rest.HTTPClientFor(cfg)
@@ -86,7 +86,7 @@ func Connect(a Access, log *slog.Logger) (*Client, error) {
 	return &Client{Namespace: namespace, all: all, requests: requests, log: log.With("namespace", namespace)}, nil
 }
 
-// load reads the configuration of a client, and the namespace that it names.
+// load reads the client configuration and its namespace.
 func (a Access) load() (*rest.Config, string, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{}
 	switch {
@@ -119,7 +119,7 @@ func (a Access) load() (*rest.Config, string, error) {
 	return cfg, namespace, nil
 }
 
-// ofPod is the namespace of the pod that this is.
+// ofPod reads the namespace of this process's pod; "default" if there is none.
 func ofPod() string {
 	text, err := os.ReadFile(podNamespace)
 	if name := strings.TrimSpace(string(text)); err == nil && name != "" {
@@ -128,13 +128,13 @@ func ofPod() string {
 	return metav1.NamespaceDefault
 }
 
-// in are the objects of a resource in the namespace.
+// in returns the interface to the objects of a resource in the namespace.
 func (c *Client) in(r schema.GroupVersionResource) dynamic.ResourceInterface {
 	return c.all.Resource(r).Namespace(c.Namespace)
 }
 
-// applyStatus makes status that of an object, and returns the version that the object has now. An object of
-// another uid, created under the name since, is left alone.
+// applyStatus writes the status of an object by server-side apply and returns the new resourceVersion. If the object was
+// replaced by another one of the same name, its uid differs and the API server returns a conflict.
 func (c *Client) applyStatus(ctx context.Context, o target, status any) (version string, err error) {
 	body, err := free(status)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Client) applyStatus(ctx context.Context, o target, status any) (version
 	return done.GetResourceVersion(), nil
 }
 
-// target is an object that something is written about.
+// target is an object whose status or events are written.
 type target struct {
 	resource        schema.GroupVersionResource
 	kind, name, uid string
@@ -160,7 +160,7 @@ type target struct {
 
 func (t target) apiVersion() string { return t.resource.GroupVersion().String() }
 
-// free is v as JSON without types.
+// free converts v to untyped JSON; numbers are json.Number.
 func free(v any) (map[string]any, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -175,9 +175,9 @@ func free(v any) (map[string]any, error) {
 	return u, nil
 }
 
-// quiet logs what client-go reports of its own for whoever looks: a source reports what it means. What it has below
-// that, which is bodies in the end, with the values of Secrets, is nobody's. A process has one of it: what
-// connected last has the log.
+// quiet is the slog.Handler of client-go's own messages: it logs those of level Info and above at level Debug, since a
+// Source logs the same failures in its own terms. Messages below Info are dropped: they may hold response bodies with the
+// values of Secrets. client-go has one logger per process: it writes to the log of the last call of Connect.
 type quiet struct{ attrs []slog.Attr }
 
 var (
@@ -198,7 +198,7 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 // Handle implements slog.Handler.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	to := *quietTo.Load()
-	if !to.Enabled(ctx, slog.LevelDebug) { // errors come unasked
+	if !to.Enabled(ctx, slog.LevelDebug) { // klog logs errors without calling Enabled
 		return nil
 	}
 	r.Level = slog.LevelDebug

@@ -14,18 +14,18 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/clip"
 )
 
-// maxNote bounds the note of an event, in bytes: the API server takes no more.
+// maxNote bounds the note of an event, in bytes: the API server refuses longer ones.
 const maxNote = 1024
 
 var eventsOf = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
 
-// A transition is a condition that is not what it was.
+// A transition is a change of a condition's status.
 type transition struct {
 	kind         string // Warning or Normal
 	reason, note string
 }
 
-// transitions are the conditions that became False, or True again.
+// transitions returns the conditions that became False (Warning), and those that became True after False (Normal).
 func transitions(before, now object.Status) (all []transition) {
 	for _, c := range now.Conditions {
 		was := before.Condition(c.Type).Status
@@ -43,11 +43,11 @@ func note(c object.Condition) string {
 	return clip.Text(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message), maxNote)
 }
 
-// prefixOf is what the names of events about an object begin with.
+// prefixOf is the generateName of events about an object.
 func prefixOf(name string) string { return strings.TrimRight(name[:min(len(name), 200)], ".-") + "-" }
 
-// tell writes an event for each transition. One that cannot be written is left out: the status says the same.
-func (c *Client) tell(ctx context.Context, o target, all []transition, instance string) {
+// writeEvents writes an event for each transition. A failed write is logged and not retried: the status has the same content.
+func (c *Client) writeEvents(ctx context.Context, o target, all []transition, instance string) {
 	for _, t := range all {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "events.k8s.io/v1", "kind": "Event",

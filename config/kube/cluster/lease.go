@@ -15,35 +15,36 @@ import (
 const LeaseName = "vmcp-status"
 
 const (
-	// leaseTime is how long the holder may be silent, renewTime how often it renews.
+	// leaseTime is how long a lease that is not renewed is valid, renewTime the interval of renewals.
 	leaseTime = 15 * time.Second
 	renewTime = 5 * time.Second
-	// tryTime is how often the others look whether it is free.
+	// tryTime is the interval at which other processes try to acquire the lease.
 	tryTime = time.Second
 )
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// lease is this process's part in who writes. Clocks of other machines are not believed: a lease has run out when
-// it has not changed for its time by the clock of who looks.
+// lease is this process's side of leader election for writing status. Times in the Lease object are not compared with
+// the local clock, since clocks differ: another process's lease has expired when its resourceVersion has not changed
+// for leaseTime of the local clock. All fields but ours belong to the goroutine of renewUntil.
 type lease struct {
 	client   *Client
 	identity string
 	ours     atomic.Bool
 
-	version string    // of the lease when it was looked at last
+	version string    // resourceVersion at the last read
 	since   time.Time // when that version was seen first
-	until   time.Time // until when this process holds it
+	until   time.Time // when the last successful renewal expires
 }
 
 func newLease(c *Client, identity string) *lease { return &lease{client: c, identity: identity} }
 
-// held reports whether this process writes.
+// held reports whether this process holds the lease.
 func (l *lease) held() bool { return l.ours.Load() }
 
-// hold takes the lease whenever it is free and keeps it until ctx ends, when it gives it back. taken
-// is called when it was taken.
-func (l *lease) hold(ctx context.Context, taken func()) {
+// renewUntil acquires the lease when it is free, renews it until ctx ends, and then releases it. It calls taken each
+// time the lease was acquired.
+func (l *lease) renewUntil(ctx context.Context, taken func()) {
 	defer l.release()
 	for {
 		before := l.held()
@@ -52,7 +53,7 @@ func (l *lease) hold(ctx context.Context, taken func()) {
 			l.client.log.Debug("lease", "name", LeaseName, "err", err)
 		}
 		if err != nil && l.held() && time.Now().After(l.until) {
-			l.ours.Store(false) // another one may have it by now
+			l.ours.Store(false) // expired: another process may hold it
 		}
 		if l.held() && !before {
 			l.client.log.Info("this process writes the status of objects", "lease", LeaseName)
@@ -71,7 +72,7 @@ func (l *lease) hold(ctx context.Context, taken func()) {
 	}
 }
 
-// attempt takes or renews the lease, if it is free or ours.
+// attempt acquires the lease if it is free or expired, or renews it if this process holds it.
 func (l *lease) attempt(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
@@ -101,7 +102,7 @@ func (l *lease) attempt(ctx context.Context, now time.Time) error {
 	return l.wrote(u, now, err)
 }
 
-// fill makes the lease ours.
+// fill sets this process as the holder in the spec of the lease.
 func (l *lease) fill(u *unstructured.Unstructured, now time.Time) {
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	if spec == nil {
@@ -116,9 +117,9 @@ func (l *lease) fill(u *unstructured.Unstructured, now time.Time) {
 	u.Object["spec"] = spec
 }
 
-// wrote takes what became of a lease that was made ours.
+// wrote handles the response to a create or update of the lease. A conflict means that another process acquired it.
 func (l *lease) wrote(u *unstructured.Unstructured, now time.Time, err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another one was faster
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		l.ours.Store(false)
 		return nil
 	}
@@ -130,7 +131,7 @@ func (l *lease) wrote(u *unstructured.Unstructured, now time.Time, err error) er
 	return nil
 }
 
-// release gives the lease back, so that another process has it at once.
+// release clears the holder of the lease, so that another process can acquire it without waiting for leaseTime.
 func (l *lease) release() {
 	if !l.ours.Swap(false) {
 		return

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,27 +17,31 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
+	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
 const (
-	// quietTime is how long nothing may have changed before what has is looked at, gatherTime how long changes are
-	// gathered at the most: a folder of manifests is applied object by object.
+	// quietTime is the debounce of changes, gatherTime its maximum: a folder of manifests is applied object by object.
 	quietTime  = 10 * time.Millisecond
 	gatherTime = 100 * time.Millisecond
-	// referenceTime is how long objects wait for ConfigMaps and Secrets that are read for the first time.
+	// referenceTime is how long resolving waits for the first read of ConfigMaps, Secrets and ToolHive's kinds.
 	referenceTime = 2 * time.Second
+	// againTime is the delay before a configuration is retried that could not be applied for another reason than its
+	// content, such as an unreachable database. It doubles with each failure in a row, up to longestAgain.
+	againTime    = time.Second
+	longestAgain = 30 * time.Second
 )
 
-// Servers serve what a Source hands out.
+// Servers serve the configurations of a Source.
 type Servers interface {
-	// Known says which servers there are, served or not. Those that are gone are closed.
+	// Known sets the names of all servers, served or not. Servers that are not among them are closed.
 	Known(names []string)
-	// Apply brings a server to a configuration; nil: it is known, and not served. It is called for one version of
-	// a server at a time, and for several servers at once.
+	// Apply serves a server with a configuration; with nil the server is known, but not served. Calls for one server
+	// never overlap; calls for different servers do.
 	Apply(name string, cfg *config.Config) error
-	// Backends says which backends of a server answer, as resolve.Live does.
+	// Backends returns the state of a server's backends, as resolve.Live does.
 	Backends(server string) map[string]string
-	// Changed receives when that may have changed.
+	// Changed receives a value when the result of Backends may have changed.
 	Changed() <-chan struct{}
 }
 
@@ -44,18 +49,38 @@ type Servers interface {
 type Options struct {
 	Resolver *resolve.Resolver
 	Servers  Servers
-	// Identity is the name of this process among those that write status.
+	// Identity is the name of this process, as the holder of the lease and the reporter of events.
 	Identity string
 }
 
-// Source follows the objects of a namespace.
+// A Source watches the objects of a namespace and applies the configurations that package resolve makes of them.
+//
+//	watches ──► sets of objects ──► gather ──► resolve ──► appliers, one per server ──► Servers.Apply
+//	                ▲                            │                    ▲                      │
+//	                └─ references are watched ◄──┘                    └─────── applied ◄── results
+//	                                                                             └──► report ──► writer: status, events
+//
+// The goroutine of loop resolves and owns the appliers; reflectors put objects into the sets (under mu) and send to changes;
+// each Servers.Apply runs in a separate goroutine and sends its result to results. Nothing is resolved before all four
+// kinds were listed once, so that no server is served without tools that were not read yet. A ConfigMap or Secret is watched
+// by name while an object refers to it; ToolHive's kinds are watched as a whole from the first reference on. Resolving
+// waits for the first response to a new watch, but at most referenceTime after the first of them was started.
+//
+// A server has at most one Apply at a time. If a newer configuration is resolved meanwhile, it is not queued: after the
+// result the newest state is resolved again. If Apply refuses a configuration, resolve.Resolver.Refused returns the
+// replacement: a configuration without the refused objects; none, and the previous one stays in force; or a nil
+// Config, and the server is no longer served, since its access rules have changed and cannot be applied. A failure that is
+// not a problem of the configuration is retried with backoff, see untilLook. The reason is written to the object's status.
+//
+// Every replica serves; only the holder of the lease writes status and events. Reports are made while no Apply is running.
+// While the API server does not answer, the last known objects stay in force.
 type Source struct {
 	client  *Client
 	options Options
 	log     *slog.Logger
 	work    sync.WaitGroup
 	changes chan struct{} // cap 1: objects have changed
-	results chan result   // what became of configurations
+	results chan result   // of Servers.Apply
 	writer  *writer
 	lease   *lease
 
@@ -66,31 +91,32 @@ type Source struct {
 	composites set[object.VirtualMCPCompositeToolDefinition]
 	configMaps set[object.ConfigMap]
 	secrets    set[object.Secret]
-	theirs     map[string]*set[json.RawMessage] // ToolHive's objects by kind, those that are followed
+	theirs     map[string]*set[json.RawMessage] // ToolHive's objects by kind, once one is referenced
 	kinds      []*watch                         // of the four kinds
 	named      map[string]*watch                // of ConfigMaps and Secrets, and of ToolHive's kinds, by resource.String
-	waiting    time.Time                        // since when references are waited for; zero: they are not
+	waiting    time.Time                        // when the wait for references began; zero: none
 	away       bool                             // the API server did not answer the last request
-	synced     time.Time                        // when a list came last
-	complete   bool                             // the first complete state is applied
+	synced     time.Time                        // when the last list was received
+	complete   bool                             // the first complete state was applied
 	rejected   bool                             // the last configuration of a server was refused
 
-	appliers map[string]*applier // of the loop
+	appliers map[string]*applier // belongs to the goroutine of loop
 }
 
-// applier brings one server to its newest configuration.
+// applier is the state of one server's Apply calls.
 type applier struct {
-	busy  bool
-	again bool // there was another version meanwhile
+	busy   bool // an Apply is running
+	again  bool // a newer configuration was resolved meanwhile
+	failed int  // failures in a row, see againTime
 }
 
-// result is what became of a configuration.
+// result is the result of one Servers.Apply.
 type result struct {
 	of  *resolve.Server
 	err error
 }
 
-// New makes a Source; Run follows.
+// New makes a Source. Run starts it.
 func New(c *Client, o Options) *Source {
 	s := &Source{client: c, options: o, log: c.log, changes: make(chan struct{}, 1), results: make(chan result), named: map[string]*watch{}, appliers: map[string]*applier{}}
 	s.servers = newSet(s, object.Decode[object.ServerSpec])
@@ -109,7 +135,7 @@ func newSet[T any](s *Source, decode func([]byte) (*T, error)) set[T] {
 	return set[T]{source: s, decode: decode, objects: map[string]*held[T]{}}
 }
 
-// Run follows the objects until ctx ends, and returns when all its goroutines have.
+// Run watches and applies until ctx ends, and returns when all its goroutines have ended.
 func (s *Source) Run(ctx context.Context) {
 	defer s.work.Wait()
 	s.mu.Lock()
@@ -118,7 +144,7 @@ func (s *Source) Run(ctx context.Context) {
 		follow(ctx, s, ofKind(object.Scripted), &s.scripted), follow(ctx, s, ofKind(object.Composite), &s.composites),
 	}
 	s.mu.Unlock()
-	s.work.Go(func() { s.lease.hold(ctx, s.writer.changed) })
+	s.work.Go(func() { s.lease.renewUntil(ctx, s.writer.changed) })
 	s.work.Go(func() { s.writer.run(ctx) })
 	s.loop(ctx)
 	s.drain()
@@ -128,9 +154,9 @@ func ofKind(k object.Kind) resource {
 	return resource{schema.GroupVersionResource{Group: object.Group, Version: object.Version, Resource: k.Plural}, k.Name, ""}
 }
 
-// loop looks at what has changed until ctx ends.
+// loop resolves and applies after each change until ctx ends.
 func (s *Source) loop(ctx context.Context) {
-	look := time.NewTimer(time.Hour) // at references that were waited for
+	look := time.NewTimer(time.Hour) // see untilLook
 	defer look.Stop()
 	for {
 		select {
@@ -138,6 +164,7 @@ func (s *Source) loop(ctx context.Context) {
 			return
 		case r := <-s.results:
 			s.applied(r)
+			look.Reset(s.untilLook())
 			continue
 		case <-s.options.Servers.Changed():
 		case <-s.changes:
@@ -151,7 +178,7 @@ func (s *Source) loop(ctx context.Context) {
 	}
 }
 
-// gather waits until nothing has changed for a moment.
+// gather waits until nothing has changed for quietTime, at most gatherTime.
 func (s *Source) gather(ctx context.Context) {
 	late := time.NewTimer(gatherTime)
 	defer late.Stop()
@@ -170,7 +197,7 @@ func (s *Source) gather(ctx context.Context) {
 	}
 }
 
-// noteChange has the loop look at what there is.
+// noteChange makes loop resolve again.
 func (s *Source) noteChange() {
 	select {
 	case s.changes <- struct{}{}:
@@ -178,8 +205,8 @@ func (s *Source) noteChange() {
 	}
 }
 
-// resolve makes configurations of what there is, and has those applied that are new. False while
-// what there is, is not known.
+// resolve makes configurations of the current state and starts to apply those that differ from the applied ones. It
+// returns false while the state is not complete.
 func (s *Source) resolve(ctx context.Context) bool {
 	state, ok := s.state(ctx)
 	if !ok {
@@ -198,15 +225,19 @@ func (s *Source) resolve(ctx context.Context) bool {
 		}
 	}
 	for _, name := range names {
-		if v := all[name]; !v.Same {
+		v := all[name]
+		if a := s.appliers[name]; a != nil && v.Config == nil {
+			a.failed = 0
+		}
+		if !v.Same {
 			s.apply(v)
 		}
 	}
 	return true
 }
 
-// state is what the namespace holds; false while that is not known. The references of objects are followed
-// first: for a moment a new one is waited for.
+// state returns the objects of the namespace; false while a kind was not listed yet, or while the first read of a
+// reference is waited for. It starts watches of new references and stops those of references that are gone.
 func (s *Source) state(ctx context.Context) (*resolve.State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +256,8 @@ func (s *Source) state(ctx context.Context) (*resolve.State, bool) {
 	return state, !s.awaitsReferences()
 }
 
-// awaitsReferences reports whether something that objects refer to is being read for the first time, and has had
-// no time for it. It is waited for once. mu is held.
+// awaitsReferences reports whether a watch in named has had no response yet and referenceTime has not passed. After that
+// the watch counts as tried and is not waited for again. mu is held.
 func (s *Source) awaitsReferences() bool {
 	for _, w := range s.named {
 		switch {
@@ -244,18 +275,25 @@ func (s *Source) awaitsReferences() bool {
 	return false
 }
 
-// untilLook is when references that are waited for are not waited for any longer.
+// untilLook is the time until resolve is called without a change: when the wait for references ends, or when a configuration
+// that could not be applied is retried. An hour if neither is due.
 func (s *Source) untilLook() time.Duration {
+	until := time.Hour
+	for _, a := range s.appliers {
+		if a.failed > 0 {
+			until = min(until, againTime<<min(a.failed-1, 10), longestAgain)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting.IsZero() {
-		return time.Hour
+	if !s.waiting.IsZero() {
+		until = min(until, max(0, referenceTime-time.Since(s.waiting)))
 	}
-	return max(0, referenceTime-time.Since(s.waiting))
+	return until
 }
 
-// followNamed follows the ConfigMaps and Secrets that are referred to, each by its name, and no others: a
-// namespace has Secrets that are nobody's business. mu is held.
+// followNamed watches the ConfigMaps and Secrets in refs, each by its name, and stops the watches of all others: this
+// process reads no Secret that no object refers to. mu is held.
 func (s *Source) followNamed(ctx context.Context, refs resolve.References) {
 	wanted := map[string]bool{}
 	for _, name := range refs.ConfigMaps {
@@ -284,8 +322,8 @@ func (s *Source) followNamed(ctx context.Context, refs resolve.References) {
 	}
 }
 
-// followTheirs follows ToolHive's kinds from when an object of ours names one of theirs, and reads them into state.
-// Kinds that are not there are looked for again and again; until then they have no objects. mu is held.
+// followTheirs watches ToolHive's kinds once a VirtualMCPServer refers to one of their objects, and translates the objects
+// into state. Requests for kinds that are not installed are retried; until then they have no objects. mu is held.
 func (s *Source) followTheirs(ctx context.Context, state *resolve.State) {
 	servers, issuers := false, false
 	for _, o := range state.Servers {
@@ -297,7 +335,7 @@ func (s *Source) followTheirs(ctx context.Context, state *resolve.State) {
 			continue
 		}
 		all := newSet(s, func(data []byte) (*json.RawMessage, error) { raw := json.RawMessage(data); return &raw, nil })
-		all.whole = true // their URLs are in their status
+		all.whole = true // the URLs of backends are in the status
 		s.theirs[kind.Name] = &all
 		r := resource{schema.GroupVersionResource{Group: object.ToolHiveGroup, Version: toolhive.Version, Resource: kind.Plural}, kind.Name, ""}
 		s.named[r.String()] = follow(ctx, s, r, &all)
@@ -322,7 +360,7 @@ func core(plural, kind, name string) resource {
 	return resource{schema.GroupVersionResource{Version: "v1", Resource: plural}, kind, name}
 }
 
-// apply has a configuration applied. While one of the same server is, what comes after it is found out when it is over.
+// apply starts a Servers.Apply. If one of the same server is running, applied resolves again after it.
 func (s *Source) apply(v *resolve.Server) {
 	a := s.appliers[v.Name]
 	if a == nil {
@@ -337,8 +375,8 @@ func (s *Source) apply(v *resolve.Server) {
 	s.work.Go(func() { s.results <- result{v, s.options.Servers.Apply(v.Name, v.Config)} })
 }
 
-// applied takes what became of a configuration. For one that was refused, one without what is wrong in it is
-// applied in its place, if there is one.
+// applied handles the result of a Servers.Apply. If the configuration was refused, it applies the replacement that
+// Resolver.Refused returns, unless a newer configuration is waiting.
 func (s *Source) applied(r result) {
 	a := s.appliers[r.of.Name]
 	a.busy = false
@@ -346,10 +384,13 @@ func (s *Source) applied(r result) {
 	s.rejected = r.err != nil
 	s.mu.Unlock()
 	var instead *resolve.Server
+	if r.err != nil || r.of.Config != nil { // Apply(nil) in place of a failed configuration does not reset its backoff
+		a.failed = failures(a.failed, r.err)
+	}
 	if r.err == nil {
 		s.options.Resolver.Applied(r.of)
 	} else {
-		s.log.Error("configuration not applied, the version before goes on", "server", r.of.Name, "err", r.err)
+		s.log.Error("configuration not applied, the previous version stays in force", "server", r.of.Name, "err", r.err)
 		instead = s.options.Resolver.Refused(r.of, r.err)
 	}
 	switch {
@@ -363,7 +404,15 @@ func (s *Source) applied(r result) {
 	}
 }
 
-// report has written what became of the objects, once all configurations are applied.
+// failures counts the transient failures in a row. Problems of a configuration are not transient: they reset the count.
+func failures(before int, err error) int {
+	if err == nil || errors.As(err, new(diag.Problems)) || errors.As(err, new(diag.Problem)) {
+		return 0
+	}
+	return before + 1
+}
+
+// report passes the reports on all objects to the writer, unless an Apply is running.
 func (s *Source) report() {
 	for _, a := range s.appliers {
 		if a.busy {
@@ -379,7 +428,7 @@ func (s *Source) report() {
 	s.writer.want(s.options.Resolver.Reports(s.options.Servers.Backends))
 }
 
-// drain waits for the configurations that are being applied.
+// drain waits for the running Apply calls.
 func (s *Source) drain() {
 	for _, a := range s.appliers {
 		if a.busy {
@@ -388,22 +437,22 @@ func (s *Source) drain() {
 	}
 }
 
-// Health is what a Source knows of its cluster.
+// Health is the state of a Source.
 type Health struct {
 	Kind      string `json:"kind"` // kubernetes
 	Namespace string `json:"namespace"`
-	// Synced: everything was read, and is followed.
+	// Synced: all watched resources were listed, and their last requests succeeded. ToolHive's kinds need not be installed.
 	Synced bool `json:"synced"`
-	// Error is why not, or what does not answer at the moment.
+	// Error is the errors of the watches, at most five.
 	Error string `json:"error,omitempty"`
 
-	// Complete: the first complete state is applied.
+	// Complete: the first complete state was applied.
 	Complete bool `json:"-"`
-	// Waiting is why it is not, as everybody may know: it names no object.
+	// Waiting is the error of a kind that was not listed yet. It is public: it names no object.
 	Waiting string `json:"-"`
 }
 
-// Health says how the source is.
+// Health returns the state of the source.
 func (s *Source) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -422,7 +471,7 @@ func (s *Source) Health() Health {
 		}
 	}
 	for _, w := range s.named {
-		if w.of.Group != object.ToolHiveGroup || !apierrors.IsNotFound(w.err) { // it need not be installed
+		if w.of.Group != object.ToolHiveGroup || !apierrors.IsNotFound(w.err) { // ToolHive need not be installed
 			look(w)
 		}
 	}
@@ -434,21 +483,21 @@ func (s *Source) Health() Health {
 	return h
 }
 
-// Stats are what a Source has counted.
+// Stats are the counts of a Source, for metrics.
 type Stats struct {
 	Objects  []Count
-	Synced   time.Time      // when a list came last; zero: none did
+	Synced   time.Time      // when the last list was received; zero: never
 	Writes   map[string]int // of statuses, by outcome: ok, gone, error
 	Accepted bool           // the last configuration of a server was applied
 }
 
-// Count is how many objects of a kind there are.
+// Count is the number of objects of a kind.
 type Count struct {
 	Kind               string
 	Accepted, Rejected int
 }
 
-// Stats reads what there is now.
+// Stats returns the current counts.
 func (s *Source) Stats() Stats {
 	st := Stats{Writes: s.writer.counts(), Objects: s.writer.objects()}
 	s.mu.Lock()

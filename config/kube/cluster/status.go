@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// retryTime is after how long a status is written again that could not be.
+	// retryTime is the delay before statuses that could not be written are retried.
 	retryTime = 5 * time.Second
-	// writing is how many statuses are written at one time.
+	// writing bounds how many statuses are written at once.
 	writing = 8
 )
 
-// writer writes the status of objects while this process holds the lease: one process writes, or two that started
-// at different times, of which only one has a last good version, would write against each other for ever.
+// writer writes the status of objects while this process holds the lease. Only one process writes: statuses of replicas
+// may differ, for example when only one of them has a last good version in memory, and they would overwrite each other
+// without end.
 //
-// What the API server has is known from the watches and from the answers to what was written, whichever is newer.
-// A status that differs in nothing but times is not written.
+// The status that the API server has is known from the watches and from the responses to writes, whichever is newer.
+// A status that differs only in times is not written.
 type writer struct {
 	source *Source
 	wake   chan struct{} // cap 1
@@ -38,7 +39,7 @@ type writer struct {
 	count   map[string]int     // of writes, by outcome
 }
 
-// written is a status that the API server has taken.
+// written is a status as the API server has it, with the resourceVersion of the object.
 type written struct {
 	version string
 	status  object.Status
@@ -48,7 +49,7 @@ func newWriter(s *Source) *writer {
 	return &writer{source: s, wake: make(chan struct{}, 1), wanted: map[string]resolve.Report{}, written: map[string]written{}, count: map[string]int{"ok": 0, "gone": 0, "error": 0}}
 }
 
-// changed has the writer look whether there is something to write.
+// changed wakes the writer, which compares all statuses.
 func (w *writer) changed() {
 	select {
 	case w.wake <- struct{}{}:
@@ -56,7 +57,7 @@ func (w *writer) changed() {
 	}
 }
 
-// want replaces what is to be written.
+// want replaces the statuses to be written.
 func (w *writer) want(reports []resolve.Report) {
 	all, uids := make(map[string]resolve.Report, len(reports)), map[string]bool{}
 	for _, r := range reports {
@@ -70,7 +71,7 @@ func (w *writer) want(reports []resolve.Report) {
 	w.changed()
 }
 
-// run writes until ctx ends.
+// run writes statuses until ctx ends.
 func (w *writer) run(ctx context.Context) {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
@@ -87,7 +88,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// write writes what differs; false if something could not be written.
+// write writes the statuses that differ from the API server's. It returns false if one could not be written.
 func (w *writer) write(ctx context.Context) bool {
 	var all errgroup.Group
 	all.SetLimit(writing)
@@ -103,7 +104,7 @@ func (w *writer) keys() []string {
 	return slices.Sorted(maps.Keys(w.wanted))
 }
 
-// writeOne writes the status of an object, if it is another one than the API server has.
+// writeOne writes the status of an object if it differs from the API server's, and events about its transitions.
 func (w *writer) writeOne(ctx context.Context, key string) error {
 	report, now, ok := w.newest(key)
 	if !ok || !w.source.lease.held() || ctx.Err() != nil {
@@ -120,7 +121,7 @@ func (w *writer) writeOne(ctx context.Context, key string) error {
 	case err == nil:
 		w.count["ok"]++
 		w.written[to.uid] = written{version, status}
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted, or created anew: its own turn comes
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // deleted or replaced: the watch reports it, and a new object gets its own status
 		w.count["gone"]++
 		err = nil
 		w.mu.Unlock()
@@ -135,12 +136,12 @@ func (w *writer) writeOne(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	w.source.client.tell(ctx, to, transitions(now.status, status), w.source.options.Identity)
+	w.source.client.writeEvents(ctx, to, transitions(now.status, status), w.source.options.Identity)
 	return nil
 }
 
-// newest is what is wanted of an object and what the API server has; false for an object that is not
-// there, or not any more.
+// newest returns the wanted status of an object and the one that the API server has; false if the object does not exist
+// or was replaced.
 func (w *writer) newest(key string) (resolve.Report, written, bool) {
 	w.mu.Lock()
 	report, ok := w.wanted[key]
@@ -159,7 +160,7 @@ func (w *writer) newest(key string) (resolve.Report, written, bool) {
 	return report, last, true
 }
 
-// seen is the status that the watches know of an object, and the uid of that.
+// seen returns the status of an object as the watches received it, and the object's uid.
 func (s *Source) seen(r object.Ref) (written, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +183,7 @@ func seenIn[T any](s *set[T], name string) (written, string) {
 	return written{h.version, h.status}, h.uid
 }
 
-// isNewer reports whether a version of an object is newer than another one, "" being the oldest.
+// isNewer reports whether resourceVersion a is newer than b; "" is the oldest.
 func isNewer(a, b string) bool {
 	x, errA := strconv.ParseUint(a, 10, 64)
 	y, errB := strconv.ParseUint(b, 10, 64)
@@ -192,7 +193,7 @@ func isNewer(a, b string) bool {
 	return x > y
 }
 
-// same reports whether two statuses differ in nothing but times.
+// same reports whether two statuses are equal but for times.
 func same(a, b object.Status) bool {
 	if a.ObservedGeneration != b.ObservedGeneration || a.AppliedGeneration != b.AppliedGeneration || a.Path != b.Path || len(a.Conditions) != len(b.Conditions) {
 		return false
@@ -206,7 +207,7 @@ func same(a, b object.Status) bool {
 	return true
 }
 
-// timed is a status with the times of its transitions: those of before where a condition is what it was.
+// timed returns a status with lastTransitionTime set: that of before where the condition's status is unchanged, else now.
 func timed(s, before object.Status, now time.Time) object.Status {
 	s.Conditions = slices.Clone(s.Conditions)
 	for i := range s.Conditions {
@@ -218,14 +219,14 @@ func timed(s, before object.Status, now time.Time) object.Status {
 	return s
 }
 
-// counts are the writes by outcome.
+// counts returns the number of writes by outcome.
 func (w *writer) counts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.count)
 }
 
-// objects counts what is wanted of the objects of each kind.
+// objects counts the accepted and rejected objects of each kind.
 func (w *writer) objects() (all []Count) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +246,7 @@ func (w *writer) objects() (all []Count) {
 	return all
 }
 
-// isAccepted reports whether nothing about an object itself is wrong.
+// isAccepted reports whether an object's spec, references and scripts have no problem.
 func isAccepted(s object.Status) bool {
 	return s.Condition(object.Accepted).Status != object.False && s.Condition(object.ScriptsValid).Status != object.False
 }

@@ -19,15 +19,14 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-// How long after a failed request the next one is made. An API server that was away is asked again within the
-// longest of them.
+// between is the backoff between failed requests. An API server that was unreachable is retried within its cap.
 var between = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 10 * time.Second}
 
-// resource is what one reflector follows.
+// resource is what one reflector watches: all objects of a kind in the namespace, or one of them.
 type resource struct {
 	schema.GroupVersionResource
 	kind string
-	name string // of the one object; "" is all of the namespace
+	name string // of the one object; "" for all of the namespace
 }
 
 func (r resource) String() string {
@@ -37,20 +36,20 @@ func (r resource) String() string {
 	return r.Resource + "." + r.Group
 }
 
-// A watch follows a resource. All but of is guarded by the Source's mu.
+// A watch is the reflector of one resource. All but of and stop is guarded by the Source's mu.
 type watch struct {
 	of     resource
 	stop   context.CancelFunc
 	synced bool  // it was listed
 	tried  bool  // it was listed, or a request failed
-	err    error // why the last request failed
+	err    error // of the last request; nil if it succeeded
 }
 
-// A set holds the objects of one kind, decoded. Reflectors fill it; the Source's mu guards it.
+// A set is the decoded objects of one kind. Reflectors fill it; the Source's mu guards it.
 type set[T any] struct {
 	source *Source
 	decode func([]byte) (*T, error)
-	// whole: an object counts as changed when its status is another one, too.
+	// whole: a change of an object's status counts as a change, too.
 	whole   bool
 	objects map[string]*held[T]
 }
@@ -59,12 +58,12 @@ type set[T any] struct {
 type held[T any] struct {
 	value      *T // never changed
 	uid        string
-	generation int64 // 0: the kind has none
+	generation int64 // 0 if the kind has none
 	version    string
 	status     object.Status
 }
 
-// snapshot are the objects by their names.
+// snapshot returns the objects by name.
 func (s *set[T]) snapshot() map[string]*T {
 	all := make(map[string]*T, len(s.objects))
 	for name, h := range s.objects {
@@ -73,7 +72,8 @@ func (s *set[T]) snapshot() map[string]*T {
 	return all
 }
 
-// put takes in what a list or an event has of an object; false if nothing has changed. mu is held.
+// put adds or replaces an object from a list or a watch event. It returns false if nothing but its status has changed (see
+// whole). An object that cannot be decoded is removed. mu is held.
 func (s *set[T]) put(o any) bool {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -83,7 +83,7 @@ func (s *set[T]) put(o any) bool {
 	old := s.objects[u.GetName()]
 	if old != nil && old.uid == now.uid {
 		if old.version == now.version {
-			return false // an event that came twice
+			return false // a repeated event
 		}
 		if now.generation != 0 && old.generation == now.generation && !s.whole {
 			now.value = old.value
@@ -105,14 +105,14 @@ func (s *set[T]) put(o any) bool {
 	return true
 }
 
-// remove takes an object out; false if there is none. mu is held.
+// remove removes an object; false if there is none. mu is held.
 func (s *set[T]) remove(name string) bool {
 	_, is := s.objects[name]
 	delete(s.objects, name)
 	return is
 }
 
-// statusOf is the status that an object says; what another one wrote there is none.
+// statusOf decodes the status of an object; the zero Status if it has another form.
 func statusOf(u *unstructured.Unstructured) (s object.Status) {
 	raw, ok := u.Object["status"].(map[string]any)
 	if !ok {
@@ -124,7 +124,7 @@ func statusOf(u *unstructured.Unstructured) (s object.Status) {
 	return s
 }
 
-// filler is the store of a reflector: it fills a set.
+// filler is the cache.ReflectorStore of a watch: it fills a set.
 type filler[T any] struct {
 	into *set[T]
 	of   *watch
@@ -157,7 +157,7 @@ func (f *filler[T]) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: a list is all that there is.
+// Replace implements cache.ReflectorStore: objects that are not in the list are removed.
 func (f *filler[T]) Replace(list []any, _ string) error {
 	s := f.into.source
 	s.mu.Lock()
@@ -183,13 +183,13 @@ func (f *filler[T]) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (f *filler[T]) Resync() error { return nil }
 
-// follow begins to follow a resource into a set, until the watch is stopped. mu is held.
+// follow starts a reflector that fills a set with a resource until ctx ends or the watch is stopped. mu is held.
 func follow[T any](ctx context.Context, s *Source, r resource, into *set[T]) *watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{of: r, stop: cancel}
 	back := between
 	if r.Group == object.ToolHiveGroup {
-		back.Cap = time.Minute // kinds that may never come
+		back.Cap = time.Minute // ToolHive may not be installed
 	}
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(r.GroupVersion().WithKind(r.kind))
@@ -198,7 +198,7 @@ func follow[T any](ctx context.Context, s *Source, r resource, into *set[T]) *wa
 	return w
 }
 
-// lister makes the requests of a watch, and remembers how they end.
+// lister makes the list and watch requests of a watch and records their outcome.
 func (s *Source) lister(w *watch) cache.ListerWatcher {
 	at := s.client.in(w.of.GroupVersionResource)
 	only := func(o *metav1.ListOptions) {
@@ -211,7 +211,7 @@ func (s *Source) lister(w *watch) cache.ListerWatcher {
 			only(&o)
 			list, err := at.List(ctx, o)
 			if err == nil && list.GetResourceVersion() == "" {
-				err = errors.New("the API server answered a list without a resourceVersion") // whatever it is, it is not all that there is
+				err = errors.New("the API server answered a list without a resourceVersion") // not a complete list
 			}
 			s.noteRequest(ctx, w, err)
 			if err != nil {
@@ -228,7 +228,7 @@ func (s *Source) lister(w *watch) cache.ListerWatcher {
 	}
 }
 
-// noteRequest remembers how a request of a watch ended.
+// noteRequest records the outcome of a request of a watch, and logs when it changes.
 func (s *Source) noteRequest(ctx context.Context, w *watch, err error) {
 	if ctx.Err() != nil {
 		return
@@ -243,11 +243,11 @@ func (s *Source) noteRequest(ctx context.Context, w *watch, err error) {
 	answers := err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
 	switch {
 	case !answers && !s.away: // once for all watches
-		s.log.Warn("the API server does not answer, what was there before goes on", "err", err)
+		s.log.Warn("the API server does not answer, the last known objects stay in force", "err", err)
 	case answers && s.away:
 		s.log.Info("the API server answers again")
 	case answers && err != nil && before == nil && (w.of.Group != object.ToolHiveGroup || !apierrors.IsNotFound(err)):
-		s.log.Warn("objects cannot be read, what was there before goes on", "err", explain(w.of, err))
+		s.log.Warn("objects cannot be read, the last known ones stay in force", "err", explain(w.of, err))
 	}
 	s.away = !answers
 	if err != nil && !w.tried {
@@ -256,7 +256,7 @@ func (s *Source) noteRequest(ctx context.Context, w *watch, err error) {
 	}
 }
 
-// explain says what the error of a request means to who operates the cluster. It holds nothing of any object.
+// explain describes the error of a request to the operator of the cluster. It contains no content of objects.
 func explain(r resource, err error) string {
 	switch {
 	case err == nil:

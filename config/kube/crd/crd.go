@@ -1,10 +1,10 @@
-// Package crd makes the CustomResourceDefinitions of the kinds of package object from their structs: what a spec
-// may say is said once. The files in deploy/crds are checked in; a test compares them.
+// Package crd generates the CustomResourceDefinitions of the kinds of package object from their structs. The files in
+// deploy/crds are checked in; a test compares them.
 //
 //	go generate ./config/kube/...
 //
-// The schemas hold no $ref and no defaults: those would be stored with every object, and a later release could
-// not change one.
+// The schemas have no $ref, and no defaults: the API server would store those in every object, and a later release
+// could not change them.
 package crd
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-//go:generate go test . -run "TestGenerated|TestReference" -update
+//go:generate go test ../.. -run "TestGenerated|TestReference" -update
 
-// Describe is what is said of a field of a struct; "" for nothing.
+// Describe returns the description of a field of a struct; "" for none.
 type Describe func(in reflect.Type, field string) string
 
 type tree = map[string]any // written with sorted keys
@@ -51,7 +51,7 @@ var resources = []resource{
 		[]column{condition("Ready", object.Ready), condition("Scripts", object.ScriptsValid), {"Tool", ".spec.name", "string"}, age}},
 }
 
-// Files are the definitions as YAML, by the names of their files.
+// Files returns the definitions as YAML, by file name.
 func Files(describe Describe) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, r := range resources {
@@ -93,7 +93,7 @@ func (r resource) definition(describe Describe) tree {
 	}
 }
 
-// listMap makes a list a map by a field of its entries: of two with one the second is refused.
+// listMap makes a list a map keyed by a field of its entries: the API server refuses duplicates.
 func listMap(structure tree, list, key string) {
 	l := structure["properties"].(tree)[list].(tree)
 	l["x-kubernetes-list-type"], l["x-kubernetes-list-map-keys"] = "map", []string{key}

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
-// Reference is the page about the fields of all kinds, in Markdown.
+// Reference generates the reference of the fields of all kinds, in Markdown.
 func Reference(describe Describe) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Reference of the objects of Kubernetes\n\n" +
@@ -40,7 +40,7 @@ type page struct {
 	rules    []rule
 }
 
-// structure writes the fields of a struct that stands at path. What the file has in the same form is not taken apart.
+// structure writes the fields of the struct at path. A struct that a configuration file has in the same form is one row.
 func (p *page) structure(path string, t reflect.Type) {
 	p.rules = append(p.rules, structures[t].cel...)
 	p.said[t] = true
@@ -69,7 +69,7 @@ func (p *page) structure(path string, t reflect.Type) {
 	}
 }
 
-// end writes the rules that go beyond types.
+// end writes the rules beyond types.
 func (p *page) end() {
 	var said []string
 	for _, r := range p.rules {
@@ -86,8 +86,8 @@ func (p *page) end() {
 	}
 }
 
-// differs reports whether the fields of a struct are to be told here: it belongs to objects only, or the file has
-// some of them otherwise.
+// differs reports whether the fields of a struct are documented here: configuration files do not have it, or have other
+// fields in it.
 func (p *page) differs(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t.PkgPath() != reflect.TypeFor[config.Config]().PkgPath() && t.PkgPath() != reflect.TypeFor[limits.Run]().PkgPath() {
 		return true
@@ -110,12 +110,12 @@ func (p *page) differs(t reflect.Type, seen map[reflect.Type]bool) bool {
 	})
 }
 
-// reference reports whether a struct names another object.
+// reference reports whether a struct is a reference to another object.
 func reference(t reflect.Type) bool {
 	return slices.Contains([]reflect.Type{reflect.TypeFor[config.KeyRef](), reflect.TypeFor[config.NameRef](), reflect.TypeFor[config.TextSource]()}, t)
 }
 
-// structOf is the struct of ours that a type holds, and how its path goes on; nil: none.
+// structOf returns the struct of this module in a type, and the suffix of its path, such as []; nil if there is none.
 func structOf(t reflect.Type) (inner reflect.Type, suffix string) {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -134,7 +134,7 @@ func structOf(t reflect.Type) (inner reflect.Type, suffix string) {
 	return nil, ""
 }
 
-// word is what a type is called.
+// word is the name of a type in the tables.
 func (p *page) word(t reflect.Type, f document.Field) string {
 	if f.Enum != nil {
 		return "`" + strings.Join(f.Enum, "`, `") + "`"
@@ -157,9 +157,9 @@ func (p *page) word(t reflect.Type, f document.Field) string {
 	case reflect.Map:
 		return "name → " + p.word(t.Elem(), f)
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.String:
-		return "text"
+		return "string"
 	case reflect.Struct:
 		return "mapping"
 	}

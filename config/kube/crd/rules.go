@@ -7,8 +7,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-// rules are what a schema says beyond types: members of the schema as they are, and rules in CEL with a message
-// for people.
+// rules are constraints beyond types: members of the schema, and rules in CEL with a message.
 type rules struct {
 	with tree
 	cel  []rule
@@ -20,7 +19,7 @@ type rule struct{ expression, message string }
 // put adds rules to a schema.
 func put(s tree, r rules) {
 	for name, value := range r.with {
-		if name == "properties" { // of free JSON
+		if name == "properties" { // of a package variable, which must not be changed
 			value = clone(value.(tree))
 		}
 		s[name] = value
@@ -50,10 +49,10 @@ const (
 	headerName = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 )
 
-// isObject lets rules see the type of a JSON Schema, of which all else is kept as it is.
+// isObject declares the type of a JSON Schema so that CEL rules can read it. Its other members are preserved.
 var isObject = rules{with: tree{"required": []string{"type"}, "properties": tree{"type": tree{"type": "string", "enum": []string{"object"}}}}}
 
-// named are rules about whole objects.
+// named are the rules for whole objects.
 var named = map[object.Kind]rules{
 	object.Server: {cel: []rule{{`!(self.metadata.name in ['mcp', 'healthz', 'health', 'readyz', 'metrics', 'oauth', 'api', 'debug', 'assets'])`,
 		"metadata.name: the name is a path of the endpoint itself; want another name"}}},
@@ -61,7 +60,7 @@ var named = map[object.Kind]rules{
 		"metadata.name: the name is that of a backend: want up to 63 letters, digits and -, without dots"}}},
 }
 
-// structures are rules about structs.
+// structures are the rules for structs.
 var structures = map[reflect.Type]rules{
 	reflect.TypeFor[object.ServerSpec](): {cel: []rule{
 		{`has(self.groupRef) != has(self.from)`, "want exactly one of groupRef and from"},
@@ -83,7 +82,7 @@ var structures = map[reflect.Type]rules{
 	}},
 	reflect.TypeFor[config.Aggregation](): {cel: []rule{
 		{`!has(self.conflictResolution) || self.conflictResolution != 'priority' || has(self.conflictResolutionConfig) && has(self.conflictResolutionConfig.priorityOrder) && size(self.conflictResolutionConfig.priorityOrder) > 0`,
-			"conflictResolutionConfig.priorityOrder: the priority strategy wants the backends in their order"},
+			"conflictResolutionConfig.priorityOrder: the priority strategy needs the backends, highest priority first"},
 		{`!has(self.conflictResolutionConfig) || !has(self.conflictResolutionConfig.priorityOrder) || has(self.conflictResolution) && self.conflictResolution == 'priority'`,
 			"conflictResolutionConfig.priorityOrder: only for conflictResolution: priority"},
 	}},
@@ -91,9 +90,9 @@ var structures = map[reflect.Type]rules{
 	reflect.TypeFor[config.Bucket]():          {cel: []rule{{`has(self.maxTokens) == has(self.refillPeriod)`, "want both maxTokens and refillPeriod"}}},
 }
 
-// fields are rules about fields.
+// fields are the rules for fields.
 var fields = map[field]rules{
-	{reflect.TypeFor[config.Config](), "name"}:                 {with: tree{"description": "The server name shown to clients. Without it: the name of the object."}},
+	{reflect.TypeFor[config.Config](), "name"}:                 {with: tree{"description": "The server name shown to clients. Default: the name of the object."}},
 	{reflect.TypeFor[config.ScriptedTool](), "name"}:           {with: tree{"pattern": toolName, "maxLength": 64}},
 	{reflect.TypeFor[config.ScriptedTool](), "script"}:         {with: tree{"minLength": 1}},
 	{reflect.TypeFor[config.ScriptedTool](), "entry"}:          {with: tree{"pattern": `^[\p{L}_][\p{L}\p{Nd}_]{0,127}$`}},

@@ -9,16 +9,16 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/limits"
 )
 
-// most bounds lists and maps that say no bound of their own: the cost of rules over them is estimated by it.
+// most bounds lists and maps that declare no bound: the API server estimates the cost of CEL rules by it.
 const most = 1000
 
-// generator makes the schemas of one definition. The fields of a struct are described where it stands first.
+// generator makes the schemas of one definition. The fields of a struct are described at its first occurrence.
 type generator struct {
 	describe  Describe
 	described map[reflect.Type]bool
 }
 
-// structure is the schema of a struct. What it does not name is pruned, or refused where strictness is asked for.
+// structure makes the schema of a struct. Unknown fields are pruned, or refused with strict field validation.
 func (g generator) structure(t reflect.Type) tree {
 	properties, required := tree{}, []string{}
 	again := g.described[t]
@@ -53,7 +53,7 @@ func (g generator) structure(t reflect.Type) tree {
 	return s
 }
 
-// value is the schema of a field.
+// value makes the schema of a field.
 func (g generator) value(sf reflect.StructField, f document.Field) tree {
 	s := g.of(sf.Type)
 	bound := most
@@ -84,7 +84,7 @@ func (g generator) value(sf reflect.StructField, f document.Field) tree {
 	return s
 }
 
-// of is the schema of a type.
+// of makes the schema of a type.
 func (g generator) of(t reflect.Type) tree {
 	switch t {
 	case reflect.TypeFor[config.Raw]():
@@ -116,8 +116,8 @@ func (g generator) of(t reflect.Type) tree {
 	}
 }
 
-// free is JSON that the API server keeps as it is.
+// free is the schema of JSON that the API server preserves.
 func free() tree { return tree{"type": "object", "x-kubernetes-preserve-unknown-fields": true} }
 
-// positive refuses what has no digit but 0.
+// positive is the rule that a quantity is not zero: it has a digit other than 0.
 func positive(message string) any { return tree{"rule": "self.matches('[1-9]')", "message": message} }

@@ -13,7 +13,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 )
 
-// check checks what a spec says by itself, beyond the types of its fields.
+// check checks a spec beyond the types of its fields, without its references.
 func check[S Spec](d *document.Document, o *Object[S]) {
 	switch spec := any(&o.Spec).(type) {
 	case *ServerSpec:
@@ -25,7 +25,7 @@ func check[S Spec](d *document.Document, o *Object[S]) {
 	}
 }
 
-// reserved are names that are paths of the endpoint, which a server would be at.
+// reserved are names that a server cannot have: its path /NAME would be one of the endpoint's own.
 var reserved = []string{"mcp", "healthz", "health", "readyz", "metrics", "oauth", "api", "debug", "assets"}
 
 func checkServer(d *document.Document, name string, s *ServerSpec) {
@@ -47,7 +47,7 @@ func checkServer(d *document.Document, name string, s *ServerSpec) {
 	config.CheckObject(d, &s.Config)
 }
 
-// checkAuth checks that what says who may come in is said.
+// checkAuth checks that incomingAuth has the fields that its types need, and no others.
 func checkAuth(d *document.Document, a *IncomingAuth) {
 	const at = "spec.incomingAuth"
 	if a == nil {
@@ -77,7 +77,7 @@ func emptyName(d *document.Document, at string, r *config.NameRef) {
 	}
 }
 
-// backendName are the names that a backend can have.
+// backendName matches the names of backends.
 var backendName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 func checkEntry(d *document.Document, name string, s *EntrySpec) {
@@ -112,7 +112,8 @@ func checkEntry(d *document.Document, name string, s *EntrySpec) {
 	}
 }
 
-// LinkLocal reports whether a URL names a link-local address: 169.254.0.0/16 or fe80::/10, in whatever form.
+// LinkLocal reports whether a URL has a link-local address, 169.254.0.0/16 or fe80::/10 in any notation, or the name of the
+// metadata service.
 func LinkLocal(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Problems are diag.Problems.
 type Problems = diag.Problems
 
-// Meta is what is used of an object's metadata.
+// Meta is the part of an object's metadata that is used.
 type Meta struct {
 	Name              string    `json:"name"`
 	Namespace         string    `json:"namespace"`
@@ -26,7 +26,7 @@ type Meta struct {
 	CreationTimestamp time.Time `json:"creationTimestamp"`
 }
 
-// Older reports whether m was created before other; of two of the same second the one whose name comes first was.
+// Older reports whether m was created before other. Of two objects of the same second, the one whose name sorts first is older.
 func (m *Meta) Older(other *Meta) bool {
 	if !m.CreationTimestamp.Equal(other.CreationTimestamp) {
 		return m.CreationTimestamp.Before(other.CreationTimestamp)
@@ -34,26 +34,26 @@ func (m *Meta) Older(other *Meta) bool {
 	return m.Name < other.Name
 }
 
-// ConfigMap is what is used of a ConfigMap.
+// ConfigMap is the part of a ConfigMap that is used.
 type ConfigMap struct {
 	Meta
 	Data map[string]string
 }
 
-// Secret is what is used of a Secret.
+// Secret is the part of a Secret that is used.
 type Secret struct {
 	Meta
 	Data map[string]secret.Value
 }
 
-// text is where the values of an object stand.
+// text holds the positions of an object's values.
 type text struct {
 	places  map[string]diag.Pos
 	origins map[string]diag.Origin
 	file    string
 }
 
-// KindOf is the kind whose spec is S.
+// KindOf returns the kind whose spec is S.
 func KindOf[S Spec]() Kind {
 	switch any(*new(S)).(type) {
 	case ServerSpec:
@@ -71,8 +71,8 @@ func (o *Object[S]) Ref() Ref {
 	return o.Meta.Ref(KindOf[S]())
 }
 
-// Place is where the manifest of the object says what stands at path, such as spec.script, or what holds it; no
-// place for an object of a cluster.
+// Place returns the position in the manifest of the value at path, such as spec.script, or of the nearest value around it;
+// the zero Pos for an object of a cluster.
 func (o *Object[S]) Place(path string) diag.Pos {
 	if o.text == nil || o.text.file == "" {
 		return diag.Pos{}
@@ -80,7 +80,7 @@ func (o *Object[S]) Place(path string) diag.Pos {
 	return document.PlaceIn(o.text.places, o.text.file, path)
 }
 
-// Origin says where the text at path stands in the manifest of the object; nowhere for an object of a cluster.
+// Origin returns where the text at path is in the manifest of the object; the zero Origin for an object of a cluster.
 func (o *Object[S]) Origin(path string) diag.Origin {
 	if o.text == nil {
 		return diag.Origin{}
@@ -91,13 +91,13 @@ func (o *Object[S]) Origin(path string) diag.Origin {
 	return diag.Origin{Pos: o.Place(path)}
 }
 
-// Has reports whether the object says anything at path.
+// Has reports whether the object has a value at path.
 func (o *Object[S]) Has(path string) bool {
 	return o.text != nil && o.text.places[path] != (diag.Pos{})
 }
 
-// Decode reads an object from the JSON that an API server has of it. The error is for what is no object; what is
-// wrong with a spec is in its Problems, which have no places.
+// Decode decodes an object from the JSON of an API server. It returns an error if data is not an object with a name; the
+// problems of its spec are in Problems, without positions.
 func Decode[S Spec](data []byte) (*Object[S], error) {
 	d, err := document.One("", data, config.ObjectRules())
 	if err != nil {
@@ -109,7 +109,7 @@ func Decode[S Spec](data []byte) (*Object[S], error) {
 	}
 	if raw := d.MemberJSON("status"); raw != nil {
 		if err := json.Unmarshal(raw, &o.Status); err != nil {
-			o.Status = Status{} // another's: it is written anew
+			o.Status = Status{} // of another form: it will be overwritten
 		}
 	}
 	read(d, o)
@@ -123,10 +123,10 @@ func Decode[S Spec](data []byte) (*Object[S], error) {
 	return o, nil
 }
 
-// unplaced stands for the places of an object's values that stand in no file.
+// unplaced marks that a value exists in an object that is in no file, see Has.
 var unplaced = diag.Pos{Line: 0, Column: 1}
 
-// header reads the metadata of an object.
+// header decodes the metadata of an object. It needs a name.
 func header(d *document.Document, into *Meta) error {
 	raw := d.MemberJSON("metadata")
 	if raw == nil {
@@ -141,7 +141,7 @@ func header(d *document.Document, into *Meta) error {
 	return nil
 }
 
-// read reads the spec of an object and checks what it says by itself.
+// read decodes the spec of an object and checks it without its references.
 func read[S Spec](d *document.Document, o *Object[S]) {
 	if !d.DecodeMember("spec", &o.Spec) {
 		d.Report("spec", "missing; a %s needs one", KindOf[S]().Name)
@@ -151,7 +151,7 @@ func read[S Spec](d *document.Document, o *Object[S]) {
 	o.Problems = d.Problems
 }
 
-// DecodeConfigMap reads a ConfigMap from JSON.
+// DecodeConfigMap decodes a ConfigMap from JSON.
 func DecodeConfigMap(data []byte) (*ConfigMap, error) {
 	var o struct {
 		Metadata Meta              `json:"metadata"`
@@ -163,7 +163,7 @@ func DecodeConfigMap(data []byte) (*ConfigMap, error) {
 	return &ConfigMap{o.Metadata, o.Data}, nil
 }
 
-// DecodeSecret reads a Secret from JSON. Errors show no value.
+// DecodeSecret decodes a Secret from JSON: data in base64, and stringData, which takes precedence. Errors contain no value.
 func DecodeSecret(data []byte) (*Secret, error) {
 	var o struct {
 		Metadata   Meta              `json:"metadata"`

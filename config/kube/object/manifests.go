@@ -12,18 +12,17 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/spell"
 )
 
-// Manifest is one document of a file of manifests.
+// Manifest is one object of a file of manifests.
 type Manifest struct {
 	APIVersion, Kind string
-	// Object is one of the four kinds, a *ConfigMap or a *Secret; nil: of a kind that is not used here, or it
-	// cannot be read.
+	// Object is an *Object of one of the four kinds, a *ConfigMap or a *Secret; nil if the kind is not used here or the
+	// object cannot be decoded.
 	Object any
-	// Pos is where the document begins.
+	// Pos is the beginning of the document.
 	Pos diag.Pos
 }
 
-// IsManifest reports whether a file looks like one of manifests: a document of it says apiVersion or kind, and
-// none of the names that a configuration file begins with.
+// IsManifest reports whether a file holds manifests: one of its documents has apiVersion or kind.
 func IsManifest(data []byte) bool {
 	docs, _ := document.Many("", data, config.MaxFile, config.ObjectRules())
 	for _, d := range docs {
@@ -34,7 +33,7 @@ func IsManifest(data []byte) bool {
 	return false
 }
 
-// Read reads a file of manifests. The problems are those of its documents as a whole, of the specs too.
+// Read decodes a file of manifests. It returns all problems: of the file, its documents and their specs.
 func Read(file string, data []byte) ([]Manifest, diag.Problems) {
 	docs, problems := document.Many(file, data, config.MaxFile, config.ObjectRules())
 	var all []Manifest
@@ -48,7 +47,7 @@ func Read(file string, data []byte) ([]Manifest, diag.Problems) {
 	return all, problems
 }
 
-// items are the objects of a document: it is one, or a List of several.
+// items returns the objects of a document: itself, or the items of a List.
 func items(d *document.Document) []*document.Document {
 	if kind := member(d, "kind"); kind != "List" {
 		return []*document.Document{d}
@@ -56,7 +55,7 @@ func items(d *document.Document) []*document.Document {
 	return d.Items("items")
 }
 
-// member is a member of a document that is a text.
+// member returns a member of a document that is a string; "" if there is none.
 func member(d *document.Document, name string) (s string) {
 	if err := json.Unmarshal(d.MemberJSON(name), &s); err != nil {
 		return ""
@@ -64,7 +63,7 @@ func member(d *document.Document, name string) (s string) {
 	return s
 }
 
-// manifest reads one document.
+// manifest decodes one document.
 func manifest(d *document.Document) Manifest {
 	m := Manifest{APIVersion: member(d, "apiVersion"), Kind: member(d, "kind"), Pos: d.Place("")}
 	group, _, _ := strings.Cut(m.APIVersion, "/")
@@ -85,7 +84,7 @@ func manifest(d *document.Document) Manifest {
 	return m
 }
 
-// ours reads an object of our group.
+// ours decodes an object of our group.
 func ours(d *document.Document, version, kind string) any {
 	if version != APIVersion {
 		d.Report("apiVersion", "want %s, have %s", APIVersion, version)
@@ -114,7 +113,7 @@ func ours(d *document.Document, version, kind string) any {
 	return nil
 }
 
-// placed reads an object whose values have places.
+// placed decodes an object and keeps the positions of its values.
 func placed[S Spec](d *document.Document) any {
 	o := &Object[S]{}
 	if err := header(d, &o.Meta); err != nil {
@@ -125,7 +124,7 @@ func placed[S Spec](d *document.Document) any {
 	return o
 }
 
-// core reads an object of Kubernetes itself.
+// core decodes an object of the core group, v1.
 func core[T any](d *document.Document, decode func([]byte) (*T, error)) any {
 	text := new(bytes.Buffer)
 	text.WriteByte('{')

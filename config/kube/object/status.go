@@ -2,15 +2,15 @@ package object
 
 // The types of conditions.
 const (
-	// Accepted says whether spec and references are good; every kind has it.
+	// Accepted is whether spec and references are valid; every kind has it.
 	Accepted = "Accepted"
-	// ScriptsValid says whether the scripts compile; servers, scripted and composite tools have it.
+	// ScriptsValid is whether the scripts compile; servers, scripted and composite tools have it.
 	ScriptsValid = "ScriptsValid"
-	// BackendsReady says whether the backends answer; servers have it.
+	// BackendsReady is whether the backends respond; servers have it.
 	BackendsReady = "BackendsReady"
-	// Translated says whether all of another product's object is carried; servers with from have it.
+	// Translated is whether all fields of another product's object are supported; servers with from have it.
 	Translated = "Translated"
-	// Ready says whether this generation is what is served; every kind has it.
+	// Ready is whether this generation is served; every kind has it.
 	Ready = "Ready"
 )
 
@@ -48,34 +48,34 @@ const (
 	Unknown = "Unknown"
 )
 
-// MaxMessage bounds the message of a condition, in bytes: the API server takes no more.
+// MaxMessage bounds the message of a condition, in bytes: the API server refuses longer ones.
 const MaxMessage = 32 << 10
 
-// Status is what became of an object. Nothing in it moves by itself.
+// Status is the status of an object. It has nothing that changes by itself, such as ages.
 type Status struct {
-	// ObservedGeneration is the generation that the conditions are about.
+	// ObservedGeneration is the generation that the conditions refer to.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" crd:"yes"`
-	// AppliedGeneration is the generation that is served; absent if none ever was.
+	// AppliedGeneration is the generation that is served; absent if none has been served.
 	AppliedGeneration int64 `json:"appliedGeneration,omitempty" crd:"yes"`
-	// Path is where a server is reached, such as /ops/mcp.
+	// Path is the URL path of a server, such as /ops/mcp.
 	Path string `json:"path,omitempty" crd:"yes"`
-	// Conditions are what is so and what is not.
+	// Conditions are the conditions of the object.
 	Conditions []Condition `json:"conditions,omitempty" crd:"yes"`
 }
 
-// Condition is one thing that is so or not.
+// Condition is one condition of an object.
 type Condition struct {
-	// Type is what it is about.
+	// Type is the type of the condition.
 	Type string `json:"type" crd:"yes" max:"316"`
 	// Status is True, False or Unknown.
 	Status string `json:"status" crd:"yes" enum:"True,False,Unknown"`
-	// Reason is why, in one word.
+	// Reason is the reason, in CamelCase.
 	Reason string `json:"reason" crd:"yes" max:"1024"`
-	// Message is why, for people.
+	// Message is the reason in words.
 	Message string `json:"message" crd:"yes" max:"32768"`
-	// ObservedGeneration is the generation of the object that it is about.
+	// ObservedGeneration is the generation of the object that it refers to.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" crd:"yes"`
-	// LastTransitionTime is when Status became what it is, as RFC 3339 writes it.
+	// LastTransitionTime is when Status changed last, in RFC 3339 format.
 	LastTransitionTime string `json:"lastTransitionTime" crd:"yes"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-// incoming makes of what an object says about who may come in what the file would say. What cannot be carried is
-// a finding: it is never left out.
+// incoming converts the incomingAuth of an object to that of a configuration, and returns the secrets in it. A field
+// that cannot be converted is a finding, so that the server is not served: nothing is dropped silently.
 func (l lookup) incoming(a *object.IncomingAuth, f *finding) (config.IncomingAuth, []string) {
 	const at = "spec.incomingAuth"
 	if a == nil {
@@ -31,7 +31,7 @@ func (l lookup) incoming(a *object.IncomingAuth, f *finding) (config.IncomingAut
 	return out, secrets
 }
 
-// issuer finds an issuer, and the secrets that it is asked with.
+// issuer converts the MCPOIDCConfig that ref names, and returns the client secret in it.
 func (l lookup) issuer(ref *object.OIDCConfigRef, f *finding) (config.OIDC, []string) {
 	const at = "spec.incomingAuth.oidcConfigRef"
 	i := l.state.OIDC[ref.Name]
@@ -55,7 +55,7 @@ func (l lookup) issuer(ref *object.OIDCConfigRef, f *finding) (config.OIDC, []st
 	return o, []string{o.Secret}
 }
 
-// authz makes policies of what an object says about what clients may do.
+// authz reads the policies of an object, inline or from a ConfigMap.
 func (l lookup) authz(a *object.AuthzConfig, f *finding) config.Authz {
 	z := config.Authz{Type: "cedar", GroupClaimName: a.GroupClaimName, RoleClaimName: a.RoleClaimName, GroupEntityType: a.GroupEntityType}
 	if a.Inline != nil {
@@ -78,7 +78,7 @@ func (l lookup) authz(a *object.AuthzConfig, f *finding) config.Authz {
 	return z
 }
 
-// readPolicies reads the policies of a ConfigMap, as ToolHive writes them in JSON or YAML.
+// readPolicies reads policies in ToolHive's format, JSON or YAML, from the text of a ConfigMap.
 func readPolicies(text string, z *config.Authz, ref config.KeyRef, f *finding) {
 	const at = "spec.incomingAuth.authzConfig.configMap"
 	var file struct {

@@ -16,18 +16,18 @@ type backend struct {
 	config     config.Backend
 }
 
-// An entry is what is known of one MCPServerEntry.
+// An entry is the state of one MCPServerEntry.
 type entry struct {
 	object  *object.MCPServerEntry
 	finding finding
 	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
 	now, good *backend
-	// refused is a version that a proxy did not take, and why.
+	// refused is a version that Apply refused; why are its problems.
 	refused *backend
 	why     finding
 }
 
-// serves is the version of the entry that is served next; nil: none.
+// serves returns the version of the entry to serve; nil: none.
 func (e *entry) serves() *backend {
 	if e.now != nil {
 		return e.now
@@ -35,7 +35,7 @@ func (e *entry) serves() *backend {
 	return e.good
 }
 
-// entriesOf brings what is known of the entries to a state.
+// entriesOf updates the entries to a state.
 func (r *Resolver) entriesOf(l lookup) {
 	maps.DeleteFunc(r.entries, func(name string, _ *entry) bool { return l.state.Entries[name] == nil })
 	for name, o := range l.state.Entries {
@@ -84,12 +84,12 @@ func (l lookup) backend(name string, s *object.EntrySpec) (config.Backend, findi
 
 // A member is a backend of a server's group.
 type member struct {
-	entry   *entry // nil: of another product
+	entry   *entry // nil for a backend of ToolHive
 	version *backend
 	object  string // for messages
 }
 
-// group are the backends of a group, in the order of their names.
+// group returns the backends of a group, sorted by name.
 func (r *Resolver) group(name string) (members []member) {
 	for _, n := range slices.Sorted(maps.Keys(r.entries)) {
 		e := r.entries[n]

@@ -10,13 +10,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// The keys that references may leave out.
+// The default keys of references.
 const (
 	defaultCAKey    = "ca.crt"
 	defaultAuthzKey = "authz.json"
 )
 
-// A finding is why an object, or a part of it, cannot be used: problems with one reason. The zero finding is none.
+// A finding is why an object, or a part of it, cannot be used: problems with one reason of a condition. The zero finding: it can.
 type finding struct {
 	reason   string
 	problems diag.Problems
@@ -24,12 +24,12 @@ type finding struct {
 
 func (f finding) found() bool { return len(f.problems) > 0 }
 
-// add notes a problem.
+// add adds a problem.
 func (f *finding) add(reason, path, format string, args ...any) {
 	f.join(finding{reason, diag.Problems{{Path: path, Code: "config", Message: fmt.Sprintf(format, args...)}}})
 }
 
-// join notes the problems of another finding. The first reason stays, but for that of a guard that is lost.
+// join adds the problems of another finding. The first reason is kept, but AuthNotCarried replaces it.
 func (f *finding) join(other finding) {
 	if other.found() && (!f.found() || other.reason == object.ReasonAuthNotCarried) {
 		f.reason = other.reason
@@ -37,14 +37,14 @@ func (f *finding) join(other finding) {
 	f.problems = append(f.problems, other.problems...)
 }
 
-// lookup finds what objects refer to.
+// lookup reads the references of objects.
 type lookup struct {
 	state *State
-	// offline takes ConfigMaps, Secrets and objects of ToolHive that are not there to be in the cluster.
+	// offline assumes that missing ConfigMaps, Secrets and objects of ToolHive are in the cluster.
 	offline bool
 }
 
-// text finds a text in a ConfigMap; unknown says that it is taken to be in the cluster.
+// text reads a key of a ConfigMap. unknown reports that the ConfigMap is missing and assumed to be in the cluster.
 func (l lookup) text(ref config.KeyRef, path string, f *finding) (text string, of *object.ConfigMap, unknown bool) {
 	of = l.state.ConfigMaps[ref.Name]
 	if of == nil {
@@ -60,7 +60,8 @@ func (l lookup) text(ref config.KeyRef, path string, f *finding) (text string, o
 	return text, of, false
 }
 
-// secret finds a value of a Secret, without a line break at its end. What a header could not hold is refused.
+// secret reads a value of a Secret and removes one line break at its end. Control characters are refused: a header cannot
+// hold them.
 func (l lookup) secret(ref config.KeyRef, path string, f *finding) string {
 	of := l.state.Secrets[ref.Name]
 	if of == nil {
@@ -88,7 +89,7 @@ func (l lookup) secret(ref config.KeyRef, path string, f *finding) string {
 	return text
 }
 
-// caBundle finds certificates in PEM.
+// caBundle reads certificates in PEM from a ConfigMap.
 func (l lookup) caBundle(key *object.CABundleKey, path string, f *finding) string {
 	if key == nil {
 		return ""

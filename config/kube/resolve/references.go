@@ -8,12 +8,12 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-// references collects names.
+// references collects the names of ConfigMaps and Secrets.
 type references struct {
 	configMaps, secrets map[string]bool
 }
 
-// FindReferences finds the ConfigMaps and Secrets that the objects of a state name.
+// FindReferences finds the ConfigMaps and Secrets that the objects of a state refer to.
 func FindReferences(s *State) References {
 	r := references{map[string]bool{}, map[string]bool{}}
 	for _, o := range s.Servers {
@@ -93,10 +93,10 @@ func (r references) configMap(name string) {
 type secretRef struct {
 	path string
 	ref  *config.KeyRef
-	into *string // where the value belongs
+	into *string // the field that the value is copied to
 }
 
-// secretsOf are the references of a strategy that are set.
+// secretsOf returns the references to Secrets that are set in a strategy at path.
 func secretsOf(path string, s *config.OutgoingStrategy) (found []secretRef) {
 	for _, r := range []secretRef{
 		{path + ".headerInjection.valueSecretRef", s.HeaderInjection.ValueSecretRef, &s.HeaderInjection.Secret},

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/vmcp-dev/vmcp/config/kube/object"
+	"github.com/vmcp-dev/vmcp/internal/clip"
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// mostNamed is how many of a list a message names.
+// mostNamed bounds how many elements of a list a message names.
 const mostNamed = 5
 
-// Reports are what is to be written of every object, in order.
+// Reports returns the status of every object, by kind and name.
 func (r *Resolver) Reports(live Live) []Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,18 +46,18 @@ func newStatus(of object.Ref) *status {
 // set adds a condition.
 func (s *status) set(kind, is, reason, format string, args ...any) {
 	s.Status.Conditions = append(s.Status.Conditions, object.Condition{Type: kind, Status: is, Reason: reason,
-		Message: clip(fmt.Sprintf(format, args...)), ObservedGeneration: s.Object.Generation})
+		Message: shortened(fmt.Sprintf(format, args...)), ObservedGeneration: s.Object.Generation})
 }
 
-// clip cuts a message that the API server would refuse.
-func clip(text string) string {
+// shortened clips a message to object.MaxMessage.
+func shortened(text string) string {
 	if len(text) <= object.MaxMessage {
 		return text
 	}
-	return strings.ToValidUTF8(text[:object.MaxMessage-3], "") + "…"
+	return clip.Text(text, object.MaxMessage-len(clip.Mark))
 }
 
-// accepted adds the condition about spec and references.
+// accepted adds the condition Accepted, about spec and references.
 func (s *status) accepted(f finding) {
 	s.Problems = append(s.Problems, f.problems...)
 	if f.found() {
@@ -66,7 +67,7 @@ func (s *status) accepted(f finding) {
 	s.set(object.Accepted, object.True, object.ReasonAccepted, "spec and references are good")
 }
 
-// textOf are the first problems, without places: those are in no file.
+// textOf formats the first problems without positions: objects of a cluster are in no file.
 func textOf(problems diag.Problems) string {
 	var texts []string
 	for _, p := range problems[:min(len(problems), mostNamed)] {
@@ -82,7 +83,7 @@ func textOf(problems diag.Problems) string {
 	return strings.Join(texts, "; ") + more(len(problems))
 }
 
-// placedText is the first problems of a script, with their places.
+// placedText formats the first problems of a script with their positions.
 func placedText(problems diag.Problems) string {
 	var texts []string
 	for _, p := range problems[:min(len(problems), mostNamed)] {
@@ -109,7 +110,7 @@ func more(n int) string {
 	return fmt.Sprintf("; and %d more", n-mostNamed)
 }
 
-// server is the report of one server.
+// server makes the report of one server.
 func (r *Resolver) server(s *server, live map[string]string) Report {
 	out := newStatus(s.object.Ref())
 	f := s.finding
@@ -132,7 +133,7 @@ func (r *Resolver) server(s *server, live map[string]string) Report {
 	return out.Report
 }
 
-// scripts adds the condition of a server about all its tools.
+// scripts adds the condition ScriptsValid of a server: its own tools and those that it refers to.
 func (s *status) scripts(of *server) {
 	failed := slices.Clone(of.scripts)
 	for _, f := range of.scripts {
@@ -161,7 +162,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// backends adds the condition of a server about its backends.
+// backends adds the condition BackendsReady of a server.
 func (s *status) backends(of *server, live map[string]string) {
 	var away, connecting []string
 	for _, m := range of.members {
@@ -194,7 +195,7 @@ func list(names []string) string {
 	return strings.Join(names[:min(len(names), mostNamed)], ", ") + more(len(names))
 }
 
-// translated adds the condition about an object of another product.
+// translated adds the condition Translated of a server with from.
 func (s *status) translated(of *server) {
 	v := of.serves()
 	switch {
@@ -207,7 +208,7 @@ func (s *status) translated(of *server) {
 	}
 }
 
-// ready adds the condition about what is served; 0: no generation is.
+// ready adds the condition Ready for the generation that is served; 0: none is.
 func (s *status) ready(generation int64, trouble string) {
 	s.Status.AppliedGeneration = generation
 	if trouble != "" {
@@ -229,7 +230,7 @@ type usage struct {
 	use    *use
 }
 
-// usesIn are the uses of a tool in the servers of the namespace.
+// usesIn returns the uses of a tool by the servers of the namespace.
 func (r *Resolver) usesIn(kind object.Kind, name string) (found []usage) {
 	for _, s := range slices.Sorted(maps.Keys(r.servers)) {
 		for _, u := range r.servers[s].uses {
@@ -241,18 +242,18 @@ func (r *Resolver) usesIn(kind object.Kind, name string) (found []usage) {
 	return found
 }
 
-// owns reports whether a server's tools of a kind are objects of ours.
+// owns reports whether a server's tools of a kind are our objects, not ToolHive's.
 func (r *Resolver) owns(s *server, kind object.Kind) bool {
 	v := s.serves()
 	return kind == object.Scripted || v == nil || v.composites == nil
 }
 
-// tool is the report of one scripted or composite tool.
+// tool makes the report of one scripted or composite tool.
 func (r *Resolver) tool(of object.Ref, problems diag.Problems, uses []usage) Report {
 	out := newStatus(of)
 	f := finding{object.ReasonInvalid, problems}
 	var failed diag.Problems
-	served := int64(-1) // the oldest of all servers
+	served := int64(-1) // the oldest generation that a server serves; 0 if one serves none
 	for _, u := range uses {
 		if !f.found() {
 			f.join(u.use.finding)
@@ -287,7 +288,7 @@ func (r *Resolver) tool(of object.Ref, problems diag.Problems, uses []usage) Rep
 	return out.Report
 }
 
-// entry is the report of one entry.
+// entry makes the report of one entry.
 func (r *Resolver) entry(name string, live Live) Report {
 	e := r.entries[name]
 	out := newStatus(e.object.Ref())

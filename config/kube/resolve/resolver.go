@@ -13,8 +13,24 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// A Resolver makes configurations of the objects of a namespace. It remembers the versions that were served last.
-// Its methods may be called from several goroutines.
+// A Resolver makes configurations of the objects of a namespace. Its methods may be called from several goroutines; mu
+// serializes them.
+//
+// Of each server, entry and referenced tool it keeps two versions: now, the newest one, or nil if it has a problem or was
+// refused, and good, the one that was applied last.
+//
+//   - Resolve sets now: entriesOf of entries, prepare of servers, find of tools. build then makes the configuration of now,
+//     else good, of each.
+//   - Applied makes the versions in a build good.
+//   - Refused clears now of the objects that the problems' paths lead to (blame), remembers the refused versions, so that
+//     Resolve does not try them again while they are unchanged, and builds again, at most tries times. A problem whose path
+//     leads to no other object is the server's own. An error that is not a problem, one refusal too many, or a
+//     replacement that equals what was refused ends in giveUp: what is served stays in force.
+//
+// An exception for access: where an object's incomingAuth has changed and the new one cannot be applied, good is
+// cleared too (guard, giveUp), since it may allow more. Nothing is served then.
+//
+// A caller may hold a Server that is older than the last Resolve: Applied then updates what still exists, Refused ignores it.
 type Resolver struct {
 	options Options
 
@@ -25,13 +41,12 @@ type Resolver struct {
 	entries map[string]*entry  // guarded by mu
 }
 
-// New is a Resolver that has seen nothing.
+// New makes a Resolver without objects.
 func New(o Options) *Resolver {
 	return &Resolver{options: o, checks: newChecks(o.Check), state: &State{}, servers: map[string]*server{}, entries: map[string]*entry{}}
 }
 
-// Resolve makes of a state what is to be served, by the names of the VirtualMCPServers. A server that is not in
-// the answer is not there any more.
+// Resolve makes a Server of each VirtualMCPServer in state, by name. Servers that are not in the result do not exist.
 func (r *Resolver) Resolve(state *State) map[string]*Server {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,22 +77,22 @@ func (r *Resolver) Resolve(state *State) map[string]*Server {
 
 func (r *Resolver) wanted(name string) bool { return r.options.Only == "" || r.options.Only == name }
 
-// A build is what a configuration was made of.
+// A build is a configuration with the versions of the objects that it was made of.
 type build struct {
 	version *serverVersion
-	tools   map[string]part // by their paths in the configuration
-	members map[string]member
-	config  *config.Config // as it was handed out
-	tries   int
+	tools   map[string]part   // by path in the configuration, such as scriptedTools[0]
+	members map[string]member // by path in the configuration, such as backends[0]
+	config  *config.Config    // a copy, since Apply may change the original
+	tries   int               // how often it was changed after a refusal
 }
 
 // A part is a tool of a configuration.
 type part struct {
-	use  *use // nil: of the server's own config
+	use  *use // nil for a tool in the server's own config
 	tool *tool
 }
 
-// build makes the configuration of a server of the versions that can be tried.
+// build makes the configuration of a server of now, else good, of each of its objects.
 func (r *Resolver) build(s *server) *Server {
 	out := &Server{Name: s.object.Name, of: s}
 	s.made, s.tools = out, len(s.uses)
@@ -121,7 +136,7 @@ func (r *Resolver) build(s *server) *Server {
 	return out
 }
 
-// Applied notes that the configuration of a server is served: its versions are good.
+// Applied records that the configuration of a server is served: the versions that it was made of are good.
 func (r *Resolver) Applied(of *Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +151,7 @@ func (r *Resolver) Applied(of *Server) {
 			applied[p.use.identity()] = p.tool
 		}
 	}
-	for _, u := range s.uses { // of a later Resolve, perhaps
+	for _, u := range s.uses { // possibly of a later Resolve
 		u.good = applied[u.identity()]
 	}
 	for _, m := range b.members {
@@ -146,11 +161,12 @@ func (r *Resolver) Applied(of *Server) {
 	}
 }
 
-// tries is how often a configuration is changed that a proxy did not take.
+// tries bounds how often a refused configuration is changed and tried again.
 const tries = 2
 
-// Refused notes that a proxy did not take the configuration of a server, and returns what to try in its place;
-// nil: nothing, and what was served goes on; one without Config: nothing is served any more. What the paths of diag.Problems lead to gets its last good version.
+// Refused records that Apply refused the configuration of a server, and returns the replacement to apply: nil if the
+// previous configuration stays in force, a Server without Config if nothing is to be served. If err is a diag.Problem
+// or diag.Problems, the objects that their paths lead to are replaced by their last good versions.
 func (r *Resolver) Refused(of *Server, err error) *Server {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +179,10 @@ func (r *Resolver) Refused(of *Server, err error) *Server {
 		var one diag.Problem
 		if !errors.As(err, &one) {
 			s.trouble = err.Error()
-			return r.giveUp(s, b)
+			newest := s.now
+			nothing := r.giveUp(s, b)
+			s.now = newest // the configuration has no problem: it can be tried again
+			return nothing
 		}
 		problems = diag.Problems{one}
 	}
@@ -184,12 +203,12 @@ func (r *Resolver) Refused(of *Server, err error) *Server {
 	return next
 }
 
-// giveUp leaves a server as it is served, unless what it says now about who may come in is something else: then
-// nothing is served, for the older version is more open, perhaps.
+// giveUp leaves the served configuration of a server in force and returns nil, unless incomingAuth has changed since:
+// then it returns a Server without Config, since the older version may allow more.
 func (r *Resolver) giveUp(s *server, b *build) *Server {
 	who := func(v *serverVersion) config.IncomingAuth {
 		a := v.base.IncomingAuth
-		a.OIDC.Secret, a.OIDC.CAText = "", "" // which change by themselves
+		a.OIDC.Secret, a.OIDC.CAText = "", "" // these are rotated
 		return a
 	}
 	if s.good == nil || reflect.DeepEqual(who(s.good), who(b.version)) {
@@ -199,7 +218,7 @@ func (r *Resolver) giveUp(s *server, b *build) *Server {
 	return r.build(s)
 }
 
-// blame finds the objects that problems of a configuration are about.
+// blame records problems of a configuration at the objects that their paths lead to; the others are the server's.
 func (r *Resolver) blame(s *server, b *build, problems diag.Problems) {
 	own := finding{reason: object.ReasonInvalid}
 	for _, p := range problems {
@@ -234,7 +253,7 @@ func (r *Resolver) blame(s *server, b *build, problems diag.Problems) {
 	}
 }
 
-// policyPath is where an object has what the file has at a path.
+// policyPath converts a path in incomingAuth of a configuration to the path in the spec of a server.
 func policyPath(path string, a *object.IncomingAuth) string {
 	rest, ok := strings.CutPrefix(path, "incomingAuth.authz.policies")
 	switch {
@@ -246,7 +265,7 @@ func policyPath(path string, a *object.IncomingAuth) string {
 	return "incomingAuth.authzConfig.inline.policies" + rest
 }
 
-// blameTool notes a problem of one tool.
+// blameTool records a problem of one tool.
 func (r *Resolver) blameTool(s *server, b *build, p part, path string, problem diag.Problem) {
 	problem.Path = problem.Path[len(path):]
 	problems := diag.Problems{problem}
@@ -265,7 +284,7 @@ func (r *Resolver) blameTool(s *server, b *build, p part, path string, problem d
 	}
 }
 
-// pathOf is the key of parts that a path leads into; "" for none.
+// pathOf returns the key of parts that is a prefix of path, such as backends[0]; "" for none.
 func pathOf[T any](path string, parts map[string]T) string {
 	end := strings.IndexByte(path, ']')
 	if end < 0 {
@@ -277,19 +296,19 @@ func pathOf[T any](path string, parts map[string]T) string {
 	return ""
 }
 
-// within reports whether a path is that of a field, or leads into it.
+// within reports whether path is field or a path inside it.
 func within(path, field string) bool {
 	rest, ok := strings.CutPrefix(path, field)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// below puts what stands in a tool to where the tool is in its object.
+// below converts the paths of a tool's problems to paths in its object, in which the tool is at path.
 func below(path string, problems diag.Problems) diag.Problems {
 	out := slices.Clone(problems)
 	for i := range out {
 		p := &out[i]
 		if p.Line > 0 {
-			p.Path = "" // it stands in a script, whose place says more
+			p.Path = "" // the position in the script is more exact
 			continue
 		}
 		rest := p.Path

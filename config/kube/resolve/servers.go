@@ -12,25 +12,25 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// A serverVersion is one version of a server: what its object says, with what its own fields refer to.
+// A serverVersion is one version of a server: its spec, with the contents of its references but entries and tools.
 type serverVersion struct {
 	generation int64
 	base       *config.Config // complete, without backends and tools
-	own        []*tool        // those in its own config
+	own        []*tool        // the tools in its own config
 	group      string
-	backends   []member // of another product, in place of the group
+	backends   []member // of ToolHive, in place of the group
 	composites map[string]*object.VirtualMCPCompositeToolDefinition
 	ignored    []string
 }
 
-// A server is what is known of one VirtualMCPServer.
+// A server is the state of one VirtualMCPServer.
 type server struct {
 	object  *object.VirtualMCPServer
 	finding finding // why the spec is not accepted
-	soft    finding // what the spec refers to that is not there, and that is left out
-	names   finding // names that belong to others, or to nothing
+	soft    finding // missing tools that the spec refers to and that are left out
+	names   finding // name conflicts, and names of unknown backends
 	scripts []failure
-	tools   int // how many there are
+	tools   int // number of tools
 	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
 	now, good *serverVersion
 	tried     *serverVersion // the newest one whose references are good
@@ -38,12 +38,12 @@ type server struct {
 	refused   *refusedServer
 	uses      []*use
 	members   []member
-	made      *Server        // what was handed out last
-	applied   *config.Config // what was applied last
-	trouble   string         // why the last Apply failed, if no object is to blame
+	made      *Server        // the last result of build
+	applied   *config.Config // the last applied configuration
+	trouble   string         // why the last Apply failed, if not for a problem of one object
 }
 
-// refusedServer is a version that a proxy did not take, and why.
+// refusedServer is a version that Apply refused, with its problems.
 type refusedServer struct {
 	version *serverVersion
 	why     finding
@@ -55,15 +55,15 @@ type use struct {
 	name    string // of the object
 	meta    *object.Meta
 	finding finding
-	// conflict says whose its name is.
+	// conflict names the object that has the tool's name already.
 	conflict finding
 	failed   diag.Problems // of its script
 	// now is the newest version that can be tried, good the one that was served last; nil: there is none.
 	now, good *tool
-	taken     *tool // what is in the configuration that was handed out
+	taken     *tool // the version in the last configuration
 }
 
-// identity is the object of a use, whatever its generation.
+// identity is the object of a use without its generation.
 func (u *use) identity() object.Ref { return object.Ref{Kind: u.kind, Name: u.name, UID: u.meta.UID} }
 
 // A failure is a tool whose script does not compile.
@@ -72,7 +72,7 @@ type failure struct {
 	problems diag.Problems
 }
 
-// serves is the version of the server that is served next; nil: none.
+// serves returns the version of the server to serve; nil: none.
 func (s *server) serves() *serverVersion {
 	if s.now != nil {
 		return s.now
@@ -80,7 +80,7 @@ func (s *server) serves() *serverVersion {
 	return s.good
 }
 
-// prepare finds out what can be tried of a server.
+// prepare sets the newest version of a server, or why it cannot be tried.
 func (r *Resolver) prepare(l lookup, s *server) {
 	s.finding, s.soft, s.scripts, s.now, s.tried, s.trouble = finding{}, finding{}, nil, nil, nil, ""
 	if len(s.object.Problems) > 0 {
@@ -111,8 +111,8 @@ func (r *Resolver) prepare(l lookup, s *server) {
 	}
 }
 
-// guard forgets what was good where what a generation says about who may come in, and what they may do, cannot be
-// done: an older version is more open. While only a reference is lost, the same generation goes on.
+// guard clears the good version if incomingAuth of the given generation cannot be applied: the older version may allow
+// more. If good is of the same generation and only a reference is missing, it stays in force.
 func (s *server) guard(f finding, generation int64) {
 	about := slices.ContainsFunc(f.problems, func(p diag.Problem) bool { return within(p.Path, "spec.incomingAuth") })
 	if f.reason == object.ReasonAuthNotCarried || about && s.good != nil && s.good.generation != generation {
@@ -120,12 +120,12 @@ func (s *server) guard(f finding, generation int64) {
 	}
 }
 
-// same reports whether two versions of a server say the same.
+// same reports whether two versions of a server have the same base configuration and the same tools of their own.
 func same(a, b *serverVersion) bool {
 	return reflect.DeepEqual(a.base, b.base) && reflect.DeepEqual(a.own, b.own)
 }
 
-// allowed refuses servers that everybody may use at an address that others reach.
+// allowed refuses anonymous servers unless AllowAnonymous is set.
 func (r *Resolver) allowed(s *object.ServerSpec, v *serverVersion) (f finding) {
 	if !r.options.AllowAnonymous && v.base.IncomingAuth.Type == object.Anonymous {
 		f.add(object.ReasonNotAllowed, "spec.incomingAuth.type", "anonymous lets everybody in who reaches the endpoint, which other machines do: it takes vmcp serve --insecure-listen")
@@ -133,7 +133,7 @@ func (r *Resolver) allowed(s *object.ServerSpec, v *serverVersion) (f finding) {
 	return f
 }
 
-// server makes a version of what the object of a server says.
+// server makes a version of the object of a server.
 func (l lookup) server(o *object.VirtualMCPServer) (*serverVersion, finding) {
 	spec, of, f := o.Spec, o.Ref(), finding{}
 	v := &serverVersion{generation: o.Generation, base: &config.Config{}}
@@ -159,11 +159,11 @@ func (l lookup) server(o *object.VirtualMCPServer) (*serverVersion, finding) {
 	return v, f
 }
 
-// translated takes what another product's server has.
+// translated sets what comes from a server of ToolHive.
 func (v *serverVersion) translated(l lookup, t *Translation, ownAuth bool, f *finding) {
 	v.ignored, v.composites = t.Ignored, t.Composites
 	if v.composites == nil {
-		v.composites = map[string]*object.VirtualMCPCompositeToolDefinition{} // none of ours
+		v.composites = map[string]*object.VirtualMCPCompositeToolDefinition{} // ours are not used
 	}
 	if p := t.Problem; p.Message != "" && !(ownAuth && p.Reason == object.ReasonAuthNotCarried) {
 		f.add(p.Reason, "spec.from.toolhive", "%s", p.Message)
@@ -181,9 +181,9 @@ func (v *serverVersion) translated(l lookup, t *Translation, ownAuth bool, f *fi
 	}
 }
 
-// configured takes the config of a spec, with the texts and secrets that it refers to.
+// configured sets base and own from the config of a spec, with the texts and secrets that it refers to.
 func (v *serverVersion) configured(l lookup, spec *object.ServerSpec, of object.Ref, f *finding) {
-	c := spec.Config // a copy; what it points to is not changed
+	c := spec.Config // a shallow copy: what it points to must not be changed
 	c.Name = cmp.Or(c.Name, of.Name)
 	var secrets []string
 	c.IncomingAuth, secrets = l.incoming(spec.IncomingAuth, f)
@@ -204,7 +204,7 @@ func (v *serverVersion) configured(l lookup, spec *object.ServerSpec, of object.
 	v.base = &c
 }
 
-// libraries puts the texts of ConfigMaps into libraries; unknown says that one is taken to be in the cluster.
+// libraries fills libraries from ConfigMaps. unknown reports that one is missing and assumed to be in the cluster.
 func (v *serverVersion) libraries(l lookup, c *config.Config, f *finding) (unknown bool) {
 	c.Libraries = slices.Clone(c.Libraries)
 	for i := range c.Libraries {
@@ -222,7 +222,7 @@ func (v *serverVersion) libraries(l lookup, c *config.Config, f *finding) (unkno
 	return unknown
 }
 
-// outgoing puts the values of Secrets into the strategies.
+// outgoing fills the strategies from Secrets. It returns secrets with their values appended.
 func (l lookup) outgoing(o config.OutgoingAuth, secrets []string, f *finding) (config.OutgoingAuth, []string) {
 	const at = "spec.config.outgoingAuth"
 	fill := func(path string, s *config.OutgoingStrategy) {

@@ -1,6 +1,5 @@
-// Package resolve makes configurations of objects, and reports of what became of them. It is the pure middle of
-// the Kubernetes source: what is watched goes in, what is served and what is written as status comes out, and
-// nothing here knows an API server.
+// Package resolve makes configurations of Kubernetes objects, and reports for their status. It does no I/O: its input
+// is a State, its output a Server for each VirtualMCPServer and a Report for each object.
 //
 //	r := resolve.New(resolve.Options{Check: check})
 //	for name, s := range r.Resolve(state) { // a *Server for each VirtualMCPServer
@@ -8,14 +7,14 @@
 //		if err == nil {
 //			r.Applied(s)
 //		} else if other := r.Refused(s, err); other != nil {
-//			… other.Config is tried in its place, or nothing is served if it is nil; twice at most, then other is nil
+//			… apply other.Config in its place; nil Config: not served. At most two replacements have a Config
 //		}
 //	}
 //	reports := r.Reports(live) // live says which backends answer
 //
-// The unit of failure is one object. An object whose spec, references or script are wrong keeps its last good
-// version, which lives in memory; one that never was good is left out. That of a server is its own spec; what it
-// refers to has versions of its own.
+// Each object fails by itself. If its spec, references or script have a problem, its last good version, which is kept in
+// memory only, stays in force; without one it is left out. The version of a server is that of its own spec; entries and
+// tools have versions of their own.
 package resolve
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/diag"
 )
 
-// State is what a namespace holds, by the names of objects. Nothing in it is changed, here or while it is used.
+// State is the objects of a namespace, by name. It is read-only: neither the Resolver nor its caller changes an object.
 type State struct {
 	Servers    map[string]*object.VirtualMCPServer
 	Entries    map[string]*object.MCPServerEntry
@@ -32,34 +31,35 @@ type State struct {
 	Composites map[string]*object.VirtualMCPCompositeToolDefinition
 	ConfigMaps map[string]*object.ConfigMap
 	Secrets    map[string]*object.Secret
-	// ToolHive are the servers of ToolHive that from.toolhive names, by their names. What is not in it is not there.
+	// ToolHive are the translated VirtualMCPServers of ToolHive that from.toolhive names, by name. One that is missing here does
+	// not exist.
 	ToolHive map[string]*Translation
 	// OIDC are ToolHive's MCPOIDCConfigs, by their names.
 	OIDC map[string]*Issuer
 }
 
-// Translation is a VirtualMCPServer of another product in the terms of ours.
+// Translation is a VirtualMCPServer of ToolHive, translated into our spec.
 type Translation struct {
-	// Spec is what a VirtualMCPServer of ours would say. Its groupRef and from are ignored.
+	// Spec is the equivalent spec of our VirtualMCPServer. Its groupRef and from are ignored.
 	Spec object.ServerSpec
-	// Backends are what the group holds, by the names that they get. Those with a URL that is not known yet have none.
+	// Backends are the members of the group. The URL of one that is not known yet is empty.
 	Backends []Backend
 	// Composites are the definitions that compositeToolRefs of Spec name, by name.
 	Composites map[string]*object.VirtualMCPCompositeToolDefinition
-	// Ignored are the fields that are not carried, such as spec.config.optimizer.
+	// Ignored are the paths of fields that are not supported, such as spec.config.optimizer.
 	Ignored []string
-	// Problem says why the server cannot be served; the zero Problem: it can. One whose reason is AuthNotCarried
-	// does not count where the object's own incomingAuth replaces theirs.
+	// Problem is why the server cannot be served; the zero Problem: it can. One with the reason AuthNotCarried is ignored
+	// if the referring object has its own incomingAuth.
 	Problem Problem
 }
 
 // Backend is a backend of a Translation.
 type Backend struct {
-	// Name is what the backend is called, Object the object that it comes from, such as MCPServer github.
+	// Name is the name of the backend, Object the object that it is made of, such as MCPServer github.
 	Name, Object string
-	// Spec is what an MCPServerEntry of ours would say. An empty RemoteURL is not there yet.
+	// Spec is the equivalent spec of an MCPServerEntry. RemoteURL is empty while it is not known.
 	Spec object.EntrySpec
-	// Problem says why the backend is left out; the zero Problem: it is not.
+	// Problem is why the backend is left out; the zero Problem: it is not.
 	Problem Problem
 }
 
@@ -71,60 +71,60 @@ type Problem struct {
 
 // Issuer is an issuer of tokens that an MCPOIDCConfig describes.
 type Issuer struct {
-	// Config is what the file's incomingAuth.oidc would say, without audience, scopes and resource.
+	// Config is the equivalent of incomingAuth.oidc in a file, without audience, scopes and resource.
 	Config config.OIDC
-	// CABundle names the certificates to trust for it, ClientSecret its secret; nil: none.
+	// CABundle names the CA certificates to trust for the issuer, ClientSecret the client secret; nil: none.
 	CABundle     *object.CABundleKey
 	ClientSecret *config.KeyRef
-	// Problem says why it cannot be carried; the zero Problem: it can.
+	// Problem is why the issuer cannot be used; the zero Problem: it can.
 	Problem Problem
 }
 
-// Check compiles the scripts and composite tools of a configuration, as serving it would, and returns what is
-// wrong with them. The configuration has one tool, the libraries and limits that it runs with, and the bundle
-// that it belongs to. Positions of problems are those that Config.Origin says.
+// Check compiles the scripts and composite tools of a configuration in the same way as serving it, and returns their
+// problems. The configuration has one tool, the libraries and limits that it runs with, and its bundle. Positions of
+// problems are those of Config.Origin.
 type Check func(cfg *config.Config) diag.Problems
 
 // Options are the options of a Resolver.
 type Options struct {
 	// Check compiles one tool.
 	Check Check
-	// AllowAnonymous lets servers with incomingAuth.type anonymous be served: the endpoint is on an address that
-	// only this machine reaches, or it was said that everybody may.
+	// AllowAnonymous allows servers with incomingAuth.type anonymous: the endpoint listens on loopback only, or
+	// --insecure-listen is given.
 	AllowAnonymous bool
-	// Offline takes ConfigMaps, Secrets and objects of other products that are not in the state to be in the cluster.
+	// Offline assumes that ConfigMaps, Secrets and objects of ToolHive that are not in the state are in the cluster.
 	Offline bool
-	// Only is the one server that is wanted; "" is all.
+	// Only is the name of the one server to resolve; "" for all.
 	Only string
 }
 
-// Server is what is to be served of one VirtualMCPServer.
+// Server is the configuration to serve for one VirtualMCPServer.
 type Server struct {
-	// Name is that of the object.
+	// Name is the name of the object.
 	Name string
-	// Config is complete and checked; nil: nothing can be served. It is one Apply's.
+	// Config is complete and checked; nil: nothing can be served. It is for one call of Apply, which may change it.
 	Config *config.Config
-	// Same reports that Config says nothing else than the one that was applied last.
+	// Same reports that Config equals the one that was applied last and is served.
 	Same bool
 
 	of    *server
 	built *build
 }
 
-// Live says which backends of a server answer: by the name of the backend why it does not, "" for one that does.
-// A backend that is not in it is not known yet.
+// Live returns the state of a server's backends by name: "" for one that answers, else why it does not. A backend that is
+// missing is connecting.
 type Live func(server string) map[string]string
 
-// Report is what is to be written of one object.
+// Report is the status to be written for one object.
 type Report struct {
 	Object object.Ref
-	// Status has conditions without times.
+	// Status has no lastTransitionTime in its conditions.
 	Status object.Status
-	// Problems are what is wrong with the object, with the paths of its fields, and places in scripts.
+	// Problems are those of the object, with paths of fields or positions in scripts.
 	Problems diag.Problems
 }
 
-// References are the ConfigMaps and Secrets that objects name, in order.
+// References are the sorted names of the ConfigMaps and Secrets that objects refer to.
 type References struct {
 	ConfigMaps []string
 	Secrets    []string

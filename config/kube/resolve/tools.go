@@ -14,13 +14,13 @@ import (
 
 // A tool is one version of a scripted or composite tool, with the text of its script.
 type tool struct {
-	object     object.Ref // whose version it is; a server's for a tool that stands in its own config
+	object     object.Ref // the object that defines it; for a tool in a server's own config, the server
 	path       string     // of the tool in the object
 	generation int64
 	scripted   *config.ScriptedTool
 	composite  *config.CompositeTool
 	origin     diag.Origin // of the script
-	unknown    bool        // its text, or what it loads, is not known: it is not checked
+	unknown    bool        // its text or a library is missing offline: it is not checked
 }
 
 func (t *tool) name() string {
@@ -30,7 +30,7 @@ func (t *tool) name() string {
 	return t.composite.Name
 }
 
-// label is what messages of a server call the tool.
+// label is the name of the tool in messages of a server.
 func (t *tool) label() string {
 	if t.object.Kind == object.Server {
 		return t.name()
@@ -38,7 +38,7 @@ func (t *tool) label() string {
 	return t.object.Name
 }
 
-// scripted makes a tool of what an object says, whose script may be in a ConfigMap.
+// scripted makes a tool of an object's spec, with its script from a ConfigMap if it has scriptFrom.
 func (l lookup) scripted(t config.ScriptedTool, of object.Ref, path string) (*tool, finding) {
 	var f finding
 	v := &tool{object: of, path: path, generation: of.Generation, scripted: &t, origin: diag.Origin{Pos: diag.Pos{File: t.Name + ".star", Line: 1, Column: 1}, Exact: true}}
@@ -59,12 +59,12 @@ func (l lookup) scripted(t config.ScriptedTool, of object.Ref, path string) (*to
 	return v, f
 }
 
-// checks are what was found out about tools, by what they are made of.
+// checks caches the problems of tools, by a digest of their content and scope.
 type checks struct {
 	check   Check
 	known   map[digest]diag.Problems
-	refused map[digest]diag.Problems // what proxies did not take
-	// While one state is looked at: what its objects are made of, and the digests of the texts of ConfigMaps.
+	refused map[digest]diag.Problems // by Apply, though they compile
+	// During one Resolve: the digests that it uses, and those of the texts of ConfigMaps by the address of the map.
 	used    map[digest]bool
 	bundles map[uintptr]digest
 }
@@ -75,22 +75,22 @@ func newChecks(check Check) *checks {
 	return &checks{check: check, known: map[digest]diag.Problems{}, refused: map[digest]diag.Problems{}}
 }
 
-// begin begins to look at a state.
+// begin starts the bookkeeping of one Resolve.
 func (c *checks) begin() { c.used, c.bundles = map[digest]bool{}, map[uintptr]digest{} }
 
-// end forgets what no object of the state is made of.
+// end removes the digests that this Resolve did not use.
 func (c *checks) end() {
 	maps.DeleteFunc(c.known, func(key digest, _ diag.Problems) bool { return !c.used[key] })
 	maps.DeleteFunc(c.refused, func(key digest, _ diag.Problems) bool { return !c.used[key] })
 }
 
-// A scope is what the tools of a server run with.
+// A scope is the part of a server's configuration that its tools run with.
 type scope struct {
-	base *config.Config // with libraries and limits
+	base *config.Config // libraries, limits and runs are used
 	hash digest
 }
 
-// scopeOf is that of a server's version.
+// scopeOf returns the scope of a server's version.
 func scopeOf(base *config.Config) scope {
 	text, err := json.Marshal([]any{base.Libraries, base.Limits, base.Runs})
 	if err != nil {
@@ -99,7 +99,7 @@ func scopeOf(base *config.Config) scope {
 	return scope{base, sha256.Sum256(text)}
 }
 
-// key tells versions apart that may be found something else about.
+// key is the digest of all that the problems of a tool depend on.
 func (c *checks) key(t *tool, s scope) digest {
 	h := sha256.New()
 	h.Write(s.hash[:])
@@ -117,7 +117,7 @@ func (c *checks) key(t *tool, s scope) digest {
 	return digest(h.Sum(nil))
 }
 
-// bundle is the digest of the texts of a ConfigMap, which many tools may come from.
+// bundle is the digest of the texts of a ConfigMap, computed once per Resolve: many tools may come from one.
 func (c *checks) bundle(texts map[string]string) digest {
 	id := reflect.ValueOf(texts).Pointer()
 	sum, ok := c.bundles[id]
@@ -132,7 +132,7 @@ func (c *checks) bundle(texts map[string]string) digest {
 	return sum
 }
 
-// of is what is wrong with a tool in the scope of a server.
+// of returns the problems of a tool in the scope of a server; none for an unknown one.
 func (c *checks) of(t *tool, s scope) diag.Problems {
 	if t.unknown || c.check == nil {
 		return nil
@@ -150,10 +150,10 @@ func (c *checks) of(t *tool, s scope) diag.Problems {
 	return problems
 }
 
-// refuse notes what a proxy said of a tool that compiles.
+// refuse records the problems for which Apply refused a tool that compiles.
 func (c *checks) refuse(t *tool, s scope, problems diag.Problems) { c.refused[c.key(t, s)] = problems }
 
-// configOf is a configuration with one tool.
+// configOf makes a configuration with one tool.
 func configOf(t *tool, s scope) *config.Config {
 	c := &config.Config{Libraries: slices.Clone(s.base.Libraries), Limits: s.base.Limits, Runs: s.base.Runs}
 	for i := range c.Libraries {
@@ -169,7 +169,7 @@ func configOf(t *tool, s scope) *config.Config {
 func put(c *config.Config, t *tool) {
 	if t.composite != nil {
 		definition := *t.composite
-		definition.Pos = diag.Pos{} // of the manifest: paths say more
+		definition.Pos = diag.Pos{} // a position in the manifest: the path is used instead
 		c.CompositeTools = append(c.CompositeTools, definition)
 		return
 	}

@@ -15,7 +15,7 @@ func (r *Resolver) find(l lookup, s *server) {
 	before := s.uses
 	s.uses = nil
 	if s.serves() == nil {
-		if s.tried != nil { // so that its tools are told what is wrong with them
+		if s.tried != nil { // to report the problems of its tools
 			s.soft = r.missing(s.tried)
 			s.uses = r.usesOf(l, s, s.tried, before)
 		}
@@ -24,7 +24,7 @@ func (r *Resolver) find(l lookup, s *server) {
 	if s.now != nil {
 		s.soft = r.missing(s.now)
 		if s.soft.found() && s.good != nil && s.good.generation != s.now.generation {
-			s.finding, s.soft, s.now = s.soft, finding{}, nil // the edit names what is not there
+			s.finding, s.soft, s.now = s.soft, finding{}, nil // the new version refers to a missing tool
 		}
 	}
 	s.uses = r.usesOf(l, s, s.serves(), before)
@@ -37,7 +37,7 @@ func (r *Resolver) find(l lookup, s *server) {
 	}
 }
 
-// usesOf are the uses of a version of a server.
+// usesOf returns the uses of a version of a server. Their good versions come from before.
 func (r *Resolver) usesOf(l lookup, s *server, v *serverVersion, before []*use) (uses []*use) {
 	in := scopeOf(v.base)
 	for _, ref := range v.base.ScriptedToolRefs {
@@ -62,7 +62,7 @@ func (r *Resolver) usesOf(l lookup, s *server, v *serverVersion, before []*use) 
 	return uses
 }
 
-// composite is the composite tool of a name that a version of a server means.
+// composite finds the composite tool that a version of a server refers to: ToolHive's if it is translated, else ours.
 func (r *Resolver) composite(v *serverVersion, name string) *object.VirtualMCPCompositeToolDefinition {
 	if v.composites != nil {
 		return v.composites[name]
@@ -70,7 +70,7 @@ func (r *Resolver) composite(v *serverVersion, name string) *object.VirtualMCPCo
 	return r.state.Composites[name]
 }
 
-// useOf is a use of an object, which remembers what was good of it.
+// useOf makes a use of an object, with the good version of the earlier use of the same object.
 func useOf(before []*use, kind object.Kind, meta *object.Meta) *use {
 	u := &use{kind: kind, name: meta.Name, meta: meta}
 	for _, b := range before {
@@ -81,7 +81,8 @@ func useOf(before []*use, kind object.Kind, meta *object.Meta) *use {
 	return u
 }
 
-// try compiles the newest version of a tool, and sees whether the good one is still good.
+// try compiles the newest version of a tool, and the good one with the server's current libraries and limits; a version
+// with problems is cleared.
 func (r *Resolver) try(u *use, in scope) *use {
 	if u.finding.found() {
 		u.now = nil
@@ -97,7 +98,7 @@ func (r *Resolver) try(u *use, in scope) *use {
 	return u
 }
 
-// breaks are the tools that compile with what the server said before, and not with what it says now.
+// breaks returns the tools that compile with the good version of the server, but not with its newest one.
 func (r *Resolver) breaks(s *server) (broken []failure) {
 	before := scopeOf(s.good.base)
 	if before.hash == scopeOf(s.now.base).hash {
@@ -116,7 +117,7 @@ func (r *Resolver) breaks(s *server) (broken []failure) {
 	return broken
 }
 
-// missing says what a version of a server names that is not there.
+// missing reports the tools that a version of a server refers to and that do not exist.
 func (r *Resolver) missing(v *serverVersion) (f finding) {
 	for i, ref := range v.base.ScriptedToolRefs {
 		if r.state.Scripted[ref.Name] == nil {
@@ -133,8 +134,8 @@ func (r *Resolver) missing(v *serverVersion) (f finding) {
 	return f
 }
 
-// choose decides which object a name belongs to, where several want it: the one that was created first has it. It
-// sets what is taken of every use, and returns the tools of the server's own config that are served.
+// choose resolves conflicts of tool names: the object that was created first has the name. It sets taken of each use,
+// and returns the tools of the server's own config that are served.
 func (r *Resolver) choose(s *server, v *serverVersion) (own []*tool) {
 	type claim struct {
 		meta *object.Meta
@@ -171,7 +172,7 @@ func (r *Resolver) choose(s *server, v *serverVersion) (own []*tool) {
 	return own
 }
 
-// chooseUse decides which version of a tool is taken.
+// chooseUse sets the version of a tool that is served: the newest whose name is free.
 func (r *Resolver) chooseUse(u *use, owner map[string]string, s *server) {
 	self := u.kind.Name + " " + u.name
 	u.taken, u.conflict = nil, finding{}
@@ -189,11 +190,11 @@ func (r *Resolver) chooseUse(u *use, owner map[string]string, s *server) {
 		owner[t.name()] = self
 	}
 	if name := r.declared(u); name != "" && owner[name] == "" {
-		owner[name] = self // an edit that is broken does not hand the name over
+		owner[name] = self // an invalid newest version keeps its name reserved
 	}
 }
 
-// declared is the name that the object of a use wants for its tool.
+// declared is the tool name in the spec of a use's object.
 func (r *Resolver) declared(u *use) string {
 	if u.kind == object.Scripted {
 		return r.state.Scripted[u.name].Spec.Name
@@ -204,7 +205,7 @@ func (r *Resolver) declared(u *use) string {
 	return ""
 }
 
-// unnamed notes which backends the aggregation and the timeouts name that are not there.
+// unnamed reports unknown backends in the aggregation and the timeouts.
 func (s *server) unnamed(v *serverVersion, cfg *config.Config, offline bool) {
 	s.names = finding{}
 	var known []string

@@ -24,15 +24,15 @@ type File struct {
 	Data []byte
 }
 
-// Note is something that a manifest says and ours does not.
+// Note is a remark about a field of a manifest.
 type Note struct {
 	diag.Pos
-	// Object is the kind and the name, Path where it says so.
+	// Object is the kind and the name, Path the path of the field.
 	Object, Path string
 	Text         string
 }
 
-// String is the note as a line of a compiler.
+// String formats the note like a compiler message: file:line:column: text.
 func (n Note) String() string {
 	parts := []string{n.Pos.String()}
 	for _, part := range []string{n.Object, n.Path} {
@@ -43,13 +43,13 @@ func (n Note) String() string {
 	return strings.Join(append(parts, n.Text), ": ")
 }
 
-// Conversion is what Convert makes of manifests.
+// Conversion is the result of Convert.
 type Conversion struct {
-	// Manifests are ours, in the order of theirs; nothing if anything is lost.
+	// Manifests are the converted objects, in the order of the files; empty if Lost is not.
 	Manifests []byte
-	// Notes are what is not carried, in the order of the files.
+	// Notes are about fields that are not supported, in the order of the files.
 	Notes []Note
-	// Lost are the reasons not to convert: authentication or authorization that would be lost, and what cannot be read.
+	// Lost are the reasons not to convert: authentication or authorization that would be lost, and documents that cannot be read.
 	Lost []Note
 }
 
@@ -62,7 +62,7 @@ type manifest struct {
 	json    json.RawMessage
 }
 
-// converter is a conversion under way.
+// converter is the state of one Convert.
 type converter struct {
 	Conversion
 	manifests []*manifest
@@ -71,15 +71,15 @@ type converter struct {
 	names     map[string]string
 }
 
-// Convert translates manifests of ToolHive's objects into manifests of ours. Backends are those that the objects
-// in the files describe, at the addresses that ToolHive's operator gives them.
+// Convert translates manifests of ToolHive's objects into manifests of ours. Backends are made of the objects in the files,
+// with the addresses that ToolHive's operator gives them.
 func Convert(files []File) *Conversion {
 	c := &converter{sets: map[string]Set{}, names: map[string]string{}}
 	for _, f := range files {
 		c.read(f)
 	}
 	ours := map[*manifest]tree{}
-	for _, m := range c.manifests { // servers first: they say which backends can be called
+	for _, m := range c.manifests { // servers first: their outgoingAuth decides which backends can be called
 		if m.kind == server {
 			ours[m] = c.server(m)
 		}
@@ -101,7 +101,7 @@ func Convert(files []File) *Conversion {
 	return &c.Conversion
 }
 
-// inOrder compares notes by their places.
+// inOrder compares notes by file and position.
 func inOrder(files []File) func(a, b Note) int {
 	at := map[string]int{}
 	for i, f := range files {
@@ -133,7 +133,7 @@ func (c *converter) read(f File) {
 	}
 }
 
-// items are the objects of documents, each of which is one, or a List of several.
+// items returns the objects of documents, with Lists expanded.
 func items(docs []*document.Document) (all []*document.Document) {
 	for _, d := range docs {
 		var kind string
@@ -146,7 +146,7 @@ func items(docs []*document.Document) (all []*document.Document) {
 	return all
 }
 
-// readManifest reads a document as an object.
+// readManifest decodes a document as an object.
 func readManifest(d *document.Document) (*manifest, error) {
 	if !d.IsMapping() {
 		return nil, errors.New("want an object with apiVersion, kind, metadata and spec")
@@ -194,7 +194,7 @@ func (c *converter) set(namespace string) Set {
 	return c.sets[namespace]
 }
 
-// note puts what a mapping could not carry with its places. What is refused is lost.
+// note adds the unsupported fields of a mapping to the notes, and its problem to Lost.
 func (c *converter) note(m *mapping) {
 	for _, p := range m.ignored {
 		c.Notes = append(c.Notes, c.at(p, "not carried"))
@@ -205,7 +205,7 @@ func (c *converter) note(m *mapping) {
 	}
 }
 
-// at is a note about a place in one of the manifests.
+// at makes a note about a place in one of the manifests.
 func (c *converter) at(p place, text string) Note {
 	n := Note{Object: p.of.String(), Path: p.path, Text: text}
 	for _, m := range c.manifests {
@@ -216,7 +216,7 @@ func (c *converter) at(p place, text string) Note {
 	return n
 }
 
-// server is the spec of ours for a server of theirs.
+// server converts the spec of a server.
 func (c *converter) server(m *manifest) tree {
 	to := &mapping{set: c.set(m.namespace), of: m.thing}
 	spec := to.server()
@@ -232,8 +232,8 @@ func (c *converter) server(m *manifest) tree {
 	return spec
 }
 
-// issuer notes what an MCPOIDCConfig of the files says that our server would not heed. One that is in none is
-// taken to be in the cluster, where the server says so.
+// issuer refuses a server whose MCPOIDCConfig cannot be used. One that is in none of the files is assumed to be in the
+// cluster, where the status of the server reports its problems.
 func (c *converter) issuer(to *mapping, spec tree) {
 	in, _ := spec["incomingAuth"].(tree)
 	ref, _ := in["oidcConfigRef"].(tree)
@@ -245,7 +245,7 @@ func (c *converter) issuer(to *mapping, spec tree) {
 	}
 }
 
-// other is the spec of ours for an object that is no server; nil for one that has none.
+// other converts the spec of an object that is not a server; nil if the kind has no counterpart.
 func (c *converter) other(m *manifest) tree {
 	switch m.kind {
 	case mcpServer, proxy, entry:
@@ -254,7 +254,7 @@ func (c *converter) other(m *manifest) tree {
 		spec := maps.Clone(m.spec)
 		c.workflow(m, spec, "spec")
 		return spec
-	case group, tools: // a group is only a name, and what a tool config says is in the servers
+	case group, tools: // a group is only a name, and servers include their tool configs
 		return nil
 	case oidc:
 		c.Notes = append(c.Notes, Note{Pos: m.doc.Place(""), Object: m.String(), Text: "read as it is by servers that name it: keep it and its definition"})
@@ -264,7 +264,7 @@ func (c *converter) other(m *manifest) tree {
 	return nil
 }
 
-// backend is the spec of the MCPServerEntry of ours for a member of a group; nil if it is left out.
+// backend converts a member of a group into the spec of an MCPServerEntry; nil if it is left out.
 func (c *converter) backend(m *manifest) tree {
 	leave := func(path, format string, args ...any) tree {
 		c.Notes = append(c.Notes, c.at(place{m.thing, path}, fmt.Sprintf(format, args...)))
@@ -295,7 +295,7 @@ func (c *converter) backend(m *manifest) tree {
 	return spec
 }
 
-// inCluster is where ToolHive's operator makes an object reachable.
+// inCluster is the URL at which ToolHive's operator makes an object reachable.
 func inCluster(t *thing) string {
 	if t.kind == entry {
 		return inPlace(t)
@@ -320,7 +320,7 @@ func inCluster(t *thing) string {
 	return "http://" + host + ":" + port + path
 }
 
-// workflows are the inline ones of a server.
+// workflows corrects the inline composite tools of a server.
 func (c *converter) workflows(m *manifest, settings tree) {
 	for i, w := range list(settings["compositeTools"]) {
 		if w, ok := w.(tree); ok {
@@ -329,7 +329,7 @@ func (c *converter) workflows(m *manifest, settings tree) {
 	}
 }
 
-// workflow takes out what ToolHive's guides have and its engine never had, and says what to write.
+// workflow removes fields that ToolHive's guides show but its engine does not implement, and notes what to write instead.
 func (c *converter) workflow(m *manifest, w tree, path string) {
 	drop := func(path, instead string) {
 		c.Notes = append(c.Notes, c.at(place{m.thing, path}, "not carried; "+instead))
@@ -352,16 +352,16 @@ func (c *converter) workflow(m *manifest, w tree, path string) {
 	}
 }
 
-// ourKind is the kind of ours for a kind of theirs.
+// ourKind is the kind that a kind of ToolHive's is converted to.
 func ourKind(kind string) string {
 	switch kind {
 	case mcpServer, proxy:
 		return entry
 	}
-	return kind // ours are called as theirs
+	return kind // the same name
 }
 
-// write is a manifest of ours.
+// write formats a manifest of ours as YAML.
 func (c *converter) write(m *manifest, spec tree) []byte {
 	name := m.name
 	if ourKind(m.kind) == entry {

@@ -13,11 +13,11 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 )
 
-// mapping is one of their servers, or a member of its group, on its way into a spec of ours.
+// mapping is the translation of one of ToolHive's servers, or of a member of its group, into a spec of ours.
 type mapping struct {
 	set       Set
 	of        *thing
-	ignored   []place // what is not carried, in order
+	ignored   []place // the fields that are not supported, in order
 	problem   resolve.Problem
 	problemAt place
 
@@ -26,13 +26,13 @@ type mapping struct {
 	leftOut       func(backend string) string // why a backend cannot be called as outgoingAuth says; "" if it can
 }
 
-// place is where one of their objects says something.
+// place is a path in one of ToolHive's objects.
 type place struct {
 	of   *thing
 	path string
 }
 
-// within is how an object of ours tells of a place: by its path alone where it is in the object's own server.
+// within formats a place for messages about t: the path, after the object if that is another one.
 func (p place) within(t *thing) string {
 	if p.of == t {
 		return p.path
@@ -40,8 +40,8 @@ func (p place) within(t *thing) string {
 	return p.of.String() + ": " + p.path
 }
 
-// refuse notes why the object cannot be used. The first reason stays, but for one about authentication, which may
-// be replaced by declaration.
+// refuse records why the object cannot be used. The first reason is kept, but any other replaces AuthNotCarried, which is
+// ignored if our object has its own incomingAuth.
 func (m *mapping) refuse(reason, path, format string, args ...any) {
 	if m.problem.Reason == "" || m.problem.Reason == object.ReasonAuthNotCarried && reason != m.problem.Reason {
 		m.problem = resolve.Problem{Reason: reason, Message: m.of.String() + ": " + path + ": " + fmt.Sprintf(format, args...)}
@@ -49,28 +49,28 @@ func (m *mapping) refuse(reason, path, format string, args ...any) {
 	}
 }
 
-// drop notes that what stands at a path is not carried.
+// drop records that the field at a path is not supported.
 func (m *mapping) drop(path string) { m.ignored = append(m.ignored, place{m.of, path}) }
 
-// leave notes the reason for which a backend is left out, once.
+// leave records, once, the field for which a backend is left out.
 func (m *mapping) leave(p place) {
 	if !slices.Contains(m.ignored, p) {
 		m.ignored = append(m.ignored, p)
 	}
 }
 
-// deployed are fields of their server that are about its Deployment. They say nothing of what is served.
+// deployed are the fields of ToolHive's server that configure its Deployment. They are ignored without a note.
 var deployed = []string{
 	"replicas", "podTemplateSpec", "serviceType", "sessionAffinity", "serviceAccount", "imagePullSecrets", "sessionStorage",
 }
 
-// server is the spec of their VirtualMCPServer as a spec of ours. What cannot be said is in m.
+// server translates the spec of a VirtualMCPServer. Unsupported fields are recorded in m.
 func (m *mapping) server() tree {
 	spec := maps.Clone(m.of.spec)
 	m.group = m.of.group()
 	theirs := member(spec, "config")
 	if group, ok := theirs["groupRef"].(string); ok && m.group == "" {
-		m.group = group // where the oldest of their objects say it
+		m.group = group // its place in the oldest versions
 	}
 	delete(theirs, "groupRef")
 	delete(spec, "groupRef")
@@ -94,7 +94,7 @@ func (m *mapping) server() tree {
 	return ours
 }
 
-// incomingAuth is who may come in. All of it guards: what is not carried is a reason not to serve.
+// incomingAuth translates the access rules. Each field that is not supported is a reason not to serve.
 func (m *mapping) incomingAuth(spec tree) tree {
 	in := member(spec, "incomingAuth")
 	if in == nil {
@@ -114,12 +114,12 @@ func (m *mapping) incomingAuth(spec tree) tree {
 	return in
 }
 
-// outgoingAuth notes which backends cannot be called as theirs says: those whose credential an
-// MCPExternalAuthConfig describes, which is not read.
+// outgoingAuth sets m.leftOut: backends whose credential an MCPExternalAuthConfig describes cannot be called, since that
+// object is not read.
 func (m *mapping) outgoingAuth(spec, theirs tree) {
 	out := member(spec, "outgoingAuth")
 	if out != nil && theirs["outgoingAuth"] != nil {
-		m.drop("spec.config.outgoingAuth") // replaced, there as here
+		m.drop("spec.config.outgoingAuth") // spec.outgoingAuth replaces it, as in ToolHive
 	} else if out == nil {
 		out, _ = theirs["outgoingAuth"].(tree)
 	}
@@ -143,7 +143,7 @@ func (m *mapping) outgoingAuth(spec, theirs tree) {
 	}
 }
 
-// config is spec.config, cut to what an object of ours can say.
+// config reduces spec.config to the fields that our objects have.
 func (m *mapping) config(c tree) tree {
 	const path = "spec.config"
 	if c == nil {
@@ -174,7 +174,7 @@ func list(v any) []any {
 	return l
 }
 
-// operational takes out what says what happens here anyway: that some backends may be away.
+// operational removes partialFailureMode best_effort, which is what vmcp does anyway, and converts the names of backends.
 func (m *mapping) operational(c tree) {
 	operational, _ := c["operational"].(tree)
 	failures, _ := operational["failureHandling"].(tree)
@@ -191,7 +191,7 @@ func (m *mapping) operational(c tree) {
 	}
 }
 
-// aggregation puts what MCPToolConfigs say in the place of their names, and writes backends as they are called here.
+// aggregation replaces references to MCPToolConfigs by their content, and converts the names of backends.
 func (m *mapping) aggregation(a tree) {
 	prefixed(a)
 	for i, v := range list(a["tools"]) {
@@ -223,7 +223,8 @@ func (m *mapping) aggregation(a tree) {
 	}
 }
 
-// prefixed says what is theirs' default: names stand before those of tools of a single backend, too.
+// prefixed sets ToolHive's default explicitly: the names of all tools get the backend's name as a prefix, even with
+// a single backend.
 func prefixed(a tree) {
 	if a["conflictResolution"] == nil {
 		a["conflictResolution"] = "prefix"
@@ -239,8 +240,8 @@ func prefixed(a tree) {
 	}
 }
 
-// toolConfig makes what an MCPToolConfig says the settings of a backend's tools: what stands beside the reference
-// does not count, there as here.
+// toolConfig sets the filter and overrides of a backend's tools from an MCPToolConfig. Those beside the reference are
+// ignored, as in ToolHive.
 func (m *mapping) toolConfig(of tree, conf *thing) {
 	delete(of, "filter")
 	delete(of, "overrides")
@@ -256,7 +257,7 @@ func (m *mapping) toolConfig(of tree, conf *thing) {
 	}
 }
 
-// entry is a member of the group as the spec of an MCPServerEntry of ours.
+// entry translates a member of the group into the spec of an MCPServerEntry.
 func (m *mapping) entry(urlOf func(*thing) string) tree {
 	t := m.of
 	spec := maps.Clone(t.spec)
@@ -278,10 +279,10 @@ func (m *mapping) entry(urlOf func(*thing) string) tree {
 	return ours
 }
 
-// maxBackendName bounds the name of a backend, as that of an MCPServerEntry of ours.
+// maxBackendName is the maximum length of a backend's name, as for MCPServerEntry.
 const maxBackendName = 63
 
-// transport is the one of the endpoint, not that of the container behind it.
+// transport is the transport of the object's endpoint, not that of the container behind it.
 func transport(t *thing) string {
 	name, _ := t.spec["transport"].(string)
 	if t.kind == mcpServer && (name == "stdio" || name == "") {

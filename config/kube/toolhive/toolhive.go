@@ -1,11 +1,11 @@
-// Package toolhive reads the objects of ToolHive and says in the terms of ours what they mean: in place, where a
-// VirtualMCPServer of ours names one of theirs (Translate), and once for all, as manifests (Convert). It is pure,
-// reads their JSON with small readers of its own, and never writes one of their objects.
+// Package toolhive translates the objects of ToolHive into ours: at run time, for a VirtualMCPServer of ours that refers
+// to one of theirs (Translate), or into manifests (Convert). It does no I/O, depends on none of ToolHive's code, and
+// never writes one of its objects. In this package "theirs" is ToolHive's.
 //
 //	t := toolhive.Translate(set, "team-a-vmcp") // a *resolve.Translation; nil: there is no such server
 //
-// What they say and we cannot is listed by path. What guards, such as a policy, is never left out in silence: the
-// server is then not served at all.
+// Fields that we do not support are listed by path. Fields that restrict access, such as policies, are never dropped:
+// if one is not supported, the server is not served.
 package toolhive
 
 import (
@@ -21,19 +21,19 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 )
 
-// The version of their group that is read. Their older v1alpha1 has the same objects, which an API server hands
-// out in either version.
+// The version of ToolHive's group that is read. The older v1alpha1 has the same objects; an API server returns them in
+// either version.
 const (
 	Version    = "v1beta1"
 	APIVersion = object.ToolHiveGroup + "/" + Version
 )
 
-// Kind is a kind of theirs, as a CustomResourceDefinition names it.
+// Kind is a kind of ToolHive's, as its CustomResourceDefinition names it.
 type Kind struct {
 	Name, Plural string
 }
 
-// The names of their kinds.
+// The names of ToolHive's kinds.
 const (
 	server    = "VirtualMCPServer"
 	composite = "VirtualMCPCompositeToolDefinition"
@@ -45,7 +45,7 @@ const (
 	oidc      = "MCPOIDCConfig"
 )
 
-// Kinds are those that Translate and Issuers read.
+// Kinds are the kinds that Translate and Issuers read.
 var Kinds = []Kind{
 	{server, "virtualmcpservers"},
 	{composite, "virtualmcpcompositetooldefinitions"},
@@ -57,7 +57,7 @@ var Kinds = []Kind{
 	{oidc, "mcpoidcconfigs"},
 }
 
-// Set is what a namespace holds of their objects: the JSON of each, by its kind and its name.
+// Set is ToolHive's objects of a namespace: the JSON of each, by kind and name.
 type Set map[string]map[string]json.RawMessage
 
 // Put adds an object to the set, or replaces it.
@@ -68,7 +68,7 @@ func (s Set) Put(kind, name string, data json.RawMessage) {
 	s[kind][name] = data
 }
 
-// thing is one of their objects.
+// thing is one of ToolHive's objects.
 type thing struct {
 	kind, name, namespace string
 	meta                  json.RawMessage
@@ -76,7 +76,7 @@ type thing struct {
 	url                   string // status.url
 }
 
-// read returns an object of the set; false if there is none that can be read.
+// read returns an object of the set; false if it does not exist or cannot be decoded.
 func (s Set) read(kind, name string) (*thing, bool) {
 	data, ok := s[kind][name]
 	if !ok {
@@ -99,7 +99,7 @@ func parse(kind string, data []byte) (*thing, error) {
 	}
 	var meta object.Meta
 	if err := json.Unmarshal(o.Metadata, &meta); err != nil {
-		return nil, errors.New("metadata: want a mapping with a name, which is text")
+		return nil, errors.New("metadata: want a mapping with a name, which is a string")
 	}
 	t := &thing{kind: kind, name: meta.Name, namespace: meta.Namespace, meta: o.Metadata, spec: tree{}}
 	t.url, _ = o.Status.URL.(string)
@@ -114,7 +114,7 @@ func parse(kind string, data []byte) (*thing, error) {
 // String is the kind and the name.
 func (t *thing) String() string { return t.kind + " " + t.name }
 
-// group is the name of the group that an object names, in the form of either version.
+// group is the name of the group that an object refers to, in the form of either version.
 func (t *thing) group() string {
 	switch ref := t.spec["groupRef"].(type) {
 	case string:
@@ -126,7 +126,7 @@ func (t *thing) group() string {
 	return ""
 }
 
-// Translate returns their VirtualMCPServer of that name in the terms of ours; nil if there is none.
+// Translate translates ToolHive's VirtualMCPServer of that name; nil if there is none.
 func Translate(set Set, name string) *resolve.Translation {
 	theirs, ok := set.read(server, name)
 	if !ok {
@@ -147,7 +147,7 @@ func Translate(set Set, name string) *resolve.Translation {
 	return t
 }
 
-// decodeSpec reads a spec of ours strictly. What is wrong with it is a problem of the mapping.
+// decodeSpec decodes a spec of ours strictly. Its problems become the problem of the mapping.
 func decodeSpec[S object.Spec](m *mapping, spec tree) S {
 	o, err := object.Decode[S](mustJSON(map[string]any{"metadata": tree{"name": "translated"}, "spec": spec}))
 	if err != nil {
@@ -164,13 +164,13 @@ func decodeSpec[S object.Spec](m *mapping, spec tree) S {
 	return o.Spec
 }
 
-// composites are the definitions of theirs that the server refers to, as ours.
+// composites returns the composite tools that the server refers to, as objects of ours.
 func (m *mapping) composites() map[string]*object.VirtualMCPCompositeToolDefinition {
 	found := map[string]*object.VirtualMCPCompositeToolDefinition{}
 	for _, name := range m.compositeRefs {
 		data, ok := m.set[composite][name]
 		if !ok {
-			continue // Resolve says so of the reference
+			continue // Resolver.Resolve reports the missing reference
 		}
 		if o, err := object.Decode[object.CompositeSpec](data); err == nil {
 			found[name] = o
@@ -179,7 +179,7 @@ func (m *mapping) composites() map[string]*object.VirtualMCPCompositeToolDefinit
 	return found
 }
 
-// backends are the members of the server's group, in the order of their names.
+// backends returns the members of the server's group, sorted by name.
 func (m *mapping) backends() []resolve.Backend {
 	var found []resolve.Backend
 	by := map[string]string{} // the object of each backend, by its name
@@ -203,7 +203,7 @@ func (m *mapping) backends() []resolve.Backend {
 	return found
 }
 
-// backend is a member of the group as a backend.
+// backend translates a member of the group.
 func (m *mapping) backend(t *thing) resolve.Backend {
 	b := resolve.Backend{Name: backendName(t.name), Object: t.String()}
 	at := &mapping{set: m.set, of: t}
@@ -224,10 +224,10 @@ func (m *mapping) backend(t *thing) resolve.Backend {
 	return b
 }
 
-// backendName is what a backend is called whose object has this name: dots divide a backend's name from a tool's.
+// backendName is the name of the backend of an object: dots become hyphens, since a dot separates the names of backend and tool.
 func backendName(name string) string { return strings.ReplaceAll(name, ".", "-") }
 
-// inPlace is the URL that the object's own status has; "" if there is none yet.
+// inPlace returns the URL of an object from its spec or status; "" if there is none yet.
 func inPlace(t *thing) string {
 	if t.kind == entry {
 		url, _ := t.spec["remoteUrl"].(string)
@@ -237,7 +237,7 @@ func inPlace(t *thing) string {
 	return url
 }
 
-// Issuers are the MCPOIDCConfigs of a set, by name.
+// Issuers translates the MCPOIDCConfigs of a set, by name.
 func Issuers(set Set) map[string]*resolve.Issuer {
 	found := map[string]*resolve.Issuer{}
 	for name := range set[oidc] {
@@ -248,8 +248,8 @@ func Issuers(set Set) map[string]*resolve.Issuer {
 	return found
 }
 
-// issuer reads an MCPOIDCConfig. Its inline form says what the file does; the form for ServiceAccounts of the
-// cluster asks the API server about tokens, which is not carried.
+// issuer translates an MCPOIDCConfig. Its inline form has the same fields as a configuration file; the form for
+// ServiceAccounts, which validates tokens through the API server, is not supported.
 func issuer(t *thing) *resolve.Issuer {
 	i := &resolve.Issuer{}
 	refuse := func(format string, args ...any) *resolve.Issuer {

@@ -11,10 +11,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/internal/document"
 )
 
-// tree is a JSON object as it came: what is taken out of it is carried, what is left is not.
+// tree is a decoded JSON object. A translation removes the members that it has used; those that remain are not supported.
 type tree = map[string]any
 
-// decodeTree reads a JSON object; numbers stay as they are written.
+// decodeTree decodes a JSON object; numbers keep their text.
 func decodeTree(data []byte, into *tree) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -29,15 +29,14 @@ func mustJSON(v any) []byte {
 	return data
 }
 
-// member is a JSON object in a tree, and takes it out; nil if there is none.
+// member removes a member from a tree and returns it; nil if it is not a JSON object.
 func member(t tree, name string) tree {
 	v, _ := t[name].(tree)
 	delete(t, name)
 	return v
 }
 
-// keep leaves of v, which stands at path, what an object of ours has in a value of type t, and calls drop with the
-// path of everything else.
+// keep removes from v, the value at path, all fields that type t does not have, and calls drop with the path of each.
 func keep(v any, t reflect.Type, path string, drop func(path string)) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

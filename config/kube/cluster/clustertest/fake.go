@@ -1,5 +1,5 @@
-// Package clustertest has an API server for tests: as much of one as a source needs, over HTTP, and what goes wrong
-// with one.
+// Package clustertest provides a Kubernetes API server for tests: list, watch, get, create, update and patch over HTTP, as
+// far as package cluster needs them, and failures of them.
 package clustertest
 
 import (
@@ -21,30 +21,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespace is the one that an API has.
+// Namespace is the only namespace of an API.
 const Namespace = "team"
 
-// API is an API server. Its methods change what it does at once.
+// API is an API server. Changes by its methods take effect immediately.
 type API struct {
 	URL string
 
 	server *http.Server
-	ended  chan struct{} // closed when the server has
+	ended  chan struct{} // closed when the server has ended
 
 	mu       sync.Mutex
 	version  int                       // guarded by mu, like all below
-	oldest   int                       // watches from before are told 410
+	oldest   int                       // watches from an older version are answered 410
 	objects  map[string]map[string]any // by resource and name
 	changes  []change                  // since the beginning
 	changed  chan struct{}             // closed and replaced with every change
 	cut      chan struct{}             // closed and replaced when watches are cut
 	asked    map[string]int            // requests by verb and resource
-	agents   map[string]bool           // who sent requests
-	hold     chan struct{}             // lists wait for it; nil: they do not
+	agents   map[string]bool           // User-Agents of requests
+	hold     chan struct{}             // lists wait until it is closed; nil: they do not
 	refuse   map[string]int            // status by resource
 	twice    bool                      // events are sent twice
 	bookmark bool                      // a bookmark goes after every event
-	streams  bool                      // lists come as watches where they are asked for
+	streams  bool                      // sendInitialEvents is supported
 }
 
 type change struct {
@@ -63,7 +63,10 @@ var plurals = map[string]string{
 // New starts an API server without objects.
 func New(t testing.TB) *API {
 	a := &API{version: 1, objects: map[string]map[string]any{}, asked: map[string]int{}, agents: map[string]bool{}, refuse: map[string]int{}, changed: make(chan struct{}), cut: make(chan struct{}), streams: true}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.2:0") // where no other test takes the port while it is Away
+	if err != nil {
+		l, err = net.Listen("tcp", "127.0.0.1:0") // only Linux has the other loopback addresses by default
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,7 @@ func New(t testing.TB) *API {
 	return a
 }
 
-// serve answers until Away.
+// serve accepts connections until Away.
 func (a *API) serve(l net.Listener) {
 	a.server, a.ended = &http.Server{Handler: a}, make(chan struct{})
 	go func(server *http.Server, ended chan struct{}) {
@@ -82,7 +85,7 @@ func (a *API) serve(l net.Listener) {
 	}(a.server, a.ended)
 }
 
-// Kubeconfig writes a file that leads here.
+// Kubeconfig writes a kubeconfig file for this server.
 func (a *API) Kubeconfig(t testing.TB) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: %s}}]\n", a.URL, Namespace)
@@ -130,7 +133,7 @@ func (a *API) Put(o map[string]any) {
 	a.store(key, o)
 }
 
-// store makes o the object of a key, with a version of its own. mu is held.
+// store sets the object of a key, with a new version. mu is held.
 func (a *API) store(key string, o map[string]any) {
 	kind := "MODIFIED"
 	if a.objects[key] == nil {
@@ -139,18 +142,18 @@ func (a *API) store(key string, o map[string]any) {
 	a.version++
 	o["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
 	a.objects[key] = o
-	a.tell(kind, key, o)
+	a.report(kind, key, o)
 }
 
-// tell has watches report a change. mu is held.
-func (a *API) tell(kind, key string, o map[string]any) {
+// report reports a change to watches. mu is held.
+func (a *API) report(kind, key string, o map[string]any) {
 	resource, _, _ := strings.Cut(key, "/")
 	a.changes = append(a.changes, change{a.version, kind, resource, clone(o)})
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// Delete takes an object out.
+// Delete removes an object.
 func (a *API) Delete(kind, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,11 +162,11 @@ func (a *API) Delete(kind, name string) {
 		delete(a.objects, key)
 		a.version++
 		o["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
-		a.tell("DELETED", key, o)
+		a.report("DELETED", key, o)
 	}
 }
 
-// Object is an object as it is now; nil for none.
+// Object returns a copy of an object; nil if there is none.
 func (a *API) Object(kind, name string) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +176,7 @@ func (a *API) Object(kind, name string) map[string]any {
 	return nil
 }
 
-// Objects are the objects of a kind.
+// Objects returns copies of the objects of a kind.
 func (a *API) Objects(kind string) (all []map[string]any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +188,7 @@ func (a *API) Objects(kind string) (all []map[string]any) {
 	return all
 }
 
-// Changed is closed with the next change of any object.
+// Changed returns a channel that is closed at the next change of any object.
 func (a *API) Changed() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +202,7 @@ func (a *API) Asked(verb, resource string) int {
 	return a.asked[verb+" "+resource]
 }
 
-// Verbs are all that was asked for, such as "patch virtualmcpservers".
+// Verbs returns the verb and resource of all requests, such as "patch virtualmcpservers".
 func (a *API) Verbs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,7 +212,7 @@ func (a *API) Verbs() []string {
 // Cut ends all watches.
 func (a *API) Cut() { a.set(func() { close(a.cut); a.cut = make(chan struct{}) }) }
 
-// Expire forgets what was before: watches are cut, and told 410 when they come again.
+// Expire forgets all earlier versions: watches are cut, and answered 410 when they resume.
 func (a *API) Expire() { a.set(func() { a.version++; a.oldest = a.version }); a.Cut() }
 
 // Away closes the port and all connections.
@@ -227,20 +230,20 @@ func (a *API) Back(t testing.TB) {
 	a.serve(l)
 }
 
-// Refuse answers requests for a resource with an HTTP status; 0: it does not any more.
+// Refuse answers requests for a resource with an HTTP status; 0 ends this.
 func (a *API) Refuse(resource string, status int) { a.set(func() { a.refuse[resource] = status }) }
 
-// HoldLists has lists wait until the returned function is called.
+// HoldLists makes lists wait until the returned function is called.
 func (a *API) HoldLists() (release func()) {
 	hold := make(chan struct{})
 	a.set(func() { a.hold = hold })
 	return func() { a.set(func() { a.hold = nil }); close(hold) }
 }
 
-// Repeat sends every event twice, with a bookmark behind it.
+// Repeat sends every event twice, followed by a bookmark.
 func (a *API) Repeat() { a.set(func() { a.twice, a.bookmark = true, true }) }
 
-// NoStreams refuses lists that come as watches, as API servers before 1.32 do.
+// NoStreams refuses sendInitialEvents (streaming lists), as API servers before 1.32 do.
 func (a *API) NoStreams() { a.set(func() { a.streams = false }) }
 
 func (a *API) set(f func()) {
@@ -287,7 +290,7 @@ func verbOf(r *http.Request, name string) string {
 	return map[string]string{"GET": "get", "PATCH": "patch", "POST": "create", "PUT": "update", "DELETE": "delete"}[r.Method]
 }
 
-// wanted reports whether a request's field selector wants an object.
+// wanted reports whether a request's field selector selects an object.
 func wanted(r *http.Request, o map[string]any) bool {
 	only, is := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	return !is || o["metadata"].(map[string]any)["name"] == only
@@ -326,7 +329,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	send := func(kind string, o any) {
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": o}) // a client that left
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": o}) // the client may have disconnected
 	}
 	if !initial && from < oldest {
 		send("ERROR", failure(http.StatusGone, "too old resource version"))
@@ -362,7 +365,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	}
 }
 
-// sendAll sends what there is, and the bookmark that says so.
+// sendAll sends all objects of a resource, and the bookmark that ends them.
 func (a *API) sendAll(r *http.Request, resource string, send func(string, any)) (version int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -387,12 +390,12 @@ func (a *API) sendAll(r *http.Request, resource string, send func(string, any)) 
 	return a.version
 }
 
-// mark is a bookmark.
+// mark makes a bookmark.
 func mark(like map[string]any, version int, annotations map[string]any) map[string]any {
 	return map[string]any{"apiVersion": like["apiVersion"], "kind": like["kind"], "metadata": map[string]any{"resourceVersion": strconv.Itoa(version), "annotations": annotations}}
 }
 
-// after are the changes of a resource since a version. mu is held.
+// after returns the changes of a resource after a version. mu is held.
 func (a *API) after(version int, resource string) (all []change) {
 	for _, c := range a.changes {
 		if c.version > version && c.resource == resource {
@@ -402,7 +405,7 @@ func (a *API) after(version int, resource string) (all []change) {
 	return all
 }
 
-// write serves what is about one object.
+// write serves requests for one object.
 func (a *API) write(w http.ResponseWriter, r *http.Request, verb, resource, name string) {
 	var body map[string]any
 	if data, _ := io.ReadAll(r.Body); len(data) > 0 {
@@ -464,13 +467,13 @@ func failure(code int, message string) map[string]any {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that left
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
 func clone(o map[string]any) map[string]any {
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // it came as JSON
+		panic(err) // it was decoded from JSON
 	}
 	var c map[string]any
 	if err := json.Unmarshal(data, &c); err != nil {

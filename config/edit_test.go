@@ -1,4 +1,4 @@
-package edit_test
+package config_test
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ var backends = []edit.Backend{
 	{Name: "new", Command: "C:\\Program Files\\x.exe"},
 }
 
-// What is put in reads as it was meant, everything else stays, and taking it out again gives the
+// An added backend is parsed with the intended values, everything else is unchanged, and removing it restores the
 // same bytes.
 func TestAddAndRemove(t *testing.T) {
 	for _, text := range files {
@@ -92,7 +92,7 @@ func parsed(t *testing.T, data []byte) map[string]any {
 	return out
 }
 
-// fieldsOf is a backend as a parser of YAML sees it.
+// fieldsOf decodes a backend with a YAML parser.
 func fieldsOf(b edit.Backend) map[string]any {
 	out := map[string]any{"name": b.Name}
 	for name, value := range map[string]string{"url": b.URL, "transport": b.Transport, "command": b.Command, "cwd": b.Cwd, "timeout": b.Timeout} {
@@ -125,7 +125,7 @@ func fieldsOf(b edit.Backend) map[string]any {
 	return out
 }
 
-// Any of several backends can be taken out.
+// Any of several backends can be removed.
 func TestRemoveEach(t *testing.T) {
 	for _, text := range files {
 		names, err := edit.Names([]byte(text))
@@ -150,7 +150,7 @@ func TestErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"backends: [{name: new}]", "there is a backend new already"},
 		{"backends: x", "line 1: backends is no list"},
-		{"a: &a [{name: x}]\nbackends: *a\n", "line 2: backends is an alias; edit what it stands for"},
+		{"a: &a [{name: x}]\nbackends: *a\n", "line 2: backends is an alias; edit the anchored list"},
 		{"{name: x}", "line 1: the file is one mapping in braces without backends; add backends: [] to it"},
 		{"- a", "line 1: want a mapping"},
 	} {

@@ -1,4 +1,4 @@
-package toolhive_test
+package config_test
 
 import (
 	"encoding/pem"
@@ -20,7 +20,7 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// resolved is what is served of a namespace, and what its servers say, by name.
+// resolved is the configurations served for a namespace and the status of its servers, by name.
 func resolved(t *testing.T, state *resolve.State) (map[string]*config.Config, map[string]object.Status) {
 	t.Helper()
 	r := resolve.New(resolve.Options{Check: validation.CheckTools, AllowAnonymous: true})
@@ -40,7 +40,7 @@ func resolved(t *testing.T, state *resolve.State) (map[string]*config.Config, ma
 	return configs, statuses
 }
 
-// shape is what of a configuration two ways to it share: what is served, and who may come in.
+// shape formats the part of a configuration that must be equal for both ways of migration.
 func shape(c *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name %s, incoming %s %s, policies %q\n", c.Name, c.IncomingAuth.Type, c.IncomingAuth.OIDC.Issuer, c.IncomingAuth.Authz.Policies)
@@ -62,10 +62,10 @@ var examples = map[string]bool{
 	"guarded": false, "shared-login": true, "live": true, "found": true, "found-tuned": true, "scripts": true, "measured": true,
 }
 
-// TestInPlace: an object of ours that names one of theirs serves it, or says why not; what convert makes of the same
-// manifests serves the same.
+// TestInPlace: an object of ours that refers to one of ToolHive's serves it, or its status says why not; the output of
+// convert for the same manifests serves the same.
 func TestInPlace(t *testing.T) {
-	files, err := filepath.Glob("testdata/servers/*.yaml")
+	files, err := filepath.Glob("kube/testdata/toolhive/servers/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// inPlaceState is a namespace with their objects, and for each of their servers one of ours that names it.
+// inPlaceState is a namespace with ToolHive's objects, and for each of its servers one of ours that refers to it.
 func inPlaceState(t *testing.T, set toolhive.Set, servers []string) *resolve.State {
 	t.Helper()
 	s := emptyState(t, set)
@@ -135,8 +135,8 @@ func inPlaceState(t *testing.T, set toolhive.Set, servers []string) *resolve.Sta
 	return s
 }
 
-// convertedState is a namespace with the manifests that convert printed. One backend of the examples has not
-// started in their cluster; it is not there.
+// convertedState is a namespace with the output of convert, without the one backend of the examples that has no URL in
+// the recorded cluster.
 func convertedState(t *testing.T, set toolhive.Set, manifests []byte) *resolve.State {
 	t.Helper()
 	s := emptyState(t, set)
@@ -173,7 +173,7 @@ func emptyState(t *testing.T, set toolhive.Set) *resolve.State {
 	}
 }
 
-// certificate is one in PEM.
+// certificate is a certificate in PEM.
 func certificate(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)

@@ -1,4 +1,4 @@
-package document_test
+package config_test
 
 import (
 	"reflect"
@@ -54,7 +54,7 @@ wait: 90s
 	}
 	for path, want := range map[string]diag.Pos{
 		"beds[1].plants":  {File: "g.yaml", Line: 6, Column: 14},
-		"beds[1].missing": {File: "g.yaml", Line: 6, Column: 5}, // what holds it
+		"beds[1].missing": {File: "g.yaml", Line: 6, Column: 5}, // the value around it
 		`notes["a b"]`:    {File: "g.yaml", Line: 8, Column: 8},
 	} {
 		if got := d.Place(path); got != want {
@@ -66,21 +66,28 @@ wait: 90s
 	}
 }
 
-// TestProblems: all problems come back, each once, and what can be read is read.
-func TestProblems(t *testing.T) {
+// TestProblems: all problems are returned, each once, and the valid values are decoded.
+func TestDocumentProblems(t *testing.T) {
 	for _, tt := range []struct{ yaml, want string }{
 		{"", "1:1: the file is empty; want at least backends: with one entry"},
 		{"name: a\n\tx: 1", "2:1: indented with a tab; YAML wants spaces"},
+		{"name: a\n\t# fine\nkind: \"ü\x00\"", `3:9: a control character (U+0000); in double quotes it can be written as "\x00"`},
+		{"name: a\r\nkind: b\x1b[31m", `2:8: a control character (U+001B); in double quotes it can be written as "\x1b"`},
+		{"# *x\nname: \"*x\"\nkind: &xy wild\nwait: *x", "4:7: not YAML: unknown anchor 'x' referenced"},
+		{"# a\u2028b: [\nname: a", `1:4: YAML ends a line at U+2028, which editors do not; in double quotes it can be written as "\L"`},
+		{"name: \"a\u0085b\"\nkind: \"b", "2:1: not YAML: found unexpected end of stream"},
 		{"name: \xff", "1:7: not UTF-8 text; save the file as UTF-8"},
+		{"\x00n\x00a", "1:1: not UTF-8 text; save the file as UTF-8"},
+		{"# a\n%YAML 1.2\n---\nname: a", "2:1: not YAML: found incompatible YAML document; remove this line"},
 		{"name: a\nkynd: wild\npond: 1\nkind: zoo", `2:1: kynd: unknown field; did you mean "kind"?
 3:1: pond: is not dug yet; remove it
 4:7: kind: animals are not kept`},
 		{"name: a\nkind: tamed\nbeds: [{plants: 0}, {plants: x}, ]", `2:7: kind: want wild or tame, have "tamed"; did you mean "tame"?
 3:17: beds[0].plants: want a positive number, have 0
-3:30: beds[1].plants: want a whole number, have text`},
+3:30: beds[1].plants: want a whole number, have a string`},
 		{"kind: wild\nkind: tame", `1:1: name: missing; it needs one
 2:1: kind: given twice, first in line 1`},
-		{"name: &a [*a]", `1:11: *a stands inside &a itself and would never end`},
+		{"name: &a [*a]", `1:11: *a is inside of &a, which it refers to: a cycle`},
 		{"name: " + strings.Repeat("x", 2<<10), "1:1: the file is larger than 1KB"},
 	} {
 		d := document.New("g.yaml", rules)
@@ -96,7 +103,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestReport: a value that has a problem gets no second one, nor does what it holds.
+// TestReport: a value that has a problem gets no second one, nor do the values in it.
 func TestReport(t *testing.T) {
 	d := document.New("g.yaml", rules)
 	d.Decode([]byte("name: a\nbeds: [{plants: 1}]"), 1<<10, &garden{})

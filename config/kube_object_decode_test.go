@@ -1,4 +1,4 @@
-package object_test
+package config_test
 
 import (
 	"encoding/json"
@@ -9,14 +9,14 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-// asJSON is an object of the API server with a spec.
+// asJSON makes the JSON of an object with a spec, as an API server returns it.
 func asJSON(kind object.Kind, spec string) []byte {
 	return []byte(`{"apiVersion":"vmcp.dev/v1alpha1","kind":"` + kind.Name + `","metadata":{"name":"a","namespace":"n","uid":"u",
 		"generation":3,"resourceVersion":"7","creationTimestamp":"2026-01-02T03:04:05Z","annotations":{"x":"y"},"managedFields":[{}]},
 		"spec":` + spec + `,"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True","other":1}]}}`)
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodeObjects(t *testing.T) {
 	o, err := object.Decode[object.ServerSpec](asJSON(object.Server, `{"groupRef":{"name":"ops"},"incomingAuth":{"type":"anonymous"},
 		"config":{"name":"${HOME}","limits":{"memory":"128MB"},"scriptedToolRefs":[{"name":"triage"}],
 		"libraries":[{"name":"t.star","sourceFrom":{"configMapKeyRef":{"name":"m","key":"k"}}}],
@@ -42,7 +42,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestCharactersOfJSON: what an encoder leaves as it is, and YAML would refuse.
+// TestCharactersOfJSON: characters that a JSON encoder does not escape and that YAML would refuse.
 func TestCharactersOfJSON(t *testing.T) {
 	want := "a\x7fb\u0080c\ufeffd\uffffe\u2028f\tg"
 	text, err := json.Marshal(want)
@@ -80,12 +80,12 @@ func TestSpecsAreReadStrictly(t *testing.T) {
 		decode     func() (object.Problems, error)
 	}{
 		{"unknown", `error: spec.config.agregation: unknown field; did you mean "aggregation"? [config]`, decode[object.ServerSpec](server(`{"agregation":{}}`))},
-		{"of the process", `error: spec.config.listen: unknown field: an object cannot say it, it is of the whole process [config]`, decode[object.ServerSpec](server(`{"listen":":1"}`))},
-		{"backends", `error: spec.config.backends: unknown field: an object cannot say it; an object of kind MCPServerEntry with the same groupRef is a backend [config]`, decode[object.ServerSpec](server(`{"backends":[]}`))},
-		{"a file", `error: spec.scriptFile: unknown field: an object cannot say it; scriptFrom names a ConfigMap [config]`, decode[object.ScriptedSpec](`{"name":"t","description":"d","scriptFile":"/etc/passwd"}`)},
-		{"a folder", `error: spec.config.libraries[0].path: unknown field: an object cannot say it; sourceFrom names a ConfigMap [config]`, decode[object.ServerSpec](server(`{"libraries":[{"path":"/"}]}`))},
-		{"a variable", `error: spec.config.outgoingAuth.default.headerInjection.headerValueEnv: unknown field: an object cannot say it; valueSecretRef names a Secret [config]`, decode[object.ServerSpec](server(`{"outgoingAuth":{"default":{"headerInjection":{"headerValueEnv":"HOME"}}}}`))},
-		{"a limit of all", `error: spec.config.limits.totalMemory: unknown field: an object cannot say it, it is of the whole process [config]`, decode[object.ServerSpec](server(`{"limits":{"totalMemory":"1GB"}}`))},
+		{"of the process", `error: spec.config.listen: unknown field: an object cannot set it: it belongs to the process [config]`, decode[object.ServerSpec](server(`{"listen":":1"}`))},
+		{"backends", `error: spec.config.backends: unknown field: an object cannot set it; an object of kind MCPServerEntry with the same groupRef is a backend [config]`, decode[object.ServerSpec](server(`{"backends":[]}`))},
+		{"a file", `error: spec.scriptFile: unknown field: an object cannot set it; scriptFrom names a ConfigMap [config]`, decode[object.ScriptedSpec](`{"name":"t","description":"d","scriptFile":"/etc/passwd"}`)},
+		{"a folder", `error: spec.config.libraries[0].path: unknown field: an object cannot set it; sourceFrom names a ConfigMap [config]`, decode[object.ServerSpec](server(`{"libraries":[{"path":"/"}]}`))},
+		{"a variable", `error: spec.config.outgoingAuth.default.headerInjection.headerValueEnv: unknown field: an object cannot set it; valueSecretRef names a Secret [config]`, decode[object.ServerSpec](server(`{"outgoingAuth":{"default":{"headerInjection":{"headerValueEnv":"HOME"}}}}`))},
+		{"a limit of all", `error: spec.config.limits.totalMemory: unknown field: an object cannot set it: it belongs to the process [config]`, decode[object.ServerSpec](server(`{"limits":{"totalMemory":"1GB"}}`))},
 		{"a limit of nobody", `error: spec.limits.depth: unknown field;`, decode[object.ScriptedSpec](`{"name":"t","description":"d","script":"x","limits":{"depth":1}}`)},
 		{"a command", `error: spec.command: unknown field;`, decode[object.EntrySpec](`{"groupRef":{"name":"g"},"remoteUrl":"http://a/","transport":"sse","command":"sh"}`)},
 		{"no spec", `error: spec: missing; a MCPServerEntry needs one [config]`, decode[object.EntrySpec](`null`)},

@@ -1,4 +1,4 @@
-package toolhive_test
+package config_test
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 )
 
-// FuzzConvert: whatever manifests say, nothing panics, nothing is printed where a guard would be lost, and what is
-// printed are objects of ours. In place the same objects are read.
+// FuzzConvert: no manifests cause a panic, nothing is printed if access rules would be lost, and the output is objects of
+// ours. Translate reads the same objects.
 func FuzzConvert(f *testing.F) {
-	files, err := filepath.Glob("testdata/*/*.yaml")
+	files, err := filepath.Glob("kube/testdata/toolhive/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		f.Fatal(files, err)
 	}

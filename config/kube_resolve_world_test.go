@@ -1,4 +1,4 @@
-package resolve_test
+package config_test
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
-// A world is a namespace and what resolves it. Every server is served that can be.
+// A world is a namespace and its Resolver. Every server that can be served is served.
 type world struct {
 	t     testing.TB
 	r     *resolve.Resolver
 	state resolve.State
 	clock time.Time
 	uids  int
-	// refuse is asked before a configuration is served.
+	// refuse decides whether a configuration is refused.
 	refuse func(*resolve.Server) error
 	served map[string]*resolve.Server
 	live   map[string]string // of all servers
@@ -36,13 +36,13 @@ func newWorld(t testing.TB, o resolve.Options) *world {
 		live: map[string]string{}}
 }
 
-// restart forgets what was good.
+// restart replaces the Resolver by a new one: the last good versions are lost.
 func (w *world) restart(o resolve.Options) {
 	o.Check = validation.CheckTools
 	w.r, w.served = resolve.New(o), map[string]*resolve.Server{}
 }
 
-// apply writes manifests into the namespace, and brings what is served to it.
+// apply writes manifests to the namespace and serves the new state.
 func (w *world) apply(manifests string) {
 	w.t.Helper()
 	all, _ := object.Read("m.yaml", []byte(manifests))
@@ -67,7 +67,7 @@ func (w *world) apply(manifests string) {
 	w.resolve()
 }
 
-// put gives an object what an API server gives it.
+// put sets the metadata that an API server sets.
 func put[T any](w *world, all map[string]*T, o *T, m *object.Meta) {
 	metaOf := func(o *T) *object.Meta {
 		switch o := any(o).(type) {
@@ -93,7 +93,7 @@ func put[T any](w *world, all map[string]*T, o *T, m *object.Meta) {
 	all[m.Name] = o
 }
 
-// resolve brings what is served to the state.
+// resolve serves the current state.
 func (w *world) resolve() {
 	servers := w.r.Resolve(&w.state)
 	maps.DeleteFunc(w.served, func(name string, _ *resolve.Server) bool { return servers[name] == nil })
@@ -125,7 +125,7 @@ func (w *world) serve(name string, s *resolve.Server) {
 	}
 }
 
-// status are the conditions of an object as lines: type, status, reason and message.
+// status formats the conditions of an object as lines: type, status, reason and message.
 func (w *world) status(name string) string {
 	for _, r := range w.reports() {
 		if r.Object.String() != name {
@@ -158,7 +158,7 @@ func (w *world) has(name string, lines ...string) {
 	}
 }
 
-// tools are the tools that a server serves.
+// tools returns the tools that a server serves.
 func (w *world) tools(server string) string {
 	s := w.served[server]
 	if s == nil {
@@ -206,7 +206,7 @@ func problem(path, message string) error {
 	return diag.Problems{{Path: path, Code: "config", Message: message}}
 }
 
-// edit writes another version of a tool, and resolves nothing.
+// edit writes a new version of a tool without resolving.
 func (w *world) edit(name, expression string) {
 	all, _ := object.Read("m.yaml", []byte(toolOf(name, name, expression)))
 	o := all[0].Object.(*object.VirtualMCPScriptedToolDefinition)

@@ -1,8 +1,7 @@
-package crd_test
+package config_test
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -21,10 +20,8 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/object"
 )
 
-var update = flag.Bool("update", false, "write what is generated")
-
-// folders are where the definitions are checked in: the chart may only hold what is below it.
-var folders = []string{"../../../deploy/crds", "../../../deploy/chart/crds-source"}
+// folders are where the definitions are checked in: a chart can only contain files in its own folder.
+var folders = []string{"../deploy/crds", "../deploy/chart/crds-source"}
 
 // maxSize bounds a definition: kubectl apply keeps a copy of it in an annotation.
 const maxSize = 100 << 10
@@ -35,7 +32,7 @@ func TestGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		if *update {
+		if updating() {
 			write(t, folder, files)
 		}
 		compare(t, folder, files)
@@ -64,7 +61,7 @@ func write(t *testing.T, folder string, files map[string][]byte) {
 	}
 }
 
-// compare holds what is checked in against what is generated.
+// compare compares the checked-in files with the generated ones.
 func compare(t *testing.T, folder string, files map[string][]byte) {
 	t.Helper()
 	there, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
@@ -82,11 +79,11 @@ func compare(t *testing.T, folder string, files map[string][]byte) {
 }
 
 // page is the reference of the fields.
-const page = "../../../docs/reference/kubernetes.md"
+const page = "../docs/reference/kubernetes.md"
 
 func TestReference(t *testing.T) {
 	want := crd.Reference(comments(t).describe)
-	if *update {
+	if updating() {
 		if err := os.WriteFile(page, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +99,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// forbid checks that a schema has nothing that an API server would store, or refuse.
+// forbid checks that a schema has no defaults, which an API server would store, and nothing that it would refuse.
 func forbid(t *testing.T, at string, value any, properties bool) {
 	switch v := value.(type) {
 	case []any:
@@ -119,7 +116,7 @@ func forbid(t *testing.T, at string, value any, properties bool) {
 	}
 }
 
-// TestEveryFieldIsDecided: whether an object may say a field of the configuration is written at the field.
+// TestEveryFieldIsDecided: every field of the configuration declares whether objects have it.
 func TestEveryFieldIsDecided(t *testing.T) {
 	said := 0
 	seen := map[reflect.Type]bool{}
@@ -152,7 +149,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 				t.Errorf("%s.%s: want the tag crd, yes or no: may an object of Kubernetes say it, whose author need not be the cluster's admin?", typ, f.Name)
 			case decision == "yes":
 				said++
-				if forbidden(name) && name != "profiles" { // they are no files
+				if forbidden(name) && name != "profiles" { // profiles are not files
 					t.Errorf("%s.%s names a file, a variable or an address: no object may say it", typ, f.Name)
 				}
 				look(f.Type)
@@ -168,7 +165,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	}
 }
 
-// forbidden reports whether a name is that of a field which no object may have.
+// forbidden reports whether no object may have a field of that name.
 func forbidden(name string) bool {
 	lower := strings.ToLower(name)
 	for _, end := range []string{"file", "files", "env", "dir"} {
@@ -185,7 +182,7 @@ type doc map[string]string
 func comments(t *testing.T) doc {
 	t.Helper()
 	d := doc{}
-	for _, pattern := range []string{"../../*.go", "../object/*.go", "*.go", "../../../internal/limits/limits.go"} {
+	for _, pattern := range []string{"*.go", "kube/object/*.go", "kube/crd/*.go", "../internal/limits/limits.go"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files %s: %v", pattern, err)

@@ -1,4 +1,4 @@
-package fingerprint_test
+package config_test
 
 import (
 	"os"
@@ -19,7 +19,7 @@ backends:
 scripts: [tools]
 `
 
-// hash is that of a configuration in a folder of its own with a script.
+// hash is the fingerprint of a configuration in a new folder with a script.
 func hash(t *testing.T, vmcp, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,8 +38,8 @@ func hash(t *testing.T, vmcp, script string) string {
 	return fingerprint.Of(cfg)
 }
 
-// TestOf: comments, the order of keys, the folder and the values of variables change nothing; what the file or a
-// script says does.
+// TestOf: comments, the order of keys, the folder and the values of variables do not change the hash; the content of the
+// file and its scripts does.
 func TestOf(t *testing.T) {
 	const script = "def run(): return 1\n"
 	t.Setenv("FINGERPRINT_TOKEN", "one-value")
@@ -79,7 +79,7 @@ func TestOfGo(t *testing.T) {
 	}
 	replica := func(at string) string {
 		cfg := &config.Config{}
-		cfg.Cluster.Listen, cfg.Cluster.Advertise = at, at
+		cfg.Listen, cfg.Admin.Listen, cfg.Cluster.Listen, cfg.Cluster.Advertise = at, at, at, at
 		cfg.Complete()
 		return fingerprint.Of(cfg)
 	}

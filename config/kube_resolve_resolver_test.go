@@ -1,4 +1,4 @@
-package resolve_test
+package config_test
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ spec:
   transport: streamable-http
 `
 
-// TestAnObjectIsServed: every condition of all that is good.
+// TestAnObjectIsServed: all conditions of objects without problems.
 func TestAnObjectIsServed(t *testing.T) {
 	w := newWorld(t, open)
 	w.live["github"] = ""
@@ -68,7 +68,7 @@ func TestBackendsThatAreAway(t *testing.T) {
 	w.has("VirtualMCPServer ops", "BackendsReady=False NoneAvailable: github: no route, jira: connection refused")
 }
 
-// TestABrokenToolStopsNoOther: its condition has the place, and what was good is served on.
+// TestABrokenToolStopsNoOther: its condition has the position, and its last good version stays in force.
 func TestABrokenToolStopsNoOther(t *testing.T) {
 	w := newWorld(t, open)
 	w.apply(toolOf("a", "a", "1") + toolOf("b", "b", "undefinde") + serverOf("ops", "scriptedToolRefs: [{name: a}, {name: b}]"))
@@ -145,7 +145,7 @@ func TestScriptsFromConfigMaps(t *testing.T) {
 	}
 	w.apply(configMap("m1", "x = 3"))
 	w.has("VirtualMCPScriptedToolDefinition a", "1/1", "ScriptsValid=True", "Ready=True Served")
-	w.apply(server("y = (")) // a library that breaks what worked
+	w.apply(server("y = (")) // a library with which tools that compiled do not
 	w.has("VirtualMCPServer ops", "1/2", "ScriptsValid=False CompileFailed: 2 of 2 tools: a: common.star:1:", "Ready=False LastGoodServed")
 	w.apply(server("y = 6"))
 	w.has("VirtualMCPServer ops", "3/3", "ScriptsValid=True")
@@ -157,7 +157,7 @@ func TestScriptsFromConfigMaps(t *testing.T) {
 	}
 }
 
-// TestNames: of two objects with one name the older one serves, whatever becomes of it.
+// TestNames: of two tools with one name the older object's is served, also when it becomes invalid.
 func TestNames(t *testing.T) {
 	w := newWorld(t, open)
 	w.apply(toolOf("old", "x", "1") + toolOf("young", "x", "2") + serverOf("ops", "scriptedToolRefs: [{name: young}, {name: old}]"))
@@ -226,7 +226,7 @@ func TestSecrets(t *testing.T) {
 	w.has("MCPServerEntry github", "1/1", "Accepted=False RefNotFound")
 }
 
-// TestWhoMayComeIn: what guards is carried, or the server is not served.
+// TestWhoMayComeIn: all access rules are applied, or the server is not served.
 func TestWhoMayComeIn(t *testing.T) {
 	server := func(auth string) string {
 		return "apiVersion: vmcp.dev/v1alpha1\nkind: VirtualMCPServer\nmetadata: {name: ops}\nspec:\n  groupRef: {name: g}\n  incomingAuth: " + auth + "\n"
@@ -255,7 +255,7 @@ func TestWhoMayComeIn(t *testing.T) {
 				return
 			}
 			w.has("VirtualMCPServer ops", "0/2", "Accepted=False "+tt.want, "Ready=False NotServed")
-			w.serves("ops", "not served") // the version before was more open
+			w.serves("ops", "not served") // the previous version allowed more
 			if w.r.Resolve(&w.state)["ops"].Config != nil {
 				t.Error("there is a configuration to serve")
 			}
@@ -320,7 +320,7 @@ func TestARefusedConfiguration(t *testing.T) {
 	w.has("VirtualMCPServer ops", "3/3", "Ready=True")
 }
 
-// TestARefusedPolicyIsNotLeftOut: what guards is not taken, and so the open version before is not served either.
+// TestARefusedPolicyIsNotLeftOut: if a policy is refused, the previous version, which allows more, is not served either.
 func TestARefusedPolicyIsNotLeftOut(t *testing.T) {
 	for name, err := range map[string]error{
 		"a place":  problem("incomingAuth.authz.policies[0]", "not Cedar"),
@@ -387,7 +387,7 @@ func TestATeamCannotStopAnother(t *testing.T) {
 	w.has("VirtualMCPServer metrics", `Accepted=False Invalid: metadata.name: "metrics" is a path of the endpoint itself; want another name`)
 }
 
-// TestAppliedLater: what is applied counts for its tools, also when objects were looked at anew meanwhile.
+// TestAppliedLater: Applied updates the tools also when Resolve was called again meanwhile.
 func TestAppliedLater(t *testing.T) {
 	w := newWorld(t, open)
 	w.refuse = func(*resolve.Server) error { w.r.Resolve(&w.state); return nil }

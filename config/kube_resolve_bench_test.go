@@ -1,4 +1,4 @@
-package resolve_test
+package config_test
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func fiveHundred() string {
 	return b.String() + serverOf("ops", "scriptedToolRefs: ["+strings.Join(refs, ", ")+"]")
 }
 
-// TestOneOfManyIsCompiledAlone: what did not change is not compiled again.
+// TestOneOfManyIsCompiledAlone: unchanged tools are not compiled again.
 func TestOneOfManyIsCompiledAlone(t *testing.T) {
 	w := newWorld(t, open)
 	compiled := 0
@@ -51,7 +51,7 @@ func TestOneOfManyIsCompiledAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkResolve is the look at a state with 500 tools of which one was edited.
+// BenchmarkResolve resolves a state with 500 tools of which one was edited.
 func BenchmarkResolve(b *testing.B) {
 	w := newWorld(b, open)
 	w.refuse = func(*resolve.Server) error { return nil }

@@ -1,4 +1,4 @@
-package entry_test
+package clients_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ var (
 	inTOML = entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"http://127.0.0.1:4483/mcp\"\n")}
 )
 
-// TestPut: what is written looks like its neighbours, and take gives the text that was there.
+// TestPut: an entry is formatted like the text around it, and removing it restores the text.
 func TestPut(t *testing.T) {
 	short := entry.Entry{Shape: "mcpServers", Name: "vmcp", Value: []byte(`{"url":"U"}`)}
 	toml := entry.Entry{Shape: entry.TOML, Name: "vmcp", Value: []byte("url = \"U\"\n")}
@@ -53,7 +53,7 @@ func TestPut(t *testing.T) {
 				t.Errorf("Find: %+v, %v", found, err)
 			}
 			made := !strings.Contains(tt.text, "mcpServers")
-			back, err := entry.Take("f", got, tt.e.Shape, "vmcp", made)
+			back, err := entry.Remove("f", got, tt.e.Shape, "vmcp", made)
 			if tt.text != "" && (err != nil || string(back) != tt.text) {
 				t.Errorf("Take: %v\n%s", err, cmp.Diff(tt.text, string(back)))
 			}
@@ -61,7 +61,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestReplace: an entry of the name is written anew in its place, and nothing else.
+// TestReplace: an entry of the same name is replaced in its place, and nothing else changes.
 func TestReplace(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -81,7 +81,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestTake: what stays is the rest, with its comments.
+// TestTake: removing an entry keeps everything else, with comments.
 func TestTake(t *testing.T) {
 	for _, tt := range []struct{ shape, text, want string }{
 		{"mcpServers", "{\"mcpServers\":{\"vmcp\":{},\"a\":{}}}", "{\"mcpServers\":{\"a\":{}}}"},
@@ -92,18 +92,18 @@ func TestTake(t *testing.T) {
 		{entry.TOML, "x = 1\n\n[mcp_servers.vmcp]\nurl = \"U\" # c\n\n# next\n[b]\n", "x = 1\n\n# next\n[b]\n"},
 		{entry.TOML, "mcp_servers.vmcp.url = \"U\"\nmcp_servers.vmcp.enabled = true\nx = 1", "x = 1"},
 	} {
-		if got, err := entry.Take("f", []byte(tt.text), tt.shape, "vmcp", false); err != nil || string(got) != tt.want {
+		if got, err := entry.Remove("f", []byte(tt.text), tt.shape, "vmcp", false); err != nil || string(got) != tt.want {
 			t.Errorf("Take of %q: %v\n got %q\nwant %q", tt.text, err, got, tt.want)
 		}
 	}
 	for _, shape := range []string{"mcpServers", entry.TOML} {
-		if _, err := entry.Take("f", nil, shape, "vmcp", true); !errors.Is(err, entry.ErrNone) {
+		if _, err := entry.Remove("f", nil, shape, "vmcp", true); !errors.Is(err, entry.ErrNone) {
 			t.Errorf("Take of nothing: %v", err)
 		}
 	}
 }
 
-// TestProblems: what cannot be read or edited is left alone, with its place.
+// TestProblems: a text that cannot be parsed or edited is refused, with a position.
 func TestProblems(t *testing.T) {
 	for _, tt := range []struct{ shape, text, want string }{
 		{"mcpServers", "{\n  \"a\": 1\n  \"b\": 2}", "f:3:3: "},
@@ -131,7 +131,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// check puts an entry into a text and takes it out: only the entry comes, and only it goes.
+// check adds an entry to a text and removes it: nothing else changes.
 func check(t *testing.T, text []byte, e entry.Entry) {
 	before, err := entry.Names("f", text, e.Shape)
 	if err != nil {
@@ -155,7 +155,7 @@ func check(t *testing.T, text []byte, e entry.Entry) {
 		t.Fatalf("%q: %v, %v servers, want one more than %v\n%q", text, err, after, before, with)
 	}
 	sameServers(t, text, with, e)
-	back, err := entry.Take("f", with, e.Shape, e.Name, len(before) == 0 && !bytes.Contains(text, []byte(e.Shape)))
+	back, err := entry.Remove("f", with, e.Shape, e.Name, len(before) == 0 && !bytes.Contains(text, []byte(e.Shape)))
 	if err != nil {
 		t.Fatalf("%q: %v", with, err)
 	}
@@ -167,13 +167,13 @@ func check(t *testing.T, text []byte, e entry.Entry) {
 	}
 }
 
-// exact are texts that take gives back to the byte: what it cannot know is whether an empty object
-// had spaces in it, and whether the last line ended.
+// exact reports whether removing restores a text byte for byte. It cannot restore spaces in an empty object, nor
+// a missing line break at the end.
 func exact(text []byte, before []string) bool {
 	return len(before) > 0 && bytes.HasSuffix(text, []byte("\n"))
 }
 
-// contains reports whether all bytes of a text are in another one, in their order.
+// contains reports whether text is a subsequence of with.
 func contains(with, text []byte) bool {
 	for _, c := range with {
 		if len(text) > 0 && text[0] == c {
@@ -183,11 +183,11 @@ func contains(with, text []byte) bool {
 	return len(bytes.TrimSpace(text)) == 0
 }
 
-// sameServers compares what the reader of clients' configurations finds.
+// sameServers compares the servers that clients.Read finds in both texts.
 func sameServers(t *testing.T, text, with []byte, e entry.Entry) {
 	f, err := clients.Read("f", with, clients.Options{Home: "/h", Workspace: "/w"})
 	if err != nil {
-		return // of a text that is neither language to the reader, such as one of comments only
+		return // clients.Read refuses the text, such as one with only comments
 	}
 	if f.Shape != e.Shape {
 		return // the text has servers of another shape
@@ -217,7 +217,7 @@ func sameServers(t *testing.T, text, with []byte, e entry.Entry) {
 	}
 }
 
-// TestRandomTexts does what the fuzz tests do with texts that are configurations.
+// TestRandomTexts makes the checks of the fuzz tests with random valid configurations.
 func TestRandomTexts(t *testing.T) {
 	for seed := range uint64(testmode.Count(500, 3000)) {
 		r := &random{rand.New(rand.NewPCG(seed, 1))}
@@ -226,7 +226,7 @@ func TestRandomTexts(t *testing.T) {
 	}
 }
 
-// random writes configurations of all kinds.
+// random generates configurations of all kinds.
 type random struct{ *rand.Rand }
 
 func (r *random) one(of ...string) string { return of[r.IntN(len(of))] }

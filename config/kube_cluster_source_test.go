@@ -1,9 +1,10 @@
-package cluster_test
+package config_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/cluster/clustertest"
 	"github.com/vmcp-dev/vmcp/config/kube/resolve"
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/proxy/validation"
 )
 
@@ -55,20 +57,20 @@ spec: {name: triage, description: Finds issues., parameters: {type: object}, scr
 
 const goodScript = "def run(params):\n    return 1\n"
 
-// token is a Secret; "QmVhcmVy..." is its value.
-func token(value string) string {
+// tokenSecret is a Secret; "QmVhcmVy..." is its value.
+func tokenSecret(value string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ndata: {header: " + value + "}\n"
 }
 
 const secretValue, secretData = "Bearer s3cr3t-${HOME}-value", "QmVhcmVyIHMzY3IzdC0ke0hPTUV9LXZhbHVlCg=="
 
-// served is what a source has handed out.
+// served implements Servers: it records the applied configurations.
 type served struct {
 	mu      sync.Mutex
 	known   []string
 	configs map[string]*config.Config
 	applied int
-	changed chan struct{} // closed and replaced
+	changed chan struct{} // closed and replaced with every change
 	live    chan struct{}
 	refuse  func(*config.Config) error
 }
@@ -120,14 +122,14 @@ func (s *served) Backends(server string) map[string]string {
 
 func (s *served) Changed() <-chan struct{} { return s.live }
 
-// now is the configuration of a server; nil: none.
+// now returns the last applied configuration of a server; nil: none.
 func (s *served) now(name string) *config.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.configs[name]
 }
 
-// script is the text of the first scripted tool of ops.
+// script returns the script of the first scripted tool of ops.
 func (s *served) script() string {
 	if cfg := s.now("ops"); cfg != nil && len(cfg.ScriptedTools) > 0 {
 		return cfg.ScriptedTools[0].Script
@@ -135,11 +137,11 @@ func (s *served) script() string {
 	return ""
 }
 
-// running is a source that runs.
+// running is a started source.
 type running struct {
 	*cluster.Source
 	servers *served
-	stop    func() // and waits
+	stop    func() // stops it and waits for its end
 	log     *testkit.Buffer
 }
 
@@ -164,10 +166,10 @@ func start(t *testing.T, api *clustertest.API, identity string) *running {
 	return r
 }
 
-// until waits until something is so.
+// until waits until a condition is true.
 func until(t *testing.T, api *clustertest.API, r *running, what string, is func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(3 * time.Minute)
 	for {
 		r.servers.mu.Lock()
 		changed := r.servers.changed
@@ -179,14 +181,14 @@ func until(t *testing.T, api *clustertest.API, r *running, what string, is func(
 		select {
 		case <-changed:
 		case <-objects:
-		case <-time.After(20 * time.Millisecond): // health changes without telling
+		case <-time.After(20 * time.Millisecond): // nothing notifies of changes of Health
 		case <-late:
 			t.Fatalf("not so: %s\nhealth %+v\n%s", what, r.Health(), r.log)
 		}
 	}
 }
 
-// condition is STATUS REASON of a condition of an object.
+// condition returns "STATUS REASON" of a condition of an object.
 func condition(api *clustertest.API, kind, name, of string) string {
 	status, _ := api.Object(kind, name)["status"].(map[string]any)
 	all, _ := status["conditions"].([]any)
@@ -214,11 +216,11 @@ func generation(api *clustertest.API, kind, name, field string) any {
 	return status[field]
 }
 
-// TestObjectsAreServed: what objects say is applied, with the values of Secrets as they are, and every object
-// is told so, once; only what is referred to is read of ConfigMaps and Secrets.
+// TestObjectsAreServed: the configuration of objects is applied, with the exact values of Secrets, and the status of
+// every object is written once; only referenced ConfigMaps and Secrets are read.
 func TestObjectsAreServed(t *testing.T) {
 	api := clustertest.New(t)
-	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + token(secretData))
+	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + tokenSecret(secretData))
 	api.Apply("apiVersion: v1\nkind: Secret\nmetadata: {name: others}\ndata: {a: Yg==}\n")
 	r := start(t, api, "a")
 	until(t, api, r, "ops is ready", func() bool {
@@ -248,8 +250,44 @@ func TestObjectsAreServed(t *testing.T) {
 	}
 }
 
-// TestBrokenScript: the last good version goes on, the status says where the mistake is, and events say when
-// that began and ended.
+// TestWhoMayComeInIsAppliedAgain: if incomingAuth has changed and cannot be applied for a transient reason, nothing is
+// served until a retry succeeds.
+func TestWhoMayComeInIsAppliedAgain(t *testing.T) {
+	testmode.NeedThorough(t)
+	api := clustertest.New(t)
+	api.Apply(ops + "---\n" + triage(goodScript))
+	r := start(t, api, "a")
+	until(t, api, r, "served", func() bool { return condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served" })
+	refuse := func(f func(*config.Config) error) {
+		r.servers.mu.Lock()
+		defer r.servers.mu.Unlock()
+		r.servers.refuse = f
+	}
+	tried := 0 // guarded by the servers' mu
+	refuse(func(*config.Config) error { tried++; return errors.New("the database is away") })
+	api.Apply(strings.Replace(ops, "{type: anonymous}", "{type: anonymous, authzConfig: {type: inline, inline: {policies: ['forbid(principal, action, resource);']}}}", 1))
+	until(t, api, r, "the version before, which was more open, is not served", func() bool {
+		return r.servers.now("ops") == nil && condition(api, "VirtualMCPServer", "ops", "Ready") == "False NotServed"
+	})
+	if got := message(api, "VirtualMCPServer", "ops", "Ready"); !strings.Contains(got, "the database is away") {
+		t.Errorf("message %q", got)
+	}
+	until(t, api, r, "it is tried again", func() bool {
+		r.servers.mu.Lock()
+		defer r.servers.mu.Unlock()
+		return tried >= 2
+	})
+	refuse(nil)
+	until(t, api, r, "the new version is served", func() bool {
+		return r.servers.now("ops") != nil && condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served"
+	})
+	if got := r.servers.now("ops").IncomingAuth.Authz.Policies; len(got) != 1 {
+		t.Errorf("policies %q", got)
+	}
+}
+
+// TestBrokenScript: the last good version is still served, the status has the position of the error, and events report
+// its beginning and end.
 func TestBrokenScript(t *testing.T) {
 	api := clustertest.New(t)
 	api.Apply(ops + "---\n" + triage(goodScript))
@@ -283,8 +321,8 @@ func count(api *clustertest.API, kind string) (n int) {
 	return n
 }
 
-// TestWatchesEnd: after a watch that was cut, and after 410, what changed meanwhile and later is served, and
-// nothing is applied twice for events that come twice.
+// TestWatchesEnd: after a watch was cut, and after 410, earlier and later changes are served, and repeated events apply
+// nothing twice.
 func TestWatchesEnd(t *testing.T) {
 	t.Parallel()
 	for _, streams := range []bool{true, false} {
@@ -308,7 +346,8 @@ func TestWatchesEnd(t *testing.T) {
 	}
 }
 
-// TestAPIServerAway: everything goes on, the health says so, and what changed is served after its return.
+// TestAPIServerAway: the servers stay served, Health reports the error, and changes are served after the API server's
+// return.
 func TestAPIServerAway(t *testing.T) {
 	api := clustertest.New(t)
 	api.Apply(ops + "---\n" + triage(goodScript))
@@ -330,7 +369,7 @@ func TestAPIServerAway(t *testing.T) {
 	})
 }
 
-// TestMissingKind: nothing is served before all kinds are there, and the health names the one that is not.
+// TestMissingKind: nothing is served before all kinds are installed, and Health names the missing one.
 func TestMissingKind(t *testing.T) {
 	api := clustertest.New(t)
 	api.Refuse("mcpserverentries", http.StatusNotFound)
@@ -344,12 +383,12 @@ func TestMissingKind(t *testing.T) {
 	until(t, api, r, "served", func() bool { return r.Health().Complete && r.Health().Error == "" })
 }
 
-// TestForbiddenSecrets: what needs no Secret is served, what does says which, and it is served when the
-// Role is mended.
+// TestForbiddenSecrets: objects that need no Secret are served, the status of the others names it, and they are served
+// when the Role is corrected.
 func TestForbiddenSecrets(t *testing.T) {
 	api := clustertest.New(t)
 	api.Refuse("secrets", http.StatusForbidden)
-	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + token(secretData))
+	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + tokenSecret(secretData))
 	r := start(t, api, "a")
 	until(t, api, r, "told", func() bool {
 		return condition(api, "MCPServerEntry", "github", "Accepted") == "False RefNotFound" && condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served"
@@ -361,7 +400,7 @@ func TestForbiddenSecrets(t *testing.T) {
 	until(t, api, r, "served with the Secret", func() bool { return len(r.servers.now("ops").Backends) == 1 })
 }
 
-// TestSlowFirstList: nothing is believed to be empty that has not been listed.
+// TestSlowFirstList: a kind that was not listed yet does not count as empty.
 func TestSlowFirstList(t *testing.T) {
 	api := clustertest.New(t)
 	release := api.HoldLists()
@@ -377,8 +416,8 @@ func TestSlowFirstList(t *testing.T) {
 	until(t, api, r, "served", func() bool { return r.servers.script() == goodScript && r.Health().Complete })
 }
 
-// TestOneWriter: of two processes one writes, no version moves once all is said, and the other one goes on when
-// the first ends.
+// TestOneWriter: of two processes one writes, no resourceVersion changes once all statuses are written, and the other
+// process writes when the first ends.
 func TestOneWriter(t *testing.T) {
 	t.Parallel()
 	api := clustertest.New(t)
@@ -414,7 +453,7 @@ func holder(api *clustertest.API) any {
 	return spec["holderIdentity"]
 }
 
-// TestAnotherObjectOfTheName does not get the status of its predecessor.
+// TestAnotherObjectOfTheName: a new object does not get the status of a deleted one of the same name.
 func TestAnotherObjectOfTheName(t *testing.T) {
 	api := clustertest.New(t)
 	api.Apply(ops + "---\n" + triage(goodScript))
@@ -422,7 +461,7 @@ func TestAnotherObjectOfTheName(t *testing.T) {
 	until(t, api, r, "told", func() bool { return condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served" })
 	api.Delete("VirtualMCPScriptedToolDefinition", "triage")
 	api.Apply(triage("def run(params):\n    return nothing\n"))
-	until(t, api, r, "the new one is told its own", func() bool {
+	until(t, api, r, "the new one gets its own status", func() bool {
 		return condition(api, "VirtualMCPScriptedToolDefinition", "triage", "Ready") == "False NotServed"
 	})
 	if got := generation(api, "VirtualMCPScriptedToolDefinition", "triage", "appliedGeneration"); got != nil {
@@ -430,13 +469,13 @@ func TestAnotherObjectOfTheName(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNowhere: not in what is logged, at any level, nor in any object but the Secret, nor in the health.
+// TestSecretsAreNowhere: values of Secrets are not in the log, at any level, nor in another object, nor in Health.
 func TestSecretsAreNowhere(t *testing.T) {
 	api := clustertest.New(t)
-	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + token(secretData))
+	api.Apply(ops + "---\n" + github + "---\n" + triage(goodScript) + "---\n" + tokenSecret(secretData))
 	r := start(t, api, "a")
 	until(t, api, r, "told", func() bool { return condition(api, "MCPServerEntry", "github", "Ready") == "True Served" })
-	api.Apply(token("QmVhcmVyIHMzY3IzdAFub25l")) // with a control character
+	api.Apply(tokenSecret("QmVhcmVyIHMzY3IzdAFub25l")) // with a control character
 	until(t, api, r, "told that it is wrong", func() bool { return condition(api, "MCPServerEntry", "github", "Accepted") == "False InvalidSecret" })
 	var seen strings.Builder
 	for _, kind := range []string{"VirtualMCPServer", "MCPServerEntry", "VirtualMCPScriptedToolDefinition", "Event", "Lease"} {
@@ -453,7 +492,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 }
 
-// TestManyObjects: 500 tools and a broken one; the end leaves no goroutine behind.
+// TestManyObjects: 500 tools and one with an error; Run leaves no goroutine behind.
 func TestManyObjects(t *testing.T) {
 	api := clustertest.New(t)
 	before := runtime.NumGoroutine()
@@ -468,7 +507,7 @@ func TestManyObjects(t *testing.T) {
 	}
 	api.Apply(strings.Replace(ops, "[{name: triage}]", "["+strings.Join(refs, ", ")+"]", 1))
 	r := start(t, api, "a")
-	until(t, api, r, "all are told", func() bool {
+	until(t, api, r, "all have a status", func() bool {
 		return r.Stats().Writes["ok"] >= 502-1 && condition(api, "VirtualMCPServer", "ops", "Ready") == "True Served"
 	})
 	if n := len(r.servers.now("ops").ScriptedTools); n != 499 {
@@ -483,8 +522,8 @@ func TestManyObjects(t *testing.T) {
 		}
 	}
 	r.stop()
-	late := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > before+3 && time.Now().Before(late) { // connections of net/http end in their own time
+	late := time.Now().Add(time.Minute)
+	for runtime.NumGoroutine() > before+3 && time.Now().Before(late) { // goroutines of net/http's connections end later
 		runtime.Gosched()
 	}
 	if n := runtime.NumGoroutine(); n > before+3 {
@@ -493,8 +532,8 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// TestClientGoIsQuiet: what client-go logs is for whoever debugs, and what it logs of bodies, in which Secrets are,
-// is for nobody.
+// TestClientGoIsQuiet: messages of client-go are logged at level Debug, and its logs of bodies, which contain Secrets,
+// are dropped.
 func TestClientGoIsQuiet(t *testing.T) {
 	api := clustertest.New(t)
 	for level, want := range map[slog.Level]string{slog.LevelInfo: "", slog.LevelDebug: "no watch"} {

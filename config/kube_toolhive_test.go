@@ -1,9 +1,8 @@
-package toolhive_test
+package config_test
 
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,9 +18,7 @@ import (
 	"github.com/vmcp-dev/vmcp/config/kube/toolhive"
 )
 
-var update = flag.Bool("update", false, "write the expected files")
-
-// readSet reads manifests of theirs.
+// readSet reads manifests of ToolHive.
 func readSet(t *testing.T, data []byte) (toolhive.Set, []string) {
 	t.Helper()
 	set, servers := toolhive.Set{}, []string(nil)
@@ -45,10 +42,10 @@ func readSet(t *testing.T, data []byte) (toolhive.Set, []string) {
 	return set, servers
 }
 
-// golden compares what a test got with a file, or writes it.
+// golden compares a result with a file, or writes the file with -update.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
-	if *update {
+	if updating() {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -62,10 +59,10 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestTranslate: servers as ToolHive's own examples have them, with names of ours, and what else their objects can
-// say. What is expected is written in full: our spec, the backends, what is left out and why.
+// TestTranslate: servers like those in ToolHive's examples, with other names, and further fields of its objects. The
+// expected result is complete: our spec, the backends, the unsupported fields and the reasons.
 func TestTranslate(t *testing.T) {
-	files, err := filepath.Glob("testdata/servers/*.yaml")
+	files, err := filepath.Glob("kube/testdata/toolhive/servers/*.yaml")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -98,14 +95,14 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// describe writes a translation for people.
+// describe formats a translation as text.
 func describe(t *testing.T, w *strings.Builder, name string, tr *resolve.Translation) {
 	t.Helper()
 	spec, err := yaml.Marshal(plain(t, tr.Spec))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, "server %s\n%s", name, indent(string(spec)))
+	fmt.Fprintf(w, "server %s\n%s", name, toolhiveIndent(string(spec)))
 	for _, b := range tr.Backends {
 		fmt.Fprintf(w, "  backend %s of %s: %s %s", b.Name, b.Object, b.Spec.Transport, b.Spec.RemoteURL)
 		if b.Problem.Reason != "" {
@@ -129,7 +126,7 @@ func describe(t *testing.T, w *strings.Builder, name string, tr *resolve.Transla
 	}
 }
 
-// plain is a value without what has no value.
+// plain is a value without empty members.
 func plain(t *testing.T, v any) any {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -159,7 +156,7 @@ func prune(v any) any {
 	return m
 }
 
-func indent(s string) string {
+func toolhiveIndent(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ") + "\n"
 }
 
@@ -174,7 +171,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestIssuersThatCannotBeCarried: an issuer that is read in part would let others in.
+// TestIssuersThatCannotBeCarried: an issuer with unsupported fields is refused: without them more tokens would be accepted.
 func TestIssuersThatCannotBeCarried(t *testing.T) {
 	for _, tt := range []struct{ name, spec, want string }{
 		{"of ServiceAccounts", `{"type":"kubernetesServiceAccount"}`, `spec.type "kubernetesServiceAccount" is not carried, only inline is`},
@@ -193,9 +190,9 @@ func TestIssuersThatCannotBeCarried(t *testing.T) {
 	}
 }
 
-// TestConvert: the same servers as manifests of ours, with what is said on standard error.
+// TestConvert: the same servers as manifests of ours, with the notes of standard error.
 func TestConvert(t *testing.T) {
-	files, err := filepath.Glob("testdata/*/*.yaml")
+	files, err := filepath.Glob("kube/testdata/toolhive/*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
