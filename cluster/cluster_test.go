@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && suites
 
 package cluster_test
 
@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,10 +26,10 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// heartbeat is that of the tests.
-const heartbeat = 200 * time.Millisecond
+// heartbeat is the interval of the tests.
+const heartbeat = 2 * time.Second
 
-// keys makes a ring: each letter is a key.
+// keys makes a ring with one key for each letter.
 func keys(t *testing.T, letters string) *seal.Ring {
 	t.Helper()
 	r, err := seal.New(ringOf(letters))
@@ -67,10 +69,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until m's view is as wanted.
+// eventually waits until m's view satisfies a condition.
 func eventually(t *testing.T, m *cluster.Members, what string, ok func() bool) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		changed := m.Changed()
 		if ok() {
@@ -79,7 +81,7 @@ func eventually(t *testing.T, m *cluster.Members, what string, ok func() bool) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("%s: not within 30 s; replicas %+v, keys %v", what, m.Replicas(), m.Keys())
+			t.Fatalf("%s: not within a minute; replicas %+v, keys %v", what, m.Replicas(), m.Keys())
 		}
 	}
 }
@@ -101,7 +103,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// Replicas see each other at once, and no more when they leave.
+// Replicas see each other at once, and no longer once they have left.
 func testMembers(t *testing.T, server *pgtest.Server, schema string) {
 	a, b := join(t, server, schema, keys(t, "a")), join(t, server, schema, keys(t, "a"))
 	c := join(t, server, schema, keys(t, "a"))
@@ -125,17 +127,17 @@ func testMembers(t *testing.T, server *pgtest.Server, schema string) {
 		t.Error("a replica that has left has an address")
 	}
 	if err := c.Refresh(t.Context()); err == nil {
-		t.Error("a replica that has left looks again")
+		t.Error("Refresh of a replica that has left succeeds")
 	}
 }
 
-// Of two replicas whose keys do not go together the younger says so, and keys may be replaced.
+// Of two replicas with different keys the younger reports it, and keys may be replaced.
 func testKeys(t *testing.T, server *pgtest.Server, schema string) {
 	ringA, ringB := keys(t, "a"), keys(t, "b")
 	a := join(t, server, schema, ringA)
 	b := join(t, server, schema, ringB)
 	if b.Keys() == nil {
-		t.Error("the younger replica has other keys and does not say so")
+		t.Error("Keys of the younger replica, which has other keys, is nil")
 	}
 	eventually(t, a, "two replicas", func() bool { return a.Live() == 2 })
 	if err := a.Keys(); err != nil {
@@ -155,7 +157,7 @@ func testKeys(t *testing.T, server *pgtest.Server, schema string) {
 	must(t, ringB.Replace([]seal.Key{{ID: "b", Secret: bytes.Repeat([]byte{1}, 32)}})) // the same name, another key
 	must(t, b.Refresh(t.Context()))
 	if err := b.Keys(); err == nil {
-		t.Error("another key of the same name goes unnoticed")
+		t.Error("Keys does not report another key of the same id")
 	}
 }
 
@@ -163,7 +165,7 @@ var full = cluster.State{
 	Level: "debug", Subscriptions: []string{"file:///a", "file:///b"}, Backends: map[string]string{"shop": "secret-session"}, Extra: []byte(`{"x":1}`),
 }
 
-// What is kept of a session is there for its next owner, sealed, and not for the one before.
+// The state of a session can be read by its next owner, is sealed, and can no longer be written by the previous one.
 func testRows(t *testing.T, server *pgtest.Server, schema string) {
 	a, b := join(t, server, schema, keys(t, "a")), join(t, server, schema, keys(t, "ba"))
 	ctx := t.Context()
@@ -217,7 +219,7 @@ func testRows(t *testing.T, server *pgtest.Server, schema string) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The owner that is back learns who has its sessions, also when it was adopted twice, or is over.
+// A previous owner that is back is notified of the adoptions of its sessions, also of those adopted twice or ended.
 func testAdoption(t *testing.T, server *pgtest.Server, schema string) {
 	a, b, c := join(t, server, schema, keys(t, "a")), join(t, server, schema, keys(t, "a")), join(t, server, schema, keys(t, "a"))
 	ctx := t.Context()
@@ -242,7 +244,7 @@ func testAdoption(t *testing.T, server *pgtest.Server, schema string) {
 		"s1": {Session: "s1", Owner: c.Self(), Epoch: 2}, "s2": {Session: "s2", Owner: b.Self(), Epoch: 1},
 		"s3": {Session: "s3", Owner: b.Self(), Epoch: 1, Deleted: true},
 	}
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		mu.Lock()
 		diff := cmp.Diff(want, heard)
@@ -261,8 +263,8 @@ func testAdoption(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// Of many who adopt one session at once exactly one wins, and all of them know who. This is repeated with random
-// numbers of rivals, of rounds and of those who write or end the session meanwhile, and compared with what may be.
+// Of several replicas that adopt one session at once exactly one wins, and all of them learn which. Repeated with
+// random numbers of rivals, rounds and concurrent writers or deletions, and compared with what is possible.
 func testAdoptionRace(t *testing.T, server *pgtest.Server, schema string) {
 	const replicas = 3
 	var all [replicas]*cluster.Members
@@ -330,12 +332,12 @@ func testAdoptionRace(t *testing.T, server *pgtest.Server, schema string) {
 		case r.Deleted != ends:
 			t.Errorf("seed %d, round %d: deleted %v, want %v", seed, round, r.Deleted, ends)
 		case !ends && (r.Owner != first || first == all[0].Self() || overs.Load() > 0):
-			t.Errorf("seed %d, round %d: the row says %+v, %s was told, %d over", seed, round, r, first, overs.Load())
+			t.Errorf("seed %d, round %d: the row is %+v, Adopt returned %s, %d times ErrDeleted", seed, round, r, first, overs.Load())
 		}
 	}
 }
 
-// A task is found by every replica, and by nobody but its principal.
+// A task is found by every replica, and only for its principal.
 func testTasks(t *testing.T, server *pgtest.Server, schema string) {
 	a, b := join(t, server, schema, keys(t, "a")), join(t, server, schema, keys(t, "a"))
 	task := cluster.Task{Principal: "alice", ID: "t1", Backend: "shop", Tool: "order", Session: "s1"}
@@ -353,7 +355,7 @@ func testTasks(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// A program of the version before goes on with newer tables that allow it, and not with others.
+// A program of the previous version works with newer tables that are compatible, and refuses others.
 func testVersions(t *testing.T, server *pgtest.Server, schema string) {
 	join(t, server, schema, keys(t, "a"))
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL(), Schema: schema})
@@ -371,14 +373,14 @@ func testVersions(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// While the database is away the others are those of before, and nothing is adopted; then all goes on.
+// While the database is away the last view is used and nothing is adopted; afterwards everything works again.
 func TestStoreAway(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
 	a, b := join(t, server, "vmcp", keys(t, "a")), join(t, server, "vmcp", keys(t, "a"))
 	eventually(t, a, "two replicas", func() bool { return a.Live() == 2 })
 	server.Down(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := a.Refresh(ctx); !errors.Is(err, cluster.ErrUnavailable) {
 		t.Errorf("Refresh without the database: %v", err)
@@ -409,8 +411,8 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// A database that has stopped accepts connections and says nothing: whoever asks it is told so in time, the others are
-// known as before, and when it goes on so does everything, without a second owner.
+// A suspended database accepts connections and sends nothing: callers get an error in time, the last view is used, and
+// once the database continues everything works again, without a second owner.
 func TestStoreStandsStill(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.Start(t)
@@ -435,16 +437,16 @@ func TestStoreStandsStill(t *testing.T) {
 	} {
 		wg.Go(func() {
 			if err := do(); !errors.Is(err, cluster.ErrUnavailable) {
-				t.Errorf("a store that stands still: %v", err)
+				t.Errorf("a suspended store: %v", err)
 			}
 		})
 	}
 	wg.Wait() // each is bounded by itself
 	if ctx.Err() != nil {
-		t.Fatal("nobody was told in a minute")
+		t.Fatal("nobody was notified in a minute")
 	}
 	if _, ok := a.Address(b.Self()); !ok || a.Live() != 2 {
-		t.Errorf("beside a store that stands still: %d replicas, the other one known: %v", a.Live(), ok)
+		t.Errorf("with a suspended store: %d replicas, the other one known: %v", a.Live(), ok)
 	}
 	server.Signal(t, syscall.SIGCONT)
 	stopped = false
@@ -461,7 +463,7 @@ func TestStoreStandsStill(t *testing.T) {
 	}
 }
 
-// A database that crashes has what it has acknowledged.
+// A database that crashes keeps what it has acknowledged.
 func TestStoreCrashes(t *testing.T) {
 	testmode.NeedThorough(t)
 	server := pgtest.StartDurable(t)
@@ -485,5 +487,68 @@ func TestStoreCrashes(t *testing.T) {
 		if _, ok, err := b.Task(t.Context(), "alice", id); !ok || err != nil {
 			t.Errorf("behind crash %d: the task: %v, %v", round, ok, err)
 		}
+	}
+}
+
+// TestClusterClocks: a replica with a wrong clock uses that of the database.
+func TestClusterClocks(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	for _, tt := range []struct {
+		skew   time.Duration
+		logged bool
+	}{{0, false}, {5 * time.Minute, true}, {-26 * time.Hour, true}} {
+		var log syncBuffer
+		db, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL(), Schema: "clocks", MaxConnections: 6})
+		must(t, err)
+		m, err := cluster.Join(t.Context(), cluster.Options{
+			DB: db, Ring: keys(t, "a"), Address: "10.0.0.1:1", Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Clock: func() time.Time { return time.Now().Add(tt.skew) },
+		})
+		must(t, err)
+		if off := time.Until(m.Now()).Abs(); off > time.Minute {
+			t.Errorf("a clock that is %s ahead: the time is %s off", tt.skew, off)
+		}
+		if said := strings.Contains(log.String(), "differs from that of the database"); said != tt.logged {
+			t.Errorf("a clock that is %s ahead is logged: %v, want %v", tt.skew, said, tt.logged)
+		}
+		m.Close()
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder // guarded by mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// TestStoreStandsStillWhileOneLeaves: leaving waits for the database for less time than other statements do.
+func TestStoreStandsStillWhileOneLeaves(t *testing.T) {
+	testmode.NeedThorough(t)
+	server := pgtest.Start(t)
+	a, b := join(t, server, "vmcp", keys(t, "a")), join(t, server, "vmcp", keys(t, "a"))
+	server.Signal(t, syscall.SIGSTOP)
+	defer server.Signal(t, syscall.SIGCONT)
+	needed := make(chan error, 1)
+	go func() { needed <- b.Ping(context.Background()) }()
+	a.Leave()
+	select {
+	case err := <-needed:
+		t.Fatalf("a statement failed before the other replica had left: %v", err)
+	default:
+	}
+	if err := <-needed; !errors.Is(err, cluster.ErrUnavailable) {
+		t.Errorf("a suspended database: %v", err)
 	}
 }

@@ -18,30 +18,30 @@ import (
 // Replica is one process of a cluster.
 type Replica struct {
 	ID      string
-	Address string        // what the others dial
+	Address string        // what the other replicas dial
 	Config  string        // hash of the configuration that it serves; "" before the first
-	Keys    []string      // ids of its keys, the one that seals first
-	Silent  time.Duration // how long it had said nothing when it was looked at
+	Keys    []string      // ids of its keys; the first one seals
+	Silent  time.Duration // time since its last heartbeat, at the moment of reading
 
 	checks []byte // a check value of each key, sha256.Size bytes each
-	keyed  int64  // since when it has these keys
+	keyed  int64  // when its keys last changed, in microseconds
 }
 
-// view is what a replica knows of all of them. It does not change.
+// view is what a replica knows of all replicas, itself included. It is immutable.
 type view struct {
 	read time.Time
-	all  []Replica          // who lives, this one included, by id
-	by   map[string]Replica // the same
-	keys error              // why the keys of this replica are not those of the others
+	all  []Replica          // those alive, sorted by id
+	by   map[string]Replica // the same, by id
+	keys error              // why the keys of this replica do not match those of another
 }
 
-// Replicas are those that live, this one included, by their ids.
+// Replicas are the replicas that are alive, this one included, sorted by id.
 func (m *Members) Replicas() []Replica { return m.view.Load().all }
 
-// Live is how many replicas there are: at least this one. While the database is away it stays what it was.
+// Live is the number of replicas that are alive, at least 1. While the database is away it keeps its last value.
 func (m *Members) Live() int { return max(1, len(m.view.Load().all)) }
 
-// Address is where a replica is dialled; false for one that is gone, and for all others once the database has been away
+// Address is where a replica is dialled; ok is false for one that is gone, and for all once the database has been away
 // for a minute.
 func (m *Members) Address(id string) (addr string, ok bool) {
 	v := m.view.Load()
@@ -52,12 +52,12 @@ func (m *Members) Address(id string) (addr string, ok bool) {
 	return r.Address, ok
 }
 
-// Keys says why this replica's keys do not go together with those of a replica that has had its own for longer: what one
-// of them has sealed the other cannot open. nil when they do.
+// Keys says why this replica's keys do not match those of a replica that has had its keys for longer: one of them
+// cannot open what the other seals. nil when all match.
 func (m *Members) Keys() error { return m.view.Load().keys }
 
-// Configurations are the hashes of the configurations that replicas serve, each with how many do. More than one is a
-// rollout on its way, or one that has failed.
+// Configurations are the hashes of the configurations that replicas serve, each with the number of replicas. More than
+// one means that a rollout is in progress or has failed.
 func (m *Members) Configurations() map[string]int {
 	found := map[string]int{}
 	for _, r := range m.Replicas() {
@@ -68,29 +68,29 @@ func (m *Members) Configurations() map[string]int {
 	return found
 }
 
-// Away says why the last heartbeat could not be written; nil when it was.
+// Away is the error of the last heartbeat; nil if it was written.
 func (m *Members) Away() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.away
 }
 
-// Changed is closed when replicas have come or gone, or have changed.
+// Changed is closed at the next change: a replica joins, leaves, or changes its address, configuration or keys.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
 }
 
-// poke asks for a heartbeat at once.
-func (m *Members) poke() {
+// beatNow requests a heartbeat at once.
+func (m *Members) beatNow() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Refresh reads who is there now, and which sessions were adopted.
+// Refresh writes a heartbeat now, which reads the replicas that are alive and the sessions that were adopted.
 func (m *Members) Refresh(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
@@ -108,11 +108,11 @@ func (m *Members) Refresh(ctx context.Context) error {
 	}
 }
 
-// errLeft is that of a replica that has left.
+// errLeft is returned by a replica that has left the cluster.
 var errLeft = fmt.Errorf("%w: this replica has left", ErrUnavailable)
 
-// live writes heartbeats until ctx ends.
-func (m *Members) live(ctx context.Context) {
+// beatUntil writes heartbeats until ctx ends.
+func (m *Members) beatUntil(ctx context.Context) {
 	defer close(m.ended)
 	tick := time.NewTicker(m.o.Heartbeat)
 	defer tick.Stop()
@@ -136,7 +136,7 @@ func (m *Members) live(ctx context.Context) {
 	}
 }
 
-// noteAway logs when the database goes and comes back.
+// noteAway logs when the database becomes unavailable and when it is back.
 func (m *Members) noteAway(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -147,50 +147,56 @@ func (m *Members) noteAway(ctx context.Context, err error) {
 	m.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		m.log.Warn("the shared store is away: replicas are those of before for a minute, and no session is adopted", "err", err)
+		m.log.Warn("the shared store does not answer: the replicas known so far count for another minute, and no session is adopted", "err", err)
 	case err == nil && before != nil:
-		m.log.Info("the shared store is back", "replicas", m.Live())
+		m.log.Info("the shared store answers again", "replicas", m.Live())
 	}
 }
 
-// beat writes that this replica is alive and reads the others, by the clock of the database. What a statement reads is
-// what was there before it: its own row is not in it the first time.
+// beat writes this replica's row and reads those of the others, by the clock of the database. A statement does not see
+// its own insertion, so the own row comes from RETURNING.
 func (m *Members) beat(ctx context.Context) error {
 	checks, ids := m.checks()
 	self := Replica{ID: m.self, Address: m.o.Address, Config: *m.hash.Load(), Keys: ids, checks: checks}
 	var all []Replica
+	var offset time.Duration
 	err := m.try(ctx, "heartbeat", func(ctx context.Context) error {
 		all = all[:0]
+		began := m.o.Clock()
 		rows, err := m.db.Query(ctx, m.sql(`WITH t AS MATERIALIZED (SELECT {now} AS now), me AS (
 			INSERT INTO @replicas AS r (id, address, seen, config, keys, checks, keyed) SELECT $1::text, $2::text, t.now, $3::text, $4::text, $5::bytea, t.now FROM t
 			ON CONFLICT (id) DO UPDATE SET address = EXCLUDED.address, seen = EXCLUDED.seen, config = EXCLUDED.config, keys = EXCLUDED.keys, checks = EXCLUDED.checks,
 				keyed = CASE WHEN r.checks = EXCLUDED.checks THEN r.keyed ELSE EXCLUDED.keyed END
 			RETURNING id, address, seen, config, keys, checks, keyed)
-			SELECT id, address, 0::bigint, config, keys, checks, keyed FROM me
-			UNION ALL SELECT r.id, r.address, t.now - r.seen, r.config, r.keys, r.checks, r.keyed FROM @replicas r, t WHERE r.id <> $1 AND t.now - r.seen < $6`),
+			SELECT me.id, me.address, 0::bigint, me.config, me.keys, me.checks, me.keyed, t.now FROM me, t
+			UNION ALL SELECT r.id, r.address, t.now - r.seen, r.config, r.keys, r.checks, r.keyed, t.now FROM @replicas r, t WHERE r.id <> $1 AND t.now - r.seen < $6`),
 			m.self, m.o.Address, self.Config, strings.Join(ids, " "), checks, (silent * m.o.Heartbeat).Microseconds())
 		if err != nil {
 			return err
 		}
 		var r Replica
-		var age int64
+		var age, now int64
 		var keys string
-		_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Address, &age, &r.Config, &keys, &r.checks, &r.keyed}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Address, &age, &r.Config, &keys, &r.checks, &r.keyed, &now}, func() error {
 			r.Silent, r.Keys = time.Duration(age)*time.Microsecond, strings.Fields(keys)
 			all = append(all, r)
 			r.checks = nil
 			return nil
 		})
+		ended := m.o.Clock()
+		offset = time.UnixMicro(now).Sub(began.Round(0).Add(ended.Sub(began) / 2))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	m.use(all)
+	m.setClock(offset)
+	m.setView(all)
 	return m.readAdoptions(ctx)
 }
 
-// checks are the check values of the keys, and their ids: who has the same schema and key has the same value.
+// checks are the check values of the keys, concatenated, and the keys' ids. Replicas with the same schema and key have
+// the same check value.
 func (m *Members) checks() (all []byte, ids []string) {
 	for _, mac := range m.o.Ring.MACs(seal.Check, []byte(m.db.Schema)) {
 		all = append(all, mac...)
@@ -198,8 +204,8 @@ func (m *Members) checks() (all []byte, ids []string) {
 	return all, m.o.Ring.IDs()
 }
 
-// use makes what was read the view.
-func (m *Members) use(all []Replica) {
+// setView replaces the view, and closes changed if more than times differ.
+func (m *Members) setView(all []Replica) {
 	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
 	now := &view{read: time.Now(), all: all, by: map[string]Replica{}}
 	for _, r := range all {
@@ -210,42 +216,42 @@ func (m *Members) use(all []Replica) {
 	if same(before, now) {
 		return
 	}
-	m.tell(before, now)
+	m.logChanges(before, now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// same reports whether two views differ in nothing but times.
+// same reports whether two views differ in times only.
 func same(a, b *view) bool {
 	return slices.EqualFunc(a.all, b.all, func(x, y Replica) bool {
 		return x.ID == y.ID && x.Address == y.Address && x.Config == y.Config && bytes.Equal(x.checks, y.checks)
 	}) && (a.keys == nil) == (b.keys == nil)
 }
 
-// tell logs who has come and gone.
-func (m *Members) tell(before, now *view) {
+// logChanges logs which replicas have joined and left, and whether the keys match.
+func (m *Members) logChanges(before, now *view) {
 	for _, r := range now.all {
 		if _, known := before.by[r.ID]; !known && r.ID != m.self {
-			m.log.Info("a replica is there", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
+			m.log.Info("replica joined", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
 		}
 	}
 	for _, r := range before.all {
 		if _, there := now.by[r.ID]; !there && r.ID != m.self {
-			m.log.Info("a replica is gone", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
+			m.log.Info("replica left", "peer", r.ID, "address", r.Address, "replicas", len(now.all))
 		}
 	}
 	switch {
 	case now.keys != nil && before.keys == nil:
 		m.log.Error("this replica is not ready", "err", now.keys)
 	case now.keys == nil && before.keys != nil:
-		m.log.Info("the keys of all replicas go together")
+		m.log.Info("the keys of all replicas match")
 	}
 }
 
-// mismatch finds a replica whose keys do not go together with those of self. The one that has had its keys for longer
-// is right: a secret that one process got wrong must not take the others out of service.
+// mismatch finds a replica whose keys do not match those of self. The replica that has had its keys for longer counts
+// as right: a process that starts with a wrong secret must not make the others unready.
 func mismatch(self Replica, all []Replica) error {
 	for _, r := range all {
 		if r.ID == self.ID || r.keyed > self.keyed || r.keyed == self.keyed && r.ID > self.ID || r.opens(self) && self.opens(r) {
@@ -257,7 +263,7 @@ func mismatch(self Replica, all []Replica) error {
 	return nil
 }
 
-// opens reports whether r has the key that other seals with.
+// opens reports whether r has the key with which other seals.
 func (r Replica) opens(other Replica) bool {
 	if len(other.checks) < sha256.Size {
 		return false

@@ -10,10 +10,11 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// connections bounds those to the database for what replicas share, beside those for runs.
+// connections bounds the connections to the database for the cluster's tables; the store of runs has a pool of its own.
 const connections = 10
 
-// Of joins the cluster of a configuration, whose ring is that of its keys.
+// Of joins the cluster that cfg names: its database, schema, advertised address and heartbeat. ring holds the keys of
+// cfg.
 func Of(ctx context.Context, cfg *config.Config, ring *seal.Ring, log *slog.Logger) (*Members, error) {
 	db, err := postgres.Open(ctx, postgres.Options{URL: cfg.SessionStorage.URL, Schema: cfg.SessionStorage.Schema, MaxConnections: connections})
 	if err != nil {

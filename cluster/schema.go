@@ -2,15 +2,15 @@ package cluster
 
 import "context"
 
-// migrations make the tables, each from what the one before has made. They are never changed and only added to. Processes
-// of the version before go on with the tables of this one while a new version is rolled out: nothing that they use goes
-// away, and what is added has a default.
+// migrations create the tables; each builds on those before it. A released one never changes; new ones are appended.
+// During a rolling update processes of the previous version use the tables of this one: a migration removes nothing
+// that they read or write, and new columns have defaults.
 //
-//	replicas  the processes: seen is when a row was last written, keyed when its keys last changed
-//	sessions  those with something to keep: an owner that is not the one in the id, a state, or an end (deleted)
-//	tasks     which backend runs a task, and for whom
-//	tokens    what logins at backends gave (sealed)
-//	logins    word that replicas leave each other of logins that are under way (sealed)
+//	replicas  the processes: seen is when the row was last written, keyed when its keys last changed
+//	sessions  sessions with something to store: an owner that is not the one in the id, a state, or an end (deleted)
+//	tasks     which backend runs a task, and for which principal
+//	tokens    grants of logins at backends (sealed)
+//	logins    messages between replicas about pending logins (sealed)
 //
 // Times are microseconds since 1970 by the clock of the database.
 var migrations = []string{`
@@ -33,20 +33,21 @@ CREATE TABLE @logins (id TEXT PRIMARY KEY, sealed BYTEA NOT NULL, key TEXT NOT N
 CREATE INDEX logins_expires ON @logins (expires);
 `}
 
-// compatible is the oldest version of the tables whose programs can use those of this one.
+// compatible is the oldest schema version whose programs can use the tables of this one.
 const compatible = 1
 
 const (
-	// cleanEvery is after how many heartbeats what has expired is deleted, and cleanMost how many rows of a table at once.
+	// cleanEvery is the number of heartbeats between deletions of expired rows, cleanMost the number of rows deleted
+	// per statement.
 	cleanEvery = 30
 	cleanMost  = 1000
-	// rows bounds the rows of a table: beyond it those go that would expire first.
+	// rows bounds the rows of a table: beyond it, the rows that expire first are deleted.
 	rows = 200_000
-	// forgotten is how many microseconds the row of a replica stays that says nothing more.
+	// forgotten is the age, in microseconds, at which the row of a silent replica is deleted.
 	forgotten = 10 * 60 * 1_000_000
 )
 
-// clean deletes what has expired. What cannot be deleted now is deleted later.
+// clean deletes expired rows. What fails is tried again at the next cleaning.
 func (m *Members) clean(ctx context.Context) {
 	for _, table := range []string{"sessions", "tasks", "logins"} {
 		m.delete(ctx, `DELETE FROM @`+table+` WHERE ctid IN (SELECT ctid FROM @`+table+` WHERE expires < {now} LIMIT $1)`, cleanMost)
@@ -61,6 +62,6 @@ func (m *Members) delete(ctx context.Context, text string, arg int64) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		m.log.Warn("rows that have expired are kept for now", "err", err)
+		m.log.Warn("expired rows were not deleted; the next cleaning tries again", "err", err)
 	}
 }

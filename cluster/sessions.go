@@ -12,56 +12,59 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// Row is what is kept of a session. Most sessions have none.
+// Row is what the store has of a session. Most sessions have no row.
 type Row struct {
-	// ID tells the session from others. It is not what its client sends: who reads the table has no session.
+	// ID identifies the session. It is not the Mcp-Session-Id of the client: reading the table does not give access to
+	// a session.
 	ID string
-	// Owner is the replica that has the session.
+	// Owner is the id of the replica that owns the session.
 	Owner string
-	// Epoch counts the owners: 0 for the one that the session began at. Writes of an earlier one are refused.
+	// Epoch counts changes of owner: 0 for the replica at which the session began. A write with an older epoch is
+	// refused.
 	Epoch int64
-	// State is what a session is begun anew from.
+	// State is what a replica restores the session from.
 	State State
-	// Deleted says that the session is over.
+	// Deleted says that the session has ended.
 	Deleted bool
 }
 
-// State is what a session is begun anew from, beside what its id says. It is sealed in its row.
+// State is what a replica restores a session from, beside what the session id contains. It is sealed in the row.
 type State struct {
 	// Level is the log level that the client has set; "" for none.
 	Level string `json:"level,omitempty"`
-	// Subscriptions are the URIs of resources that it follows.
+	// Subscriptions are the URIs of the resources that the client has subscribed to.
 	Subscriptions []string `json:"subscriptions,omitempty"`
-	// Backends are the ids of its sessions with backends, by their names.
+	// Backends are the ids of its backend sessions, by backend name.
 	Backends map[string]string `json:"backends,omitempty"`
-	// Extra is what else its owner keeps.
+	// Extra is further state that the owner stores, as JSON.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
 // maxState bounds the state of one session, in bytes.
 const maxState = 256 << 10
 
-// An Adoption is the news that a session has another owner, or is over.
+// An Adoption reports that a session has a new owner, or has ended.
 type Adoption struct {
 	Session, Owner string
 	Epoch          int64
 	Deleted        bool
 }
 
-// Save writes the row of a session of this replica, which expires in some time. An *AdoptedError or ErrDeleted says
-// that it is this replica's no more.
+// Save writes the row of a session of this replica; the row expires after life. An *AdoptedError or ErrDeleted says
+// that the session is no longer this replica's.
 func (m *Members) Save(ctx context.Context, r Row, life time.Duration) error {
 	sealed, err := m.sealState(r)
 	if err != nil {
 		return err
 	}
-	return m.owned(ctx, "keep a session", r.ID, `INSERT INTO @sessions AS s (id, owner, epoch, state, sealed, expires, changed)
+	return m.owned(ctx, "save a session", r.ID, `INSERT INTO @sessions AS s (id, owner, epoch, state, sealed, expires, changed)
 		VALUES ($1, $2, $3, $4, $5, {now} + $6, {now})
 		ON CONFLICT (id) DO UPDATE SET state = EXCLUDED.state, sealed = EXCLUDED.sealed, expires = EXCLUDED.expires
 		WHERE s.owner = $2 AND s.epoch = $3 AND NOT s.deleted`, r.ID, m.self, r.Epoch, sealed, seal.KeyOf(sealed), life.Microseconds())
 }
 
-// owned runs a statement that changes the row of a session of this replica, and says whose it is where it did not.
+// owned runs a statement that changes the row of a session of this replica. If no row was changed, it reads the row and
+// returns ErrDeleted or an *AdoptedError with the owner.
 func (m *Members) owned(ctx context.Context, what, id, text string, args ...any) error {
 	return m.try(ctx, what, func(ctx context.Context) error {
 		tag, err := m.db.Exec(ctx, m.sql(text), args...)
@@ -71,7 +74,7 @@ func (m *Members) owned(ctx context.Context, what, id, text string, args ...any)
 		row, err := m.row(ctx, id)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return nil // it has expired meanwhile, or there is nothing to renew
+			return nil // the row has expired meanwhile, or there was none to renew
 		case err != nil:
 			return err
 		case row.Deleted:
@@ -81,7 +84,7 @@ func (m *Members) owned(ctx context.Context, what, id, text string, args ...any)
 	})
 }
 
-// Touch renews the rows of sessions of this replica. Those that are no more its own stay as they are.
+// Touch extends the rows of sessions of this replica to expire after life. Rows that belong to others are left alone.
 func (m *Members) Touch(ctx context.Context, ids []string, life time.Duration) error {
 	if len(ids) == 0 {
 		return nil
@@ -92,7 +95,7 @@ func (m *Members) Touch(ctx context.Context, ids []string, life time.Duration) e
 	})
 }
 
-// Session reads the row of a session; false when it has none. Its state may not open: the error wraps
+// Session reads the row of a session; ok is false when it has none. If the state cannot be opened, the error wraps
 // seal.ErrDamaged or is a *seal.UnknownKeyError.
 func (m *Members) Session(ctx context.Context, id string) (r Row, ok bool, err error) {
 	err = m.try(ctx, "read a session", func(ctx context.Context) error {
@@ -105,7 +108,7 @@ func (m *Members) Session(ctx context.Context, id string) (r Row, ok bool, err e
 	return r, err == nil, err
 }
 
-// row reads a row. One that has expired is deleted for all.
+// row reads a row. An expired row counts as deleted.
 func (m *Members) row(ctx context.Context, id string) (Row, error) {
 	r := Row{ID: id}
 	var state []byte
@@ -116,13 +119,15 @@ func (m *Members) row(ctx context.Context, id string) (Row, error) {
 	return r, m.openState(&r, state)
 }
 
-// Adopt makes this replica the owner of a session whose owner, from, is gone or does not answer. Of many that try one
-// wins: the row that comes back names it, and it may be another one than this. ErrDeleted says that the session is over.
+// Adopt makes this replica the owner of a session whose owner, from, is gone or does not answer. If several replicas
+// try, one wins: the returned row names the owner, which may be another replica. ErrDeleted says that the session has
+// ended. life is the time until the row expires, unless it already expires later.
 //
-// A replica that has itself been away, and so may be the one that does not know who is there, looks first.
+// If the last heartbeat is older than the limit for silence, this replica may be the one that was cut off: Adopt then
+// reads the replicas first, and returns from as the owner if it is alive.
 func (m *Members) Adopt(ctx context.Context, id, from string, life time.Duration) (Row, error) {
 	if from == m.self {
-		return Row{}, fmt.Errorf("the session is this replica's already")
+		return Row{}, fmt.Errorf("adopt a session: this replica owns it already")
 	}
 	if time.Since(m.view.Load().read) > silent*m.o.Heartbeat {
 		if err := m.Refresh(ctx); err != nil {
@@ -155,7 +160,7 @@ func (m *Members) Adopt(ctx context.Context, id, from string, life time.Duration
 	return r, nil
 }
 
-// Delete ends a session for every replica. life is how long its id would be good for otherwise.
+// Delete ends a session for all replicas. life is how long its id would remain valid otherwise.
 func (m *Members) Delete(ctx context.Context, id string, life time.Duration) error {
 	err := m.try(ctx, "delete a session", func(ctx context.Context) error {
 		_, err := m.db.Exec(ctx, m.sql(`INSERT INTO @sessions AS s (id, owner, epoch, deleted, expires, changed) VALUES ($1, $2, 1, TRUE, {now} + $3, {now})
@@ -170,13 +175,14 @@ func (m *Members) Delete(ctx context.Context, id string, life time.Duration) err
 }
 
 const (
-	// overlap is how many microseconds are read again: a transaction may commit later than its time says.
+	// overlap is how many microseconds of changes are read again: a transaction may commit later than its timestamp.
 	overlap = 10_000_000
-	// newsMost is how many rows are read at once.
+	// newsMost is the number of rows that one query reads.
 	newsMost = 1000
 )
 
-// readAdoptions tells of the sessions that others have adopted or ended since the last look.
+// readAdoptions calls the function of OnAdoption for the sessions that other replicas have adopted or ended since the
+// last read.
 func (m *Members) readAdoptions(ctx context.Context) error {
 	f := m.adopted.Load()
 	if f == nil {
@@ -217,7 +223,7 @@ func (m *Members) readAdoptions(ctx context.Context) error {
 	}
 }
 
-// where is what the state of a session is sealed for.
+// where is the context that the state of a session is sealed with.
 func where(id string) string { return "sessions|" + id }
 
 func (m *Members) sealState(r Row) ([]byte, error) {
@@ -226,7 +232,7 @@ func (m *Members) sealState(r Row) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(text) > maxState:
-		return nil, fmt.Errorf("the state of a session with %d bytes: %w", len(text), ErrTooLarge)
+		return nil, fmt.Errorf("the state of a session has %d bytes: %w", len(text), ErrTooLarge)
 	}
 	return m.o.Ring.Encrypt(seal.Rows, where(r.ID), text), nil
 }
@@ -237,10 +243,10 @@ func (m *Members) openState(r *Row, sealed []byte) error {
 	}
 	text, err := m.o.Ring.Open(seal.Rows, where(r.ID), sealed)
 	if err != nil {
-		return ours{fmt.Errorf("the state of a session: %w", err)}
+		return ours{fmt.Errorf("open the state of a session: %w", err)}
 	}
 	if err := json.Unmarshal(text, &r.State); err != nil {
-		return ours{fmt.Errorf("the state of a session: %w", err)}
+		return ours{fmt.Errorf("decode the state of a session: %w", err)}
 	}
 	return nil
 }

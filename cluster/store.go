@@ -14,15 +14,16 @@ import (
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// store is the schema that replicas share.
+// store is the schema that the replicas of a cluster share.
 type store struct {
 	db    *postgres.DB
 	ring  *seal.Ring
 	log   *slog.Logger
-	texts sync.Map // statements as written -> for this schema
+	texts sync.Map // statement with placeholders -> statement for this schema
 }
 
-// sql is a statement of this package for the schema: @ stands in front of the names of tables, {now} for the time.
+// sql expands a statement for the schema: @ is the prefix of table names, {now} the time of the database in
+// microseconds.
 func (s *store) sql(text string) string {
 	if t, ok := s.texts.Load(text); ok {
 		return t.(string)
@@ -32,8 +33,8 @@ func (s *store) sql(text string) string {
 	return t
 }
 
-// migrate brings the tables to what this program knows, unless a newer one has been there that says that this
-// one can use them.
+// migrate brings the tables to the version of this program. Tables of a newer version are left as they are if their
+// cluster_compatible says that this program can use them, and refused otherwise.
 func (s *store) migrate(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, s.db.Pool, func(t pgx.Tx) error {
 		if err := s.db.Prepare(ctx, t); err != nil {
@@ -51,7 +52,7 @@ func (s *store) migrate(ctx context.Context) error {
 		}
 		switch {
 		case since > len(migrations):
-			return fmt.Errorf("the schema %s has tables of version %d for replicas, which is newer than this program: it knows version %d", s.db.Schema, version, len(migrations))
+			return fmt.Errorf("the cluster tables of schema %s need a program for version %d; this one supports version %d", s.db.Schema, version, len(migrations))
 		case version >= len(migrations):
 			return nil
 		}
@@ -69,8 +70,8 @@ func (s *store) migrate(ctx context.Context) error {
 	return nil
 }
 
-// try runs one statement, and once more over a fresh connection where the first has died: all statements of this
-// package may be run twice. The error wraps ErrUnavailable, unless it is one of ours.
+// try runs do within a time limit, and once more over a fresh connection if the first one had died: all statements of
+// this package may be run twice. The error wraps ErrUnavailable unless it is an expected one.
 func (s *store) try(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -88,12 +89,12 @@ func (s *store) try(ctx context.Context, what string, do func(context.Context) e
 	return fmt.Errorf("%w: %s: %s: %w", ErrUnavailable, s.db.Name, what, err)
 }
 
-// ours is an error that is not the database's.
+// ours is an error of this package that try returns unwrapped, rather than as ErrUnavailable.
 type ours struct{ error }
 
 func (e ours) Unwrap() error { return e.error }
 
-// expected reports whether an error is an answer, or none.
+// expected reports whether err is nil, "no rows" or an error of this package.
 func expected(err error) bool {
 	var own ours
 	return err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, &own)

@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// maxTokens bounds the logins that are kept, and maxToken the size of one.
+	// maxTokens bounds the number of stored grants, and maxToken the size of one in bytes.
 	maxTokens = 10_000
 	maxToken  = 256 << 10
-	// maxLocks bounds the connections that wait for a row, or have it locked, while an authorization server is asked.
+	// maxLocks bounds the connections that lock a row, or wait to, while a grant is renewed at an authorization server.
 	maxLocks = 4
-	// lockedFor is how long a row may be locked by a process that does nothing, in milliseconds.
+	// lockedFor is how long an idle transaction or a statement may keep a row locked, in milliseconds.
 	lockedFor = 60_000
 )
 
-// Tokens keep what logins at backends gave, sealed, for all replicas.
+// Tokens stores the grants of logins at backends, sealed, for all replicas. A grant is an opaque text of package
+// backends/credentials.
 type Tokens struct {
 	*store
-	locks chan struct{} // a token for each connection that has locked a row, or waits for it
+	locks chan struct{} // one element for each connection that locks a row or waits to
 }
 
-// Tokens are those of the cluster.
+// Tokens is the cluster's store of grants.
 func (m *Members) Tokens() *Tokens { return m.tokens }
 
-// OpenTokens opens the tokens of a configuration beside the processes that serve, or without them.
+// OpenTokens opens the grants of a configuration without joining the cluster, whether or not replicas are running.
 func OpenTokens(ctx context.Context, cfg *config.Config, ring *seal.Ring) (*Tokens, error) {
 	db, err := postgres.Open(ctx, postgres.Options{URL: cfg.SessionStorage.URL, Schema: cfg.SessionStorage.Schema, MaxConnections: 2})
 	if err != nil {
@@ -50,10 +51,10 @@ func OpenTokens(ctx context.Context, cfg *config.Config, ring *seal.Ring) (*Toke
 
 func newTokens(s *store) *Tokens { return &Tokens{s, make(chan struct{}, maxLocks)} }
 
-// Close closes the database. It is for what OpenTokens has opened.
+// Close closes the database. Only for a store that OpenTokens opened.
 func (t *Tokens) Close() { t.db.Close() }
 
-// Token is the text of a principal with a backend; nil for none.
+// Token reads the grant of a principal at a backend; nil if there is none.
 func (t *Tokens) Token(ctx context.Context, backend, principal string) (text []byte, err error) {
 	err = t.try(ctx, "read a login", func(ctx context.Context) error {
 		var sealed []byte
@@ -69,26 +70,26 @@ func (t *Tokens) Token(ctx context.Context, backend, principal string) (text []b
 	return text, err
 }
 
-// PutToken keeps a text.
+// PutToken stores a grant.
 func (t *Tokens) PutToken(ctx context.Context, backend, principal string, text []byte) error {
 	if len(text) > maxToken {
-		return fmt.Errorf("a login with %d bytes: %w", len(text), ErrTooLarge)
+		return fmt.Errorf("store a login: %d bytes: %w", len(text), ErrTooLarge)
 	}
 	sealed := t.sealToken(backend, principal, text)
-	return t.try(ctx, "keep a login", func(ctx context.Context) error {
+	return t.try(ctx, "store a login", func(ctx context.Context) error {
 		tag, err := t.db.Exec(ctx, t.sql(`INSERT INTO @tokens (backend, principal, sealed, key, updated) SELECT $1, $2, $3, $4, {now}
 			WHERE (SELECT count(*) FROM @tokens) < $5 OR EXISTS (SELECT 1 FROM @tokens WHERE backend = $1 AND principal = $2)
 			ON CONFLICT (backend, principal) DO UPDATE SET sealed = EXCLUDED.sealed, key = EXCLUDED.key, updated = EXCLUDED.updated`),
 			backend, principal, sealed, seal.KeyOf(sealed), maxTokens)
 		if err == nil && tag.RowsAffected() == 0 {
-			return ours{fmt.Errorf("%d logins are stored, and no more are taken; vmcp logout makes room", maxTokens)}
+			return ours{fmt.Errorf("store a login: the store is full with %d logins; vmcp logout removes some", maxTokens)}
 		}
 		return err
 	})
 }
 
-// RenewToken calls f with a text, nil for none, while its row is locked, and keeps what f returns; nil: nothing changes.
-// done reports whether f was called: it is called once at most, and what it did cannot be undone.
+// RenewToken locks the row of a grant, calls f with the grant (nil if there is none) and stores what f returns; if that
+// is nil, nothing changes. done reports whether f was called: at most once, and its effects are not undone.
 func (t *Tokens) RenewToken(ctx context.Context, backend, principal string, f func([]byte) ([]byte, error)) (done bool, err error) {
 	select {
 	case t.locks <- struct{}{}:
@@ -113,7 +114,7 @@ func (t *Tokens) RenewToken(ctx context.Context, backend, principal string, f fu
 // renewIn is one transaction of RenewToken.
 func (t *Tokens) renewIn(ctx context.Context, backend, principal string, done *bool, f func([]byte) ([]byte, error)) error {
 	return pgx.BeginFunc(ctx, t.db.Pool, func(tx pgx.Tx) error {
-		// A row may be locked for as long as an authorization server takes, and no longer by a process that has stopped.
+		// A row may stay locked for as long as an authorization server takes, but not by a process that was stopped.
 		for _, set := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
 			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL %s = %d", set, lockedFor)); err != nil {
 				return err
@@ -137,7 +138,7 @@ func (t *Tokens) renewIn(ctx context.Context, backend, principal string, done *b
 		if next == nil {
 			return nil
 		}
-		// What f did is not undone when whoever asked leaves.
+		// The result of f is stored even if the caller has given up: f's effects are not undone.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 		defer cancel()
 		sealed = t.sealToken(backend, principal, next)
@@ -146,9 +147,10 @@ func (t *Tokens) renewIn(ctx context.Context, backend, principal string, done *b
 	})
 }
 
-// RemoveTokens takes out that of a principal with a backend, nil for those of all, and reports how many there were.
+// RemoveTokens deletes the grant of a principal at a backend, or those of all principals if principal is nil, and
+// returns their number.
 func (t *Tokens) RemoveTokens(ctx context.Context, backend string, principal *string) (n int, err error) {
-	err = t.try(ctx, "forget a login", func(ctx context.Context) error {
+	err = t.try(ctx, "remove logins", func(ctx context.Context) error {
 		tag, err := t.db.Exec(ctx, t.sql(`DELETE FROM @tokens WHERE backend = $1 AND ($2::text IS NULL OR principal = $2)`), backend, principal)
 		n += int(tag.RowsAffected())
 		return err
@@ -157,18 +159,18 @@ func (t *Tokens) RemoveTokens(ctx context.Context, backend string, principal *st
 }
 
 const (
-	// maxLogin bounds a text about a login that is under way.
+	// maxLogin bounds the message about a pending login, in bytes.
 	maxLogin = 64 << 10
 )
 
-// PostLogin leaves a text about a login that is under way, for some time. The first of an id stays: first reports
+// PostLogin stores a message about a pending login for the time life. The first message of an id is kept: first reports
 // whether this is it.
 func (t *Tokens) PostLogin(ctx context.Context, id string, text []byte, life time.Duration) (first bool, err error) {
 	if len(text) > maxLogin {
-		return false, fmt.Errorf("a login under way with %d bytes: %w", len(text), ErrTooLarge)
+		return false, fmt.Errorf("store a pending login: %d bytes: %w", len(text), ErrTooLarge)
 	}
 	sealed := t.ring.Encrypt(seal.Tokens, "logins|"+id, text)
-	err = t.try(ctx, "leave word of a login", func(ctx context.Context) error {
+	err = t.try(ctx, "store a pending login", func(ctx context.Context) error {
 		var there []byte
 		err := t.db.QueryRow(ctx, t.sql(`INSERT INTO @logins AS l (id, sealed, key, expires) VALUES ($1, $2, $3, {now} + $4)
 			ON CONFLICT (id) DO UPDATE SET expires = l.expires RETURNING sealed`), id, sealed, seal.KeyOf(sealed), life.Microseconds()).Scan(&there)
@@ -178,10 +180,10 @@ func (t *Tokens) PostLogin(ctx context.Context, id string, text []byte, life tim
 	return first, err
 }
 
-// Logins reads the texts about logins that are there. One that does not open is not.
+// Logins reads the messages about the pending logins ids. One that cannot be opened is left out.
 func (t *Tokens) Logins(ctx context.Context, ids []string) (map[string][]byte, error) {
 	found := map[string][]byte{}
-	err := t.try(ctx, "look for word of logins", func(ctx context.Context) error {
+	err := t.try(ctx, "read pending logins", func(ctx context.Context) error {
 		rows, err := t.db.Query(ctx, t.sql(`SELECT id, sealed FROM @logins WHERE id = ANY($1) AND expires >= {now}`), ids)
 		if err != nil {
 			return err
@@ -199,10 +201,10 @@ func (t *Tokens) Logins(ctx context.Context, ids []string) (map[string][]byte, e
 	return found, err
 }
 
-// Sealed is how much is sealed by each key, by its id.
+// Sealed is how many sessions and grants are sealed with each key, by key id.
 type Sealed struct{ Sessions, Logins map[string]int }
 
-// Sealed counts what is sealed by which key.
+// Sealed counts the sessions and grants of each key.
 func (t *Tokens) Sealed(ctx context.Context) (found Sealed, err error) {
 	for _, count := range []struct {
 		to   *map[string]int
@@ -232,7 +234,7 @@ func (t *Tokens) Sealed(ctx context.Context) (found Sealed, err error) {
 	return found, nil
 }
 
-// whose is what a text is sealed for: it does not open in another's place.
+// whose is the context that a grant is sealed with: it does not open in another row.
 func whose(backend, principal string) string { return fmt.Sprintf("tokens|%q|%q", backend, principal) }
 
 func (t *Tokens) sealToken(backend, principal string, text []byte) []byte {
@@ -242,7 +244,7 @@ func (t *Tokens) sealToken(backend, principal string, text []byte) []byte {
 func (t *Tokens) openToken(backend, principal string, sealed []byte) ([]byte, error) {
 	text, err := t.ring.Open(seal.Tokens, whose(backend, principal), sealed)
 	if err != nil {
-		return nil, ours{fmt.Errorf("the login at backend %s: %w", backend, err)}
+		return nil, ours{fmt.Errorf("open the login at backend %s: %w", backend, err)}
 	}
 	return text, nil
 }

@@ -7,23 +7,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 )
 
-// alivePath is where a replica says that it is alive.
+// alivePath is the path of the liveness probe between replicas.
 const alivePath = "/peer/alive"
 
-// A peer is another replica while requests are under way to it. One goroutine asks whether it is alive.
+// A peer is another replica to which requests are or were recently in flight. One goroutine (attend) probes whether it
+// is alive. Where both are needed, Peers.mu is locked before peer.mu.
 type peer struct {
-	id   string
-	addr string
+	id string
 
 	mu       sync.Mutex
+	addr     string                // guarded by mu
+	to       *httpclient.Transport // for requests of clients; guarded by mu
 	underway map[*passing]struct{} // guarded by mu
-	silent   bool                  // guarded by mu: it said nothing when it was asked last
+	silent   bool                  // the last probe got no answer; guarded by mu
 }
 
-// begin notes a request that is under way to a replica, until done is called: it ends with errSilent when the replica says
-// nothing any more. ok is false for one that says nothing already, and when there are no requests to be passed on any more.
+// begin registers a request in flight to a replica, until done is called; it is cancelled with errSilent if a probe
+// gets no answer. ok is false if the last probe got none, and after Close.
 func (p *Peers) begin(t *passing) (done func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,7 +36,7 @@ func (p *Peers) begin(t *passing) (done func(), ok bool) {
 		if p.life.Err() != nil {
 			return nil, false
 		}
-		e = &peer{id: t.To, addr: t.addr, underway: map[*passing]struct{}{}}
+		e = &peer{id: t.To, underway: map[*passing]struct{}{}}
 		p.peers[t.To] = e
 		p.work.Go(func() { p.attend(e) })
 	}
@@ -41,6 +45,11 @@ func (p *Peers) begin(t *passing) (done func(), ok bool) {
 	if e.silent {
 		return nil, false
 	}
+	if e.addr != t.addr {
+		e.leave()
+		e.addr, e.to = t.addr, p.transportTo(t.addr)
+	}
+	t.to = e.to
 	e.underway[t] = struct{}{}
 	return func() {
 		e.mu.Lock()
@@ -49,13 +58,19 @@ func (p *Peers) begin(t *passing) (done func(), ok bool) {
 	}, true
 }
 
-// errSilent ends requests to a replica that says nothing.
-var errSilent = errors.New("the replica says nothing")
+// errSilent is the cause with which requests to a replica are cancelled that does not answer probes.
+var errSilent = errors.New("the replica does not answer")
 
-// attend asks a replica at intervals whether it is alive, as long as requests are under way to it.
+// attend probes a replica every Options.Timeout while requests are in flight to it, and ends when none have been for
+// keptIdle intervals.
 func (p *Peers) attend(e *peer) {
 	tick := time.NewTicker(p.o.Timeout)
 	defer tick.Stop()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.leave()
+	}()
 	for idle := 0; ; {
 		select {
 		case <-tick.C:
@@ -70,15 +85,23 @@ func (p *Peers) attend(e *peer) {
 		}
 		idle = 0
 		if n := e.note(p.alive(e)); n > 0 {
-			p.log.Warn("a replica says nothing: what it has not begun is served elsewhere", "peer", e.id, "requests", n)
+			p.log.Warn("a replica does not answer: requests that it has not started are served elsewhere", "peer", e.id, "requests", n)
 		}
 	}
 }
 
-// keptIdle is for how many intervals a peer is kept to which nothing is under way.
+// leave closes the idle connections. mu is held.
+func (e *peer) leave() {
+	if e.to != nil {
+		e.to.CloseIdleConnections()
+	}
+}
+
+// keptIdle is the number of idle intervals after which a peer is removed.
 const keptIdle = 10
 
-// rests reports whether there is no reason to ask: no request has been under way since a time, and it did not fall silent.
+// rests reports whether no probe is needed: no request that began before since is in flight, and the peer answered the
+// last probe or is no longer in the table of replicas (there is false).
 func (e *peer) rests(since time.Time, there bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +113,8 @@ func (e *peer) rests(since time.Time, there bool) bool {
 	return !e.silent || !there
 }
 
-// note ends what is under way to a replica that says nothing, and returns how much that was.
+// note records the result of a probe. If there was no answer, it cancels all requests in flight and returns their
+// number.
 func (e *peer) note(alive bool) (ended int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +127,7 @@ func (e *peer) note(alive bool) (ended int) {
 	return len(e.underway)
 }
 
-// forget drops a peer to which nothing is under way.
+// forget removes a peer without requests in flight; false if it has some.
 func (p *Peers) forget(e *peer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,11 +140,15 @@ func (p *Peers) forget(e *peer) bool {
 	return true
 }
 
-// alive asks a replica whether it is.
+// alive probes a replica: true if it answers within Options.Timeout. A probe that fails because of Close counts as
+// answered.
 func (p *Peers) alive(e *peer) bool {
 	ctx, cancel := context.WithTimeout(p.life, p.o.Timeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheme()+"://"+e.addr+alivePath, nil)
+	e.mu.Lock()
+	addr := e.addr
+	e.mu.Unlock()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheme()+"://"+addr+alivePath, nil)
 	if err != nil {
 		return false
 	}
@@ -133,17 +161,17 @@ func (p *Peers) alive(e *peer) bool {
 	return resp.StatusCode == http.StatusNoContent
 }
 
-// pause notes that this process has stood still: it was stopped, or the machine was.
+// pause detects that this process was suspended (SIGSTOP, a paused virtual machine).
 type pause struct {
-	last  atomic.Int64 // nanoseconds since 1970 when the process was last seen to go on
-	stood atomic.Bool  // it has stood still, and nobody has looked since what others have taken over
+	last  atomic.Int64 // time of the last tick, in nanoseconds since 1970
+	stood atomic.Bool  // the process was suspended, and adoptions were not read since
 
-	looking sync.Mutex // held by who looks: the others wait for what is found
+	looking sync.Mutex // held while adoptions are read; others wait for the result
 }
 
 const (
 	pauseTick = 250 * time.Millisecond
-	// stillFor is how long a process that goes on is not seen to do so at most.
+	// stillFor is the interval between ticks above which the process counts as suspended.
 	stillFor = time.Second
 )
 
@@ -152,7 +180,7 @@ func (s *pause) watch(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C: // its own time is from before a pause, maybe
+		case <-tick.C: // the tick's own time may be from before a suspension
 			s.tick(time.Now())
 		case <-ctx.Done():
 			return
@@ -160,7 +188,7 @@ func (s *pause) watch(ctx context.Context) {
 	}
 }
 
-// tick notes that the process goes on.
+// tick notes that the process is running at the time now.
 func (s *pause) tick(now time.Time) {
 	last := s.last.Swap(now.UnixNano())
 	if last != 0 && now.UnixNano()-last > int64(stillFor) {
@@ -168,13 +196,13 @@ func (s *pause) tick(now time.Time) {
 	}
 }
 
-// stoodStill reports whether the process has stood still since the last look.
+// stoodStill reports whether the process was suspended and adoptions were not read since.
 func (s *pause) stoodStill() bool {
 	return s.stood.Load() || time.Now().UnixNano()-s.last.Load() > int64(stillFor)
 }
 
-// Awake looks up what others have taken over, if this process has stood still: a session of its own may be theirs now. While
-// the store is away it cannot, and goes on with what it has: calls do not wait for a store.
+// Awake reads the adoptions of other replicas if this process was suspended: they may own its sessions now. If the
+// store is away, it logs that and returns: calls do not wait for the store.
 func (p *Peers) Awake(ctx context.Context) {
 	if !p.pause.stoodStill() {
 		return
@@ -188,7 +216,7 @@ func (p *Peers) Awake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeout)
 	defer cancel()
 	if err := p.o.Refresh(ctx); err != nil {
-		p.log.Warn("this process has stood still, and cannot look up what others have taken over", "err", err)
+		p.log.Warn("this process was suspended and cannot read which of its sessions other replicas have adopted", "err", err)
 	}
 	p.pause.stood.Store(false)
 }

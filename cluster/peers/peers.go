@@ -1,22 +1,22 @@
-// Package peers passes requests of clients on between the replicas of a cluster, over a port of its own.
+// Package peers forwards requests of clients between the replicas of a cluster, over a separate port.
 //
 //	p := peers.New(peers.Options{Ring: ring, Self: members.Self(), Address: members.Address, Serve: here})
 //	go p.Listen(l)
 //	err := p.Forward(w, r, peers.Passage{To: owner, Session: id, Body: body})
 //
-// Every request is signed with a key of the ring (purpose peer): who sends it, when and to whom, its method and path, the
-// session that it is about, for which principal, and a digest of its body. The receiver refuses what is not signed so, is
-// older than half a minute, or has come before, and never passes a request on again: it serves it, or answers that the
-// session is not its own (421).
+// Every request is signed with a key of the ring (purpose seal.Peer): sender, time, receiver, method and path, session,
+// principal, and a digest of the body. The receiver refuses a request that is not signed, is older than half a minute
+// or was received before. It never forwards a request again: it serves it, or answers 421 if it does not own the
+// session.
 //
-// Which address is dialled comes from the table of replicas by the id of one, never from a request.
+// The address to dial comes from the table of replicas, by id, never from a request.
 //
-// # Silence
+// # Replicas that do not answer
 //
-// A process that was stopped accepts connections and says nothing. So the receiver answers 102 at once when it begins, and
-// whoever waits asks every peer with a request under way, at intervals, whether it is alive. A request that was not begun
-// may be served elsewhere (ErrGone). One that was begun is not repeated: its client sees the connection break off. A
-// receiver that finds that it has itself stood still looks up what others have taken over meanwhile before it begins.
+// A suspended process accepts connections and sends nothing. So a receiver answers 102 (Processing) when it starts a
+// request, and a sender probes, at intervals, each peer to which requests are in flight. A request that was not started
+// may be served elsewhere (ErrGone). One that was started is not repeated: the connection of its client breaks. A
+// receiver that finds that it was suspended itself reads which sessions others have adopted before it starts a request.
 package peers
 
 import (
@@ -26,101 +26,107 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
+	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/httpclient"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
 var (
-	// ErrGone says that a replica is not there or says nothing, and has not begun the request.
+	// ErrGone says that a replica is gone or does not answer, and has not started the request.
 	ErrGone = errors.New("the replica is gone")
-	// ErrMoved says that the session is not that replica's.
-	ErrMoved = errors.New("the session is another replica's")
+	// ErrMoved says that the replica does not own the session.
+	ErrMoved = errors.New("the session belongs to another replica")
 )
 
-// Options are what peers take from their surroundings.
+// Options configure Peers.
 type Options struct {
-	// Ring signs requests. Its keys may be replaced at any time.
+	// Ring signs and verifies requests. Its keys may be replaced at any time.
 	Ring *seal.Ring
-	// Space is what only replicas of one cluster have in common, such as the schema of their tables.
+	// Space identifies the cluster in signatures, for example the schema of its tables.
 	Space string
-	// Self is this replica.
+	// Self is the id of this replica.
 	Self string
-	// Address is where a replica is dialled; false for one that is not there.
+	// Address returns the host:port of a replica; false if it is gone.
 	Address func(replica string) (addr string, ok bool)
-	// Refresh looks up which sessions others have taken over; it is called when this process has stood still. nil: nothing
-	// is looked up.
+	// Refresh reads which sessions others have adopted; called after this process was suspended. nil: nothing is read.
 	Refresh func(context.Context) error
-	// Serve serves a request that another replica has passed on. It may call Moved.
+	// Serve serves a request that another replica has forwarded. It may call Moved.
 	Serve func(http.ResponseWriter, *http.Request, Passage)
-	// Timeout is how long a peer may take to be dialled and to say that it is alive: 2 s where it is 0.
+	// Now is the time that all replicas share; time.Now if it is nil.
+	Now func() time.Time
+	// Timeout bounds dialling a peer, and a probe; it is also the interval between probes. 2 s if it is 0.
 	Timeout time.Duration
-	// MaxBody is how large a body may be; 4 MiB where it is nil.
+	// MaxBody is the size limit of a body in bytes; 4 MiB if it is nil.
 	MaxBody func() int64
-	// TLS is how peers are dialled and served; nil: without TLS.
+	// TLS is for both directions; nil: without TLS.
 	TLS *TLS
-	// Forwarded is told of every request that was passed on: its kind (session, stream, live or status), how it ended
-	// (ok, gone, moved, aborted or refused), and how long it took until the answer began. May be nil.
+	// Forwarded is called once for every request that Forward was called with: its kind (session, stream, live or
+	// status), its outcome (ok, gone, moved, aborted or refused), and the time until the response header. May be nil.
 	Forwarded func(kind, outcome string, took time.Duration)
-	// Log gets what is wrong; nil: nothing is logged.
+	// Log gets warnings; nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// A Passage is a request that one replica passes on to another.
+// A Passage is a request that one replica forwards to another.
 type Passage struct {
-	From, To string // replicas
-	// Session is what the request is about: the id of a session, or the handle of a call that waits.
+	From, To string // ids of replicas
+	// Session is the id of the session, or the handle of a suspended call, that the request names.
 	Session string
-	// Kind is Session, Stream, Live or Status.
+	// Kind is one of the constants below.
 	Kind string
-	// Principal is who was let in, as the receiver takes it; nil is nobody.
+	// Principal is the authenticated principal, encoded by package proxy/edge; nil if there is none.
 	Principal []byte
-	// Client is the address that the request came from.
+	// Client is the remote address of the client.
 	Client string
-	// Body is what the request brings.
+	// Body is the body of the request.
 	Body []byte
 }
 
-// Kinds of passages.
+// Kinds of forwarded requests.
 const (
 	Session = "session"
 	Stream  = "stream"
 	Live    = "live"
-	Status  = "status" // how a replica is, for operators
+	Status  = "status" // the status of one replica, for operators
 )
 
-// Peers are the other replicas, as this one speaks with them. They are safe for concurrent use.
+// Peers sends requests to the other replicas and receives theirs. Safe for concurrent use.
 type Peers struct {
 	o       Options
 	log     *slog.Logger
-	client  *http.Transport // for requests of clients
-	pings   *http.Client    // whether a peer is alive; on connections of its own
-	proxy   *httputil.ReverseProxy
+	pings   *http.Client // probes, on connections of their own
 	server  *http.Server
+	silent  atomic.Pointer[silencer] // the listener, if it is one
 	replays replays
+	refused refusals
 	clock   clock
 	pause   pause
 
-	life context.Context // ends with Close
+	life context.Context // cancelled by Close
 	end  context.CancelFunc
 	work sync.WaitGroup
 
 	mu    sync.Mutex
-	peers map[string]*peer // with requests under way, by replica; guarded by mu
+	peers map[string]*peer // by replica; guarded by mu
 }
 
 const (
-	// idlePerPeer is how many connections without a request are kept for each peer.
+	// idlePerPeer is the number of idle connections kept for each peer.
 	idlePerPeer = 64
 	defaultBody = 4 << 20
 )
 
-// New makes the peers of a replica; Listen lets others come.
+// New makes the Peers of a replica. It can forward at once; Listen receives.
 func New(o Options) *Peers {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -136,20 +142,23 @@ func New(o Options) *Peers {
 	}
 	p := &Peers{o: o, log: o.Log, peers: map[string]*peer{}}
 	p.life, p.end = context.WithCancel(context.Background())
-	p.client = p.transport(idlePerPeer)
 	p.pings = &http.Client{Transport: p.transport(1), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	p.proxy = &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: p.client, FlushInterval: -1, ModifyResponse: p.look, ErrorHandler: failed,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
-	}
 	p.server = &http.Server{
-		Handler: http.HandlerFunc(p.receive), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: http.HandlerFunc(p.receive), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaders,
+		ConnContext: connContext,
 		BaseContext: func(net.Listener) context.Context { return p.life },
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	p.pause.tick(time.Now())
 	p.work.Go(func() { p.pause.watch(p.life) })
 	return p
+}
+
+// transportTo is a transport for requests of clients to one replica.
+func (p *Peers) transportTo(addr string) *httpclient.Transport {
+	to := httpclient.New(&url.URL{Scheme: p.scheme(), Host: addr}, p.transport(idlePerPeer))
+	to.Ahead = ahead
+	return to
 }
 
 func (p *Peers) transport(idle int) *http.Transport {
@@ -181,7 +190,7 @@ func (p *Peers) transport(idle int) *http.Transport {
 	return t
 }
 
-// scheme is how peers are spoken with.
+// scheme is the URL scheme for peers.
 func (p *Peers) scheme() string {
 	if p.o.TLS != nil {
 		return "https"
@@ -189,8 +198,12 @@ func (p *Peers) scheme() string {
 	return "http"
 }
 
-// Listen serves the other replicas until Close, or until l fails.
+// Listen serves the requests of other replicas until Close or Shutdown, or until l fails.
 func (p *Peers) Listen(l net.Listener) error {
+	if s, ok := l.(silencer); ok {
+		p.silent.Store(&s)
+	}
+	l = newEntrance(l)
 	if p.o.TLS != nil {
 		l = tls.NewListener(l, p.o.TLS.server)
 	}
@@ -201,14 +214,25 @@ func (p *Peers) Listen(l net.Listener) error {
 	return err
 }
 
-// Shutdown lets no more requests of others in and waits until those that run have ended, or ctx has.
-func (p *Peers) Shutdown(ctx context.Context) error { return p.server.Shutdown(ctx) }
+// A silencer is a listener that can close its connections on which nothing was ever sent.
+type silencer interface{ CloseSilent() }
 
-// Close breaks off what is under way, both ways.
+// silentTime is how long Shutdown waits for the first byte on a connection: what was sent before has been read by then.
+const silentTime = time.Second
+
+// Shutdown stops accepting requests of other replicas and waits until those in flight have ended, or ctx has.
+func (p *Peers) Shutdown(ctx context.Context) error {
+	if s := p.silent.Load(); s != nil {
+		late := time.AfterFunc(silentTime, (*s).CloseSilent)
+		defer late.Stop()
+	}
+	return p.server.Shutdown(ctx)
+}
+
+// Close cancels what is in flight, in both directions, and waits for the goroutines.
 func (p *Peers) Close() {
 	p.end()
 	p.server.Close()
 	p.work.Wait()
-	p.client.CloseIdleConnections()
 	p.pings.CloseIdleConnections()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,17 +23,18 @@ import (
 	"time"
 
 	"github.com/vmcp-dev/vmcp/internal/testkit"
+	"github.com/vmcp-dev/vmcp/internal/testmode"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
-// replicas are those of one cluster, each with a port for the others and one for clients.
+// replicas is one cluster; each replica has a port for the others and one for clients.
 type replicas struct {
 	t    *testing.T
 	mu   sync.Mutex
 	addr map[string]string // guarded by mu
 }
 
-// replica is one of them. Its port for clients passes every request on to the one that the header To names.
+// replica is one of them. Its port for clients forwards every request to the replica that the header To names.
 type replica struct {
 	*Peers
 	url    string
@@ -67,11 +70,11 @@ func ringOf(t *testing.T, ids ...string) *seal.Ring {
 	return r
 }
 
-// start makes a replica; change may change what it takes.
+// start makes a replica; change may change its options.
 func (c *replicas) start(id string, serve func(http.ResponseWriter, *http.Request, Passage), change ...func(*Options)) *replica {
 	c.t.Helper()
 	r := &replica{errs: make(chan error, 100)}
-	o := Options{Ring: ringOf(c.t, "k"), Space: "vmcp", Self: id, Address: c.address, Timeout: 100 * time.Millisecond}
+	o := Options{Ring: ringOf(c.t, "k"), Space: "vmcp", Self: id, Address: c.address, Timeout: 20 * time.Second} // no machine is so slow
 	o.Serve = func(w http.ResponseWriter, q *http.Request, p Passage) { r.called.Add(1); serve(w, q, p) }
 	for _, f := range change {
 		f(&o)
@@ -98,6 +101,17 @@ func (c *replicas) start(id string, serve func(http.ResponseWriter, *http.Reques
 	return r
 }
 
+// hangUp closes the idle connections to the others.
+func (r *replica) hangUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.peers {
+		e.mu.Lock()
+		e.leave()
+		e.mu.Unlock()
+	}
+}
+
 func send(t *testing.T, method, url, to, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -122,8 +136,8 @@ func send(t *testing.T, method, url, to, body string, headers ...string) (*http.
 
 func nobody(http.ResponseWriter, *http.Request, Passage) {}
 
-// TestForward: what a client sends arrives, with who it is, and what is answered comes back. What only replicas may say is
-// not taken from a client.
+// TestForward: the request arrives unchanged with its principal, and so does the response. Headers that only replicas
+// may send are not taken from a client.
 func TestForward(t *testing.T) {
 	c := cluster(t)
 	c.start("b", func(w http.ResponseWriter, r *http.Request, p Passage) {
@@ -148,7 +162,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestStrangersAreRefused: requests that no replica has signed so, now, to this one.
+// TestStrangersAreRefused: requests without a signature, or with one for another request, time or replica.
 func TestStrangersAreRefused(t *testing.T) {
 	c := cluster(t)
 	b := c.start("b", nobody)
@@ -215,27 +229,18 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// TestStrangersHoldNothing: who signs nothing and keeps the body to itself is answered, and its connection closed.
+// TestStrangersHoldNothing: an unsigned request whose body does not arrive is answered, and its connection closed.
 func TestStrangersHoldNothing(t *testing.T) {
+	testmode.Parallel(t)
 	c := cluster(t)
 	c.start("b", nobody)
 	addr, _ := c.address("b")
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: b\r\nContent-Length: 1000\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(conn)
-	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 401 ") {
-		t.Errorf("a request whose body does not come: %q, %v", text, err)
+	if text := testkit.BodyNeverComes(t, addr); !strings.HasPrefix(text, "HTTP/1.1 401 ") {
+		t.Errorf("a request whose body does not come: %q", text)
 	}
 }
 
-// TestReplaysAreKnownWithinBounds: every request once, however they are ordered; memory has a bound.
+// TestReplaysAreKnownWithinBounds: every request is accepted once, in any order, in bounded memory.
 func TestReplaysAreKnownWithinBounds(t *testing.T) {
 	var p replays
 	if !p.isNew("a", 100) || p.isNew("a", 100) || !p.isNew("a", 99) || p.isNew("a", 99) || !p.isNew("b", 100) {
@@ -272,7 +277,7 @@ func TestReplaysAreKnownWithinBounds(t *testing.T) {
 	}
 }
 
-// TestRotationOfPeers: each step of a rotation is understood by the one before and after.
+// TestRotationOfPeers: replicas at neighbouring steps of a key rotation accept each other.
 func TestRotationOfPeers(t *testing.T) {
 	steps := [][]string{{"a"}, {"a", "b"}, {"b", "a"}, {"b"}}
 	for i := range steps[1:] {
@@ -287,7 +292,7 @@ func TestRotationOfPeers(t *testing.T) {
 	}
 }
 
-// TestStreams: events pass one by one; either end that leaves ends the other.
+// TestStreams: events arrive one by one; when either end leaves, the other ends.
 func TestStreams(t *testing.T) {
 	c := cluster(t)
 	next, left := make(chan string), make(chan struct{})
@@ -337,8 +342,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotReadAfterwards: a replica that answers before it has the whole body does not get what comes into the same
-// memory later.
+// TestBodyIsNotReadAfterwards: after a response that came before the whole body was sent, the transport does not read
+// the buffer, which another request may use.
 func TestBodyIsNotReadAfterwards(t *testing.T) {
 	var s sending
 	s.rest = []byte("mine and theirs")
@@ -352,17 +357,15 @@ func TestBodyIsNotReadAfterwards(t *testing.T) {
 	}
 }
 
-// TestGone: a replica that is not known, does not listen, is another process by now, does not have the session, or does not
-// take what is signed. Nothing was done.
+// TestGone: the replica is unknown, does not listen, has been replaced by another process, does not own the session, or
+// rejects the signature. Nothing was started.
 func TestGone(t *testing.T) {
 	c := cluster(t)
 	a := c.start("a", nobody)
 	other := c.start("other", nobody)
 	c.start("moved", func(w http.ResponseWriter, _ *http.Request, _ Passage) { Moved(w) })
 	c.start("foreign", nobody, func(o *Options) { o.Ring = ringOf(t, "x") })
-	l, _ := net.Listen("tcp", "127.0.0.1:0")
-	c.at("closed", l.Addr().String())
-	l.Close()
+	c.at("closed", testkit.NobodyListens)
 	addr, _ := c.address("other")
 	c.at("replaced", addr)
 	for id, want := range map[string]error{"unknown": ErrGone, "closed": ErrGone, "replaced": ErrGone, "moved": ErrMoved, "foreign": ErrRefused, "other": nil} {
@@ -376,9 +379,11 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestSilent: a replica that takes connections and says nothing is gone; what it has begun is broken off and not repeated,
-// streams too.
+// TestSilent: a replica that accepts connections and sends nothing is gone; requests that it has started, streams too,
+// are broken off and not repeated.
 func TestSilent(t *testing.T) {
+	testmode.NeedThorough(t)
+	testmode.Parallel(t)
 	c := cluster(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -386,7 +391,7 @@ func TestSilent(t *testing.T) {
 	}
 	defer l.Close() // nobody accepts: the kernel does
 	c.at("b", l.Addr().String())
-	a := c.start("a", nobody)
+	a := c.start("a", nobody, func(o *Options) { o.Timeout = 300 * time.Millisecond })
 	for range 2 {
 		send(t, "POST", a.url, "b", strings.Repeat("x", 8<<20)) // more than the kernel takes
 		if err := <-a.errs; !errors.Is(err, ErrGone) {
@@ -396,6 +401,7 @@ func TestSilent(t *testing.T) {
 
 	release := make(chan struct{})
 	defer close(release)
+	a = c.start("patient", nobody, func(o *Options) { o.Timeout = time.Second })
 	for _, method := range []string{"POST", "GET"} {
 		slow := c.start(method, func(w http.ResponseWriter, r *http.Request, _ Passage) {
 			if r.Method == "GET" {
@@ -404,7 +410,7 @@ func TestSilent(t *testing.T) {
 			}
 			<-release
 		})
-		g := &gate{back: make(chan struct{})}
+		g := &gate{}
 		addr, _ := c.address(method)
 		c.at(method, g.front(t, addr))
 		done := make(chan struct{})
@@ -417,7 +423,7 @@ func TestSilent(t *testing.T) {
 				resp.Body.Close()
 			}
 		}()
-		<-g.back
+		testkit.Eventually(t, "a request that the other one has begun", func() bool { return a.begun(method) })
 		g.silent.Store(true)
 		<-done
 		if method == "POST" {
@@ -431,11 +437,27 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// A gate stands in front of an address. While it is silent nothing passes, and nothing is closed.
+// begun reports whether a replica has started a request of this one.
+func (r *replica) begun(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.peers[id]
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for t := range e.underway {
+		if t.started.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// A gate is a proxy in front of an address. While it is silent it forwards nothing and closes nothing.
 type gate struct {
 	silent atomic.Bool
-	once   sync.Once
-	back   chan struct{} // closed when something has come back
 }
 
 func (g *gate) front(t *testing.T, addr string) string {
@@ -444,7 +466,7 @@ func (g *gate) front(t *testing.T, addr string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	pass := func(to, from net.Conn, back bool) {
+	pass := func(to, from net.Conn) {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := from.Read(buf)
@@ -456,9 +478,6 @@ func (g *gate) front(t *testing.T, addr string) string {
 				continue
 			}
 			to.Write(buf[:n])
-			if back {
-				g.once.Do(func() { close(g.back) })
-			}
 		}
 	}
 	go func() {
@@ -472,14 +491,14 @@ func (g *gate) front(t *testing.T, addr string) string {
 				in.Close()
 				continue
 			}
-			go pass(out, in, false)
-			go pass(in, out, true)
+			go pass(out, in)
+			go pass(in, out)
 		}
 	}()
 	return l.Addr().String()
 }
 
-// TestAwake: a process that has stood still looks what others have taken over before it begins a request.
+// TestAwake: a process that was suspended reads the adoptions before it starts a request.
 func TestAwake(t *testing.T) {
 	c := cluster(t)
 	var looked atomic.Int64
@@ -506,13 +525,14 @@ func TestAwake(t *testing.T) {
 		if resp, _ := send(t, "POST", a.url, "b", ""); resp.StatusCode != 200 {
 			t.Errorf("%+v: %d", step, resp.StatusCode)
 		}
-		if looked.Load() < step.want { // a busy machine stands still by itself
+		if looked.Load() < step.want { // a busy machine suspends it, too
 			t.Errorf("%+v: looked %d times", step, looked.Load())
 		}
 	}
 }
 
-// TestMutualTLS: both show certificates of one authority; a client without one is refused, and a peer that is another one.
+// TestMutualTLS: both sides verify certificates of one CA; a client without one is refused, and a server for another
+// host.
 func TestMutualTLS(t *testing.T) {
 	dir := t.TempDir()
 	authority, stranger := testkit.NewAuthority(t), testkit.NewAuthority(t)
@@ -526,7 +546,7 @@ func TestMutualTLS(t *testing.T) {
 		return secure
 	}
 	c := cluster(t)
-	with := func(s *TLS) func(*Options) { return func(o *Options) { o.TLS = s; o.Timeout = time.Second } }
+	with := func(s *TLS) func(*Options) { return func(o *Options) { o.TLS = s } }
 	c.start("b", nobody, with(files("b", authority, "127.0.0.1")))
 	c.start("misnamed", nobody, with(files("misnamed", authority, "127.0.0.2")))
 	c.start("plain", nobody)
@@ -550,5 +570,101 @@ func TestMutualTLS(t *testing.T) {
 	resp, err := naked.Do(r)
 	if err != nil || resp.StatusCode != 401 {
 		t.Errorf("without a certificate: %v, %v", resp, err)
+	}
+}
+
+// TestSaid: the description of a request is JSON that replicas of every version read and write.
+func TestSaid(t *testing.T) {
+	type text struct {
+		To        string `json:"to"`
+		Session   string `json:"session,omitempty"`
+		Kind      string `json:"kind,omitempty"`
+		Principal []byte `json:"principal,omitempty"`
+		Client    string `json:"client,omitempty"`
+		Size      int    `json:"size"`
+		Digest    []byte `json:"digest"`
+	}
+	for _, s := range []*said{
+		{Digest: []byte{}},
+		{Passage{To: "b", Session: "S", Kind: Live, Client: "[::1]:9", Principal: []byte{0, 255, '"'}}, 5, bytes.Repeat([]byte{200}, 32)},
+		{Passage{To: `"\` + "\n", Session: "</ü\u2028", Principal: bytes.Repeat([]byte("x"), 300<<10)}, 1 << 30, []byte("d")},
+	} {
+		want := text{s.To, s.Session, s.Kind, s.Principal, s.Client, s.Size, s.Digest}
+		var got text
+		if err := json.Unmarshal(s.text(), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v is written as %s: %v", want, s.text(), err)
+		}
+		b, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read, err := readSigned(b); err != nil || !reflect.DeepEqual(read, s) {
+			t.Errorf("%s is read as %+v, %v", b, read, err)
+		}
+	}
+	for _, wrong := range []string{"", "{", `{"to":"b"} x`, `{"size":"5"}`, `{"size":1e9}`, `{"digest":"?"}`, `{"principal":"e"}`} {
+		if s, err := readSigned([]byte(wrong)); err == nil {
+			t.Errorf("%s is read as %+v", wrong, s)
+		}
+	}
+}
+
+// TestPieces: a response with a length is flushed as buffers fill, a stream after each read.
+func TestPieces(t *testing.T) {
+	c := cluster(t)
+	for name, tt := range map[string]struct {
+		length string
+		least  int // the head, and what there is at once
+		most   int
+	}{"whole": {"2", 0, 0}, "stream": {"", 2, 3}} {
+		c.start(name, func(w http.ResponseWriter, _ *http.Request, _ Passage) {
+			for _, s := range []string{"o", "k"} {
+				if tt.length != "" {
+					w.Header().Set("Content-Length", tt.length)
+				}
+				io.WriteString(w, s)
+				http.NewResponseController(w).Flush()
+			}
+		})
+		a := c.start("a", nobody)
+		w := httptest.NewRecorder()
+		counted := &flushes{ResponseWriter: w}
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		if err := a.Forward(counted, r, Passage{To: name, Kind: Session}); err != nil || w.Body.String() != "ok" {
+			t.Fatalf("%s: %q, %v", name, w.Body, err)
+		}
+		if counted.n < tt.least || counted.n > tt.most {
+			t.Errorf("%s: flushed %d times, want %d to %d", name, counted.n, tt.least, tt.most)
+		}
+	}
+}
+
+type flushes struct {
+	http.ResponseWriter
+	n int
+}
+
+func (f *flushes) Flush() { f.n++ }
+
+// TestEndToEnd: hop-by-hop headers are not forwarded, in either direction; headers that both sides set are kept.
+func TestEndToEnd(t *testing.T) {
+	c := cluster(t)
+	got := make(chan http.Header, 1)
+	c.start("b", func(w http.ResponseWriter, r *http.Request, _ Passage) {
+		got <- r.Header
+		w.Header().Set("Connection", "x-mine")
+		w.Header().Set("X-Mine", "1")
+		w.Header().Add("Access-Control-Allow-Origin", "y")
+	})
+	a := c.start("a", nobody)
+	resp, _ := send(t, "POST", a.url, "b", "x", "Connection", "x-hop", "X-Hop", "1", "Te", "trailers", "Upgrade", "h2c", "Proxy-Authorization", "p", "X-Kept", "1")
+	h := <-got
+	for name, want := range map[string]string{"Connection": "", "X-Hop": "", "Te": "", "Upgrade": "", "Proxy-Authorization": "", "X-Kept": "1"} {
+		if h.Get(name) != want {
+			t.Errorf("the request has %s: %q, want %q", name, h.Get(name), want)
+		}
+	}
+	if h := resp.Header; resp.Close || h.Get("X-Mine") != "" || !reflect.DeepEqual(h["Access-Control-Allow-Origin"], []string{"x", "y"}) {
+		t.Errorf("the answer has %v, closed %t", h, resp.Close)
 	}
 }

@@ -11,26 +11,29 @@ import (
 	"time"
 )
 
-// bodyTime is how long the body of a request may take: another replica has it in memory.
+// bodyTime bounds reading a body: the sender has it in memory already.
 const bodyTime = 30 * time.Second
 
-// refusedTime is how long the rest of a request is read that no replica has signed, before it is answered.
+// refusedTime bounds reading the rest of a request that is refused, before the response.
 const refusedTime = time.Second
 
-// receive takes a request of another replica.
+// receive serves a request of another replica.
 func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(headerReplica, p.o.Self)
 	from, s, err := p.verify(r)
 	if err == nil && p.o.TLS != nil && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		err = errors.New("it came without a certificate")
+		err = errors.New("the connection has no client certificate")
 	}
 	if err != nil {
-		p.log.Warn("refused a request that no replica has signed", "from", r.RemoteAddr, "err", err)
+		if more, logged := p.refused.note(time.Now()); logged {
+			p.log.Warn("refused a request on the port for replicas that no replica has signed", "from", r.RemoteAddr, "err", err, "more", more)
+		}
 		http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTime))
 		w.Header().Set("Connection", "close")
 		http.Error(w, errUnsigned.Error(), http.StatusUnauthorized)
 		return
 	}
+	known(r)
 	r.Header.Del(headerPeer)
 	r.Header.Del(headerPassage)
 	switch {
@@ -49,20 +52,21 @@ func (p *Peers) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Awake(r.Context())
 	if r.Context().Err() != nil {
-		return // the other one has given up, and may have had it done elsewhere
+		return // the sender has given up, and may have it served elsewhere
 	}
 	w.WriteHeader(http.StatusProcessing)
 	if s.Client != "" {
 		r.RemoteAddr = s.Client
 	}
+	s.From, s.Body = from, body
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	p.o.Serve(w, r, Passage{From: from, To: s.To, Session: s.Session, Kind: s.Kind, Principal: s.Principal, Client: s.Client, Body: body})
+	p.o.Serve(w, r, s.Passage)
 }
 
-// bodyOf reads the body that was signed.
+// bodyOf reads the body and compares it with the signed size and digest.
 func (p *Peers) bodyOf(w http.ResponseWriter, r *http.Request, s *said) (body []byte, status int, err error) {
 	if most := p.o.MaxBody(); int64(s.Size) > most || s.Size < 0 {
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("a body of %d bytes is larger than %d", s.Size, most)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has %d bytes; the limit is %d", s.Size, most)
 	}
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTime))
@@ -75,12 +79,12 @@ func (p *Peers) bodyOf(w http.ResponseWriter, r *http.Request, s *said) (body []
 		return nil, http.StatusBadRequest, fmt.Errorf("the body is longer than the %d bytes that were signed", s.Size)
 	}
 	if digest := sha256.Sum256(body); !hmac.Equal(digest[:], s.Digest) {
-		return nil, http.StatusBadRequest, fmt.Errorf("the body is not the one that was signed")
+		return nil, http.StatusBadRequest, fmt.Errorf("the body does not match the signed digest")
 	}
 	return body, 0, nil
 }
 
-// Moved answers that the session is not here: who has passed the request on looks again whose it is.
+// Moved answers 421, that this replica does not own the session: the sender then finds the owner again.
 func Moved(w http.ResponseWriter) {
-	http.Error(w, "not the replica that has this", http.StatusMisdirectedRequest)
+	http.Error(w, "this replica does not own the session", http.StatusMisdirectedRequest)
 }

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,44 +14,88 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmcp-dev/vmcp/internal/jsonscan"
 	"github.com/vmcp-dev/vmcp/runs/seal"
 )
 
 const (
-	// headerPeer is "id;time;HMAC": the replica that sends, nanoseconds since 1970, and what signs all that is named below.
+	// headerPeer is "id;time;HMAC": the sending replica, nanoseconds since 1970, and the HMAC of what signed
+	// concatenates.
 	headerPeer = "Vmcp-Peer"
-	// headerPassage is what is said of the request, see said.
+	// headerPassage is the Passage, encoded as type said.
 	headerPassage = "Vmcp-Passage"
-	// headerReplica is who answers that a session is not its own.
+	// headerReplica is the id of the replica that answers.
 	headerReplica = "Vmcp-Replica"
 
-	// window is how old a request may be, and how far the clocks of two replicas apart.
+	// window is the largest age of a request, and the largest difference between the clocks of two replicas.
 	window = 30 * time.Second
-	// remembered is how many requests of one replica within the window are known again; what is older than them is refused.
+	// remembered is how many requests of one replica are kept to detect replays; what is older than all of them is
+	// refused.
 	remembered = 1 << 16
-	// senders is of how many replicas requests are known again.
+	// senders is the number of replicas whose requests are kept.
 	senders = 256
-	// maxPassage bounds what is said of a request.
+	// maxPassage bounds headerPassage, in bytes.
 	maxPassage = 512 << 10
 )
 
-// said is what travels with a request beside what the client has sent.
+// said is the signed description of a request, as JSON with bytes in base64. It is written and read by hand, since
+// every forwarded request does both and encoding/json takes five times as long.
 type said struct {
-	To        string `json:"to"`
-	Session   string `json:"session,omitempty"`
-	Kind      string `json:"kind,omitempty"`
-	Principal []byte `json:"principal,omitempty"`
-	Client    string `json:"client,omitempty"`
-	Size      int    `json:"size"`
-	Digest    []byte `json:"digest"` // SHA-256 of the body
+	Passage
+	Size   int
+	Digest []byte // SHA-256 of the body
 }
 
-// clock gives every request of this replica a time of its own, by which it is known again.
+func (s *said) text() []byte {
+	b := make([]byte, 0, 256+len(s.Session)+2*len(s.Principal))
+	b = append(append(b, `{"to":`...), jsonscan.Quote(s.To)...)
+	for _, member := range []struct{ key, value string }{
+		{`,"session":`, s.Session}, {`,"kind":`, s.Kind}, {`,"client":`, s.Client},
+		{`,"principal":`, base64.StdEncoding.EncodeToString(s.Principal)},
+	} {
+		if member.value != "" {
+			b = append(append(b, member.key...), jsonscan.Quote(member.value)...)
+		}
+	}
+	b = strconv.AppendInt(append(b, `,"size":`...), int64(s.Size), 10)
+	b = base64.StdEncoding.AppendEncode(append(b, `,"digest":"`...), s.Digest)
+	return append(b, `"}`...)
+}
+
+// readSigned parses the description of a request, which was verified.
+func readSigned(text []byte) (s *said, err error) {
+	if err := jsonscan.Check(text); err != nil {
+		return nil, err
+	}
+	s = &said{}
+	jsonscan.Each(text, func(key, value []byte) bool {
+		switch string(key) {
+		case "to":
+			s.To = jsonscan.Text(value)
+		case "session":
+			s.Session = jsonscan.Text(value)
+		case "kind":
+			s.Kind = jsonscan.Text(value)
+		case "client":
+			s.Client = jsonscan.Text(value)
+		case "principal":
+			s.Principal, err = base64.StdEncoding.DecodeString(jsonscan.Text(value))
+		case "digest":
+			s.Digest, err = base64.StdEncoding.DecodeString(jsonscan.Text(value))
+		case "size":
+			s.Size, err = strconv.Atoi(string(value))
+		}
+		return err == nil
+	})
+	return s, err
+}
+
+// clock gives every request of this replica a distinct time, which identifies it for the detection of replays.
 type clock struct{ last atomic.Int64 }
 
-func (c *clock) next() int64 {
+func (c *clock) next(t time.Time) int64 {
 	for {
-		last, now := c.last.Load(), time.Now().UnixNano()
+		last, now := c.last.Load(), t.UnixNano()
 		if now <= last {
 			now = last + 1
 		}
@@ -61,38 +105,34 @@ func (c *clock) next() int64 {
 	}
 }
 
-// sign puts on a request what the receiver wants to see.
+// sign adds the headers that the receiver verifies.
 func (p *Peers) sign(r *http.Request, passage Passage) {
 	digest := sha256.Sum256(passage.Body)
-	text, err := json.Marshal(said{To: passage.To, Session: passage.Session, Kind: passage.Kind, Principal: passage.Principal, Client: passage.Client, Size: len(passage.Body), Digest: digest[:]})
-	if err != nil {
-		panic(err) // texts and numbers
-	}
-	about := base64.RawURLEncoding.EncodeToString(text)
-	now := strconv.FormatInt(p.clock.next(), 10)
+	about := base64.RawURLEncoding.EncodeToString((&said{passage, len(passage.Body), digest[:]}).text())
+	now := strconv.FormatInt(p.clock.next(p.o.Now()), 10)
 	mac := p.o.Ring.MACs(seal.Peer, p.signed(p.o.Self, now, r.Method, r.URL.RequestURI(), about))[0]
 	r.Header.Set(headerPassage, about)
 	r.Header.Set(headerPeer, p.o.Self+";"+now+";"+base64.RawURLEncoding.EncodeToString(mac))
 }
 
-// signed is what is signed: each part behind its length, so that none can speak for the next one.
+// signed is the text that the HMAC covers: each part behind its length, so that parts cannot be shifted.
 func (p *Peers) signed(from, now, method, path, about string) []byte {
-	var all []byte
+	all := make([]byte, 0, len(about)+256)
 	for _, part := range []string{p.o.Space, from, now, method, path, about} {
 		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)
 	}
 	return all
 }
 
-// errUnsigned is all that a stranger learns; why is only logged.
+// errUnsigned is all that an unauthenticated sender is told; the reason is only logged.
 var errUnsigned = errors.New("not signed by a replica of this cluster")
 
-// verify finds out what a replica says of a request.
+// verify checks the signature, the age and the novelty of a request, and returns its sender and description.
 func (p *Peers) verify(r *http.Request) (from string, s *said, err error) {
 	peer, about := r.Header.Get(headerPeer), r.Header.Get(headerPassage)
 	parts := strings.Split(peer, ";")
 	if len(parts) != 3 || len(r.Header.Values(headerPeer)) != 1 || len(r.Header.Values(headerPassage)) != 1 || len(about) > maxPassage || len(parts[0]) > 64 {
-		return "", nil, errors.New("no " + headerPeer)
+		return "", nil, errors.New("the headers " + headerPeer + " and " + headerPassage + " are missing or malformed")
 	}
 	mac, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
 	if err != nil {
@@ -105,24 +145,23 @@ func (p *Peers) verify(r *http.Request) (from string, s *said, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if age := time.Since(time.Unix(0, at)); age > window || age < -window {
-		return "", nil, errors.New("signed " + age.Round(time.Second).String() + " ago, by the clocks of both: more than " + window.String())
+	if age := p.o.Now().Sub(time.Unix(0, at)); age > window || age < -window {
+		return "", nil, errors.New("signed " + age.Round(time.Second).String() + " ago, by the clocks of both replicas; the limit is " + window.String())
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(about)
 	if err != nil {
 		return "", nil, err
 	}
-	s = &said{}
-	if err := json.Unmarshal(text, s); err != nil {
+	if s, err = readSigned(text); err != nil {
 		return "", nil, err
 	}
 	if !p.replays.isNew(parts[0], at) {
-		return "", nil, errors.New("it has come before, or long after others of the same replica")
+		return "", nil, errors.New("a replay, or older than the requests of the same replica that are remembered")
 	}
 	return parts[0], s, nil
 }
 
-// fits reports whether any key of the ring signs so.
+// fits reports whether mac is the HMAC of text by any key of the ring.
 func (p *Peers) fits(mac, text []byte) bool {
 	ok := false
 	for _, want := range p.o.Ring.MACs(seal.Peer, text) {
@@ -131,18 +170,18 @@ func (p *Peers) fits(mac, text []byte) bool {
 	return ok
 }
 
-// replays knows the requests of other replicas again, within bounds.
+// replays detects requests that were received before, within bounds.
 type replays struct {
 	mu   sync.Mutex
 	from map[string]*sent // by replica, guarded by mu
 }
 
-// sent are the times of the requests of one replica: none has two requests with one time.
+// sent are the times of the requests of one replica, which are distinct.
 type sent struct {
 	seen  map[int64]struct{}
-	order []int64 // those of seen as they came, from next on
-	next  int     // where the oldest is, once there are as many as are remembered
-	floor int64   // what is not later is refused: it may have been forgotten
+	order []int64 // the elements of seen; a ring buffer once it is full
+	next  int     // index of the oldest, once order is full
+	floor int64   // times up to here are refused: they may have been dropped from seen
 	last  time.Time
 }
 
@@ -170,7 +209,8 @@ func (p *replays) isNew(from string, at int64) bool {
 	return true
 }
 
-// add makes room for another replica: one of which nothing came for longer than a request is good for needs none. mu is held.
+// add begins the record of another replica, and removes those from which nothing came within twice the window. mu is
+// held.
 func (p *replays) add(from string, s *sent) {
 	if p.from == nil {
 		p.from = map[string]*sent{}
@@ -180,8 +220,8 @@ func (p *replays) add(from string, s *sent) {
 			delete(p.from, id)
 		}
 	}
-	if len(p.from) >= senders { // more replicas than there can be: whoever signs all these has the key
-		s.floor = time.Now().Add(window).UnixNano()
+	if len(p.from) >= senders { // more than a cluster has: a sender with the key makes up ids, and is refused
+		s.floor = math.MaxInt64
 		return
 	}
 	p.from[from] = s

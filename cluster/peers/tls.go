@@ -8,13 +8,13 @@ import (
 	"github.com/vmcp-dev/vmcp/internal/certs"
 )
 
-// A TLS has both sides of mutual TLS.
+// A TLS has the configurations of both sides of mutual TLS.
 type TLS struct {
 	server *tls.Config
-	client func(host string) *tls.Config // to a peer with this name or address
+	client func(host string) *tls.Config // for dialling a peer by this name or address
 }
 
-// NewTLS reads a certificate, its key and the authorities of the other replicas, which are read again when the files change.
+// NewTLS reads a certificate, its key and the CA of the other replicas. Changed files are read again.
 func NewTLS(cert, key, ca string, log *slog.Logger) (*TLS, error) {
 	s, err := certs.NewServer(config.TLS{Cert: cert, Key: key, ClientCA: ca}, log)
 	if err != nil {
